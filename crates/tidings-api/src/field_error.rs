@@ -1,0 +1,195 @@
+//! What is wrong with a field, as validation errors say it (W52).
+
+use std::fmt;
+
+use crate::go;
+use crate::status::Cause;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Required,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    Duplicate,
+}
+
+impl Type {
+    fn text(self) -> &'static str {
+        match self {
+            Type::Required => "Required value",
+            Type::Invalid => "Invalid value",
+            Type::NotSupported => "Unsupported value",
+            Type::Forbidden => "Forbidden",
+            Type::TooLong => "Too long",
+            Type::Duplicate => "Duplicate value",
+        }
+    }
+
+    fn cause(self) -> &'static str {
+        match self {
+            Type::Required => "FieldValueRequired",
+            Type::Invalid => "FieldValueInvalid",
+            Type::NotSupported => "FieldValueNotSupported",
+            Type::Forbidden => "FieldValueForbidden",
+            Type::TooLong => "FieldValueTooLong",
+            Type::Duplicate => "FieldValueDuplicate",
+        }
+    }
+}
+
+/// One wrong field: `path: Type: value: detail`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    path: String,
+    kind: Type,
+    /// The wrong value as Go prints it; not for every type.
+    value: Option<String>,
+    detail: String,
+}
+
+impl FieldError {
+    fn new(
+        path: impl Into<String>,
+        kind: Type,
+        value: Option<String>,
+        detail: impl Into<String>,
+    ) -> FieldError {
+        FieldError {
+            path: path.into(),
+            kind,
+            value,
+            detail: detail.into(),
+        }
+    }
+
+    /// A field that must be there.
+    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::Required, None, detail)
+    }
+
+    /// A text that is not right.
+    pub fn invalid(path: impl Into<String>, value: &str, detail: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::Invalid, Some(go::quote(value)), detail)
+    }
+
+    /// A value that is not text; `value` is printed as it is.
+    pub fn invalid_value(
+        path: impl Into<String>,
+        value: impl fmt::Display,
+        detail: impl Into<String>,
+    ) -> FieldError {
+        FieldError::new(path, Type::Invalid, Some(value.to_string()), detail)
+    }
+
+    /// A value that is not one of those supported; `value` is printed as it is.
+    pub fn not_supported(
+        path: impl Into<String>,
+        value: impl fmt::Display,
+        supported: &[&str],
+    ) -> FieldError {
+        let supported: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
+        let detail = format!("supported values: {}", supported.join(", "));
+        FieldError::new(path, Type::NotSupported, Some(value.to_string()), detail)
+    }
+
+    /// A field that may not be set here.
+    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::Forbidden, None, detail)
+    }
+
+    /// A value beyond its size.
+    pub fn too_long(path: impl Into<String>, bytes_max: usize) -> FieldError {
+        FieldError::new(
+            path,
+            Type::TooLong,
+            None,
+            format!("may not be more than {bytes_max} bytes"),
+        )
+    }
+
+    /// A value that may occur only once.
+    pub fn duplicate(path: impl Into<String>, value: &str) -> FieldError {
+        FieldError::new(path, Type::Duplicate, Some(go::quote(value)), "")
+    }
+
+    /// The error without its path.
+    fn body(&self) -> String {
+        let mut body = self.kind.text().to_owned();
+        for part in self
+            .value
+            .as_deref()
+            .into_iter()
+            .chain((!self.detail.is_empty()).then_some(self.detail.as_str()))
+        {
+            body.push_str(": ");
+            body.push_str(part);
+        }
+        body
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.body())
+    }
+}
+
+/// All that is wrong with an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldErrors(Vec<FieldError>);
+
+impl FieldErrors {
+    /// Nothing wrong so far.
+    pub fn new() -> FieldErrors {
+        FieldErrors::default()
+    }
+
+    /// Adds an error.
+    pub fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// True if nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn causes(&self) -> Vec<Cause> {
+        let cause = |error: &FieldError| Cause {
+            reason: error.kind.cause().into(),
+            message: error.body(),
+            field: error.path.clone(),
+        };
+        self.0.iter().map(cause).collect()
+    }
+}
+
+impl From<FieldError> for FieldErrors {
+    fn from(error: FieldError) -> FieldErrors {
+        FieldErrors(vec![error])
+    }
+}
+
+impl Extend<FieldError> for FieldErrors {
+    fn extend<I: IntoIterator<Item = FieldError>>(&mut self, errors: I) {
+        self.0.extend(errors);
+    }
+}
+
+impl fmt::Display for FieldErrors {
+    /// One error as it is; several in brackets, each text once.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut texts: Vec<String> = Vec::new();
+        for text in self.0.iter().map(FieldError::to_string) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        match texts.as_slice() {
+            [only] => f.write_str(only),
+            several => write!(f, "[{}]", several.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Texts that clients know from Go's standard library: number and duration parsing with its error messages, quoting, JSON
+//! escaping.
+
+use std::time::Duration;
+
+/// `strconv.NumError`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("strconv.{function}: parsing {}: {reason}", quote(.text))]
+pub struct ParseNumberError {
+    function: &'static str,
+    text: String,
+    reason: &'static str,
+}
+
+/// `strconv.ParseUint(text, 10, 64)`.
+///
+/// # Errors
+/// With Go's message, if the text is not such a number.
+pub fn parse_uint(text: &str) -> Result<u64, ParseNumberError> {
+    let error = |reason| ParseNumberError {
+        function: "ParseUint",
+        text: text.to_owned(),
+        reason,
+    };
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(error("invalid syntax"));
+    }
+    text.parse().map_err(|_| error("value out of range"))
+}
+
+/// `strconv.ParseInt(text, 10, 64)`.
+///
+/// # Errors
+/// With Go's message, if the text is not such a number.
+pub fn parse_int(text: &str) -> Result<i64, ParseNumberError> {
+    let error = |reason| ParseNumberError {
+        function: "ParseInt",
+        text: text.to_owned(),
+        reason,
+    };
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(error("invalid syntax"));
+    }
+    text.parse().map_err(|_| error("value out of range"))
+}
+
+/// The boolean of a query parameter (W21): everything but `0` and `false` is true, the empty text included.
+pub fn query_bool(text: &str) -> bool {
+    text != "0" && !text.eq_ignore_ascii_case("false")
+}
+
+/// `time.ParseDuration`.
+///
+/// # Errors
+/// With Go's message, if the text is not a duration. Negative durations read as zero.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let invalid = || format!("time: invalid duration {}", quote(text));
+    let (negative, mut rest) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    if rest == "0" {
+        return Ok(Duration::ZERO);
+    }
+    if rest.is_empty() {
+        return Err(invalid());
+    }
+    let mut seconds = 0.0_f64;
+    while !rest.is_empty() {
+        let number_end = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(rest.len());
+        let number: f64 = rest[..number_end].parse().map_err(|_| invalid())?;
+        rest = &rest[number_end..];
+        let unit_end = rest
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(rest.len());
+        let unit = &rest[..unit_end];
+        rest = &rest[unit_end..];
+        seconds += number
+            * match unit {
+                "ns" => 1e-9,
+                "us" | "µs" | "μs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3600.0,
+                "" => return Err(format!("time: missing unit in duration {}", quote(text))),
+                _ => {
+                    return Err(format!(
+                        "time: unknown unit {} in duration {}",
+                        quote(unit),
+                        quote(text)
+                    ));
+                }
+            };
+    }
+    if negative {
+        return Ok(Duration::ZERO);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
+}
+
+/// `strconv.Quote`: the text in double quotes, escaped as Go does it.
+pub fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
+                quoted.push_str(&format!("\\x{:02x}", c as u32))
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A value as compact JSON with the escapes of `encoding/json` (W7): `<`, `>`, `&`, U+2028 and U+2029 as `\u….`.
+///
+/// # Errors
+/// If the value cannot be written as JSON, as a map whose keys are not text.
+pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u8>> {
+    struct Escaping;
+    impl serde_json::ser::Formatter for Escaping {
+        fn write_string_fragment<W: ?Sized + std::io::Write>(
+            &mut self,
+            writer: &mut W,
+            fragment: &str,
+        ) -> std::io::Result<()> {
+            let bytes = fragment.as_bytes();
+            let mut written = 0;
+            for (at, byte) in bytes.iter().enumerate() {
+                let escape = match byte {
+                    b'<' => "\\u003c",
+                    b'>' => "\\u003e",
+                    b'&' => "\\u0026",
+                    0xe2 if bytes[at..].starts_with("\u{2028}".as_bytes()) => "\\u2028",
+                    0xe2 if bytes[at..].starts_with("\u{2029}".as_bytes()) => "\\u2029",
+                    _ => continue,
+                };
+                writer.write_all(&bytes[written..at])?;
+                writer.write_all(escape.as_bytes())?;
+                written = at + if *byte == 0xe2 { 3 } else { 1 };
+            }
+            writer.write_all(&bytes[written..])
+        }
+    }
+    let mut bytes = Vec::with_capacity(256);
+    value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut bytes, Escaping,
+    ))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn w22_integers_fail_with_gos_words() {
+        assert_eq!(
+            parse_int("abc").unwrap_err().to_string(),
+            r#"strconv.ParseInt: parsing "abc": invalid syntax"#
+        );
+        let huge = "99999999999999999999";
+        assert_eq!(
+            parse_int(huge).unwrap_err().to_string(),
+            format!("strconv.ParseInt: parsing \"{huge}\": value out of range")
+        );
+        assert_eq!(parse_int("-5"), Ok(-5));
+        assert_eq!(
+            parse_uint("-1").unwrap_err().to_string(),
+            r#"strconv.ParseUint: parsing "-1": invalid syntax"#
+        );
+    }
+
+    #[test]
+    fn w21_everything_but_zero_and_false_is_true() {
+        assert!(["", "1", "true", "foo"].into_iter().all(query_bool));
+        assert!(!["0", "false", "FALSE"].into_iter().any(query_bool));
+    }
+
+    #[test]
+    fn w23_durations() {
+        assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(
+            parse_duration("abc").unwrap_err(),
+            r#"time: invalid duration "abc""#
+        );
+        assert_eq!(
+            parse_duration("5").unwrap_err(),
+            r#"time: missing unit in duration "5""#
+        );
+        assert_eq!(
+            parse_duration("5x").unwrap_err(),
+            r#"time: unknown unit "x" in duration "5x""#
+        );
+    }
+
+    #[test]
+    fn w7_json_escapes_what_go_escapes() {
+        assert_eq!(
+            json("<a&b>\u{2028}é\n").unwrap(),
+            "\"\\u003ca\\u0026b\\u003e\\u2028é\\n\"".as_bytes()
+        );
+    }
+}

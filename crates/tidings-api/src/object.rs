@@ -1,0 +1,422 @@
+//! The byte-backed object.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use bytes::{BufMut, Bytes};
+
+use crate::event::EventType;
+use crate::key::ObjectKey;
+use crate::revision::ResourceVersion;
+use crate::scan::ScanError;
+use crate::spans::{Span, Spans, collect};
+
+/// An immutable Kubernetes object: its JSON as it travels, and where the metadata stands in it.
+///
+/// Cloning shares the bytes. Nothing is decoded until it is asked for, and labels are decoded at most once.
+///
+/// An object may stand inside a ready watch event, `{"type":"ADDED","object":…}\n`, so that a server sends the event and the
+/// object from one allocation; see [`Object::stamped`] and [`Object::event_bytes`].
+#[derive(Clone)]
+pub struct Object(Arc<Inner>);
+
+struct Inner {
+    buffer: Bytes,
+    /// Where the JSON stands in the buffer.
+    start: u32,
+    end: u32,
+    spans: Spans,
+    labels: OnceLock<Labels>,
+}
+
+/// The labels of an object, sorted by key.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl Labels {
+    /// The value of a label.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0
+            .binary_search_by(|(candidate, _)| candidate.as_ref().cmp(key))
+            .ok()
+            .map(|at| self.0[at].1.as_ref())
+    }
+
+    /// All labels in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(key, value)| (key.as_ref(), value.as_ref()))
+    }
+}
+
+impl FromIterator<(String, String)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Labels {
+        // Of several members with one name the last counts: a map keeps it.
+        let sorted: std::collections::BTreeMap<String, String> = pairs.into_iter().collect();
+        Labels(
+            sorted
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// What follows the object in a watch event.
+const EVENT_END: &[u8] = b"}\n";
+
+impl Object {
+    /// Reads one complete JSON object.
+    ///
+    /// # Errors
+    /// If the bytes are not one JSON object.
+    pub fn parse(bytes: Bytes) -> Result<Object, ScanError> {
+        let spans = collect(&bytes)?;
+        Ok(Object::from_parts(bytes, spans))
+    }
+
+    pub(crate) fn from_parts(bytes: Bytes, spans: Spans) -> Object {
+        let end = bytes.len() as u32;
+        Object(Arc::new(Inner {
+            buffer: bytes,
+            start: 0,
+            end,
+            spans,
+            labels: OnceLock::new(),
+        }))
+    }
+
+    /// Reads one complete JSON object, puts a resource version into its metadata (in place of the one it has, if any) and
+    /// stands it inside a watch event of the given type.
+    ///
+    /// # Errors
+    /// If the bytes are not one JSON object.
+    pub fn stamped(
+        json: &[u8],
+        revision: ResourceVersion,
+        event: EventType,
+    ) -> Result<Object, ScanError> {
+        Ok(Object::stamp(json, collect(json)?, revision, event))
+    }
+
+    /// The same object as another revision, inside a watch event of the given type: the last state of a deleted object
+    /// carries the revision of its deletion.
+    pub fn restamped(&self, revision: ResourceVersion, event: EventType) -> Object {
+        Object::stamp(self.as_bytes(), self.0.spans, revision, event)
+    }
+
+    fn stamp(json: &[u8], spans: Spans, revision: ResourceVersion, event: EventType) -> Object {
+        let text = revision.to_string();
+        let prefix = event.json_prefix();
+        let mut buffer =
+            Vec::with_capacity(prefix.len() + json.len() + text.len() + 24 + EVENT_END.len());
+        buffer.extend_from_slice(prefix);
+        let (position, removed, insert) = match spans.resource_version {
+            Span { start, end } if start < end => (start, end - start, format!("\"{text}\"")),
+            _ => insertion(json, spans, &text),
+        };
+        buffer.extend_from_slice(&json[..position as usize]);
+        buffer.extend_from_slice(insert.as_bytes());
+        buffer.extend_from_slice(&json[(position + removed) as usize..]);
+        let end = buffer.len();
+        buffer.extend_from_slice(EVENT_END);
+
+        let growth = insert.len() as i64 - i64::from(removed);
+        let mut moved = if spans.metadata.is_empty() {
+            spans
+        } else {
+            spans.shifted(position, growth)
+        };
+        let quoted = text.len() as u32 + 2;
+        if !spans.metadata.is_empty() {
+            let start = position + insert.find(&format!("\"{text}\"")).unwrap_or(0) as u32;
+            moved.resource_version = Span {
+                start,
+                end: start + quoted,
+            };
+        }
+        Object(Arc::new(Inner {
+            buffer: Bytes::from(buffer),
+            start: prefix.len() as u32,
+            end: end as u32,
+            spans: moved,
+            labels: OnceLock::new(),
+        }))
+    }
+
+    /// The JSON of the object.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0.buffer[self.0.start as usize..self.0.end as usize]
+    }
+
+    /// The JSON of the object, sharing its allocation.
+    pub fn bytes(&self) -> Bytes {
+        self.0
+            .buffer
+            .slice(self.0.start as usize..self.0.end as usize)
+    }
+
+    /// The watch event of the given type that carries this object. It shares the object's allocation if the object was
+    /// made for that type, and is copied otherwise.
+    pub fn event_bytes(&self, event: EventType) -> Bytes {
+        if self.0.start as usize == event.json_prefix().len()
+            && self.0.buffer.starts_with(event.json_prefix())
+        {
+            return self.0.buffer.clone();
+        }
+        let mut copy = Vec::with_capacity(self.event_bytes_len(event));
+        self.put_event(event, &mut copy);
+        Bytes::from(copy)
+    }
+
+    /// How long [`Object::event_bytes`] is.
+    pub fn event_bytes_len(&self, event: EventType) -> usize {
+        event.json_prefix().len() + self.as_bytes().len() + EVENT_END.len()
+    }
+
+    /// Appends the watch event of the given type that carries this object.
+    pub fn put_event(&self, event: EventType, buffer: &mut impl BufMut) {
+        buffer.put_slice(event.json_prefix());
+        buffer.put_slice(&self.0.buffer[self.0.start as usize..self.0.end as usize]);
+        buffer.put_slice(EVENT_END);
+    }
+
+    /// Where the metadata stands in the JSON.
+    pub fn spans(&self) -> &Spans {
+        &self.0.spans
+    }
+
+    /// How many bytes the object keeps alive, roughly: its JSON and what stands beside it.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.buffer.len() + size_of::<Inner>() + 2 * size_of::<usize>()
+    }
+
+    /// `kind`, or empty.
+    pub fn kind(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.kind)
+    }
+
+    /// `apiVersion`, or empty.
+    pub fn api_version(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.api_version)
+    }
+
+    /// `metadata.name`, or empty.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.name)
+    }
+
+    /// `metadata.namespace`, or empty.
+    pub fn namespace(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.namespace)
+    }
+
+    /// `metadata.uid`, or empty.
+    pub fn uid(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.uid)
+    }
+
+    /// `metadata.resourceVersion` as it stands there, or empty.
+    pub fn resource_version(&self) -> Cow<'_, str> {
+        self.text(self.0.spans.resource_version)
+    }
+
+    /// `metadata.resourceVersion` as a number; zero if it is absent or not a number.
+    pub fn revision(&self) -> ResourceVersion {
+        self.resource_version().parse().unwrap_or_default()
+    }
+
+    /// True if the object is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        let value = self.0.spans.deletion_timestamp.of(self.as_bytes());
+        !value.is_empty() && value != b"null"
+    }
+
+    /// The key of the object within its resource.
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.namespace(), &self.name())
+    }
+
+    /// `metadata.labels`.
+    pub fn labels(&self) -> &Labels {
+        self.0
+            .labels
+            .get_or_init(|| self.string_map(self.0.spans.labels).into_iter().collect())
+    }
+
+    /// One annotation.
+    pub fn annotation(&self, key: &str) -> Option<String> {
+        let found = self
+            .string_map(self.0.spans.annotations)
+            .into_iter()
+            .rev()
+            .find(|(candidate, _)| candidate == key);
+        found.map(|(_, value)| value)
+    }
+
+    /// The members of a map of strings; nothing if the span holds something else.
+    fn string_map(&self, span: Span) -> Vec<(String, String)> {
+        let bytes = span.of(self.as_bytes());
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        let map: Result<serde_json::Map<String, serde_json::Value>, _> =
+            serde_json::from_slice(bytes);
+        map.unwrap_or_default()
+            .into_iter()
+            .filter_map(|(key, value)| match value {
+                serde_json::Value::String(text) => Some((key, text)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The content of a JSON string; empty for anything else.
+    fn text(&self, span: Span) -> Cow<'_, str> {
+        let bytes = span.of(self.as_bytes());
+        if bytes.len() < 2 || bytes[0] != b'"' {
+            return Cow::Borrowed("");
+        }
+        if memchr::memchr(b'\\', bytes).is_none() {
+            return String::from_utf8_lossy(&bytes[1..bytes.len() - 1]);
+        }
+        serde_json::from_slice::<String>(bytes)
+            .unwrap_or_default()
+            .into()
+    }
+}
+
+/// Where a resource version goes that an object does not have yet: behind the uid, where the API server writes it, else at
+/// the front of the metadata. An object without metadata stays as it is.
+fn insertion(json: &[u8], spans: Spans, text: &str) -> (u32, u32, String) {
+    if !spans.uid.is_empty() {
+        return (spans.uid.end, 0, format!(",\"resourceVersion\":\"{text}\""));
+    }
+    let metadata = spans.metadata.of(json);
+    if metadata.first() != Some(&b'{') {
+        return (json.len() as u32, 0, String::new());
+    }
+    let empty = metadata[1..metadata.len() - 1]
+        .iter()
+        .all(u8::is_ascii_whitespace);
+    let comma = if empty { "" } else { "," };
+    (
+        spans.metadata.start + 1,
+        0,
+        format!("\"resourceVersion\":\"{text}\"{comma}"),
+    )
+}
+
+impl std::fmt::Debug for Object {
+    /// Names the object without its content, which may be a Secret's.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Object({}@{}, {} bytes)",
+            self.key(),
+            self.resource_version(),
+            self.as_bytes().len()
+        )
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Object) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Object {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamped(json: &str, revision: u64) -> Object {
+        Object::stamped(
+            json.as_bytes(),
+            ResourceVersion::new(revision),
+            EventType::Added,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn w138_the_revision_stands_behind_the_uid() {
+        let object = stamped(
+            r#"{"metadata":{"name":"a","uid":"u","labels":{"b":"2","a":"1"}},"data":{}}"#,
+            42,
+        );
+        assert_eq!(
+            std::str::from_utf8(object.as_bytes()).unwrap(),
+            r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"42","labels":{"b":"2","a":"1"}},"data":{}}"#
+        );
+        assert_eq!(object.revision(), ResourceVersion::new(42));
+        assert_eq!(
+            object.labels().iter().collect::<Vec<_>>(),
+            [("a", "1"), ("b", "2")]
+        );
+        assert_eq!(object.uid(), "u");
+    }
+
+    #[test]
+    fn w101_restamping_replaces_the_revision_and_keeps_the_spans_right() {
+        let object = stamped(
+            r#"{"metadata":{"name":"a","uid":"u","labels":{"a":"1"}},"kind":"K"}"#,
+            9,
+        );
+        let again = object.restamped(ResourceVersion::new(1000), EventType::Deleted);
+        assert_eq!(again.resource_version(), "1000");
+        assert_eq!(again.labels().get("a"), Some("1"));
+        assert_eq!(again.kind(), "K");
+        assert_eq!(*again.spans(), collect(again.as_bytes()).unwrap());
+    }
+
+    #[test]
+    fn w99_an_event_is_the_object_between_prefix_and_end() {
+        let object = stamped(r#"{"metadata":{"uid":"u"}}"#, 1);
+        let expected = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"uid\":\"u\",\"resourceVersion\":\"1\"}}}\n";
+        assert_eq!(object.event_bytes(EventType::Added), expected);
+        assert_eq!(
+            object.event_bytes(EventType::Modified),
+            expected.replace("ADDED", "MODIFIED")
+        );
+    }
+
+    #[test]
+    fn spans_after_stamping_equal_those_of_a_fresh_scan() {
+        for json in [
+            r#"{"metadata":{}}"#,
+            r#"{"metadata":{ "name" : "x" } , "kind":"K"}"#,
+            r#"{"kind":"K","metadata":{"resourceVersion":"1","name":"x","namespace":"n"},"apiVersion":"v1"}"#,
+            r#"{"kind":"K","metadata":{"managedFields":[{"a":1}],"uid":"q","deletionTimestamp":null}}"#,
+        ] {
+            let object = stamped(json, 1234);
+            assert_eq!(
+                *object.spans(),
+                collect(object.as_bytes()).unwrap(),
+                "{json}"
+            );
+            assert_eq!(object.resource_version(), "1234", "{json}");
+        }
+    }
+
+    #[test]
+    fn debug_never_shows_content() {
+        let object = stamped(
+            r#"{"metadata":{"name":"a","namespace":"n"},"data":{"password":"hunter2"}}"#,
+            1,
+        );
+        assert!(!format!("{object:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn escaped_keys_and_values_are_understood() {
+        let object = Object::parse(Bytes::from_static(
+            br#"{"metadata":{"n\u0061me":"\u0061b"}}"#,
+        ))
+        .unwrap();
+        assert_eq!(object.name(), "ab");
+    }
+}

@@ -1,0 +1,379 @@
+//! An incremental JSON scanner: bytes in, structure out, no values.
+//!
+//! It accepts exactly the JSON grammar (RFC 8259), keeps one bit of state per open container, and can be fed chunks that
+//! are split anywhere. What the structure means is the business of its [`Sink`].
+
+/// How deep containers may nest. A document deeper than this is refused instead of growing the stack without bound.
+pub(crate) const DEPTH_MAX: usize = 1024;
+
+/// Why bytes are not JSON.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// A byte that the grammar does not allow here.
+    #[error("unexpected byte 0x{byte:02x} at offset {offset}: expected {expected}")]
+    Unexpected {
+        /// The byte.
+        byte: u8,
+        /// Where it is, counted from the first byte that was fed.
+        offset: u64,
+        /// What would have been right.
+        expected: &'static str,
+    },
+    /// Containers nest too deeply.
+    #[error("nesting is deeper than {DEPTH_MAX} levels at offset {offset}")]
+    TooDeep {
+        /// Where the container starts.
+        offset: u64,
+    },
+    /// The input ended inside a document.
+    #[error("the document ends too early, after {offset} bytes")]
+    Truncated {
+        /// How many bytes were fed.
+        offset: u64,
+    },
+}
+
+/// The kinds of JSON values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    String,
+    /// A number, `true`, `false` or `null`.
+    Other,
+}
+
+/// Receives the structure of a document. All positions are indexes into the chunk being scanned; `depth` is the number of
+/// containers around the value, key or comma.
+pub(crate) trait Sink {
+    type Error: From<ScanError>;
+    fn value_start(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        kind: Kind,
+        depth: usize,
+    ) -> Result<(), Self::Error>;
+    /// `end` is one past the last byte of the value.
+    fn value_end(
+        &mut self,
+        chunk: &[u8],
+        end: usize,
+        kind: Kind,
+        depth: usize,
+    ) -> Result<(), Self::Error>;
+    fn key_start(&mut self, at: usize, depth: usize);
+    fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), Self::Error>;
+    fn comma(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), Self::Error>;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Number {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    Exponent,
+    ExponentSign,
+    ExponentDigits,
+}
+
+impl Number {
+    /// A number may end in these states.
+    fn complete(self) -> bool {
+        matches!(
+            self,
+            Number::Zero | Number::Integer | Number::Fraction | Number::ExponentDigits
+        )
+    }
+
+    fn next(self, byte: u8) -> Option<Number> {
+        use Number::{
+            Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Zero,
+        };
+        match (self, byte) {
+            (Minus, b'0') => Some(Zero),
+            (Minus, b'1'..=b'9') | (Integer, b'0'..=b'9') => Some(Integer),
+            (Zero | Integer, b'.') => Some(Point),
+            (Point | Fraction, b'0'..=b'9') => Some(Fraction),
+            (Zero | Integer | Fraction, b'e' | b'E') => Some(Exponent),
+            (Exponent, b'+' | b'-') => Some(ExponentSign),
+            (Exponent | ExponentSign | ExponentDigits, b'0'..=b'9') => Some(ExponentDigits),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before a document.
+    Document,
+    Value,
+    ValueOrEnd,
+    Key,
+    KeyOrEnd,
+    Colon,
+    CommaOrEnd,
+    String {
+        key: bool,
+    },
+    Escape {
+        key: bool,
+    },
+    Unicode {
+        key: bool,
+        digits_left: u8,
+    },
+    Number(Number),
+    Literal(&'static [u8]),
+}
+
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    state: State,
+    /// One entry per open container: true for objects.
+    stack: Vec<bool>,
+    /// Bytes fed before the current chunk.
+    offset: u64,
+}
+
+impl Scanner {
+    pub(crate) fn new() -> Scanner {
+        Scanner {
+            state: State::Document,
+            stack: Vec::new(),
+            offset: 0,
+        }
+    }
+
+    /// Scans one chunk. Documents may follow each other, with or without white space between them.
+    pub(crate) fn scan<S: Sink>(&mut self, chunk: &[u8], sink: &mut S) -> Result<(), S::Error> {
+        let mut at = 0;
+        while at < chunk.len() {
+            at = self.step(chunk, at, sink)?;
+        }
+        self.offset += chunk.len() as u64;
+        Ok(())
+    }
+
+    /// Says that no more bytes follow.
+    pub(crate) fn finish(&self) -> Result<(), ScanError> {
+        if self.state == State::Document {
+            Ok(())
+        } else {
+            Err(ScanError::Truncated {
+                offset: self.offset,
+            })
+        }
+    }
+
+    /// Handles the bytes from `at` up to the next point of interest and returns its position.
+    #[inline]
+    fn step<S: Sink>(&mut self, chunk: &[u8], at: usize, sink: &mut S) -> Result<usize, S::Error> {
+        let byte = chunk[at];
+        match self.state {
+            State::String { key } => self.string(chunk, at, key, sink),
+            State::Escape { key } => {
+                self.state = match byte {
+                    b'u' => State::Unicode {
+                        key,
+                        digits_left: 4,
+                    },
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::String { key },
+                    _ => return Err(self.unexpected(byte, at, "an escape").into()),
+                };
+                Ok(at + 1)
+            }
+            State::Unicode { key, digits_left } => {
+                if !byte.is_ascii_hexdigit() {
+                    return Err(self.unexpected(byte, at, "a hexadecimal digit").into());
+                }
+                self.state = if digits_left == 1 {
+                    State::String { key }
+                } else {
+                    State::Unicode {
+                        key,
+                        digits_left: digits_left - 1,
+                    }
+                };
+                Ok(at + 1)
+            }
+            State::Number(number) => match number.next(byte) {
+                Some(next) => {
+                    self.state = State::Number(next);
+                    Ok(at + 1)
+                }
+                None if number.complete() => {
+                    self.end_value(chunk, at, Kind::Other, sink)?;
+                    Ok(at) // the byte belongs to what follows
+                }
+                None => Err(self.unexpected(byte, at, "a digit").into()),
+            },
+            State::Literal(rest) => {
+                if byte != rest[0] {
+                    return Err(self.unexpected(byte, at, "true, false or null").into());
+                }
+                if rest.len() == 1 {
+                    self.end_value(chunk, at + 1, Kind::Other, sink)?;
+                } else {
+                    self.state = State::Literal(&rest[1..]);
+                }
+                Ok(at + 1)
+            }
+            _ if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => Ok(at + 1),
+            State::Document | State::Value => self.start_value(chunk, at, sink),
+            State::ValueOrEnd if byte == b']' => self.end_container(chunk, at, sink),
+            State::ValueOrEnd => self.start_value(chunk, at, sink),
+            State::KeyOrEnd if byte == b'}' => self.end_container(chunk, at, sink),
+            State::KeyOrEnd | State::Key => {
+                if byte != b'"' {
+                    return Err(self.unexpected(byte, at, "a key").into());
+                }
+                sink.key_start(at, self.stack.len());
+                self.state = State::String { key: true };
+                Ok(at + 1)
+            }
+            State::Colon => {
+                if byte != b':' {
+                    return Err(self.unexpected(byte, at, "':'").into());
+                }
+                self.state = State::Value;
+                Ok(at + 1)
+            }
+            State::CommaOrEnd => {
+                let in_object = self.stack.last().copied().unwrap_or(false);
+                match (byte, in_object) {
+                    (b',', _) => {
+                        sink.comma(chunk, at, self.stack.len())?;
+                        self.state = if in_object { State::Key } else { State::Value };
+                        Ok(at + 1)
+                    }
+                    (b'}', true) | (b']', false) => self.end_container(chunk, at, sink),
+                    _ => Err(self
+                        .unexpected(byte, at, "',' or the end of the container")
+                        .into()),
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn start_value<S: Sink>(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        sink: &mut S,
+    ) -> Result<usize, S::Error> {
+        let byte = chunk[at];
+        let kind = match byte {
+            b'{' => Kind::Object,
+            b'[' => Kind::Array,
+            b'"' => Kind::String,
+            _ => Kind::Other,
+        };
+        let next = match byte {
+            b'{' => State::KeyOrEnd,
+            b'[' => State::ValueOrEnd,
+            b'"' => State::String { key: false },
+            b't' => State::Literal(b"rue"),
+            b'f' => State::Literal(b"alse"),
+            b'n' => State::Literal(b"ull"),
+            b'-' => State::Number(Number::Minus),
+            b'0' => State::Number(Number::Zero),
+            b'1'..=b'9' => State::Number(Number::Integer),
+            _ => return Err(self.unexpected(byte, at, "a value").into()),
+        };
+        sink.value_start(chunk, at, kind, self.stack.len())?;
+        if matches!(kind, Kind::Object | Kind::Array) {
+            if self.stack.len() == DEPTH_MAX {
+                return Err(ScanError::TooDeep {
+                    offset: self.offset + at as u64,
+                }
+                .into());
+            }
+            self.stack.push(kind == Kind::Object);
+        }
+        self.state = next;
+        Ok(at + 1)
+    }
+
+    #[inline]
+    fn end_value<S: Sink>(
+        &mut self,
+        chunk: &[u8],
+        end: usize,
+        kind: Kind,
+        sink: &mut S,
+    ) -> Result<(), S::Error> {
+        self.state = if self.stack.is_empty() {
+            State::Document
+        } else {
+            State::CommaOrEnd
+        };
+        sink.value_end(chunk, end, kind, self.stack.len())
+    }
+
+    fn end_container<S: Sink>(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        sink: &mut S,
+    ) -> Result<usize, S::Error> {
+        let kind = if self.stack.pop() == Some(true) {
+            Kind::Object
+        } else {
+            Kind::Array
+        };
+        self.end_value(chunk, at + 1, kind, sink)?;
+        Ok(at + 1)
+    }
+
+    /// Runs to the end of the string, to its next escape, or to the end of the chunk.
+    #[inline]
+    fn string<S: Sink>(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        key: bool,
+        sink: &mut S,
+    ) -> Result<usize, S::Error> {
+        let found = memchr::memchr2(b'"', b'\\', &chunk[at..]);
+        let end = found.map_or(chunk.len(), |distance| at + distance);
+        // A fold without an early exit compiles to vector instructions.
+        if chunk[at..end]
+            .iter()
+            .fold(false, |found, byte| found | (*byte < 0x20))
+        {
+            let control = at
+                + chunk[at..end]
+                    .iter()
+                    .position(|byte| *byte < 0x20)
+                    .unwrap_or(0);
+            return Err(self
+                .unexpected(chunk[control], control, "an escaped control character")
+                .into());
+        }
+        if found.is_none() {
+            return Ok(end);
+        }
+        if chunk[end] == b'\\' {
+            self.state = State::Escape { key };
+        } else if key {
+            self.state = State::Colon;
+            sink.key_end(chunk, end + 1, self.stack.len())?;
+        } else {
+            self.end_value(chunk, end + 1, Kind::String, sink)?;
+        }
+        Ok(end + 1)
+    }
+
+    fn unexpected(&self, byte: u8, at: usize, expected: &'static str) -> ScanError {
+        ScanError::Unexpected {
+            byte,
+            offset: self.offset + at as u64,
+            expected,
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Label selectors: `app=web,tier in (a,b),!legacy`.
+
+use super::SelectorError;
+use crate::go;
+use crate::object::Labels;
+use crate::validate;
+
+/// A conjunction of requirements on labels.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LabelSelector {
+    requirements: Vec<Requirement>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Test {
+    Exists,
+    DoesNotExist,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    GreaterThan(i64),
+    LessThan(i64),
+}
+
+impl LabelSelector {
+    /// Reads a selector. The empty text selects everything.
+    ///
+    /// # Errors
+    /// With upstream's message, if the text does not follow the grammar or a key or value is not a label's.
+    pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
+        Parser {
+            tokens: lex(text),
+            position: 0,
+        }
+        .parse()
+        .map_err(SelectorError)
+    }
+
+    /// True if it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.requirements.is_empty()
+    }
+
+    /// True if the labels fulfil every requirement. Absent labels fulfil `!=` and `notin`.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.requirements.iter().all(|requirement| {
+            let value = labels.get(&requirement.key);
+            match (&requirement.test, value) {
+                (Test::Exists, value) => value.is_some(),
+                (Test::DoesNotExist, value) => value.is_none(),
+                (Test::In(values), Some(value)) => {
+                    values.iter().any(|candidate| candidate == value)
+                }
+                (Test::NotIn(values), Some(value)) => {
+                    values.iter().all(|candidate| candidate != value)
+                }
+                (Test::NotIn(_), None) => true,
+                (Test::GreaterThan(bound), Some(value)) => {
+                    go::parse_int(value).is_ok_and(|number| number > *bound)
+                }
+                (Test::LessThan(bound), Some(value)) => {
+                    go::parse_int(value).is_ok_and(|number| number < *bound)
+                }
+                (Test::In(_) | Test::GreaterThan(_) | Test::LessThan(_), None) => false,
+            }
+        })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Identifier,
+    In,
+    NotIn,
+    Not,
+    Equals,
+    NotEquals,
+    Greater,
+    Less,
+    Open,
+    Close,
+    Comma,
+    End,
+}
+
+fn is_special(c: char) -> bool {
+    matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+fn lex(text: &str) -> Vec<(Token, &str)> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(is_blank);
+        let Some(first) = rest.chars().next().filter(|c| *c != '\0') else {
+            tokens.push((Token::End, ""));
+            return tokens;
+        };
+        let (token, length) = if is_special(first) {
+            match first {
+                '=' if rest.starts_with("==") => (Token::Equals, 2),
+                '=' => (Token::Equals, 1),
+                '!' if rest.starts_with("!=") => (Token::NotEquals, 2),
+                '!' => (Token::Not, 1),
+                '(' => (Token::Open, 1),
+                ')' => (Token::Close, 1),
+                ',' => (Token::Comma, 1),
+                '>' => (Token::Greater, 1),
+                _ => (Token::Less, 1),
+            }
+        } else {
+            let length = rest
+                .find(|c| is_special(c) || is_blank(c) || c == '\0')
+                .unwrap_or(rest.len());
+            match &rest[..length] {
+                "in" => (Token::In, length),
+                "notin" => (Token::NotIn, length),
+                _ => (Token::Identifier, length),
+            }
+        };
+        tokens.push((token, &rest[..length]));
+        rest = &rest[length..];
+    }
+}
+
+struct Parser<'a> {
+    tokens: Vec<(Token, &'a str)>,
+    position: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// `in` and `notin` are operators only where an operator stands; elsewhere they are words.
+    fn peek(&self) -> (Token, &'a str) {
+        match self.operator() {
+            (Token::In | Token::NotIn, text) => (Token::Identifier, text),
+            other => other,
+        }
+    }
+
+    fn operator(&self) -> (Token, &'a str) {
+        self.tokens[self.position.min(self.tokens.len() - 1)]
+    }
+
+    fn next(&mut self) -> (Token, &'a str) {
+        let token = self.peek();
+        self.position += 1;
+        token
+    }
+
+    fn parse(mut self) -> Result<LabelSelector, String> {
+        let mut requirements = Vec::new();
+        loop {
+            match self.peek() {
+                (Token::Identifier | Token::Not, _) => {
+                    let requirement = self
+                        .requirement()
+                        .map_err(|error| format!("unable to parse requirement: {error}"))?;
+                    requirements.push(requirement);
+                    match self.next() {
+                        (Token::End, _) => return Ok(LabelSelector { requirements }),
+                        (Token::Comma, _) => {
+                            let (token, text) = self.peek();
+                            if !matches!(token, Token::Identifier | Token::Not) {
+                                return Err(format!(
+                                    "found '{text}', expected: identifier after ','"
+                                ));
+                            }
+                        }
+                        (_, text) => {
+                            return Err(format!("found '{text}', expected: ',' or 'end of string'"));
+                        }
+                    }
+                }
+                (Token::End, _) => return Ok(LabelSelector { requirements }),
+                (_, text) => {
+                    return Err(format!(
+                        "found '{text}', expected: !, identifier, or 'end of string'"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn requirement(&mut self) -> Result<Requirement, String> {
+        let (mut token, mut key) = self.next();
+        let negated = token == Token::Not;
+        if negated {
+            (token, key) = self.next();
+        }
+        if token != Token::Identifier {
+            return Err(format!("found '{key}', expected: identifier"));
+        }
+        let errors = validate::qualified_name(key);
+        if !errors.is_empty() {
+            return Err(format!(
+                "<nil>: Invalid value: {}: {}",
+                go::quote(key),
+                errors.join("; ")
+            ));
+        }
+        if negated {
+            return Ok(Requirement {
+                key: key.to_owned(),
+                test: Test::DoesNotExist,
+            });
+        }
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok(Requirement {
+                key: key.to_owned(),
+                test: Test::Exists,
+            });
+        }
+        let (operator, text) = self.operator();
+        self.position += 1;
+        let mut values = match operator {
+            Token::In | Token::NotIn => self.values()?,
+            Token::Equals | Token::NotEquals | Token::Greater | Token::Less => {
+                vec![self.exact_value()?]
+            }
+            _ => {
+                return Err(format!(
+                    "found '{text}', expected: in, notin, =, ==, !=, gt, lt"
+                ));
+            }
+        };
+        values.sort_unstable();
+        values.dedup();
+        let test = test(key, operator, values)?;
+        Ok(Requirement {
+            key: key.to_owned(),
+            test,
+        })
+    }
+
+    fn values(&mut self) -> Result<Vec<&'a str>, String> {
+        let (token, text) = self.next();
+        if token != Token::Open {
+            return Err(format!("found '{text}' expected: '('"));
+        }
+        match self.peek() {
+            (Token::Identifier | Token::Comma, text) => {
+                let values = self.identifiers()?;
+                match self.next() {
+                    (Token::Close, _) => Ok(values),
+                    _ => Err(format!("found '{text}', expected: ')'")),
+                }
+            }
+            (Token::Close, _) => {
+                self.position += 1;
+                Ok(vec![""])
+            }
+            (_, text) => Err(format!("found '{text}', expected: ',', ')' or identifier")),
+        }
+    }
+
+    fn identifiers(&mut self) -> Result<Vec<&'a str>, String> {
+        let mut values = Vec::new();
+        loop {
+            match self.next() {
+                (Token::Identifier, text) => {
+                    values.push(text);
+                    match self.peek() {
+                        (Token::Comma, _) => {}
+                        (Token::Close, _) => return Ok(values),
+                        (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
+                    }
+                }
+                (Token::Comma, _) => {
+                    if values.is_empty() {
+                        values.push("");
+                    }
+                    match self.peek().0 {
+                        Token::Close => {
+                            values.push("");
+                            return Ok(values);
+                        }
+                        Token::Comma => values.push(""),
+                        _ => {}
+                    }
+                }
+                (_, text) => return Err(format!("found '{text}', expected: ',', or identifier")),
+            }
+        }
+    }
+
+    fn exact_value(&mut self) -> Result<&'a str, String> {
+        if matches!(self.peek().0, Token::End | Token::Comma) {
+            return Ok("");
+        }
+        match self.next() {
+            (Token::Identifier, text) => Ok(text),
+            (_, text) => Err(format!("found '{text}', expected: identifier")),
+        }
+    }
+}
+
+fn test(key: &str, operator: Token, values: Vec<&str>) -> Result<Test, String> {
+    let mut errors = Vec::new();
+    let mut bound = 0;
+    if matches!(operator, Token::Greater | Token::Less) {
+        match go::parse_int(values[0]) {
+            Ok(number) => bound = number,
+            Err(_) => errors.push(format!(
+                "values[0]: Invalid value: {}: for 'Gt', 'Lt' operators, the value must be an integer",
+                go::quote(values[0])
+            )),
+        }
+    }
+    for (index, value) in values.iter().enumerate() {
+        let wrong = validate::label_value(value);
+        if !wrong.is_empty() {
+            errors.push(format!(
+                "values[{index}][{key}]: Invalid value: {}: {}",
+                go::quote(value),
+                wrong.join("; ")
+            ));
+        }
+    }
+    match errors.as_slice() {
+        [] => {}
+        [only] => return Err(only.clone()),
+        several => return Err(format!("[{}]", several.join(", "))),
+    }
+    let values = || values.iter().map(|value| (*value).to_owned()).collect();
+    Ok(match operator {
+        Token::NotIn | Token::NotEquals => Test::NotIn(values()),
+        Token::Greater => Test::GreaterThan(bound),
+        Token::Less => Test::LessThan(bound),
+        _ => Test::In(values()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let labels: Labels = labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        LabelSelector::parse(selector).unwrap().matches(&labels)
+    }
+
+    fn error(selector: &str) -> String {
+        LabelSelector::parse(selector).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn w66_matching() {
+        let web = [("app", "web"), ("n", "5")];
+        for selector in [
+            "",
+            "app",
+            "!b",
+            "app=web",
+            "app==web",
+            "app!=x",
+            "b!=x",
+            "app in (web,x)",
+            "app notin (x)",
+            "b notin (x)",
+            "n>4",
+            "n<6",
+            " app = web , n ",
+            "app in (in,web)",
+        ] {
+            assert!(matches(selector, &web), "{selector}");
+        }
+        for selector in [
+            "b",
+            "!app",
+            "app=x",
+            "app in ()",
+            "app=",
+            "n>5",
+            "app>1",
+            "b in (x)",
+            "b=",
+            "app notin (web)",
+        ] {
+            assert!(!matches(selector, &web), "{selector}");
+        }
+        assert!(
+            matches("app in ()", &[("app", "")]),
+            "an empty set matches the empty value"
+        );
+        assert!(matches("app in (,x)", &[("app", "")]));
+        assert!(
+            matches("in=in", &[("in", "in")]),
+            "keywords are words where no operator stands"
+        );
+    }
+
+    #[test]
+    fn w66_errors() {
+        assert_eq!(
+            error("a=b=c"),
+            "found '=', expected: ',' or 'end of string'"
+        );
+        assert_eq!(
+            error("!"),
+            "unable to parse requirement: found '', expected: identifier"
+        );
+        assert_eq!(error("a,"), "found '', expected: identifier after ','");
+        assert_eq!(
+            error("=a"),
+            "found '=', expected: !, identifier, or 'end of string'"
+        );
+        assert_eq!(
+            error("a in b"),
+            "unable to parse requirement: found 'b' expected: '('"
+        );
+        assert_eq!(
+            error("a b"),
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"
+        );
+        assert_eq!(
+            error("a>x"),
+            "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"
+        );
+        assert!(error("-a=b").starts_with(
+            "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of"
+        ));
+        assert!(error("a=-b").starts_with(
+            "unable to parse requirement: values[0][a]: Invalid value: \"-b\": a valid label must be an empty string"
+        ));
+    }
+}

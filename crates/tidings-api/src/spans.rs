@@ -1,0 +1,258 @@
+//! Where the metadata of an object stands in its bytes.
+
+use crate::scan::{Kind, ScanError, Scanner, Sink};
+
+/// A range of bytes inside an object. Empty means that the field is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The first byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// True if the field is absent.
+    pub fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// The bytes of the span.
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..self.end as usize]
+    }
+
+    /// The span after `by` bytes were inserted at `position`, or removed where `by` is negative.
+    fn shifted(self, position: u32, by: i64) -> Span {
+        let shift = |at: u32| {
+            if at > position {
+                (i64::from(at) + by) as u32
+            } else {
+                at
+            }
+        };
+        if self.is_empty() {
+            return self;
+        }
+        // A span that starts exactly at the position moves as a whole.
+        let start = if self.start == position {
+            (i64::from(self.start) + by) as u32
+        } else {
+            shift(self.start)
+        };
+        Span {
+            start,
+            end: shift(self.end),
+        }
+    }
+}
+
+macro_rules! spans {
+    ($($field:ident = $depth:literal $key:literal),* $(,)?) => {
+        /// The spans of the values that selecting, keying and ordering need. Strings include their quotes.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Spans {
+            $(#[doc = concat!("`", $key, "`")] pub $field: Span,)*
+        }
+
+        impl Spans {
+            fn field(&mut self, depth: usize, key: &[u8]) -> Option<&mut Span> {
+                match (depth, key) {
+                    $(($depth, key) if key == $key.as_bytes() => Some(&mut self.$field),)*
+                    _ => None,
+                }
+            }
+
+            /// The spans after `by` bytes were inserted at `position`, or removed there where `by` is negative.
+            pub fn shifted(self, position: u32, by: i64) -> Spans {
+                Spans { $($field: self.$field.shifted(position, by),)* }
+            }
+        }
+    };
+}
+
+// The depth is 1 for members of the object and 2 for members of its metadata.
+spans! {
+    kind = 1 "kind",
+    api_version = 1 "apiVersion",
+    metadata = 1 "metadata",
+    name = 2 "name",
+    namespace = 2 "namespace",
+    uid = 2 "uid",
+    resource_version = 2 "resourceVersion",
+    deletion_timestamp = 2 "deletionTimestamp",
+    labels = 2 "labels",
+    annotations = 2 "annotations",
+    managed_fields = 2 "managedFields",
+}
+
+/// Follows the structure of one object and notes the spans. Positions are those of the caller's choice, as long as they
+/// index the bytes that the caller passes along.
+#[derive(Debug, Default)]
+pub(crate) struct SpanCollector {
+    spans: Spans,
+    key_start: u32,
+    /// The key whose value is being read, at depths 1 and 2.
+    current: [Option<(u32, u32)>; 3],
+    in_metadata: bool,
+}
+
+impl SpanCollector {
+    pub(crate) fn spans(&self) -> Spans {
+        self.spans
+    }
+
+    pub(crate) fn key_start(&mut self, position: u32) {
+        self.key_start = position;
+    }
+
+    /// `depth` counts the containers inside the object: 1 for its own members. `key` has its quotes.
+    pub(crate) fn key_end(&mut self, position: u32, depth: usize) {
+        if depth == 1 || (depth == 2 && self.in_metadata) {
+            self.current[depth] = Some((self.key_start, position));
+        }
+    }
+
+    pub(crate) fn value_start(&mut self, bytes: &[u8], position: u32, kind: Kind, depth: usize) {
+        let Some(key) = self.key_at(bytes, depth) else {
+            return;
+        };
+        if depth == 1 && *key == *b"metadata" {
+            self.in_metadata = kind == Kind::Object;
+            // The last of several members with one name counts, as in every JSON reader; forget what the earlier held.
+            let Spans {
+                kind, api_version, ..
+            } = self.spans;
+            self.spans = Spans {
+                kind,
+                api_version,
+                ..Spans::default()
+            };
+        }
+        if let Some(span) = self.spans.field(depth, &key) {
+            *span = Span {
+                start: position,
+                end: position,
+            };
+        }
+    }
+
+    pub(crate) fn value_end(&mut self, bytes: &[u8], position: u32, depth: usize) {
+        let Some(key) = self.key_at(bytes, depth) else {
+            return;
+        };
+        if let Some(span) = self.spans.field(depth, &key) {
+            span.end = position;
+        }
+        self.current[depth] = None;
+        if depth == 1 {
+            self.in_metadata = false;
+        }
+    }
+
+    /// The name of the member whose value is being read, without quotes and escapes.
+    fn key_at<'a>(&self, bytes: &'a [u8], depth: usize) -> Option<std::borrow::Cow<'a, [u8]>> {
+        if depth == 0 || depth > 2 {
+            return None;
+        }
+        let (start, end) = self.current[depth]?;
+        Some(unquote(&bytes[start as usize..end as usize]))
+    }
+
+    /// True if the member that was just named is `metadata.managedFields`.
+    pub(crate) fn at_managed_fields(&self, bytes: &[u8]) -> bool {
+        self.in_metadata
+            && self
+                .key_at(bytes, 2)
+                .is_some_and(|key| *key == *b"managedFields")
+    }
+
+    pub(crate) fn key_start_position(&self) -> u32 {
+        self.key_start
+    }
+
+    /// The member that was just named is left out of the bytes.
+    pub(crate) fn forget_member(&mut self) {
+        self.current[2] = None;
+    }
+}
+
+/// The content of a JSON string. Escapes are rare in keys: only then is anything copied.
+pub(crate) fn unquote(quoted: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if memchr::memchr(b'\\', quoted).is_none() {
+        return (&quoted[1..quoted.len() - 1]).into();
+    }
+    match serde_json::from_slice::<String>(quoted) {
+        Ok(text) => text.into_bytes().into(),
+        Err(_) => quoted.into(),
+    }
+}
+
+/// Collects the spans of one complete object.
+pub(crate) fn collect(bytes: &[u8]) -> Result<Spans, ScanError> {
+    struct Whole {
+        collector: SpanCollector,
+        documents: usize,
+    }
+    impl Sink for Whole {
+        type Error = ScanError;
+        fn value_start(
+            &mut self,
+            chunk: &[u8],
+            at: usize,
+            kind: Kind,
+            depth: usize,
+        ) -> Result<(), ScanError> {
+            if depth == 0 {
+                self.documents += 1;
+                if kind != Kind::Object || self.documents > 1 {
+                    let expected = if self.documents > 1 {
+                        "the end of the object"
+                    } else {
+                        "an object"
+                    };
+                    return Err(ScanError::Unexpected {
+                        byte: chunk[at],
+                        offset: at as u64,
+                        expected,
+                    });
+                }
+            }
+            self.collector.value_start(chunk, at as u32, kind, depth);
+            Ok(())
+        }
+        fn value_end(
+            &mut self,
+            chunk: &[u8],
+            end: usize,
+            _: Kind,
+            depth: usize,
+        ) -> Result<(), ScanError> {
+            self.collector.value_end(chunk, end as u32, depth);
+            Ok(())
+        }
+        fn key_start(&mut self, at: usize, _: usize) {
+            self.collector.key_start(at as u32);
+        }
+        fn key_end(&mut self, _: &[u8], end: usize, depth: usize) -> Result<(), ScanError> {
+            self.collector.key_end(end as u32, depth);
+            Ok(())
+        }
+        fn comma(&mut self, _: &[u8], _: usize, _: usize) -> Result<(), ScanError> {
+            Ok(())
+        }
+    }
+    let mut whole = Whole {
+        collector: SpanCollector::default(),
+        documents: 0,
+    };
+    let mut scanner = Scanner::new();
+    scanner.scan(bytes, &mut whole)?;
+    scanner.finish()?;
+    if whole.documents == 0 {
+        return Err(ScanError::Truncated {
+            offset: bytes.len() as u64,
+        });
+    }
+    Ok(whole.collector.spans())
+}

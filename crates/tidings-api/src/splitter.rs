@@ -1,0 +1,494 @@
+//! Cuts a LIST body or a watch stream into objects while it arrives.
+//!
+//! A splitter is fed chunks that are split anywhere. Each object is copied once, out of the network buffer into an
+//! allocation of its own size, and the spans of its metadata are noted while copying. What stands around the objects (the
+//! list's kind and metadata, an event's type) is small and kept as the *envelope*.
+//!
+//! Bounds: one object at a time, at most [`SplitOptions::object_bytes_max`]; an envelope of at most 1 MiB.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::event::{EventType, INITIAL_EVENTS_END, WatchEvent};
+use crate::object::Object;
+use crate::scan::{Kind, ScanError, Scanner, Sink};
+use crate::spans::{SpanCollector, unquote};
+use crate::status::Status;
+
+const ENVELOPE_BYTES_MAX: usize = 1 << 20;
+
+/// How to cut.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SplitOptions {
+    /// Leave `metadata.managedFields` out while copying.
+    pub drop_managed_fields: bool,
+    /// Refuse objects larger than this; client-go refuses watch frames above 16 MiB.
+    pub object_bytes_max: usize,
+}
+
+impl Default for SplitOptions {
+    fn default() -> Self {
+        SplitOptions {
+            drop_managed_fields: false,
+            object_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl SplitOptions {
+    /// Leaves `metadata.managedFields` out of every object.
+    #[must_use]
+    pub fn without_managed_fields(mut self) -> Self {
+        self.drop_managed_fields = true;
+        self
+    }
+}
+
+/// Why a body cannot be cut.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SplitError {
+    /// It is not JSON.
+    #[error("not JSON: {0}")]
+    Scan(#[from] ScanError),
+    /// It is JSON of another shape.
+    #[error("expected {0}")]
+    Shape(&'static str),
+    /// Text that is not UTF-8.
+    #[error("an object is not UTF-8")]
+    Utf8,
+    /// What stands around the objects cannot be understood.
+    #[error("the envelope of the objects is malformed")]
+    Envelope(#[source] serde_json::Error),
+    /// An object or an envelope beyond its bound.
+    #[error("{what} is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// What it was.
+        what: &'static str,
+        /// The bound.
+        bytes_max: usize,
+    },
+}
+
+/// What a LIST says about itself, apart from its items.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListEnvelope {
+    /// The list's kind, `ConfigMapList`.
+    #[serde(default)]
+    pub kind: String,
+    /// The list's apiVersion.
+    #[serde(default)]
+    pub api_version: String,
+    /// Its metadata.
+    #[serde(default)]
+    pub metadata: ListMetadata,
+}
+
+/// The metadata of a list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListMetadata {
+    /// The revision of which the list is the state.
+    #[serde(default)]
+    pub resource_version: String,
+    /// Where the next page starts; empty on the last page.
+    #[serde(default, rename = "continue")]
+    pub continue_token: String,
+    /// How many items follow, where the server knows.
+    #[serde(default)]
+    pub remaining_item_count: Option<i64>,
+}
+
+/// Cuts one LIST body.
+#[derive(Debug)]
+pub struct ListSplitter {
+    scanner: Scanner,
+    cutter: Cutter,
+    envelope: Option<ListEnvelope>,
+}
+
+impl ListSplitter {
+    /// A splitter that has seen nothing yet.
+    pub fn new(options: SplitOptions) -> ListSplitter {
+        ListSplitter {
+            scanner: Scanner::new(),
+            cutter: Cutter::new(Shape::List, options),
+            envelope: None,
+        }
+    }
+
+    /// Takes the next bytes of the body and hands out the items that they complete.
+    ///
+    /// # Errors
+    /// If the bytes are not a JSON list. The splitter is of no use afterwards.
+    pub fn feed(
+        &mut self,
+        chunk: &[u8],
+        mut on_item: impl FnMut(Object),
+    ) -> Result<(), SplitError> {
+        let envelope = &mut self.envelope;
+        self.cutter
+            .feed(&mut self.scanner, chunk, &mut |cut| match cut {
+                Cut::Object(object) => {
+                    on_item(object);
+                    Ok(())
+                }
+                Cut::Document(_) if envelope.is_some() => Err(SplitError::Shape(
+                    "one list, found another document after it",
+                )),
+                Cut::Document(bytes) => {
+                    *envelope = Some(serde_json::from_slice(&bytes).map_err(SplitError::Envelope)?);
+                    Ok(())
+                }
+            })
+    }
+
+    /// Says that the body is complete.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn finish(self) -> Result<ListEnvelope, SplitError> {
+        self.scanner.finish()?;
+        self.envelope
+            .ok_or(SplitError::Scan(ScanError::Truncated { offset: 0 }))
+    }
+}
+
+/// Cuts a watch stream.
+#[derive(Debug)]
+pub struct WatchSplitter {
+    scanner: Scanner,
+    cutter: Cutter,
+    object: Option<Object>,
+}
+
+impl WatchSplitter {
+    /// A splitter that has seen nothing yet.
+    pub fn new(options: SplitOptions) -> WatchSplitter {
+        WatchSplitter {
+            scanner: Scanner::new(),
+            cutter: Cutter::new(Shape::Watch, options),
+            object: None,
+        }
+    }
+
+    /// Takes the next bytes of the stream and hands out the events that they complete.
+    ///
+    /// # Errors
+    /// If the bytes are not watch events. The splitter is of no use afterwards.
+    pub fn feed(
+        &mut self,
+        chunk: &[u8],
+        mut on_event: impl FnMut(WatchEvent),
+    ) -> Result<(), SplitError> {
+        let pending = &mut self.object;
+        self.cutter
+            .feed(&mut self.scanner, chunk, &mut |cut| match cut {
+                Cut::Object(object) => {
+                    *pending = Some(object);
+                    Ok(())
+                }
+                Cut::Document(envelope) => {
+                    on_event(event(&envelope, pending.take())?);
+                    Ok(())
+                }
+            })
+    }
+
+    /// Says that the stream has ended.
+    ///
+    /// # Errors
+    /// If it ended inside an event.
+    pub fn finish(self) -> Result<(), SplitError> {
+        Ok(self.scanner.finish()?)
+    }
+}
+
+fn event(envelope: &[u8], object: Option<Object>) -> Result<WatchEvent, SplitError> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        r#type: EventType,
+    }
+    let Envelope { r#type } = serde_json::from_slice(envelope).map_err(SplitError::Envelope)?;
+    let object = object.ok_or(SplitError::Shape("a watch event with an object"))?;
+    Ok(match r#type {
+        EventType::Added => WatchEvent::Added(object),
+        EventType::Modified => WatchEvent::Modified(object),
+        EventType::Deleted => WatchEvent::Deleted(object),
+        EventType::Bookmark => WatchEvent::Bookmark {
+            resource_version: object.resource_version().into_owned(),
+            initial_events_end: object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
+        },
+        EventType::Error => {
+            let status: Status =
+                serde_json::from_slice(object.as_bytes()).map_err(SplitError::Envelope)?;
+            WatchEvent::Error(Box::new(status))
+        }
+    })
+}
+
+/// Where the objects stand in a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// The elements of `items`.
+    List,
+    /// The value of `object`.
+    Watch,
+}
+
+enum Cut {
+    Object(Object),
+    /// A document ended; these are its bytes without the objects.
+    Document(Vec<u8>),
+}
+
+#[derive(Debug)]
+struct Cutter {
+    shape: Shape,
+    options: SplitOptions,
+    envelope: Vec<u8>,
+    object: Vec<u8>,
+    collector: SpanCollector,
+    /// The depth of the object that is being copied.
+    cut_depth: Option<usize>,
+    /// Between the brackets of `items`.
+    in_items: bool,
+    /// Where the last key of the document itself starts in the envelope.
+    envelope_key: usize,
+    /// Inside `managedFields`, which is being left out.
+    dropping: bool,
+    /// The member left out was the first: the comma after it goes too.
+    skip_comma: bool,
+    /// Bytes of the chunk before this index have been dealt with.
+    from: usize,
+}
+
+impl Cutter {
+    fn new(shape: Shape, options: SplitOptions) -> Cutter {
+        Cutter {
+            shape,
+            options,
+            envelope: Vec::new(),
+            object: Vec::new(),
+            collector: SpanCollector::default(),
+            cut_depth: None,
+            in_items: false,
+            envelope_key: 0,
+            dropping: false,
+            skip_comma: false,
+            from: 0,
+        }
+    }
+
+    fn feed(
+        &mut self,
+        scanner: &mut Scanner,
+        chunk: &[u8],
+        emit: &mut dyn FnMut(Cut) -> Result<(), SplitError>,
+    ) -> Result<(), SplitError> {
+        self.from = 0;
+        scanner.scan(chunk, &mut Pass { cutter: self, emit })?;
+        self.flush(chunk, chunk.len())
+    }
+
+    /// Copies what has been scanned up to `to`.
+    fn flush(&mut self, chunk: &[u8], to: usize) -> Result<(), SplitError> {
+        let fresh = &chunk[self.from..to];
+        self.from = to;
+        let (buffer, bytes_max, what) = match self.cut_depth {
+            Some(_) if self.dropping => return Ok(()),
+            Some(_) => (&mut self.object, self.options.object_bytes_max, "an object"),
+            None => (
+                &mut self.envelope,
+                ENVELOPE_BYTES_MAX,
+                "the envelope of the objects",
+            ),
+        };
+        if buffer.len() + fresh.len() > bytes_max {
+            return Err(SplitError::TooLarge { what, bytes_max });
+        }
+        buffer.extend_from_slice(fresh);
+        Ok(())
+    }
+
+    /// Where the byte `at` of the chunk will stand in the object.
+    fn position(&self, at: usize) -> u32 {
+        (self.object.len() + at - self.from) as u32
+    }
+
+    fn envelope_key(&self) -> std::borrow::Cow<'_, [u8]> {
+        unquote(&self.envelope[self.envelope_key..])
+    }
+
+    fn start_object(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), SplitError> {
+        self.flush(chunk, at)?;
+        self.cut_depth = Some(depth);
+        self.object.clear();
+        self.collector = SpanCollector::default();
+        Ok(())
+    }
+
+    fn take_object(&mut self) -> Result<Object, SplitError> {
+        self.cut_depth = None;
+        if std::str::from_utf8(&self.object).is_err() {
+            return Err(SplitError::Utf8);
+        }
+        Ok(Object::from_parts(
+            Bytes::copy_from_slice(&self.object),
+            self.collector.spans(),
+        ))
+    }
+
+    fn drop_member(&mut self) {
+        self.object
+            .truncate(self.collector.key_start_position() as usize);
+        while self.object.last().is_some_and(u8::is_ascii_whitespace) {
+            self.object.pop();
+        }
+        if self.object.last() == Some(&b',') {
+            self.object.pop();
+        } else {
+            self.skip_comma = true;
+        }
+        self.collector.forget_member();
+        self.dropping = true;
+    }
+}
+
+struct Pass<'a> {
+    cutter: &'a mut Cutter,
+    emit: &'a mut dyn FnMut(Cut) -> Result<(), SplitError>,
+}
+
+impl Sink for Pass<'_> {
+    type Error = SplitError;
+
+    fn value_start(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        kind: Kind,
+        depth: usize,
+    ) -> Result<(), SplitError> {
+        let cutter = &mut *self.cutter;
+        if let Some(cut_depth) = cutter.cut_depth {
+            if !cutter.dropping {
+                let position = cutter.position(at);
+                cutter
+                    .collector
+                    .value_start(&cutter.object, position, kind, depth - cut_depth);
+            }
+            return Ok(());
+        }
+        match (cutter.shape, depth) {
+            (_, 0) if kind != Kind::Object => Err(SplitError::Shape("a JSON object")),
+            (_, 0) => {
+                cutter.from = at; // white space between documents
+                Ok(())
+            }
+            (Shape::List, 1) if kind == Kind::Array && *cutter.envelope_key() == *b"items" => {
+                cutter.in_items = true;
+                Ok(())
+            }
+            (Shape::List, 2) if cutter.in_items => match kind {
+                Kind::Object => cutter.start_object(chunk, at, depth),
+                _ => Err(SplitError::Shape("objects as the items of the list")),
+            },
+            (Shape::Watch, 1) if kind == Kind::Object && *cutter.envelope_key() == *b"object" => {
+                cutter.start_object(chunk, at, depth)?;
+                cutter.envelope.extend_from_slice(b"null");
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn value_end(
+        &mut self,
+        chunk: &[u8],
+        end: usize,
+        _: Kind,
+        depth: usize,
+    ) -> Result<(), SplitError> {
+        let cutter = &mut *self.cutter;
+        let Some(cut_depth) = cutter.cut_depth else {
+            if depth == 1 {
+                cutter.in_items = false;
+            }
+            if depth == 0 {
+                cutter.flush(chunk, end)?;
+                return (self.emit)(Cut::Document(std::mem::take(&mut cutter.envelope)));
+            }
+            return Ok(());
+        };
+        match depth - cut_depth {
+            0 => {
+                cutter.flush(chunk, end)?;
+                let object = cutter.take_object()?;
+                return (self.emit)(Cut::Object(object));
+            }
+            2 if cutter.dropping => {
+                cutter.flush(chunk, end)?;
+                cutter.dropping = false;
+            }
+            inner if !cutter.dropping => {
+                let position = cutter.position(end);
+                cutter.collector.value_end(&cutter.object, position, inner);
+                if inner == 1 {
+                    cutter.skip_comma = false;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn key_start(&mut self, at: usize, depth: usize) {
+        let cutter = &mut *self.cutter;
+        match cutter.cut_depth {
+            Some(_) if !cutter.dropping => {
+                let position = cutter.position(at);
+                cutter.collector.key_start(position);
+            }
+            None if depth == 1 => cutter.envelope_key = cutter.envelope.len() + at - cutter.from,
+            _ => {}
+        }
+    }
+
+    fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), SplitError> {
+        let cutter = &mut *self.cutter;
+        match cutter.cut_depth {
+            Some(cut_depth) if !cutter.dropping && depth - cut_depth <= 2 => {
+                // The key must stand in the object before it can be compared.
+                cutter.flush(chunk, end)?;
+                cutter
+                    .collector
+                    .key_end(cutter.object.len() as u32, depth - cut_depth);
+                if cutter.options.drop_managed_fields
+                    && depth - cut_depth == 2
+                    && cutter.collector.at_managed_fields(&cutter.object)
+                {
+                    cutter.drop_member();
+                }
+                Ok(())
+            }
+            None if depth == 1 => cutter.flush(chunk, end),
+            _ => Ok(()),
+        }
+    }
+
+    fn comma(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), SplitError> {
+        let cutter = &mut *self.cutter;
+        let left_out = match cutter.cut_depth {
+            Some(cut_depth) => depth - cut_depth == 2 && std::mem::take(&mut cutter.skip_comma),
+            None => cutter.in_items && depth == 2,
+        };
+        if left_out {
+            cutter.flush(chunk, at)?;
+            cutter.from = at + 1;
+        }
+        Ok(())
+    }
+}

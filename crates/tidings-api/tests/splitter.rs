@@ -1,0 +1,169 @@
+//! The splitter agrees with serde_json on every body, however it is cut into chunks.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tidings_api::{ListSplitter, Object, SplitOptions, WatchEvent, WatchSplitter};
+
+/// Any JSON value; keys are drawn from those that the splitter treats in a special way.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[ -~é\n\"\\\\]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 5, |inner| {
+        let key = prop_oneof![
+            Just("metadata".to_owned()),
+            Just("managedFields".to_owned()),
+            Just("items".to_owned()),
+            Just("object".to_owned()),
+            Just("name".to_owned()),
+            "[a-z\"é]{0,4}",
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::vec((key, inner), 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn any_object() -> impl Strategy<Value = Value> {
+    (any_value(), any_value(), "[a-z]{1,5}").prop_map(|(spec, managed, name)| {
+        json!({"kind": "K", "metadata": {"name": name, "managedFields": managed, "labels": {"a": "b"}}, "spec": spec})
+    })
+}
+
+fn feed_list(
+    body: &[u8],
+    cuts: &[usize],
+    options: SplitOptions,
+) -> (Vec<Object>, tidings_api::ListEnvelope) {
+    let mut splitter = ListSplitter::new(options);
+    let mut objects = Vec::new();
+    for chunk in chunks(body, cuts) {
+        splitter.feed(chunk, |object| objects.push(object)).unwrap();
+    }
+    (objects, splitter.finish().unwrap())
+}
+
+fn chunks<'a>(body: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
+    let mut at: Vec<usize> = cuts.iter().map(|cut| cut % (body.len() + 1)).collect();
+    at.extend([0, body.len()]);
+    at.sort_unstable();
+    at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect()
+}
+
+proptest! {
+    #[test]
+    fn lists_equal_what_serde_reads(
+        items in prop::collection::vec(any_object(), 0..5),
+        cuts in prop::collection::vec(any::<usize>(), 0..20),
+        pretty in any::<bool>(),
+        metadata_last in any::<bool>(),
+    ) {
+        let list = if metadata_last {
+            json!({"apiVersion": "v1", "items": items, "kind": "KList", "metadata": {"resourceVersion": "7", "continue": "c"}})
+        } else {
+            json!({"kind": "KList", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": "c"}, "items": items})
+        };
+        let body = if pretty { serde_json::to_vec_pretty(&list) } else { serde_json::to_vec(&list) }.unwrap();
+
+        let (objects, envelope) = feed_list(&body, &cuts, SplitOptions::default());
+        let values: Vec<Value> = objects.iter().map(|object| serde_json::from_slice(object.as_bytes()).unwrap()).collect();
+        prop_assert_eq!(&values, &items);
+        prop_assert_eq!(envelope.metadata.resource_version, "7");
+        prop_assert_eq!(envelope.metadata.continue_token, "c");
+        for (object, item) in objects.iter().zip(&items) {
+            prop_assert_eq!(object.name(), item["metadata"]["name"].as_str().unwrap());
+            prop_assert_eq!(object.labels().get("a"), Some("b"));
+        }
+
+        let (lean, _) = feed_list(&body, &cuts, SplitOptions::default().without_managed_fields());
+        for (object, item) in lean.iter().zip(&items) {
+            let mut expected = item.clone();
+            expected["metadata"].as_object_mut().unwrap().shift_remove("managedFields");
+            prop_assert_eq!(&serde_json::from_slice::<Value>(object.as_bytes()).unwrap(), &expected);
+            prop_assert!(object.spans().managed_fields.is_empty());
+            let fresh = Object::parse(object.bytes()).unwrap();
+            prop_assert_eq!(object.spans(), fresh.spans());
+        }
+    }
+
+    #[test]
+    fn watches_equal_what_serde_reads(
+        objects in prop::collection::vec(any_object(), 0..5),
+        cuts in prop::collection::vec(any::<usize>(), 0..20),
+    ) {
+        let mut body = Vec::new();
+        for object in &objects {
+            serde_json::to_writer(&mut body, &json!({"type": "MODIFIED", "object": object})).unwrap();
+            body.push(b'\n');
+        }
+        let mut splitter = WatchSplitter::new(SplitOptions::default());
+        let mut seen = Vec::new();
+        for chunk in chunks(&body, &cuts) {
+            splitter.feed(chunk, |event| match event {
+                WatchEvent::Modified(object) => seen.push(serde_json::from_slice::<Value>(object.as_bytes()).unwrap()),
+                other => panic!("{other:?}"),
+            }).unwrap();
+        }
+        splitter.finish().unwrap();
+        prop_assert_eq!(seen, objects);
+    }
+
+    /// Whatever the bytes: the scanner accepts one object exactly when serde_json does.
+    #[test]
+    fn acceptance_equals_serdes(bytes in prop_oneof![
+        "[-0-9.eE+{}\\[\\]\",:a-f\\\\ntrulse ]{0,24}".prop_map(String::into_bytes),
+        prop::collection::vec(any::<u8>(), 0..24),
+        (any_object(), any::<usize>(), any::<u8>()).prop_map(|(object, at, byte)| {
+            let mut bytes = serde_json::to_vec(&object).unwrap();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            bytes
+        }),
+    ]) {
+        let serde = serde_json::from_slice::<&serde_json::value::RawValue>(&bytes);
+        let serde_accepts = serde.is_ok_and(|raw| raw.get().starts_with('{')) && std::str::from_utf8(&bytes).is_ok();
+        let ours = Object::parse(bytes.clone().into()).is_ok() && std::str::from_utf8(&bytes).is_ok();
+        prop_assert_eq!(ours, serde_accepts, "{:?}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn bookmarks_and_errors_are_understood() {
+    let stream = concat!(
+        r#"{"type":"BOOKMARK","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        "\n",
+        r#"{"object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"gone","reason":"Expired","code":410},"type":"ERROR"}"#,
+    );
+    let mut splitter = WatchSplitter::new(SplitOptions::default());
+    let mut events = Vec::new();
+    splitter
+        .feed(stream.as_bytes(), |event| events.push(event))
+        .unwrap();
+    splitter.finish().unwrap();
+    assert!(
+        matches!(&events[0], WatchEvent::Bookmark { resource_version, initial_events_end: true } if resource_version == "9")
+    );
+    assert!(matches!(&events[1], WatchEvent::Error(status) if status.is_expired()));
+}
+
+#[test]
+fn objects_beyond_their_bound_are_refused() {
+    let mut options = SplitOptions::default();
+    options.object_bytes_max = 100;
+    let mut splitter = ListSplitter::new(options);
+    let body = format!(r#"{{"items":[{{"data":"{}"}}]}}"#, "x".repeat(200));
+    let error = splitter.feed(body.as_bytes(), |_| ()).unwrap_err();
+    assert_eq!(error.to_string(), "an object is larger than 100 bytes");
+}
+
+#[test]
+fn a_list_cut_short_is_an_error() {
+    let mut splitter = ListSplitter::new(SplitOptions::default());
+    splitter.feed(br#"{"items":[{"a":1}"#, |_| ()).unwrap();
+    assert!(splitter.finish().is_err());
+}

@@ -1,0 +1,248 @@
+//! The contract that every engine fulfils. `tests/contract.rs` is its test-suite.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+/// A position in the one log of changes. It only grows, over restarts too. Zero is before every change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A boxed future: the contract is used as `dyn Storage`.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A watch. Dropping it ends it.
+pub type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchBatch, Error>> + Send>>;
+
+/// What a write expects of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// The key does not exist.
+    Absent,
+    /// The key was last modified at this revision.
+    At(Revision),
+}
+
+/// One compare-and-swap.
+#[derive(Debug, Clone)]
+pub struct Write {
+    /// The key.
+    pub key: Bytes,
+    /// What it must be like.
+    pub expected: Expected,
+    /// Its new value; `None` deletes it.
+    pub value: Option<Bytes>,
+}
+
+impl Write {
+    /// Creates a key.
+    pub fn create(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Write {
+        Write {
+            key: key.into(),
+            expected: Expected::Absent,
+            value: Some(value.into()),
+        }
+    }
+
+    /// Replaces the value of a key.
+    pub fn update(key: impl Into<Bytes>, at: Revision, value: impl Into<Bytes>) -> Write {
+        Write {
+            key: key.into(),
+            expected: Expected::At(at),
+            value: Some(value.into()),
+        }
+    }
+
+    /// Deletes a key.
+    pub fn delete(key: impl Into<Bytes>, at: Revision) -> Write {
+        Write {
+            key: key.into(),
+            expected: Expected::At(at),
+            value: None,
+        }
+    }
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+    /// When it was last modified.
+    pub revision: Revision,
+}
+
+/// Which keys to read: those with a prefix, from `start` on, in bytewise order.
+#[derive(Debug, Clone, Default)]
+pub struct Range {
+    /// What the keys begin with.
+    pub prefix: Bytes,
+    /// The first key, if it is not the first with the prefix.
+    pub start: Option<Bytes>,
+    /// How many keys at most; zero means all.
+    pub limit: usize,
+    /// The state to read; `None` is the current one.
+    pub at: Option<Revision>,
+}
+
+/// What a range holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeResult {
+    /// The keys in order.
+    pub entries: Vec<KeyValue>,
+    /// The revision of which this is the state.
+    pub revision: Revision,
+    /// More keys follow.
+    pub more: bool,
+}
+
+/// For which events a watch carries the previous value. Fetching it costs a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Previous {
+    /// For every event.
+    Always,
+    /// For deletions.
+    OnDelete,
+}
+
+/// What happened to a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// It was created or its value replaced.
+    Put(Bytes),
+    /// It was deleted.
+    Delete,
+}
+
+/// One change of one key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened.
+    pub revision: Revision,
+    /// The key.
+    pub key: Bytes,
+    /// What happened.
+    pub change: Change,
+    /// True if the key did not exist before.
+    pub created: bool,
+    /// The value before, as [`Previous`] asks.
+    pub previous: Option<Bytes>,
+}
+
+/// A step of a watch: the next events, and up to where they are complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WatchBatch {
+    /// The events in the order of their revisions; none if the batch only reports progress.
+    pub events: Vec<Event>,
+    /// Every event of the watch up to this revision has been delivered.
+    pub revision: Revision,
+}
+
+/// Figures of an engine, for metrics.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The current revision.
+    pub revision: Revision,
+    /// The oldest revision that can be read and watched from.
+    pub oldest: Revision,
+    /// Keys that exist now.
+    pub keys: u64,
+    /// Superseded values and deletions that are kept as history.
+    pub history_entries: u64,
+    /// Their size.
+    pub history_bytes: u64,
+    /// Durable commits so far.
+    pub commits: u64,
+    /// Writes in those commits.
+    pub writes: u64,
+    /// Writes that wait for a commit now.
+    pub queued: u64,
+}
+
+/// Why an engine refuses.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key is not as the write expects.
+    #[error("the key is at {}, not as expected", .current.map_or("no revision".to_owned(), |at| format!("revision {at}")))]
+    Conflict {
+        /// When the key was last modified; `None` if it does not exist.
+        current: Option<Revision>,
+    },
+    /// History before this revision has been compacted.
+    #[error("revision {requested} is older than the history kept, which starts at {oldest}")]
+    Compacted {
+        /// What was asked for.
+        requested: Revision,
+        /// The oldest that can be had.
+        oldest: Revision,
+    },
+    /// The revision has not been reached.
+    #[error("revision {requested} is in the future, the current one is {current}")]
+    Future {
+        /// What was asked for.
+        requested: Revision,
+        /// Where the store is.
+        current: Revision,
+    },
+    /// Too many writes wait for the disk.
+    #[error("too many writes are waiting")]
+    Overloaded,
+    /// A write or read failed below the engine. Nothing that was acknowledged is lost.
+    #[error("{0}")]
+    Failed(String),
+    /// The engine has been shut down.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A revisioned key-value store.
+///
+/// All methods may be cancelled. A write that is cancelled is either done whole or not at all.
+pub trait Storage: Send + Sync + 'static {
+    /// The current revision: that of the last acknowledged write or later.
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>>;
+
+    /// The oldest revision that can be read and watched from.
+    fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>>;
+
+    /// Does one compare-and-swap and answers when it is durable.
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>>;
+
+    /// Reads one key at the current or an earlier revision.
+    fn get(
+        &self,
+        key: Bytes,
+        at: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>>;
+
+    /// Reads a range at the current or an earlier revision.
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>>;
+
+    /// Watches the keys with a prefix: every change after `after`, in order, each exactly once, until the stream is dropped
+    /// or ends with an error.
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+        previous: Previous,
+    ) -> BoxFuture<'_, Result<WatchStream, Error>>;
+
+    /// Asks every watch to deliver a batch soon, even if it only reports progress.
+    fn request_progress(&self);
+
+    /// Figures for metrics.
+    fn stats(&self) -> Stats;
+}

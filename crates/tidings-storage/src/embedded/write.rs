@@ -1,0 +1,199 @@
+//! Writes: one thread takes all that wait, commits them with one sync, then answers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::Shared;
+use super::record::Record;
+use super::watch::Live;
+use crate::contract::{Error, Expected, Revision, Write};
+
+/// A commit takes at most this many writes and bytes: larger groups gain nothing and make the first of them wait.
+const GROUP_WRITES_MAX: usize = 512;
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// How often history is looked at, and how much of it is forgotten at once, so that writers do not wait for it.
+const COMPACT_EVERY: Duration = Duration::from_secs(1);
+const COMPACT_STEP: usize = 2000;
+
+/// What the committing thread is asked to do.
+pub(super) enum Task {
+    Write(Write, oneshot::Sender<Result<Revision, Error>>),
+    /// Compact now, whole, and say where history starts.
+    Compact(oneshot::Sender<Result<Revision, Error>>),
+}
+
+struct Accepted {
+    revision: Revision,
+    record: Record,
+    answer: oneshot::Sender<Result<Revision, Error>>,
+}
+
+/// The body of the committing thread. Ends when the store is dropped.
+pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
+    let mut next_compaction = Instant::now() + COMPACT_EVERY;
+    loop {
+        let mut group = Vec::new();
+        let mut compactions = Vec::new();
+        let wait = next_compaction.saturating_duration_since(Instant::now());
+        match tasks.recv_timeout(wait) {
+            Ok(task) => collect(task, tasks, &mut group, &mut compactions),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        commit(shared, group);
+        for answer in compactions {
+            let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
+        }
+        if Instant::now() >= next_compaction {
+            next_compaction = match compact(shared, COMPACT_STEP) {
+                Ok(true) => Instant::now() + COMPACT_EVERY,
+                Ok(false) => Instant::now(),
+                Err(error) => {
+                    tracing::error!(%error, "history cannot be compacted; it is tried again");
+                    Instant::now() + 10 * COMPACT_EVERY
+                }
+            };
+        }
+    }
+}
+
+type Answer = oneshot::Sender<Result<Revision, Error>>;
+
+fn collect(
+    first: Task,
+    tasks: &Receiver<Task>,
+    group: &mut Vec<(Write, Answer)>,
+    compactions: &mut Vec<Answer>,
+) {
+    let mut bytes = 0;
+    let mut next = Some(first);
+    while let Some(task) = next {
+        match task {
+            Task::Write(write, answer) => {
+                bytes += write.key.len() + write.value.as_ref().map_or(0, Bytes::len);
+                group.push((write, answer));
+            }
+            Task::Compact(answer) => compactions.push(answer),
+        }
+        let full = group.len() >= GROUP_WRITES_MAX || bytes >= GROUP_BYTES_MAX;
+        next = if full { None } else { tasks.try_recv().ok() };
+    }
+}
+
+fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
+    shared
+        .queued
+        .fetch_sub(group.len() as u64, Ordering::Relaxed);
+    let accepted = accept(shared, group);
+    if accepted.is_empty() {
+        return;
+    }
+    let records: Vec<(Revision, Record)> = accepted
+        .iter()
+        .map(|write| (write.revision, write.record.clone()))
+        .collect();
+    if let Err(error) = shared.records.append(&records) {
+        tracing::error!(%error, writes = records.len(), "a commit failed; its writes are refused");
+        for write in accepted {
+            let _ = write.answer.send(Err(error.clone()));
+        }
+        return;
+    }
+    let mut wakers = Vec::new();
+    {
+        let mut state = shared.state_mut();
+        let slots: Vec<_> = state.slots.iter().collect();
+        for (revision, record) in records {
+            let before = state.index.apply(
+                &record.key,
+                revision,
+                record.value.is_none(),
+                record.bytes(),
+            );
+            assert!(revision > state.revision, "revisions only grow");
+            state.revision = revision;
+            state.times.note(record.written_ms, revision);
+            let live = Arc::new(Live {
+                revision,
+                record,
+                previous: before.revision,
+            });
+            wakers.extend(slots.iter().filter_map(|slot| slot.offer(&live)));
+        }
+        state.commits += 1;
+        state.writes += accepted.len() as u64;
+    }
+    for waker in wakers {
+        waker.wake();
+    }
+    for write in accepted {
+        let _ = write.answer.send(Ok(write.revision));
+    }
+}
+
+/// Checks what the writes expect, each after those before it, and gives revisions to those that are right.
+fn accept(shared: &Shared, group: Vec<(Write, Answer)>) -> Vec<Accepted> {
+    let state = shared.state();
+    let mut revision = state.revision;
+    let mut in_group: HashMap<Bytes, Option<Revision>> = HashMap::new();
+    let mut accepted = Vec::with_capacity(group.len());
+    let written_ms = (shared.now)();
+    for (write, answer) in group {
+        let current = in_group
+            .get(&write.key)
+            .copied()
+            .unwrap_or_else(|| state.index.current(&write.key));
+        let right = match write.expected {
+            Expected::Absent => current.is_none(),
+            Expected::At(at) => current == Some(at),
+        };
+        if !right {
+            let _ = answer.send(Err(Error::Conflict { current }));
+            continue;
+        }
+        if answer.is_closed() {
+            continue; // the writer has gone: the write is absent
+        }
+        revision = Revision(revision.0 + 1);
+        in_group.insert(write.key.clone(), write.value.is_some().then_some(revision));
+        accepted.push(Accepted {
+            revision,
+            record: Record {
+                written_ms,
+                key: write.key,
+                value: write.value,
+            },
+            answer,
+        });
+    }
+    accepted
+}
+
+/// Forgets history that is too old or too large. Returns whether all of it is gone.
+fn compact(shared: &Shared, step: usize) -> Result<bool, Error> {
+    let (forgotten, oldest, done) = {
+        let mut state = shared.state_mut();
+        let current = state.revision;
+        let by_age = state.times.oldest((shared.now)(), current, shared.keep);
+        let newest_allowed = Revision(current.0.saturating_sub(shared.keep.revisions_min));
+        let by_bytes = state
+            .index
+            .oldest_within(shared.history_bytes_max)
+            .unwrap_or_default()
+            .min(newest_allowed);
+        state.oldest = state.oldest.max(by_age).max(by_bytes);
+        let oldest = state.oldest;
+        let (forgotten, done) = state.index.compact(oldest, step);
+        (forgotten, oldest, done)
+    };
+    if !forgotten.is_empty() {
+        shared.records.compact(&forgotten, oldest)?;
+    }
+    Ok(done)
+}

@@ -1,0 +1,527 @@
+//! The contract of a store, run against every engine.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use proptest::prelude::*;
+use tidings_storage::{
+    Change, Embedded, EmbeddedOptions, Error, Event, Previous, Range, Revision, Storage,
+    WatchStream, Write,
+};
+
+/// A store of each kind, with a clock that tests move.
+fn engines() -> Vec<(
+    &'static str,
+    Embedded,
+    Arc<AtomicU64>,
+    Option<tempfile::TempDir>,
+)> {
+    let directory = tempfile::tempdir().unwrap();
+    let (durable_options, durable_clock) = options();
+    let (memory_options, memory_clock) = options();
+    let durable = Embedded::open(directory.path(), durable_options).unwrap();
+    vec![
+        (
+            "ephemeral",
+            Embedded::ephemeral(memory_options),
+            memory_clock,
+            None,
+        ),
+        ("durable", durable, durable_clock, Some(directory)),
+    ]
+}
+
+fn options() -> (EmbeddedOptions, Arc<AtomicU64>) {
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let mut options = EmbeddedOptions::default();
+    options.history_age = Duration::from_secs(600);
+    options.history_revisions_min = 5;
+    options.now = Arc::new({
+        let clock = clock.clone();
+        move || clock.load(Ordering::Relaxed)
+    });
+    (options, clock)
+}
+
+async fn next(watch: &mut WatchStream) -> Result<tidings_storage::WatchBatch, Error> {
+    poll_fn(|context| watch.as_mut().poll_next(context))
+        .await
+        .unwrap()
+}
+
+/// The next `count` events.
+async fn events(watch: &mut WatchStream, count: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    while events.len() < count {
+        events.extend(next(watch).await.unwrap().events);
+    }
+    assert_eq!(events.len(), count);
+    events
+}
+
+fn summary(event: &Event) -> (u64, String, Option<String>, Option<String>) {
+    let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    let value = match &event.change {
+        Change::Put(value) => Some(text(value)),
+        Change::Delete => None,
+    };
+    (
+        event.revision.0,
+        text(&event.key),
+        value,
+        event.previous.as_ref().map(text),
+    )
+}
+
+async fn keys(
+    store: &Embedded,
+    prefix: &'static str,
+    at: Option<Revision>,
+) -> Vec<(String, String)> {
+    let range = Range {
+        prefix: prefix.into(),
+        at,
+        ..Range::default()
+    };
+    let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+    store
+        .range(range)
+        .await
+        .unwrap()
+        .entries
+        .iter()
+        .map(|entry| (text(&entry.key), text(&entry.value)))
+        .collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected
+        .iter()
+        .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[tokio::test]
+async fn writes_are_compare_and_swap_on_one_revision() {
+    for (engine, store, _, _directory) in engines() {
+        let first = store.write(Write::create("a", "1")).await.unwrap();
+        let second = store.write(Write::create("b", "1")).await.unwrap();
+        assert_eq!(second.0, first.0 + 1, "{engine}: one revision for all keys");
+        let exists = store.write(Write::create("a", "x")).await.unwrap_err();
+        assert!(
+            matches!(exists, Error::Conflict { current: Some(current) } if current == first),
+            "{engine}"
+        );
+        let stale = store
+            .write(Write::update("a", second, "x"))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(stale, Error::Conflict { current: Some(current) } if current == first),
+            "{engine}"
+        );
+        let third = store.write(Write::update("a", first, "2")).await.unwrap();
+        let deleted = store.write(Write::delete("a", third)).await.unwrap();
+        let gone = store.write(Write::delete("a", third)).await.unwrap_err();
+        assert!(
+            matches!(gone, Error::Conflict { current: None }),
+            "{engine}"
+        );
+        assert_eq!(
+            store.revision().await.unwrap(),
+            deleted,
+            "{engine}: refused writes take no revision"
+        );
+        assert!(
+            store.write(Write::create("a", "3")).await.is_ok(),
+            "{engine}: a deleted key can be created again"
+        );
+    }
+}
+
+#[tokio::test]
+async fn reads_are_of_exactly_their_revision() {
+    for (engine, store, _, _directory) in engines() {
+        let a1 = store.write(Write::create("p/a", "1")).await.unwrap();
+        let b1 = store.write(Write::create("p/b", "1")).await.unwrap();
+        let a2 = store.write(Write::update("p/a", a1, "2")).await.unwrap();
+        let gone = store.write(Write::delete("p/b", b1)).await.unwrap();
+        store.write(Write::create("q", "1")).await.unwrap();
+        assert_eq!(
+            keys(&store, "p/", Some(Revision(0))).await,
+            pairs(&[]),
+            "{engine}"
+        );
+        assert_eq!(
+            keys(&store, "p/", Some(b1)).await,
+            pairs(&[("p/a", "1"), ("p/b", "1")]),
+            "{engine}"
+        );
+        assert_eq!(
+            keys(&store, "p/", Some(a2)).await,
+            pairs(&[("p/a", "2"), ("p/b", "1")]),
+            "{engine}"
+        );
+        assert_eq!(
+            keys(&store, "p/", Some(gone)).await,
+            pairs(&[("p/a", "2")]),
+            "{engine}"
+        );
+        assert_eq!(
+            keys(&store, "p/", None).await,
+            pairs(&[("p/a", "2")]),
+            "{engine}"
+        );
+        assert_eq!(
+            store
+                .get("p/b".into(), Some(a2))
+                .await
+                .unwrap()
+                .unwrap()
+                .revision,
+            b1,
+            "{engine}"
+        );
+        assert!(
+            store.get("p/b".into(), None).await.unwrap().is_none(),
+            "{engine}"
+        );
+        let future = store.get("q".into(), Some(Revision(99))).await.unwrap_err();
+        assert!(
+            matches!(
+                future,
+                Error::Future {
+                    requested: Revision(99),
+                    ..
+                }
+            ),
+            "{engine}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn ranges_are_in_bytewise_order_and_pages_go_on_where_they_ended() {
+    for (engine, store, _, _directory) in engines() {
+        for key in ["p/ns/a", "p/ns-a/z", "p/ns.b/a", "p/ns/b", "q"] {
+            store.write(Write::create(key, "v")).await.unwrap();
+        }
+        let page = |start: Option<&'static str>| Range {
+            prefix: "p/".into(),
+            start: start.map(Bytes::from),
+            limit: 2,
+            at: None,
+        };
+        let first = store.range(page(None)).await.unwrap();
+        assert_eq!(
+            first
+                .entries
+                .iter()
+                .map(|entry| &entry.key[..])
+                .collect::<Vec<_>>(),
+            [b"p/ns-a/z", b"p/ns.b/a"],
+            "{engine}"
+        );
+        assert!(first.more, "{engine}");
+        let second = store.range(page(Some("p/ns.b/a\0"))).await.unwrap();
+        assert_eq!(
+            second
+                .entries
+                .iter()
+                .map(|entry| &entry.key[..])
+                .collect::<Vec<_>>(),
+            [b"p/ns/a", b"p/ns/b"],
+            "{engine}"
+        );
+        assert!(!second.more, "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_delivers_every_change_of_its_prefix_once_in_order() {
+    for (engine, store, _, _directory) in engines() {
+        let before = store.write(Write::create("p/a", "1")).await.unwrap();
+        store.write(Write::create("q/x", "1")).await.unwrap();
+        let mut watch = store
+            .watch("p/".into(), Revision(0), Previous::Always)
+            .await
+            .unwrap();
+        let mut late = store
+            .watch("p/".into(), before, Previous::OnDelete)
+            .await
+            .unwrap();
+        let updated = store
+            .write(Write::update("p/a", before, "2"))
+            .await
+            .unwrap();
+        store.write(Write::create("q/y", "1")).await.unwrap();
+        store.write(Write::delete("p/a", updated)).await.unwrap();
+        let some = |text: &str| Some(text.to_owned());
+        let seen: Vec<_> = events(&mut watch, 3).await.iter().map(summary).collect();
+        assert_eq!(
+            seen,
+            [
+                (1, "p/a".into(), some("1"), None),
+                (3, "p/a".into(), some("2"), some("1")),
+                (5, "p/a".into(), None, some("2"))
+            ],
+            "{engine}"
+        );
+        let seen: Vec<_> = events(&mut late, 2).await.iter().map(summary).collect();
+        assert_eq!(
+            seen,
+            [
+                (3, "p/a".into(), some("2"), None),
+                (5, "p/a".into(), None, some("2"))
+            ],
+            "{engine}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn progress_reports_revisions_of_other_keys() {
+    for (engine, store, _, _directory) in engines() {
+        let mut watch = store
+            .watch("p/".into(), Revision(0), Previous::OnDelete)
+            .await
+            .unwrap();
+        let other = store.write(Write::create("q", "1")).await.unwrap();
+        store.request_progress();
+        let batch = next(&mut watch).await.unwrap();
+        assert_eq!((batch.events.len(), batch.revision), (0, other), "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn a_watch_that_falls_behind_reads_the_records_again() {
+    for (engine, store, _, _directory) in engines() {
+        let mut watch = store
+            .watch("p/".into(), Revision(0), Previous::OnDelete)
+            .await
+            .unwrap();
+        let value = "x".repeat(100_000);
+        let mut at = store
+            .write(Write::create("p/a", value.clone()))
+            .await
+            .unwrap();
+        for _ in 0..99 {
+            at = store
+                .write(Write::update("p/a", at, value.clone()))
+                .await
+                .unwrap();
+        }
+        let revisions: Vec<u64> = events(&mut watch, 100)
+            .await
+            .iter()
+            .map(|event| event.revision.0)
+            .collect();
+        assert_eq!(revisions, (1..=100).collect::<Vec<_>>(), "{engine}");
+        store.write(Write::update("p/a", at, "live")).await.unwrap();
+        assert_eq!(
+            events(&mut watch, 1).await[0].revision.0,
+            101,
+            "{engine}: and is live again"
+        );
+    }
+}
+
+#[tokio::test]
+async fn history_is_kept_by_age_and_then_refused() {
+    for (engine, store, clock, _directory) in engines() {
+        let mut at = store.write(Write::create("a", "0")).await.unwrap();
+        let doomed = store.write(Write::create("b", "0")).await.unwrap();
+        store.write(Write::delete("b", doomed)).await.unwrap();
+        for value in 0..20 {
+            clock.fetch_add(60_000, Ordering::Relaxed);
+            at = store
+                .write(Write::update("a", at, value.to_string()))
+                .await
+                .unwrap();
+        }
+        // Twenty minutes have passed, ten are kept: those from the eleventh update on.
+        clock.fetch_add(1_000, Ordering::Relaxed);
+        let oldest = store.compact().await.unwrap();
+        assert_eq!(oldest, Revision(13), "{engine}");
+        assert!(
+            store.get("a".into(), Some(oldest)).await.unwrap().is_some(),
+            "{engine}"
+        );
+        let compacted = store.get("a".into(), Some(Revision(12))).await.unwrap_err();
+        assert!(
+            matches!(
+                compacted,
+                Error::Compacted {
+                    oldest: Revision(13),
+                    ..
+                }
+            ),
+            "{engine}"
+        );
+        let refused = store
+            .watch("a".into(), Revision(12), Previous::Always)
+            .await;
+        assert!(matches!(refused, Err(Error::Compacted { .. })), "{engine}");
+        let mut watch = store
+            .watch("".into(), oldest, Previous::Always)
+            .await
+            .unwrap();
+        let seen = events(&mut watch, 10).await;
+        assert_eq!(
+            seen[0].previous.as_deref(),
+            Some(&b"9"[..]),
+            "{engine}: the value before the first event is kept"
+        );
+        assert_eq!(
+            keys(&store, "", None).await,
+            pairs(&[("a", "19")]),
+            "{engine}"
+        );
+
+        clock.fetch_add(3_600_000, Ordering::Relaxed);
+        let oldest = store.compact().await.unwrap();
+        assert_eq!(
+            oldest.0,
+            23 - 5,
+            "{engine}: the last revisions stay however old they are"
+        );
+    }
+}
+
+#[tokio::test]
+async fn concurrent_writers_share_commits_and_lose_nothing() {
+    for (engine, store, _, _directory) in engines() {
+        let store = Arc::new(store);
+        let mut watch = store
+            .watch("".into(), Revision(0), Previous::OnDelete)
+            .await
+            .unwrap();
+        let writers: Vec<_> = (0..64)
+            .map(|writer| {
+                let store = store.clone();
+                tokio::spawn(async move {
+                    for write in 0..20 {
+                        store
+                            .write(Write::create(format!("{writer}/{write}"), "v"))
+                            .await
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        let stats = store.stats();
+        assert_eq!(
+            (stats.writes, stats.keys, stats.queued),
+            (1280, 1280, 0),
+            "{engine}"
+        );
+        assert!(stats.commits < stats.writes, "{engine}: {stats:?}");
+        let seen: Vec<u64> = events(&mut watch, 1280)
+            .await
+            .iter()
+            .map(|event| event.revision.0)
+            .collect();
+        assert_eq!(seen, (1..=1280).collect::<Vec<_>>(), "{engine}");
+    }
+}
+
+#[tokio::test]
+async fn watches_end_when_the_store_closes() {
+    for (engine, store, _, _directory) in engines() {
+        let mut watch = store
+            .watch("".into(), Revision(0), Previous::OnDelete)
+            .await
+            .unwrap();
+        drop(store);
+        assert!(
+            matches!(next(&mut watch).await, Err(Error::Closed)),
+            "{engine}"
+        );
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Put(u8, u8),
+    Delete(u8),
+    Compact(u16),
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..6_u8, any::<u8>()).prop_map(|(key, value)| Step::Put(key, value)),
+        3 => (0..6_u8).prop_map(Step::Delete),
+        1 => any::<u16>().prop_map(Step::Compact),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Whatever happens, the store equals a model that keeps a copy of every state; over restarts too.
+    #[test]
+    fn a_durable_store_equals_its_model(steps in prop::collection::vec(step(), 1..60)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let (options, clock) = options();
+        let mut store = Embedded::open(directory.path(), options.clone()).unwrap();
+        let mut states: Vec<BTreeMap<String, (u64, String)>> = vec![BTreeMap::new()];
+        let mut oldest = Revision(0);
+        for step in steps {
+            let mut state = states.last().unwrap().clone();
+            let revision = states.len() as u64;
+            clock.fetch_add(7_000, Ordering::Relaxed);
+            match step {
+                Step::Put(key, value) => {
+                    let (key, value) = (format!("k{key}"), value.to_string());
+                    let write = match state.get(&key) {
+                        None => Write::create(key.clone(), value.clone()),
+                        Some((at, _)) => Write::update(key.clone(), Revision(*at), value.clone()),
+                    };
+                    prop_assert_eq!(runtime.block_on(store.write(write)).unwrap().0, revision);
+                    state.insert(key, (revision, value));
+                    states.push(state);
+                }
+                Step::Delete(key) => {
+                    let key = format!("k{key}");
+                    let Some((at, _)) = state.remove(&key) else { continue };
+                    prop_assert_eq!(runtime.block_on(store.write(Write::delete(key, Revision(at)))).unwrap().0, revision);
+                    states.push(state);
+                }
+                Step::Compact(seconds) => {
+                    clock.fetch_add(u64::from(seconds) * 20, Ordering::Relaxed);
+                    oldest = runtime.block_on(store.compact()).unwrap();
+                }
+                Step::Reopen => {
+                    drop(store);
+                    store = Embedded::open(directory.path(), options.clone()).unwrap();
+                }
+            }
+        }
+        prop_assert_eq!(runtime.block_on(store.revision()).unwrap().0 as usize, states.len() - 1);
+        oldest = oldest.max(runtime.block_on(store.oldest()).unwrap());
+        for (revision, state) in states.iter().enumerate().skip(oldest.0 as usize) {
+            let seen = runtime.block_on(keys(&store, "", Some(Revision(revision as u64))));
+            let expected: Vec<_> = state.iter().map(|(key, (_, value))| (key.clone(), value.clone())).collect();
+            prop_assert_eq!(seen, expected, "at revision {}", revision);
+        }
+        let mut watch = runtime.block_on(store.watch("".into(), oldest, Previous::Always)).unwrap();
+        let seen = runtime.block_on(events(&mut watch, states.len() - 1 - oldest.0 as usize));
+        for (event, revision) in seen.iter().zip(oldest.0 + 1..) {
+            let (at, key, value, previous) = summary(event);
+            prop_assert_eq!(at, revision);
+            let of = |revision: u64| states[revision as usize].get(&key).map(|(_, value)| value.clone());
+            prop_assert_eq!(value, of(revision));
+            prop_assert_eq!(previous, of(revision - 1));
+        }
+    }
+}
