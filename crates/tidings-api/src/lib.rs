@@ -26,6 +26,7 @@ mod event;
 mod field_error;
 pub mod go;
 mod key;
+mod lookup;
 mod object;
 mod options;
 mod resource;

@@ -255,6 +255,16 @@ impl Object {
         found.map(|(_, value)| value)
     }
 
+    /// The scalar that a path of members leads to, as text: the content of a string, else the JSON. `None` if there is none.
+    pub fn field(&self, path: &[&str]) -> Option<Cow<'_, str>> {
+        let span = crate::lookup::find(self.as_bytes(), path)?;
+        match span.of(self.as_bytes()) {
+            [b'"', ..] => Some(self.text(span)),
+            [b'{' | b'[', ..] | b"null" => None,
+            scalar => Some(String::from_utf8_lossy(scalar)),
+        }
+    }
+
     /// The members of a map of strings; nothing if the span holds something else.
     fn string_map(&self, span: Span) -> Vec<(String, String)> {
         let bytes = span.of(self.as_bytes());

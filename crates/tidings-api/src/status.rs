@@ -39,7 +39,9 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
+    #[serde(skip_serializing_if = "String::is_empty")]
     kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     api_version: String,
     metadata: StatusMetadata,
     /// `Success` or `Failure`.
@@ -271,6 +273,16 @@ impl Status {
     /// W57.
     pub fn timeout(message: &str) -> Status {
         Status::failure(504, Reason::Timeout, format!("Timeout: {message}")).with_empty_details()
+    }
+
+    /// W57: the request took longer than any may. This one has no kind, as upstream's has none.
+    pub fn request_timeout() -> Status {
+        let message = "request did not complete within the allotted timeout";
+        Status {
+            kind: String::new(),
+            api_version: String::new(),
+            ..Status::timeout(message)
+        }
     }
 
     /// W77.

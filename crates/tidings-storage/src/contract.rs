@@ -240,8 +240,8 @@ pub trait Storage: Send + Sync + 'static {
         previous: Previous,
     ) -> BoxFuture<'_, Result<WatchStream, Error>>;
 
-    /// Asks every watch to deliver a batch soon, even if it only reports progress.
-    fn request_progress(&self);
+    /// Asks the watches of a prefix to deliver a batch soon, even if it only reports progress.
+    fn request_progress(&self, prefix: &[u8]);
 
     /// Figures for metrics.
     fn stats(&self) -> Stats;

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_core::Stream;
 use proptest::prelude::*;
 use tidings_storage::{
     Change, Embedded, EmbeddedOptions, Error, Event, Previous, Range, Revision, Storage,
@@ -292,7 +291,7 @@ async fn progress_reports_revisions_of_other_keys() {
             .await
             .unwrap();
         let other = store.write(Write::create("q", "1")).await.unwrap();
-        store.request_progress();
+        store.request_progress(b"p/");
         let batch = next(&mut watch).await.unwrap();
         assert_eq!((batch.events.len(), batch.revision), (0, other), "{engine}");
     }

@@ -176,7 +176,9 @@ impl<'a> Parser<'a> {
                             }
                         }
                         (_, text) => {
-                            return Err(format!("found '{text}', expected: ',' or 'end of string'"));
+                            return Err(format!(
+                                "found '{text}', expected: ',' or 'end of string'"
+                            ));
                         }
                     }
                 }

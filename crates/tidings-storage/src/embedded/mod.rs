@@ -358,10 +358,10 @@ impl Storage for Embedded {
         })
     }
 
-    fn request_progress(&self) {
+    fn request_progress(&self, prefix: &[u8]) {
         let slots: Vec<_> = self.shared.state().slots.iter().collect();
         for slot in slots {
-            slot.request_progress();
+            slot.request_progress(prefix);
         }
     }
 

@@ -69,7 +69,10 @@ impl Slot {
         queue.waker.take()
     }
 
-    pub(super) fn request_progress(&self) {
+    pub(super) fn request_progress(&self, prefix: &[u8]) {
+        if *prefix != *self.prefix {
+            return;
+        }
         let mut queue = self.lock();
         queue.progress_requested = true;
         wake(queue.waker.take());

@@ -1,0 +1,177 @@
+//! `tidings serve`: an API server with an embedded store.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki};
+use tidings_storage::{Embedded, EmbeddedOptions, Storage};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long requests and watches may take to end when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The address to listen on; port 0 picks a free one
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
+    listen: SocketAddr,
+
+    /// Where objects, certificates and the kubeconfig are kept
+    #[arg(long, default_value = "./tidings-data", value_name = "PATH")]
+    data_dir: PathBuf,
+
+    /// Keep objects in memory only: they are gone when the server stops
+    #[arg(long)]
+    ephemeral: bool,
+
+    /// Where to write the kubeconfig [default: <data-dir>/kubeconfig]
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// How long changes can be read and watched from: a number with s, m or h
+    #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
+    history: Duration,
+
+    /// How log lines look
+    #[arg(long, default_value = "text", value_enum)]
+    log: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(
+        text.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len()),
+    );
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return Err("write a whole number with its unit, as 30s, 10m or 2h".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "write a whole number with its unit, as 30s, 10m or 2h".to_owned())?;
+    number
+        .checked_mul(seconds)
+        .filter(|seconds| *seconds > 0)
+        .map(Duration::from_secs)
+        .ok_or("must be at least 1s".to_owned())
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    start_logging(arguments.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("no runtime can be started")?;
+    let served = runtime.block_on(serve(arguments));
+    // Tasks that are left hold nothing that must be saved: writes are durable when they are answered.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    served
+}
+
+fn start_logging(format: LogFormat) {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    let data_dir = &arguments.data_dir;
+    let store = open_store(arguments)?;
+    let listener = Listener::bind(arguments.listen).await.with_context(|| {
+        format!(
+            "{} cannot be listened on; choose another address with --listen",
+            arguments.listen
+        )
+    })?;
+    let address = listener.address();
+    let pki = if arguments.ephemeral {
+        std::fs::create_dir_all(data_dir)
+            .with_context(|| format!("{} cannot be created", data_dir.display()))?;
+        Pki::ephemeral(address.ip())?
+    } else {
+        Pki::open(&data_dir.join("pki"), address.ip())?
+    };
+    let kubeconfig = arguments
+        .kubeconfig
+        .clone()
+        .unwrap_or_else(|| data_dir.join("kubeconfig"));
+    pki.write_kubeconfig(&kubeconfig, &format!("https://{}", reachable(address)))?;
+
+    let mut options = ApiOptions::default();
+    options.authentication = Authentication::Token(pki.token().to_owned());
+    options.history = arguments.history;
+    let api = Api::start(store, options).await?;
+    announce(&kubeconfig, address)?;
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("stopping: asked to terminate"),
+            _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
+        }
+    };
+    listener.serve(api, pki.tls(), stop, DRAIN).await;
+    Ok(())
+}
+
+fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+    let mut options = EmbeddedOptions::default();
+    options.history_age = arguments.history;
+    if arguments.ephemeral {
+        return Ok(Arc::new(Embedded::ephemeral(options)));
+    }
+    if arguments.data_dir.is_file() {
+        bail!(
+            "{} is a file: choose a directory with --data-dir",
+            arguments.data_dir.display()
+        );
+    }
+    Ok(Arc::new(Embedded::open(&arguments.data_dir, options)?))
+}
+
+/// An address that a client on this machine can use.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut reachable = address;
+    if address.ip().is_unspecified() {
+        reachable.set_ip(if address.is_ipv4() {
+            [127, 0, 0, 1].into()
+        } else {
+            std::net::Ipv6Addr::LOCALHOST.into()
+        });
+    }
+    reachable
+}
+
+/// Two lines on standard output, for people and for programs that start the server.
+fn announce(kubeconfig: &Path, address: SocketAddr) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+    writeln!(
+        out,
+        "kubeconfig: {0} (use it with: export KUBECONFIG={0})",
+        path.display()
+    )?;
+    writeln!(out, "ready: https://{}", reachable(address))?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Who asks, and whether they may.
+//!
+//! There is one credential, a bearer token, and it may do everything. Whoever shows none is anonymous and may see health and
+//! version only.
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use tidings_api::Status;
+
+use crate::request::{Route, Target, Verb};
+
+/// How requests are authenticated.
+#[derive(Clone)]
+pub enum Authentication {
+    /// Every request is the administrator's: for use inside a process, where there is no stranger.
+    Trusted,
+    /// The administrator shows this bearer token.
+    Token(String),
+}
+
+impl std::fmt::Debug for Authentication {
+    /// Never shows the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Authentication::Trusted => "Trusted",
+            Authentication::Token(_) => "Token(…)",
+        })
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Admin,
+    Anonymous,
+}
+
+impl Authentication {
+    /// Who sends these headers. A wrong token is refused, none is anonymous (W9).
+    pub(crate) fn user(&self, headers: &HeaderMap) -> Result<User, Status> {
+        let Authentication::Token(token) = self else {
+            return Ok(User::Admin);
+        };
+        let Some(value) = headers.get(AUTHORIZATION) else {
+            return Ok(User::Anonymous);
+        };
+        let shown = value.to_str().ok().and_then(|value| {
+            let (scheme, shown) = value.split_once(' ')?;
+            scheme
+                .eq_ignore_ascii_case("bearer")
+                .then_some(shown.trim())
+        });
+        match shown {
+            // Another scheme is no bearer token at all: anonymous, as the API server has it.
+            None => Ok(User::Anonymous),
+            Some(shown) if same(shown.as_bytes(), token.as_bytes()) => Ok(User::Admin),
+            Some(_) => Err(Status::unauthorized()),
+        }
+    }
+}
+
+/// Compares without telling by its duration where the first difference is.
+fn same(shown: &[u8], token: &[u8]) -> bool {
+    let difference = shown
+        .iter()
+        .zip(token)
+        .fold(0, |difference, (a, b)| difference | (a ^ b));
+    difference == 0 && shown.len() == token.len()
+}
+
+/// W54: what anonymous users may not do.
+pub(crate) fn authorize(user: User, route: &Route, verb: &str, path: &str) -> Result<(), Status> {
+    if user == User::Admin {
+        return Ok(());
+    }
+    let who = "User \"system:anonymous\" cannot";
+    match route {
+        Route::Health(_) | Route::Version => Ok(()),
+        Route::Resource(target) => {
+            let name = target.name.as_deref().unwrap_or_default();
+            Err(Status::forbidden(
+                target.kind.group_resource(),
+                name,
+                &format!("{who} {}", described(target, verb)),
+            ))
+        }
+        _ => Err(Status::forbidden_path(&format!(
+            "{who} {verb} path {}",
+            tidings_api::go::quote(path)
+        ))),
+    }
+}
+
+fn described(target: &Target, verb: &str) -> String {
+    let resource = match &target.subresource {
+        Some(subresource) => format!("{}/{subresource}", target.kind.plural),
+        None => target.kind.plural.to_owned(),
+    };
+    let place = match (&target.namespace, &target.name) {
+        (Some(namespace), _) => format!("in the namespace \"{namespace}\""),
+        // Upstream takes a Namespace object as being in itself.
+        (None, Some(name)) if target.kind.plural == "namespaces" => {
+            format!("in the namespace \"{name}\"")
+        }
+        _ => "at the cluster scope".to_owned(),
+    };
+    format!(
+        "{verb} resource \"{resource}\" in API group \"{}\" {place}",
+        target.kind.group
+    )
+}
+
+/// The verb of a request that is not of a resource, or that no verb fits.
+pub(crate) fn method_verb(method: &http::Method, verb: Option<Verb>) -> String {
+    verb.map_or_else(
+        || method.as_str().to_lowercase(),
+        |verb| verb.name().to_owned(),
+    )
+}

@@ -1,0 +1,280 @@
+//! The watch cache of one resource: its state in memory, at every revision within the history, and the log of its changes.
+//!
+//! A [`Reflector`](tidings_informer::Reflector) fills it through [`CacheStore`]; requests read it. Readers take a snapshot or a
+//! position under a lock that is held for a moment, and walk without it.
+
+pub(crate) mod log;
+pub(crate) mod wake;
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use tidings_api::{Object, ObjectKey, ResourceVersion, WatchEvent};
+use tidings_informer::{List, ReflectorStore};
+use tokio::sync::watch;
+
+use log::{Event, FellBehind, Log, Segment, State};
+use wake::{Place, Scope, Wakers};
+
+/// The state of a resource at a revision. Cloning it costs nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) state: State,
+    pub(crate) revision: ResourceVersion,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    /// The cache is complete up to here.
+    revision: ResourceVersion,
+    log: Log,
+    /// Reads and watches of older revisions are refused, though the log may still have them.
+    oldest: ResourceVersion,
+}
+
+/// The watch cache of one resource.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    inner: RwLock<Inner>,
+    wakers: Arc<Wakers>,
+    /// The revision that the cache has reached; `None` before the first list.
+    reached: watch::Sender<Option<ResourceVersion>>,
+}
+
+/// Why a snapshot of a revision cannot be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// It is older than the history; history starts at this revision.
+    TooOld(ResourceVersion),
+    /// The cache has not come that far.
+    NotYet(ResourceVersion),
+}
+
+impl Cache {
+    pub(crate) fn new(log_bytes_max: usize) -> Arc<Cache> {
+        let log = Log::new(State::new(), ResourceVersion::default(), log_bytes_max);
+        let none = ResourceVersion::default();
+        let inner = Inner {
+            state: State::new(),
+            revision: none,
+            log,
+            oldest: none,
+        };
+        Arc::new(Cache {
+            inner: RwLock::new(inner),
+            wakers: Arc::default(),
+            reached: watch::Sender::new(None),
+        })
+    }
+
+    fn inner(&self) -> RwLockReadGuard<'_, Inner> {
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inner_mut(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The current state.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let inner = self.inner();
+        Snapshot {
+            state: inner.state.clone(),
+            revision: inner.revision,
+        }
+    }
+
+    /// The state at exactly a revision.
+    pub(crate) fn snapshot_at(&self, revision: ResourceVersion) -> Result<Snapshot, Unavailable> {
+        let inner = self.inner();
+        if revision > inner.revision {
+            return Err(Unavailable::NotYet(inner.revision));
+        }
+        if revision < inner.oldest {
+            return Err(Unavailable::TooOld(inner.oldest));
+        }
+        match inner.log.state_at(revision) {
+            Some(state) => Ok(Snapshot { state, revision }),
+            None => Err(Unavailable::TooOld(inner.log.oldest())),
+        }
+    }
+
+    /// One object as it is now.
+    pub(crate) fn get(&self, key: &ObjectKey) -> Option<Object> {
+        self.inner().state.get(key).cloned()
+    }
+
+    /// The revision that the cache has reached; `None` before it is filled.
+    pub(crate) fn reached(&self) -> Option<ResourceVersion> {
+        *self.reached.borrow()
+    }
+
+    /// Waits until the cache has reached a revision.
+    pub(crate) async fn reach(&self, revision: ResourceVersion) {
+        let mut reached = self.reached.subscribe();
+        // The sender lives as long as the cache.
+        let _ = reached
+            .wait_for(|reached| reached.is_some_and(|reached| reached >= revision))
+            .await;
+    }
+
+    /// A cursor behind the current state, and that state.
+    pub(crate) fn follow(&self, scope: Scope) -> (Snapshot, Cursor) {
+        let place = self.wakers.enter(scope);
+        let inner = self.inner();
+        let snapshot = Snapshot {
+            state: inner.state.clone(),
+            revision: inner.revision,
+        };
+        (
+            snapshot,
+            Cursor {
+                position: inner.log.end(),
+                place,
+            },
+        )
+    }
+
+    /// A cursor behind a revision, which may be one that the cache has not reached yet.
+    pub(crate) fn follow_after(
+        &self,
+        revision: ResourceVersion,
+        scope: Scope,
+    ) -> Result<Cursor, Unavailable> {
+        let place = self.wakers.enter(scope);
+        let inner = self.inner();
+        if revision < inner.oldest {
+            return Err(Unavailable::TooOld(inner.oldest));
+        }
+        let position = inner
+            .log
+            .position_after(revision)
+            .ok_or(Unavailable::TooOld(inner.log.oldest()))?;
+        Ok(Cursor { position, place })
+    }
+
+    /// What a cursor can read now: the segment it stands in, and up to which revision the cache is complete. Whatever the
+    /// segment and those after it hold, they hold everything up to that revision.
+    pub(crate) fn read(
+        &self,
+        cursor: &Cursor,
+    ) -> Result<(Arc<Segment>, u64, ResourceVersion), FellBehind> {
+        let inner = self.inner();
+        Ok((
+            inner.log.segment(cursor.position)?,
+            inner.log.end(),
+            inner.revision,
+        ))
+    }
+
+    /// Refuses revisions before `oldest` from now on and forgets what only they needed.
+    pub(crate) fn forget_before(&self, oldest: ResourceVersion) {
+        let mut inner = self.inner_mut();
+        if oldest > inner.oldest {
+            inner.oldest = oldest;
+            inner.log.trim(oldest);
+        }
+    }
+
+    /// Wakes every watch, to look at something else than the log.
+    pub(crate) fn wake_all(&self) {
+        self.wakers.wake_all();
+    }
+
+    /// Figures for metrics.
+    pub(crate) fn stats(&self) -> CacheStats {
+        let inner = self.inner();
+        CacheStats {
+            objects: inner.state.len(),
+            revision: inner.revision.get(),
+            log_events: inner.log.len(),
+            log_bytes: inner.log.bytes(),
+            watches: self.wakers.len(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CacheStats {
+    pub(crate) objects: usize,
+    pub(crate) revision: u64,
+    pub(crate) log_events: u64,
+    pub(crate) log_bytes: usize,
+    pub(crate) watches: usize,
+}
+
+/// Where a watch stands in the log, and how it is woken.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    /// The number of the next event.
+    pub(crate) position: u64,
+    pub(crate) place: Place,
+}
+
+/// The writing end of a cache, for its reflector.
+#[derive(Debug)]
+pub(crate) struct CacheStore(pub(crate) Arc<Cache>);
+
+impl ReflectorStore for CacheStore {
+    fn replace(&mut self, list: List) {
+        let state: State = list
+            .items
+            .into_iter()
+            .map(|object| (object.key(), object))
+            .collect();
+        {
+            let mut inner = self.0.inner_mut();
+            inner.log.restart(state.clone(), list.resource_version);
+            inner.state = state;
+            inner.revision = list.resource_version;
+            inner.oldest = list.resource_version;
+        }
+        self.0.reached.send_replace(Some(list.resource_version));
+        self.0.wake_all();
+    }
+
+    fn apply(&mut self, events: Vec<WatchEvent>) {
+        let mut changed = Vec::with_capacity(events.len());
+        let reached = {
+            let mut inner = self.0.inner_mut();
+            let inner = &mut *inner;
+            for event in events {
+                let (object, deleted) = match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                    WatchEvent::Deleted(object) => (object, true),
+                    WatchEvent::Bookmark {
+                        resource_version, ..
+                    } => {
+                        let revision = resource_version.parse().unwrap_or_default();
+                        inner.revision = inner.revision.max(revision);
+                        continue;
+                    }
+                    WatchEvent::Error(_) => continue,
+                };
+                let key = object.key();
+                let revision = object.revision();
+                assert!(
+                    revision > inner.revision,
+                    "{key}: revision {revision} is not after {}",
+                    inner.revision
+                );
+                let previous = inner.state.get(&key).cloned();
+                if previous.is_none() && deleted {
+                    continue; // it was never here
+                }
+                let event = Event::new(object, previous, deleted);
+                inner.log.make_room(&inner.state, inner.revision);
+                log::apply(&mut inner.state, &event);
+                inner.log.push(event);
+                inner.revision = revision;
+                changed.push(key);
+            }
+            inner.revision
+        };
+        // Readers who wait for a revision find it; watches find the events.
+        self.0.reached.send_replace(Some(reached));
+        if !changed.is_empty() {
+            self.0.wakers.wake(changed.iter());
+        }
+    }
+}

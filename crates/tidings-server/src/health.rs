@@ -1,0 +1,94 @@
+//! `/healthz`, `/livez`, `/readyz` and `/version` (W35, W36).
+
+use http::{Response, StatusCode};
+
+use crate::request::{Health, Query};
+use crate::respond::{self, ResponseBody};
+
+/// One check: its name, and why it fails.
+pub(crate) type Check = (&'static str, Option<String>);
+
+/// Answers a health request.
+pub(crate) fn answer(health: &Health, query: &Query, checks: &[Check]) -> Response<ResponseBody> {
+    let Health { endpoint, check } = health;
+    let wanted: Vec<&Check> = checks
+        .iter()
+        .filter(|(name, _)| check.is_empty() || name == check)
+        .collect();
+    if wanted.is_empty() {
+        return respond::page_not_found();
+    }
+    let failed = wanted.iter().any(|(_, why)| why.is_some());
+    let verbose = query.get("verbose").is_some();
+    if !failed && (!verbose || !check.is_empty()) {
+        return respond::text(StatusCode::OK, "ok");
+    }
+    let mut text = String::new();
+    for (name, why) in wanted {
+        match why {
+            None => text.push_str(&format!("[+]{name} ok\n")),
+            Some(_) => text.push_str(&format!("[-]{name} failed: reason withheld\n")),
+        }
+    }
+    let code = if failed {
+        StatusCode::INTERNAL_SERVER_ERROR
+    } else {
+        StatusCode::OK
+    };
+    text.push_str(&format!(
+        "{endpoint} check {}\n",
+        if failed { "failed" } else { "passed" }
+    ));
+    respond::text(code, text)
+}
+
+/// What `/version` says: the Kubernetes version whose API this is, so that clients see no skew.
+pub(crate) fn version() -> Response<ResponseBody> {
+    let platform = format!(
+        "{}/{}",
+        std::env::consts::OS,
+        match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        }
+    );
+    let text = format!(
+        r#"{{
+  "major": "1",
+  "minor": "36",
+  "emulationMajor": "1",
+  "emulationMinor": "36",
+  "minCompatibilityMajor": "1",
+  "minCompatibilityMinor": "35",
+  "gitVersion": "v1.36.4",
+  "gitCommit": "tidings-{}",
+  "gitTreeState": "clean",
+  "buildDate": "1970-01-01T00:00:00Z",
+  "goVersion": "none, this is Rust",
+  "compiler": "rustc",
+  "platform": "{platform}"
+}}"#,
+        env!("CARGO_PKG_VERSION")
+    );
+    respond::json(StatusCode::OK, ResponseBody::bytes(text))
+}
+
+/// `/`: the paths there are.
+pub(crate) fn root() -> Response<ResponseBody> {
+    let paths = [
+        "/api/v1",
+        "/apis/apps/v1",
+        "/apis/coordination.k8s.io/v1",
+        "/healthz",
+        "/livez",
+        "/metrics",
+        "/readyz",
+        "/version",
+    ];
+    let list: Vec<String> = paths.iter().map(|path| format!("    \"{path}\"")).collect();
+    respond::json(
+        StatusCode::OK,
+        ResponseBody::bytes(format!("{{\n  \"paths\": [\n{}\n  ]\n}}", list.join(",\n"))),
+    )
+}

@@ -1,0 +1,87 @@
+//! How much is done at once: requests in flight, and bytes of a body.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tidings_api::Status;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// W14.
+pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// How many requests are served at once, besides watches; kube-apiserver's defaults.
+const READING_MAX: usize = 400;
+const MUTATING_MAX: usize = 200;
+
+#[derive(Debug)]
+pub(crate) struct Limits {
+    reading: Arc<Semaphore>,
+    mutating: Arc<Semaphore>,
+}
+
+impl Limits {
+    pub(crate) fn new() -> Limits {
+        Limits {
+            reading: Arc::new(Semaphore::new(READING_MAX)),
+            mutating: Arc::new(Semaphore::new(MUTATING_MAX)),
+        }
+    }
+
+    /// A place for a request. `None` if there is none: the client comes back later (W58, W189).
+    pub(crate) fn admit(&self, mutates: bool) -> Option<OwnedSemaphorePermit> {
+        let semaphore = if mutates {
+            &self.mutating
+        } else {
+            &self.reading
+        };
+        semaphore.clone().try_acquire_owned().ok()
+    }
+
+    /// How many are being served: mutating, reading.
+    pub(crate) fn in_flight(&self) -> (usize, usize) {
+        (
+            MUTATING_MAX - self.mutating.available_permits(),
+            READING_MAX - self.reading.available_permits(),
+        )
+    }
+}
+
+/// Reads a body, up to its limit.
+pub(crate) async fn read_body<B>(mut body: std::pin::Pin<&mut B>) -> Result<Bytes, Status>
+where
+    B: Body,
+    B::Error: std::fmt::Display,
+{
+    let too_large = || Status::entity_too_large(BODY_BYTES_MAX);
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut collected = BytesMut::new();
+    let mut only: Option<Bytes> = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| Status::bad_request(format!("the body cannot be read: {error}")))?;
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
+        use bytes::Buf;
+        let length = data.remaining();
+        let so_far = only.as_ref().map_or(collected.len(), Bytes::len);
+        if so_far + length > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        let bytes = data.copy_to_bytes(length);
+        match (&only, collected.is_empty()) {
+            (None, true) => only = Some(bytes),
+            _ => {
+                if let Some(first) = only.take() {
+                    collected.extend_from_slice(&first);
+                }
+                collected.extend_from_slice(&bytes);
+            }
+        }
+    }
+    Ok(only.unwrap_or_else(|| collected.freeze()))
+}

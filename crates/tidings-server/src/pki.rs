@@ -1,0 +1,242 @@
+//! The certificate authority, the server's certificate and the administrator's token, made at the first start and kept.
+
+use std::fs;
+use std::io::Write;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use uuid::Uuid;
+
+/// Why the credentials cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PkiError {
+    /// A file cannot be read or written.
+    #[error("{path} cannot be used: {source}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A certificate cannot be made or read.
+    #[error(
+        "the certificates are not usable ({0}): delete the folder `pki` of the data directory to have new ones made"
+    )]
+    Certificate(String),
+}
+
+/// What a server shows and what its administrator shows.
+pub struct Pki {
+    ca_pem: String,
+    token: String,
+    tls: Arc<ServerConfig>,
+}
+
+impl std::fmt::Debug for Pki {
+    /// Never shows the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pki(…)")
+    }
+}
+
+fn certificate_error(error: impl std::fmt::Display) -> PkiError {
+    PkiError::Certificate(error.to_string())
+}
+
+impl Pki {
+    /// Reads what is kept in a directory, and makes what is missing. The server's certificate is made anew at every start:
+    /// it names the address that the server listens on.
+    ///
+    /// # Errors
+    /// If files cannot be read or written.
+    pub fn open(directory: &Path, address: IpAddr) -> Result<Pki, PkiError> {
+        fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
+        let ca_key = kept(&directory.join("ca.key"), || {
+            Ok(generate_key()?.serialize_pem())
+        })?;
+        let ca_pem = kept(&directory.join("ca.crt"), || {
+            let key = KeyPair::from_pem(&ca_key).map_err(certificate_error)?;
+            Ok(ca_params()?
+                .self_signed(&key)
+                .map_err(certificate_error)?
+                .pem())
+        })?;
+        let token = kept(&directory.join("token"), || Ok(new_token()))?
+            .trim()
+            .to_owned();
+        Pki::assemble(&ca_key, ca_pem, token, address)
+    }
+
+    /// Credentials that are gone with the process.
+    ///
+    /// # Errors
+    /// If no certificate can be made.
+    pub fn ephemeral(address: IpAddr) -> Result<Pki, PkiError> {
+        let key = generate_key()?;
+        let ca_pem = ca_params()?
+            .self_signed(&key)
+            .map_err(certificate_error)?
+            .pem();
+        Pki::assemble(&key.serialize_pem(), ca_pem, new_token(), address)
+    }
+
+    fn assemble(
+        ca_key: &str,
+        ca_pem: String,
+        token: String,
+        address: IpAddr,
+    ) -> Result<Pki, PkiError> {
+        let ca_key = KeyPair::from_pem(ca_key).map_err(certificate_error)?;
+        let issuer = Issuer::new(ca_params()?, ca_key);
+        let key = generate_key()?;
+        let certificate = server_params(address)?
+            .signed_by(&key, &issuer)
+            .map_err(certificate_error)?;
+        let tls = server_config(certificate.der().clone(), key.serialize_der())?;
+        Ok(Pki { ca_pem, token, tls })
+    }
+
+    /// The administrator's bearer token.
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// For the listener.
+    pub fn tls(&self) -> Arc<ServerConfig> {
+        self.tls.clone()
+    }
+
+    /// A kubeconfig that reaches the server at a URL as its administrator.
+    pub fn kubeconfig(&self, url: &str) -> String {
+        let ca = base64::engine::general_purpose::STANDARD.encode(&self.ca_pem);
+        let token = &self.token;
+        format!(
+            "apiVersion: v1\nkind: Config\nclusters:\n- name: tidings\n  cluster:\n    server: {url}\n    \
+             certificate-authority-data: {ca}\nusers:\n- name: admin\n  user:\n    token: {token}\ncontexts:\n- name: tidings\n  \
+             context:\n    cluster: tidings\n    user: admin\ncurrent-context: tidings\n"
+        )
+    }
+
+    /// Writes the kubeconfig so that only its owner can read it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
+        write_private(path, &self.kubeconfig(url))
+    }
+}
+
+fn generate_key() -> Result<KeyPair, PkiError> {
+    KeyPair::generate().map_err(certificate_error)
+}
+
+/// 122 random bits: two UUIDs make them 244.
+fn new_token() -> String {
+    format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
+}
+
+fn ca_params() -> Result<CertificateParams, PkiError> {
+    let mut params = CertificateParams::new(Vec::new()).map_err(certificate_error)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "tidings-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::DigitalSignature,
+    ];
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2120, 1, 1);
+    Ok(params)
+}
+
+fn server_params(address: IpAddr) -> Result<CertificateParams, PkiError> {
+    let names = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ];
+    let mut params =
+        CertificateParams::new(names.map(ToOwned::to_owned).to_vec()).map_err(certificate_error)?;
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "tidings");
+    let loopback = [
+        IpAddr::from([127, 0, 0, 1]),
+        IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
+    ];
+    for address in loopback
+        .into_iter()
+        .chain(Some(address).filter(|address| !address.is_loopback()))
+    {
+        params.subject_alt_names.push(SanType::IpAddress(address));
+    }
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2120, 1, 1);
+    Ok(params)
+}
+
+fn server_config(
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
+) -> Result<Arc<ServerConfig>, PkiError> {
+    let key = PrivateKeyDer::try_from(key).map_err(certificate_error)?;
+    // The provider is named: with two linked and none named, rustls panics at run time.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(certificate_error)?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .map_err(certificate_error)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// A file's content; made and written if there is none.
+fn kept(path: &Path, make: impl FnOnce() -> Result<String, PkiError>) -> Result<String, PkiError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let text = make()?;
+            write_private(path, &text)?;
+            Ok(text)
+        }
+        Err(source) => Err(io_error(path, source)),
+    }
+}
+
+/// Writes a file for its owner only, whole or not at all.
+fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
+    let fresh = path.with_extension("new");
+    let write = || {
+        let _ = fs::remove_file(&fresh);
+        let mut file = fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)
+    };
+    write().map_err(|source| io_error(path, source))
+}
+
+fn io_error(path: &Path, source: std::io::Error) -> PkiError {
+    PkiError::Io {
+        path: path.display().to_string(),
+        source,
+    }
+}

@@ -1,0 +1,349 @@
+//! `metadata`, read with the API server's error texts and written in its order (W138).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tidings_api::{FieldError, FieldErrors, validate};
+
+use super::{Kind, NameRule};
+
+/// Annotations may not take more than this, keys and values together (W170).
+const ANNOTATION_BYTES_MAX: usize = 256 << 10;
+
+/// The metadata of an object, without its resourceVersion, which is not stored.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Meta {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) generate_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) uid: String,
+    /// What the client sent.
+    #[serde(skip)]
+    pub(crate) resource_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) generation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) creation_timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deletion_timestamp: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deletion_grace_period_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) labels: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) annotations: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) owner_references: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) finalizers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) managed_fields: Vec<Value>,
+}
+
+/// What a JSON value is called in Go's errors.
+pub(crate) fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// `json: cannot unmarshal …`.
+pub(crate) fn mismatch(value: &Value, field: &str, go_type: &str) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go struct field {field} of type {go_type}",
+        go_kind(value)
+    )
+}
+
+fn text(value: Value, field: &str) -> Result<String, String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text),
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            "string",
+        )),
+    }
+}
+
+fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
+    match value {
+        Value::Null => Ok(None),
+        value => match value.as_i64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(mismatch(
+                value,
+                &format!("ObjectMeta.metadata.{field}"),
+                "int64",
+            )),
+        },
+    }
+}
+
+/// A time, as clients send it: RFC 3339, normalised to seconds in UTC.
+fn time(value: Value, field: &str) -> Result<Option<String>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => match text.parse::<jiff::Timestamp>() {
+            Ok(time) => Ok(Some(super::super::clock::rfc3339(time))),
+            Err(_) => Err(format!(
+                "parsing time {} as \"2006-01-02T15:04:05Z07:00\": cannot parse {} as \"2006\"",
+                tidings_api::go::quote(&text),
+                tidings_api::go::quote(&text)
+            )),
+        },
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            "v1.Time",
+        )),
+    }
+}
+
+/// A map of text; `field` is as Go's errors name it.
+pub(crate) fn strings(value: Value, field: &str) -> Result<BTreeMap<String, String>, String> {
+    let members = match value {
+        Value::Null => return Ok(BTreeMap::new()),
+        Value::Object(members) => members,
+        other => return Err(mismatch(&other, field, "map[string]string")),
+    };
+    let string = |(key, value)| match value {
+        Value::String(text) => Ok((key, text)),
+        Value::Null => Ok((key, String::new())),
+        other => Err(mismatch(&other, field, "string")),
+    };
+    members.into_iter().map(string).collect()
+}
+
+fn array(value: Value, field: &str, go_type: &str) -> Result<Vec<Value>, String> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(values) => Ok(values),
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            go_type,
+        )),
+    }
+}
+
+impl Meta {
+    /// Reads metadata. Members that do not exist are named in `unknown` and left out.
+    ///
+    /// `Err` is Go's message.
+    pub(crate) fn read(
+        members: Map<String, Value>,
+        unknown: &mut Vec<String>,
+    ) -> Result<Meta, String> {
+        let mut meta = Meta::default();
+        for (name, value) in members {
+            match name.as_str() {
+                "name" => meta.name = text(value, "name")?,
+                "generateName" => meta.generate_name = text(value, "generateName")?,
+                "namespace" => meta.namespace = text(value, "namespace")?,
+                "uid" => meta.uid = text(value, "uid")?,
+                "resourceVersion" => meta.resource_version = text(value, "resourceVersion")?,
+                "selfLink" => drop(text(value, "selfLink")?),
+                "generation" => {
+                    meta.generation = integer(&value, "generation")?.filter(|number| *number != 0)
+                }
+                "creationTimestamp" => meta.creation_timestamp = time(value, "creationTimestamp")?,
+                "deletionTimestamp" => meta.deletion_timestamp = time(value, "deletionTimestamp")?,
+                "deletionGracePeriodSeconds" => {
+                    meta.deletion_grace_period_seconds =
+                        integer(&value, "deletionGracePeriodSeconds")?;
+                }
+                "labels" => meta.labels = strings(value, "ObjectMeta.metadata.labels")?,
+                "annotations" => {
+                    meta.annotations = strings(value, "ObjectMeta.metadata.annotations")?
+                }
+                "ownerReferences" => {
+                    meta.owner_references = array(value, "ownerReferences", "[]v1.OwnerReference")?;
+                    for reference in &meta.owner_references {
+                        if !reference.is_object() {
+                            let field = "ObjectMeta.metadata.ownerReferences";
+                            return Err(mismatch(reference, field, "v1.OwnerReference"));
+                        }
+                    }
+                }
+                "finalizers" => {
+                    let values = array(value, "finalizers", "[]string")?;
+                    meta.finalizers = values
+                        .into_iter()
+                        .map(|value| text(value, "finalizers"))
+                        .collect::<Result<_, _>>()?;
+                }
+                "managedFields" => {
+                    meta.managed_fields = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
+                    // W157: an empty entry clears them.
+                    if meta
+                        .managed_fields
+                        .iter()
+                        .all(|entry| entry.as_object().is_none_or(Map::is_empty))
+                    {
+                        meta.managed_fields.clear();
+                    }
+                }
+                _ => unknown.push(format!("metadata.{name}")),
+            }
+        }
+        Ok(meta)
+    }
+
+    /// W141: drops owner references that occur twice and says which.
+    pub(crate) fn deduplicate_owners(&mut self) -> Option<String> {
+        let mut kept: Vec<Value> = Vec::new();
+        let mut repeated: Vec<String> = Vec::new();
+        for reference in std::mem::take(&mut self.owner_references) {
+            if kept.contains(&reference) {
+                let uid = reference
+                    .get("uid")
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+                    .to_owned();
+                if !repeated.contains(&uid) {
+                    repeated.push(uid);
+                }
+            } else {
+                kept.push(reference);
+            }
+        }
+        self.owner_references = kept;
+        if repeated.is_empty() {
+            return None;
+        }
+        Some(format!(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
+             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        ))
+    }
+
+    /// W169, W170: what is wrong with it.
+    pub(crate) fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
+        if self.name.is_empty() {
+            errors.push(FieldError::required(
+                "metadata.name",
+                "name or generateName is required",
+            ));
+        } else {
+            let wrong = match kind.name_rule {
+                NameRule::Subdomain => validate::dns1123_subdomain(&self.name),
+                NameRule::Label => validate::dns1123_label(&self.name),
+            };
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.name", &self.name, why)),
+            );
+        }
+        for (key, value) in &self.labels {
+            let wrong_key = validate::qualified_name(key);
+            errors.extend(
+                wrong_key
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.labels", key, why)),
+            );
+            let wrong_value = validate::label_value(value);
+            errors.extend(
+                wrong_value
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.labels", value, why)),
+            );
+        }
+        for key in self.annotations.keys() {
+            // Annotation keys may have capitals in their prefix.
+            let wrong = validate::qualified_name(&key.to_lowercase());
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.annotations", key, why)),
+            );
+        }
+        let bytes: usize = self
+            .annotations
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if bytes > ANNOTATION_BYTES_MAX {
+            errors.push(FieldError::too_long(
+                "metadata.annotations",
+                ANNOTATION_BYTES_MAX,
+            ));
+        }
+        self.validate_owners(errors);
+        for (index, finalizer) in self.finalizers.iter().enumerate() {
+            let path = format!("metadata.finalizers[{index}]");
+            let wrong = validate::qualified_name(finalizer);
+            if wrong.is_empty()
+                && !finalizer.contains('/')
+                && !STANDARD_FINALIZERS.contains(&finalizer.as_str())
+            {
+                let why = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(&path, finalizer, why));
+            }
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid(&path, finalizer, why)),
+            );
+        }
+    }
+
+    fn validate_owners(&self, errors: &mut FieldErrors) {
+        let mut controllers = 0;
+        for (index, reference) in self.owner_references.iter().enumerate() {
+            let path = format!("metadata.ownerReferences[{index}]");
+            let text = |name: &str| {
+                reference
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            for name in ["apiVersion", "kind", "name", "uid"] {
+                if text(name).is_empty() {
+                    let (field, detail) = (format!("{path}.{name}"), "must not be empty");
+                    errors.push(match name {
+                        "apiVersion" => FieldError::invalid(field, "", "version must not be empty"),
+                        _ => FieldError::invalid(field, "", detail),
+                    });
+                }
+            }
+            controllers +=
+                usize::from(reference.get("controller").and_then(Value::as_bool) == Some(true));
+        }
+        if controllers > 1 {
+            let names: Vec<&str> = self
+                .owner_references
+                .iter()
+                .filter_map(|owner| owner.get("name")?.as_str())
+                .collect();
+            errors.push(FieldError::invalid_value(
+                "metadata.ownerReferences",
+                format!("{names:?}"),
+                "Only one reference can have Controller set to true",
+            ));
+        }
+    }
+
+    /// True if the object is being deleted and nothing holds it any longer (W147).
+    pub(crate) fn may_go(&self) -> bool {
+        self.deletion_timestamp.is_some()
+            && self.finalizers.is_empty()
+            && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+    }
+}
+
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

@@ -1,0 +1,400 @@
+//! A URL becomes one typed request (W12–W21).
+
+use std::borrow::Cow;
+
+use http::Method;
+use tidings_api::Status;
+
+use crate::registry::{self, Kind};
+
+/// What a path means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// A resource of the API.
+    Resource(Target),
+    /// A path below a served group that names nothing (W24): 404 as a Status.
+    NoSuchResource,
+    /// A path that is not of the API: 404 as text.
+    NoSuchPath,
+    Health(Health),
+    Version,
+    Metrics,
+    /// `/`: the list of paths.
+    Root,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Health {
+    /// `healthz`, `livez` or `readyz`.
+    pub(crate) endpoint: &'static str,
+    /// A single check, or empty.
+    pub(crate) check: String,
+}
+
+/// A resource, or one object or subresource of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) kind: &'static Kind,
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) subresource: Option<String>,
+    /// The legacy `/watch/` form (W19).
+    pub(crate) forced_watch: bool,
+}
+
+impl PartialEq for Target {
+    fn eq(&self, other: &Target) -> bool {
+        let parts = |target: &Target| {
+            (
+                target.namespace.clone(),
+                target.name.clone(),
+                target.subresource.clone(),
+                target.forced_watch,
+            )
+        };
+        std::ptr::eq(self.kind, other.kind) && parts(self) == parts(other)
+    }
+}
+
+impl Eq for Target {}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Get,
+    List,
+    Watch,
+    Create,
+    Update,
+    Delete,
+}
+
+impl Verb {
+    /// As authorisation and metrics name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Watch => "watch",
+            Verb::Create => "create",
+            Verb::Update => "update",
+            Verb::Delete => "delete",
+        }
+    }
+
+    pub(crate) fn mutates(self) -> bool {
+        matches!(self, Verb::Create | Verb::Update | Verb::Delete)
+    }
+}
+
+/// Reads the path of a request.
+pub(crate) fn route(path: &str) -> Route {
+    let Some(segments) = segments(path) else {
+        // A path that cannot name anything: below the API it is a missing resource, elsewhere a missing page.
+        let api = path.starts_with("/api/v1/") || path.starts_with("/apis/");
+        return if api {
+            Route::NoSuchResource
+        } else {
+            Route::NoSuchPath
+        };
+    };
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    match segments.as_slice() {
+        [] => Route::Root,
+        ["version"] => Route::Version,
+        ["metrics"] => Route::Metrics,
+        ["healthz" | "livez" | "readyz", ..] => health(&segments),
+        ["api", "v1", rest @ ..] => resource("", "v1", rest),
+        ["apis", group, version, rest @ ..] if registry::serves_group(group) => {
+            resource(group, version, rest)
+        }
+        _ => Route::NoSuchPath,
+    }
+}
+
+fn health(segments: &[&str]) -> Route {
+    let endpoint = match segments[0] {
+        "healthz" => "healthz",
+        "livez" => "livez",
+        _ => "readyz",
+    };
+    match segments[1..] {
+        [] => Route::Health(Health {
+            endpoint,
+            check: String::new(),
+        }),
+        [check] => Route::Health(Health {
+            endpoint,
+            check: check.to_owned(),
+        }),
+        _ => Route::NoSuchPath,
+    }
+}
+
+/// The decoded segments. `None` if one is empty, is `.` or `..`, or hides a slash (W12). One slash may stand at the end.
+fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
+    let trimmed = path.strip_prefix('/')?;
+    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    if trimmed.is_empty() {
+        return (path.len() <= 1).then(Vec::new);
+    }
+    trimmed
+        .split('/')
+        .map(|segment| {
+            let decoded = percent_decode(segment, false)?;
+            let odd =
+                decoded.is_empty() || decoded == "." || decoded == ".." || decoded.contains('/');
+            (!odd).then_some(decoded)
+        })
+        .collect()
+}
+
+fn resource(group: &str, version: &str, segments: &[&str]) -> Route {
+    let (forced_watch, segments) = match segments {
+        ["watch", rest @ ..] => (true, rest),
+        rest => (false, rest),
+    };
+    let (namespace, rest) = match segments {
+        // `status` and `finalize` below a namespace are its subresources; anything else is a resource in it (W18).
+        ["namespaces", namespace, rest @ ..]
+            if !rest.is_empty() && !matches!(rest, ["status" | "finalize"]) =>
+        {
+            (Some((*namespace).to_owned()), rest)
+        }
+        rest => (None, rest),
+    };
+    let (plural, name, subresource) = match rest {
+        [plural] => (*plural, None, None),
+        [plural, name] => (*plural, Some(*name), None),
+        [plural, name, subresource] if !forced_watch => (*plural, Some(*name), Some(*subresource)),
+        _ => return Route::NoSuchResource,
+    };
+    let Some(kind) = registry::find(group, version, plural) else {
+        return Route::NoSuchResource;
+    };
+    let scope_fits = match (kind.namespaced, &namespace, name) {
+        (true, None, Some(_)) => false, // an object of a namespaced resource needs its namespace
+        (false, Some(_), _) => false,
+        _ => true,
+    };
+    let subresource_exists = match subresource {
+        None => true,
+        Some("status") => kind.status,
+        Some("finalize") => kind.special == registry::Special::Namespace,
+        Some(_) => false,
+    };
+    if !scope_fits || !subresource_exists {
+        return Route::NoSuchResource;
+    }
+    Route::Resource(Target {
+        kind,
+        namespace,
+        name: name.map(ToOwned::to_owned),
+        subresource: subresource.map(ToOwned::to_owned),
+        forced_watch,
+    })
+}
+
+impl Target {
+    /// What a method does to the target (W11, W16, W17, W20). `watch` is the query parameter.
+    pub(crate) fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Status> {
+        let collection = self.name.is_none();
+        let one_namespace = self.namespace.is_some() || !self.kind.namespaced;
+        match (method.as_str(), collection) {
+            ("GET", _) if self.forced_watch => Ok(Verb::Watch),
+            _ if self.forced_watch => Err(Status::method_not_allowed()),
+            ("GET", true) if watch => Ok(Verb::Watch),
+            ("GET", true) => Ok(Verb::List),
+            ("POST", true) if one_namespace => Ok(Verb::Create),
+            ("GET", false) if self.subresource.as_deref() != Some("finalize") => Ok(Verb::Get),
+            ("PUT", false) => Ok(Verb::Update),
+            ("DELETE", false) if self.subresource.is_none() => Ok(Verb::Delete),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+}
+
+/// Query parameters, in order, decoded. Of several with one name the first counts (W13).
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    /// Reads a query string. Pairs with a bad escape are left out, as Go does it.
+    pub(crate) fn parse(query: &str) -> Query {
+        let pairs = query
+            .split('&')
+            .filter(|pair| !pair.is_empty() && !pair.contains(';'));
+        let decoded = pairs.filter_map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Some((
+                percent_decode(name, true)?.into_owned(),
+                percent_decode(value, true)?.into_owned(),
+            ))
+        });
+        Query(decoded.collect())
+    }
+
+    /// The first value of a parameter.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        self.0
+            .iter()
+            .filter(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .collect()
+    }
+}
+
+/// Resolves `%xx`, and `+` in queries. `None` for bad escapes and for text that is not UTF-8.
+fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+    if !text.contains('%') && !(plus_is_space && text.contains('+')) {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let high = char::from(bytes.next()?).to_digit(16)?;
+                let low = char::from(bytes.next()?).to_digit(16)?;
+                (high * 16 + low) as u8
+            }
+            b'+' if plus_is_space => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(path: &str) -> String {
+        match route(path) {
+            Route::Resource(target) => format!(
+                "{}{} ns={} name={} sub={}",
+                if target.forced_watch { "watch " } else { "" },
+                target.kind.group_resource(),
+                target.namespace.as_deref().unwrap_or("-"),
+                target.name.as_deref().unwrap_or("-"),
+                target.subresource.as_deref().unwrap_or("-"),
+            ),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn w15_w16_w17_collections_and_items() {
+        assert_eq!(target("/api/v1/configmaps"), "configmaps ns=- name=- sub=-");
+        assert_eq!(
+            target("/api/v1/namespaces/a/configmaps/"),
+            "configmaps ns=a name=- sub=-"
+        );
+        assert_eq!(
+            target("/api/v1/namespaces/a/configmaps/x"),
+            "configmaps ns=a name=x sub=-"
+        );
+        assert_eq!(
+            target("/apis/apps/v1/namespaces/a/deployments/x/status"),
+            "deployments.apps ns=a name=x sub=status"
+        );
+        assert_eq!(
+            target("/api/v1/namespaces/a"),
+            "namespaces ns=- name=a sub=-"
+        );
+    }
+
+    #[test]
+    fn w18_subresources_of_namespaces_are_not_resources_in_them() {
+        assert_eq!(
+            target("/api/v1/namespaces/a/status"),
+            "namespaces ns=- name=a sub=status"
+        );
+        assert_eq!(
+            target("/api/v1/namespaces/a/finalize"),
+            "namespaces ns=- name=a sub=finalize"
+        );
+        assert_eq!(target("/api/v1/namespaces/a/nosuch"), "NoSuchResource");
+        assert_eq!(
+            target("/api/v1/namespaces/a/configmaps/x/nosuch"),
+            "NoSuchResource"
+        );
+    }
+
+    #[test]
+    fn w19_legacy_watches() {
+        assert_eq!(
+            target("/api/v1/watch/namespaces/a/configmaps/x"),
+            "watch configmaps ns=a name=x sub=-"
+        );
+        assert_eq!(
+            target("/api/v1/watch/configmaps"),
+            "watch configmaps ns=- name=- sub=-"
+        );
+        assert_eq!(
+            target("/api/v1/watch/namespaces/default"),
+            "watch namespaces ns=- name=default sub=-"
+        );
+    }
+
+    #[test]
+    fn w12_odd_paths_name_nothing() {
+        for path in [
+            "/api/v1//configmaps",
+            "/api/v1/namespaces/../configmaps",
+            "/api/v1/namespaces/a/configmaps/x%2Fy",
+        ] {
+            assert_eq!(target(path), "NoSuchResource", "{path}");
+        }
+        assert_eq!(
+            target("/api/v1/ConfigMaps"),
+            "NoSuchResource",
+            "paths are case-sensitive"
+        );
+    }
+
+    #[test]
+    fn w24_paths_outside_of_served_groups_are_not_of_the_api() {
+        assert_eq!(target("/nosuch"), "NoSuchPath");
+        assert_eq!(target("/apis/nosuch.example.com/v1/things"), "NoSuchPath");
+        assert_eq!(target("/apis/apps/v9/deployments"), "NoSuchResource");
+        assert_eq!(target("/api/v1/nosuch"), "NoSuchResource");
+    }
+
+    #[test]
+    fn w13_the_first_of_several_parameters_counts() {
+        let query = Query::parse("limit=1&limit=2&labelSelector=a%3Db+c&bad=%zz&flag");
+        assert_eq!(query.get("limit"), Some("1"));
+        assert_eq!(query.get("labelSelector"), Some("a=b c"));
+        assert_eq!(query.get("bad"), None);
+        assert_eq!(query.get("flag"), Some(""));
+    }
+
+    #[test]
+    fn w16_w17_w20_methods() {
+        let verb = |path: &str, method: &str, watch| match route(path) {
+            Route::Resource(target) => target
+                .verb(&Method::from_bytes(method.as_bytes()).unwrap(), watch)
+                .ok(),
+            other => panic!("{other:?}"),
+        };
+        let (all, one) = ("/api/v1/configmaps", "/api/v1/namespaces/a/configmaps");
+        assert_eq!(verb(all, "GET", false), Some(Verb::List));
+        assert_eq!(verb(all, "GET", true), Some(Verb::Watch));
+        assert_eq!(verb(all, "POST", false), None, "W16");
+        assert_eq!(verb(one, "POST", false), Some(Verb::Create));
+        let item = "/api/v1/namespaces/a/configmaps/x";
+        assert_eq!(verb(item, "GET", true), Some(Verb::Get), "W20");
+        assert_eq!(verb(item, "POST", false), None, "W17");
+        assert_eq!(verb(item, "HEAD", false), None, "W11");
+        assert_eq!(verb("/api/v1/watch/configmaps", "POST", false), None);
+    }
+}

@@ -1,0 +1,292 @@
+//! A watch: a cursor in the log of its resource, turned into bytes.
+//!
+//! There is no queue: what a watch has not sent yet stands in the log, which all watches share. A watch that is woken writes all
+//! that it has pending at once. One that has fallen so far behind that the log no longer has its place is told so and ends.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tidings_api::{EventType, INITIAL_EVENTS_END, Object, ResourceVersion, Status};
+use tokio::time::{Instant, Sleep};
+
+use super::list::{CHUNK_BYTES, Walk};
+use crate::cache::log::FellBehind;
+use crate::cache::{Cache, Cursor};
+use crate::metrics::WatchMetrics;
+use crate::registry::Kind;
+use crate::selection::Selection;
+
+/// How often a quiet watch tells where it is (W110).
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A last bookmark comes this long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// How many events a watch looks at before it lets others have the thread.
+const EVENTS_AT_ONCE: usize = 4096;
+
+/// How a watch is to be served.
+#[derive(Debug)]
+pub(crate) struct WatchPlan {
+    pub(crate) kind: &'static Kind,
+    pub(crate) selection: Selection,
+    /// The state to begin with, as events.
+    pub(crate) initial: Option<(Walk, ResourceVersion)>,
+    /// The initial state ends with a bookmark that says so.
+    pub(crate) mark_end: bool,
+    /// Events up to here are not for this watch (W94).
+    pub(crate) after: ResourceVersion,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+}
+
+/// The body of a watch.
+pub(crate) struct WatchBody {
+    plan: WatchPlan,
+    cache: Arc<Cache>,
+    cursor: Cursor,
+    ended: bool,
+    ends_at: Instant,
+    next_bookmark: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// Turns true when the server stops.
+    stopping: tokio::sync::watch::Receiver<bool>,
+    metrics: WatchMetrics,
+}
+
+impl WatchBody {
+    pub(crate) fn new(
+        plan: WatchPlan,
+        cache: Arc<Cache>,
+        cursor: Cursor,
+        stopping: tokio::sync::watch::Receiver<bool>,
+        metrics: WatchMetrics,
+    ) -> WatchBody {
+        let now = Instant::now();
+        let ends_at = now + plan.timeout;
+        let next_bookmark = next_bookmark(now, ends_at);
+        let timer = Box::pin(tokio::time::sleep_until(next_bookmark.min(ends_at)));
+        WatchBody {
+            plan,
+            cache,
+            cursor,
+            ended: false,
+            ends_at,
+            next_bookmark,
+            timer,
+            stopping,
+            metrics,
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        if let Some((walk, revision)) = self.plan.initial.take() {
+            return Poll::Ready(Some(self.send_initial(walk, revision)));
+        }
+        self.cursor.place.wait(context.waker());
+        let mut chunk = Chunk::default();
+        let caught_up = match self.collect(&mut chunk) {
+            ControlFlow::Break(()) => None,
+            ControlFlow::Continue(revision) => revision,
+        };
+        if let Some(bytes) = chunk.finish() {
+            return Poll::Ready(Some(bytes));
+        }
+        let Some(revision) = caught_up else {
+            // It looked at much and found nothing, or it has fallen behind and said so above.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        self.poll_time(context, revision)
+    }
+
+    /// The state as synthetic events, a chunk at a time, and the bookmark behind it (W93, W112).
+    fn send_initial(&mut self, mut walk: Walk, revision: ResourceVersion) -> Bytes {
+        let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
+        let mut count = 0;
+        let ended = walk.visit(|object| {
+            object.put_event(EventType::Added, &mut buffer);
+            count += 1;
+            buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
+        });
+        self.metrics.initial(count);
+        if !ended {
+            self.plan.initial = Some((walk, revision));
+        } else if self.plan.mark_end {
+            buffer.put_slice(&bookmark(self.plan.kind, revision, true));
+        }
+        self.metrics.sent(count, buffer.len());
+        buffer.freeze()
+    }
+
+    /// Takes what the log has for this watch. Breaks if the watch is over. The revision is how far the watch is complete, if it
+    /// has seen all there is.
+    fn collect(&mut self, chunk: &mut Chunk) -> ControlFlow<(), Option<ResourceVersion>> {
+        let mut looked_at = 0;
+        loop {
+            let (segment, end, revision) = match self.cache.read(&self.cursor) {
+                Ok(read) => read,
+                Err(FellBehind { oldest }) => {
+                    chunk.push_bytes(&error_event(&too_old(self.plan.after, oldest)));
+                    self.ended = true;
+                    self.metrics.fell_behind();
+                    return ControlFlow::Break(());
+                }
+            };
+            let (mut sent, mut bytes) = (0, 0);
+            for event in segment.from(self.cursor.position) {
+                self.cursor.position += 1;
+                looked_at += 1;
+                if event.revision <= self.plan.after {
+                    continue;
+                }
+                if let Some((kind, object)) =
+                    event.seen_by(|object| self.plan.selection.selects(object))
+                {
+                    sent += 1;
+                    bytes += chunk.push(kind, object);
+                }
+                self.plan.after = event.revision;
+                if chunk.is_full() {
+                    break;
+                }
+            }
+            self.metrics.sent(sent, bytes);
+            if chunk.is_full() || looked_at >= EVENTS_AT_ONCE {
+                return ControlFlow::Continue(None);
+            }
+            if self.cursor.position >= end {
+                return ControlFlow::Continue(Some(revision));
+            }
+        }
+    }
+
+    /// Nothing is pending: is it time for a bookmark or for the end?
+    fn poll_time(
+        &mut self,
+        context: &mut Context<'_>,
+        revision: ResourceVersion,
+    ) -> Poll<Option<Bytes>> {
+        if *self.stopping.borrow() {
+            self.ended = true;
+            // The client resumes from here, wherever the server comes up again.
+            let told = self.plan.bookmarks && revision >= self.plan.after;
+            return Poll::Ready(told.then(|| bookmark(self.plan.kind, revision, false)));
+        }
+        while self.timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if now >= self.ends_at {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            let due = now >= self.next_bookmark;
+            if due {
+                self.next_bookmark = next_bookmark(now, self.ends_at);
+            }
+            self.timer
+                .as_mut()
+                .reset(self.next_bookmark.min(self.ends_at));
+            if due && self.plan.bookmarks && revision >= self.plan.after {
+                return Poll::Ready(Some(bookmark(self.plan.kind, revision, false)));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// A bookmark every minute, and one shortly before the end; none if the end is nearer than that.
+fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
+    let last = ends_at.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+    let regular = now + BOOKMARK_EVERY;
+    if last > now {
+        regular.min(last)
+    } else {
+        ends_at + BOOKMARK_EVERY
+    }
+}
+
+/// `{"type":"BOOKMARK",…}` (W109).
+pub(crate) fn bookmark(kind: &Kind, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
+    let annotations = if initial_events_end {
+        format!(",\"annotations\":{{\"{INITIAL_EVENTS_END}\":\"true\"}}")
+    } else {
+        String::new()
+    };
+    let mut event = EventType::Bookmark.json_prefix().to_vec();
+    event.extend(
+        format!(
+            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}{}}}}}\n",
+            kind.object_head(),
+            kind.bookmark
+        )
+        .into_bytes(),
+    );
+    Bytes::from(event)
+}
+
+/// `{"type":"ERROR",…}` (W96).
+pub(crate) fn error_event(status: &Status) -> Bytes {
+    let mut event = EventType::Error.json_prefix().to_vec();
+    event.extend(status.to_json());
+    event.extend_from_slice(b"}\n");
+    Bytes::from(event)
+}
+
+/// W104.
+pub(crate) fn too_old(requested: ResourceVersion, oldest: ResourceVersion) -> Status {
+    Status::expired(format!("too old resource version: {requested} ({oldest})"))
+}
+
+/// Events on their way into one write. A single event is sent from where it stands; several are copied together.
+#[derive(Default)]
+struct Chunk {
+    only: Option<Bytes>,
+    many: BytesMut,
+}
+
+impl Chunk {
+    /// Adds an event and returns its size.
+    fn push(&mut self, kind: EventType, object: &Object) -> usize {
+        let bytes = object.event_bytes_len(kind);
+        if self.only.is_none() && self.many.is_empty() {
+            self.only = Some(object.event_bytes(kind));
+            return bytes;
+        }
+        self.make_room(bytes);
+        object.put_event(kind, &mut self.many);
+        bytes
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) {
+        self.make_room(bytes.len());
+        self.many.put_slice(bytes);
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.many.is_empty() {
+            self.many.reserve(CHUNK_BYTES.max(bytes));
+        }
+        if let Some(only) = self.only.take() {
+            self.many.put_slice(&only);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.many.len() >= CHUNK_BYTES - (CHUNK_BYTES / 16)
+    }
+
+    fn finish(self) -> Option<Bytes> {
+        match self.only {
+            Some(only) => Some(only),
+            None if self.many.is_empty() => None,
+            None => Some(self.many.freeze()),
+        }
+    }
+}

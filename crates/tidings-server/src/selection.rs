@@ -1,0 +1,143 @@
+//! Which objects a list or watch is about.
+
+use std::borrow::Cow;
+
+use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, Status, go};
+
+use crate::cache::wake::Scope;
+use crate::registry::{Kind, Special};
+
+/// Which objects of a resource are meant.
+#[derive(Debug, Clone)]
+pub(crate) struct Selection {
+    kind: &'static Kind,
+    namespace: Option<Box<str>>,
+    name: Option<Box<str>>,
+    labels: LabelSelector,
+    /// What of the field selector the two above do not say.
+    fields: FieldSelector,
+    /// A field selector was given, whatever it says.
+    by_fields: bool,
+}
+
+impl Selection {
+    /// From the path and the selectors of a request (W66, W67).
+    pub(crate) fn new(
+        kind: &'static Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+        labels: &str,
+        fields: &str,
+    ) -> Result<Selection, Status> {
+        let labels =
+            LabelSelector::parse(labels).map_err(|error| Status::bad_request(error.to_string()))?;
+        let fields =
+            FieldSelector::parse(fields).map_err(|error| Status::bad_request(error.to_string()))?;
+        for term in fields.terms() {
+            check_field(kind, &term.field)?;
+        }
+        let wanted_name = fields.required_value("metadata.name");
+        if let (Some(path), Some(selected)) = (name, wanted_name)
+            && path != selected
+        {
+            return Err(Status::bad_request(
+                "fieldSelector metadata.name doesn't match requested name",
+            ));
+        }
+        let wanted_namespace = fields
+            .required_value("metadata.namespace")
+            .filter(|_| kind.namespaced);
+        Ok(Selection {
+            kind,
+            namespace: namespace.or(wanted_namespace).map(Into::into),
+            name: name.or(wanted_name).map(Into::into),
+            by_fields: !fields.is_empty(),
+            labels,
+            fields,
+        })
+    }
+
+    /// True if the object is meant.
+    pub(crate) fn selects(&self, object: &Object) -> bool {
+        self.namespace
+            .as_deref()
+            .is_none_or(|namespace| object.namespace() == namespace)
+            && self
+                .name
+                .as_deref()
+                .is_none_or(|name| object.name() == name)
+            && (self.labels.is_empty() || self.labels.matches(object.labels()))
+            && (self.fields.is_empty() || self.fields.matches(|field| self.value(object, field)))
+    }
+
+    fn value<'o>(&self, object: &'o Object, field: &str) -> Cow<'o, str> {
+        match field {
+            "metadata.name" => object.name(),
+            "metadata.namespace" => object.namespace(),
+            field => {
+                let Some(known) = self.kind.fields.iter().find(|known| known.name == field) else {
+                    return Cow::Borrowed("");
+                };
+                known
+                    .paths
+                    .iter()
+                    .find_map(|path| object.field(path))
+                    .unwrap_or(Cow::Borrowed(known.absent))
+            }
+        }
+    }
+
+    /// Every object within the scope is meant.
+    pub(crate) fn is_whole_scope(&self) -> bool {
+        self.labels.is_empty() && !self.by_fields
+    }
+
+    /// Where a watch of these objects waits.
+    pub(crate) fn scope(&self) -> Scope {
+        match (&self.namespace, &self.name) {
+            (None, None) => Scope::All,
+            (Some(namespace), None) => Scope::Namespace(namespace.clone()),
+            (None, Some(name)) if !self.kind.namespaced => Scope::Object(ObjectKey::new("", name)),
+            (None, Some(name)) => Scope::Name(name.clone()),
+            (Some(namespace), Some(name)) => Scope::Object(ObjectKey::new(namespace, name)),
+        }
+    }
+
+    /// What the keys of the objects begin with: those of a namespace stand together.
+    pub(crate) fn key_prefix(&self) -> String {
+        match &self.namespace {
+            Some(namespace) if self.kind.namespaced => format!("{namespace}/"),
+            _ => String::new(),
+        }
+    }
+
+    /// The one object that is meant, if path or selectors name it.
+    pub(crate) fn single_key(&self) -> Option<ObjectKey> {
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => Some(ObjectKey::new(namespace, name)),
+            (None, Some(name)) if !self.kind.namespaced => Some(ObjectKey::new("", name)),
+            _ => None,
+        }
+    }
+}
+
+/// W67: which fields a kind can be selected by.
+fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
+    let known = matches!(field, "metadata.name" | "metadata.namespace")
+        || kind.fields.iter().any(|known| known.name == field);
+    if known {
+        return Ok(());
+    }
+    let own_words = matches!(
+        kind.special,
+        Special::Pod | Special::Namespace | Special::Secret | Special::Event
+    ) || kind.plural == "services";
+    Err(Status::bad_request(if own_words {
+        format!("field label not supported: {field}")
+    } else {
+        format!(
+            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            go::quote(field)
+        )
+    }))
+}

@@ -1,0 +1,145 @@
+//! The store as a lister-watcher: how the caches are filled.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use tidings_api::{EventType, ListOptions, Object, ResourceVersion, Status, WatchEvent};
+use tidings_informer::{BoxFuture, EventStream, List, ListerWatcher, SourceError};
+use tidings_storage::{
+    Change, Error, Event, Previous, Range, Revision, Storage, WatchBatch, WatchStream,
+};
+
+/// Lists and watches the keys of one resource in a store.
+pub(crate) struct StoreListerWatcher {
+    pub(crate) store: Arc<dyn Storage>,
+    pub(crate) prefix: Bytes,
+}
+
+/// How many objects are read from the store at once while a cache is filled.
+const PAGE: usize = 500;
+
+impl StoreListerWatcher {
+    async fn read(&self, at: Revision) -> Result<List, Error> {
+        let mut items = Vec::new();
+        let mut start = None;
+        loop {
+            let range = Range {
+                prefix: self.prefix.clone(),
+                start,
+                limit: PAGE,
+                at: Some(at),
+            };
+            let page = self.store.range(range).await?;
+            start = page
+                .entries
+                .last()
+                .map(|last| [&last.key[..], b"\0"].concat().into());
+            for entry in page.entries {
+                items.push(stamped(&entry.value, entry.revision, EventType::Added)?);
+            }
+            if !page.more {
+                return Ok(List {
+                    items,
+                    resource_version: ResourceVersion::new(at.0),
+                });
+            }
+            tokio::task::yield_now().await; // reading is not waiting: let others have the thread
+        }
+    }
+}
+
+fn stamped(value: &[u8], revision: Revision, event: EventType) -> Result<Object, Error> {
+    Object::stamped(value, ResourceVersion::new(revision.0), event).map_err(|error| {
+        Error::Failed(format!(
+            "the value of revision {revision} is not an object: {error}"
+        ))
+    })
+}
+
+impl ListerWatcher for StoreListerWatcher {
+    /// Any version means the oldest that the store has: the watch from there brings the history too.
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, SourceError>> {
+        Box::pin(async move {
+            let at = match options.resource_version.as_str() {
+                "0" => self.store.oldest().await,
+                _ => self.store.revision().await,
+            };
+            let list = match at {
+                Ok(at) => self.read(at).await,
+                Err(error) => Err(error),
+            };
+            list.map_err(source_error)
+        })
+    }
+
+    fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>> {
+        Box::pin(async move {
+            let after: ResourceVersion = options.resource_version.parse().unwrap_or_default();
+            let stream = self
+                .store
+                .watch(
+                    self.prefix.clone(),
+                    Revision(after.get()),
+                    Previous::OnDelete,
+                )
+                .await;
+            Ok(Box::pin(Events(stream.map_err(source_error)?)) as EventStream)
+        })
+    }
+}
+
+fn source_error(error: Error) -> SourceError {
+    match error {
+        Error::Compacted { .. } => Status::expired(error.to_string()).into(),
+        Error::Future { requested, current } => {
+            Status::too_large_resource_version(requested.0, current.0).into()
+        }
+        other => SourceError::Transport(other.to_string()),
+    }
+}
+
+/// The changes of the store as watch events.
+struct Events(WatchStream);
+
+impl Stream for Events {
+    type Item = Result<Vec<WatchEvent>, SourceError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let batch = std::task::ready!(self.0.as_mut().poll_next(context));
+        Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
+    }
+}
+
+fn events(batch: WatchBatch) -> Result<Vec<WatchEvent>, Error> {
+    let last = batch.events.last().map(|event| event.revision);
+    let mut events = batch
+        .events
+        .iter()
+        .map(event)
+        .collect::<Result<Vec<_>, _>>()?;
+    if last.is_none_or(|last| last < batch.revision) {
+        events.push(WatchEvent::Bookmark {
+            resource_version: batch.revision.to_string(),
+            initial_events_end: false,
+        });
+    }
+    Ok(events)
+}
+
+fn event(event: &Event) -> Result<WatchEvent, Error> {
+    match &event.change {
+        Change::Put(value) if event.created => {
+            stamped(value, event.revision, EventType::Added).map(WatchEvent::Added)
+        }
+        Change::Put(value) => {
+            stamped(value, event.revision, EventType::Modified).map(WatchEvent::Modified)
+        }
+        Change::Delete => {
+            let last = event.previous.as_deref().unwrap_or(b"{}");
+            stamped(last, event.revision, EventType::Deleted).map(WatchEvent::Deleted)
+        }
+    }
+}

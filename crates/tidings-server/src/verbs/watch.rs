@@ -1,0 +1,95 @@
+//! WATCH (W91–W116).
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use tidings_api::{ListOptions, ResourceVersion, Status};
+
+use crate::api::Inner;
+use crate::cache::Unavailable;
+use crate::request::{Query, Target};
+use crate::respond::list::Walk;
+use crate::respond::watch::{WatchBody, WatchPlan, error_event, too_old};
+use crate::respond::{self, ResponseBody};
+use crate::selection::Selection;
+
+pub(crate) async fn watch(
+    api: &Inner,
+    target: &Target,
+    query: &Query,
+) -> Result<Response<ResponseBody>, Status> {
+    let (options, selection) = super::list::options(target, query)?;
+    let version = match options.resource_version.as_str() {
+        "" => None,
+        text => Some(super::list::parse_version(text)?),
+    };
+    let timeout = match options.timeout_seconds {
+        Some(seconds) if seconds < 0 => Duration::ZERO,
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(LONGEST),
+        _ => api.default_watch_timeout(),
+    };
+    let body = match open(api, target, &options, selection, version, timeout).await {
+        Ok(body) => ResponseBody::watch(body),
+        // W96: from here on failures are events.
+        Err(status) => ResponseBody::bytes(error_event(&status)),
+    };
+    Ok(respond::json(StatusCode::OK, body))
+}
+
+/// Longer than anybody waits, short enough to be added to any time.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+async fn open(
+    api: &Inner,
+    target: &Target,
+    options: &ListOptions,
+    selection: Selection,
+    version: Option<ResourceVersion>,
+    timeout: Duration,
+) -> Result<WatchBody, Status> {
+    let kind = target.kind;
+    let cache = api.cache(kind);
+    let any = ResourceVersion::default();
+    let from_now = version.is_none_or(|version| version == any);
+    let with_state = options.send_initial_events == Some(true);
+    if with_state || from_now {
+        match version {
+            None => api.refresh(kind).await?,
+            Some(version) => api.reach(kind, version).await?,
+        }
+    }
+    let (initial, after, cursor) = if with_state || from_now {
+        let (snapshot, cursor) = cache.follow(selection.scope());
+        let walk = with_state.then(|| {
+            (
+                Walk::new(snapshot.state, selection.clone(), None),
+                snapshot.revision,
+            )
+        });
+        (walk, snapshot.revision, cursor)
+    } else {
+        let after = version.unwrap_or_default();
+        let cursor = cache
+            .follow_after(after, selection.scope())
+            .map_err(|unavailable| match unavailable {
+                Unavailable::TooOld(oldest) | Unavailable::NotYet(oldest) => too_old(after, oldest),
+            })?;
+        (None, after, cursor)
+    };
+    let plan = WatchPlan {
+        kind,
+        selection,
+        initial,
+        mark_end: with_state && options.allow_watch_bookmarks,
+        after,
+        bookmarks: options.allow_watch_bookmarks,
+        timeout,
+    };
+    Ok(WatchBody::new(
+        plan,
+        cache.clone(),
+        cursor,
+        api.stopping(),
+        api.metrics.watch(kind),
+    ))
+}
