@@ -18,3 +18,8 @@ pub(crate) fn in_seconds(seconds: i64) -> String {
     let later = Timestamp::from_second(now.as_second().saturating_add(seconds));
     rfc3339(later.unwrap_or(now))
 }
+
+/// Now, as HTTP headers write it.
+pub(crate) fn http_date() -> String {
+    Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}

@@ -274,7 +274,7 @@ impl ReflectorStore for CacheStore {
         // Readers who wait for a revision find it; watches find the events.
         self.0.reached.send_replace(Some(reached));
         if !changed.is_empty() {
-            self.0.wakers.wake(changed.iter());
+            self.0.wakers.wake(changed);
         }
     }
 }

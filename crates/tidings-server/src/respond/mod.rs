@@ -45,6 +45,13 @@ impl ResponseBody {
     }
 }
 
+impl ResponseBody {
+    /// True if the body goes on until the client or the server ends it.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(&self.0, Kind::Watch(_))
+    }
+}
+
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {

@@ -1,23 +1,35 @@
 //! Sockets: TLS, HTTP/1.1 and HTTP/2, and draining.
 
+mod rewound;
+mod takeover;
+
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api::Api;
+use rewound::Rewound;
+use takeover::Takeover;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
 
 /// A client that does not finish its handshake, or its request head, in this time is let go.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The head of an HTTP/1.1 request may be this large; a connection keeps a buffer of this size.
+const HEAD_BYTES_MAX: usize = 8192;
 /// HTTP/2 connections are pinged when they are quiet: dead peers are noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -91,44 +103,72 @@ impl Listener {
     }
 }
 
-async fn serve_connection(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    api: Api,
-    mut stopping: watch::Receiver<bool>,
-) {
+async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stopping: watch::Receiver<bool>) {
     // Events are small and are wanted now.
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await
-    else {
-        return;
-    };
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // What the handshake needs is boxed and gone before the connection starts: idle connections are many.
+    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)));
+    let Ok(Ok(stream)) = handshake.await else { return };
+    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let ended = if http2 { Box::pin(serve_http2(stream, api, stopping)).await } else { serve_http1(stream, api, stopping).await };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended with an error");
+    }
+}
+
+/// Serves HTTP/1.1 requests one after the other. hyper reads the requests and answers them, except for watches: they are taken
+/// over, because a connection that hyper serves keeps 16 KiB of buffers, and idle watches are many.
+async fn serve_http1(stream: TlsStream, api: Api, mut stopping: watch::Receiver<bool>) -> Result<(), BoxError> {
+    let mut io = Rewound::new(stream);
+    loop {
+        let taken = Arc::new(Takeover::default());
+        let service = {
+            let (api, taken) = (api.clone(), taken.clone());
+            // Boxed, because hyper keeps the place of the future as long as it serves the connection.
+            service_fn(move |request| Box::pin(takeover::answer(api.clone(), taken.clone(), request)))
+        };
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+        let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
+        let response = tokio::select! {
+            ended = &mut *connection => return Ok(ended?),
+            response = taken.response() => response,
+            () = stopped(&mut stopping) => {
+                std::pin::Pin::new(&mut *connection).graceful_shutdown();
+                return Ok(connection.await?);
+            }
+        };
+        let parts = connection.into_parts();
+        io = parts.io.into_inner();
+        io.rewind(parts.read_buf);
+        if !takeover::stream(&mut io, response).await? || *stopping.borrow() {
+            return Ok(io.shutdown().await?);
+        }
+    }
+}
+
+async fn serve_http2(stream: TlsStream, api: Api, mut stopping: watch::Receiver<bool>) -> Result<(), BoxError> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_TIMEOUT);
-    builder
-        .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(STREAMS_MAX);
     let service = service_fn(move |request| {
         let api = api.clone();
-        async move { Ok::<_, std::convert::Infallible>(api.handle(request).await) }
+        async move { Ok::<_, Infallible>(api.handle(request).await) }
     });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    let stop = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = stop => {
+        () = stopped(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended with an error");
-    }
+    Ok(ended?)
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    drop(stopping.wait_for(|stopping| *stopping).await);
 }

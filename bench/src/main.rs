@@ -1,0 +1,72 @@
+//! Measures a server that lists and watches, from a second process.
+//!
+//! Without arguments it starts `target/release/tidings` in a new directory and prints every figure. With `--url`, `--token` and
+//! `--pid` it measures a server that runs already, whichever it is, so that peers are measured by the same client.
+
+mod http;
+mod process;
+mod scenario;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use process::Server;
+
+#[derive(Debug, Parser)]
+#[command(name = "tidings-bench")]
+struct Arguments {
+    /// The server binary to start
+    #[arg(long, default_value = "target/release/tidings")]
+    server: PathBuf,
+
+    /// Measure the server at this https URL instead of starting one
+    #[arg(long, requires = "token")]
+    url: Option<String>,
+
+    /// Its bearer token
+    #[arg(long)]
+    token: Option<String>,
+
+    /// Its process ids: their CPU time and memory are counted
+    #[arg(long)]
+    pid: Vec<u32>,
+
+    /// Only these scenarios: start, create, get, list, stream, idle, fanout, paced, stalled, held
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+
+    /// How many seconds each timed scenario runs
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+
+    /// How many watches the fan-out has
+    #[arg(long, default_value_t = 1000)]
+    watches: usize,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+    let external = match (&arguments.url, &arguments.token) {
+        (Some(url), Some(token)) => Some(Server::running(url, token, &arguments.pid)?),
+        _ => None,
+    };
+    let seconds = arguments.seconds;
+    for scenario in scenario::all() {
+        if !wanted(scenario.name) {
+            continue;
+        }
+        // A fresh server for each scenario, so that none inherits the memory and history of another.
+        match &external {
+            Some(server) => scenario.run(server, seconds, arguments.watches).await?,
+            None => {
+                let server = Server::start(&arguments.server).await?;
+                scenario.run(&server, seconds, arguments.watches).await?;
+                server.stop().await?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! What is measured.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, ensure};
+use hdrhistogram::Histogram;
+use tokio::task::JoinSet;
+
+use crate::http::Client;
+use crate::process::Server;
+
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+const STREAM: &str = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+const OBJECT_BYTES: usize = 1500;
+/// How many of the watches look at when each event was sent.
+const SAMPLED: usize = 20;
+
+type Run = for<'s> fn(&'s Server, u64, usize) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
+
+/// One measurement.
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    run: Run,
+}
+
+impl Scenario {
+    pub(crate) async fn run(&self, server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
+        (self.run)(server, seconds, watches).await.with_context(|| format!("scenario {}", self.name))
+    }
+}
+
+/// All scenarios in the order in which they are printed.
+pub(crate) fn all() -> Vec<Scenario> {
+    vec![
+        Scenario { name: "start", run: |server, _, _| Box::pin(start(server)) },
+        Scenario { name: "create", run: |server, seconds, _| Box::pin(create(server, seconds)) },
+        Scenario { name: "get", run: |server, seconds, _| Box::pin(get(server, seconds)) },
+        Scenario { name: "list", run: |server, _, _| Box::pin(list(server)) },
+        Scenario { name: "stream", run: |server, _, _| Box::pin(stream(server)) },
+        Scenario { name: "idle", run: |server, _, _| Box::pin(idle(server)) },
+        Scenario { name: "fanout", run: |server, seconds, watches| Box::pin(fanout(server, seconds, watches)) },
+        Scenario { name: "paced", run: |server, seconds, watches| Box::pin(paced(server, seconds, watches)) },
+        Scenario { name: "stalled", run: |server, seconds, _| Box::pin(stalled(server, seconds)) },
+        Scenario { name: "held", run: |server, _, _| Box::pin(held(server)) },
+    ]
+}
+
+fn now_micros() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// An object of the usual size that says when it was sent.
+fn object(name: &str) -> Vec<u8> {
+    let head = format!("{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"", now_micros());
+    let mut body = head.into_bytes();
+    let fill = OBJECT_BYTES.saturating_sub(body.len() + 3);
+    body.extend((0..fill).map(|at| b'a' + (at % 23) as u8));
+    body.extend_from_slice(b"\"}}");
+    body
+}
+
+fn micros(cpu: Duration, count: u64) -> f64 {
+    cpu.as_secs_f64() * 1e6 / count.max(1) as f64
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn latencies(histogram: &Histogram<u64>) -> String {
+    let ms = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
+    format!("p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms", ms(0.5), ms(0.99), histogram.max() as f64 / 1000.0)
+}
+
+/// Creates objects as fast as several connections can.
+async fn fill(client: &Client, prefix: &str, count: usize) -> anyhow::Result<()> {
+    let mut writers = JoinSet::new();
+    for writer in 0..16 {
+        let (client, prefix) = (client.clone(), prefix.to_owned());
+        writers.spawn(async move {
+            let mut connection = client.connect().await?;
+            for number in (writer..count).step_by(16) {
+                let (code, _) = connection.request("POST", CONFIGMAPS, &object(&format!("{prefix}{number}"))).await?;
+                ensure!(code == 201, "create: {code}");
+            }
+            Ok(())
+        });
+    }
+    while let Some(done) = writers.join_next().await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Runs several connections in a closed loop for some seconds: how many requests, their latencies, the server's CPU time.
+async fn closed_loop(
+    server: &Server,
+    connections: usize,
+    seconds: u64,
+    request: impl Fn(usize, u64) -> (&'static str, String, Vec<u8>, u16) + Send + Sync + Copy + 'static,
+) -> anyhow::Result<(u64, Duration, Histogram<u64>, Duration)> {
+    let (cpu, started) = (server.cpu(), Instant::now());
+    let ends = started + Duration::from_secs(seconds);
+    let mut loops = JoinSet::new();
+    for number in 0..connections {
+        let client = server.client.clone();
+        loops.spawn(async move {
+            let mut connection = client.connect().await?;
+            let mut histogram = Histogram::<u64>::new(3)?;
+            let mut sent = 0;
+            while Instant::now() < ends {
+                let (method, path, body, expected) = request(number, sent);
+                let begun = Instant::now();
+                let (code, _) = connection.request(method, &path, &body).await?;
+                ensure!(code == expected, "{method} {path}: {code}");
+                histogram.record(begun.elapsed().as_micros() as u64)?;
+                sent += 1;
+            }
+            Ok(histogram)
+        });
+    }
+    let mut all = Histogram::<u64>::new(3)?;
+    while let Some(histogram) = loops.join_next().await {
+        all.add(histogram??)?;
+    }
+    Ok((all.len(), started.elapsed(), all, server.cpu() - cpu))
+}
+
+async fn start(server: &Server) -> anyhow::Result<()> {
+    server.client.connect().await?.request("GET", "/readyz", b"").await?;
+    println!(
+        "start: ready in {:.1} ms, {:.1} MiB resident",
+        server.started_in.as_secs_f64() * 1e3,
+        mebibytes(server.memory())
+    );
+    Ok(())
+}
+
+async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
+    for writers in [1, 16, 64] {
+        let (count, took, histogram, cpu) = closed_loop(server, writers, seconds, |writer, sent| {
+            let name = format!("c{}-{writer}-{sent}", now_micros());
+            ("POST", CONFIGMAPS.to_owned(), object(&name), 201)
+        })
+        .await?;
+        println!(
+            "create, {writers} writers: {:.0}/s, {:.1} us CPU each, {}",
+            count as f64 / took.as_secs_f64(),
+            micros(cpu, count),
+            latencies(&histogram)
+        );
+    }
+    Ok(())
+}
+
+async fn get(server: &Server, seconds: u64) -> anyhow::Result<()> {
+    fill(&server.client, "get", 100).await?;
+    let (count, took, histogram, cpu) = closed_loop(server, 16, seconds, |reader, sent| {
+        ("GET", format!("{CONFIGMAPS}/get{}", (reader as u64 * 7 + sent) % 100), Vec::new(), 200)
+    })
+    .await?;
+    println!(
+        "get, 16 readers: {:.0}/s, {:.1} us CPU each, {}",
+        count as f64 / took.as_secs_f64(),
+        micros(cpu, count),
+        latencies(&histogram)
+    );
+    Ok(())
+}
+
+async fn list(server: &Server) -> anyhow::Result<()> {
+    fill(&server.client, "list", 10_000).await?;
+    let mut connection = server.client.connect().await?;
+    let path = format!("{CONFIGMAPS}?resourceVersion=0");
+    connection.request("GET", &path, b"").await?;
+    let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
+    let mut size = 0;
+    for _ in 0..rounds {
+        size = connection.request("GET", &path, b"").await?.1;
+    }
+    println!(
+        "list of 10000 objects ({:.1} MiB) from the cache: {:.1} ms, {:.1} ms CPU",
+        mebibytes(size as u64),
+        started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds),
+        (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds)
+    );
+    Ok(())
+}
+
+async fn stream(server: &Server) -> anyhow::Result<()> {
+    fill(&server.client, "stream", 10_000).await?;
+    let path = format!("{CONFIGMAPS}?{STREAM}");
+    server.client.watch(&path).await?.skip_until(b"initial-events-end").await?;
+    let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
+    for _ in 0..rounds {
+        server.client.watch(&path).await?.skip_until(b"initial-events-end").await?;
+    }
+    println!(
+        "streamed initial state of 10000 objects, connection included: {:.1} ms, {:.1} ms CPU",
+        started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds),
+        (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds)
+    );
+    Ok(())
+}
+
+async fn idle(server: &Server) -> anyhow::Result<()> {
+    fill(&server.client, "idle", 10).await?;
+    let mut watches = open(&server.client, 100).await?; // what the first ones cost once is not counted
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = server.memory();
+    let count = 2000;
+    watches.extend(open(&server.client, count).await?);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let kibibytes = server.memory().saturating_sub(before) as f64 / 1024.0 / count as f64;
+    println!("idle TLS watch: {kibibytes:.1} KiB each, of {count}");
+    Ok(())
+}
+
+async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<crate::http::Connection>> {
+    let mut watches = Vec::with_capacity(count);
+    for _ in 0..count {
+        watches.push(client.watch(&format!("{CONFIGMAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan")).await?);
+    }
+    Ok(watches)
+}
+
+/// Watches that count what they get until they are told to stop.
+struct Audience {
+    deliveries: Arc<AtomicU64>,
+    measuring: Arc<AtomicBool>,
+    tasks: JoinSet<anyhow::Result<Histogram<u64>>>,
+    stop: tokio::sync::watch::Sender<bool>,
+}
+
+impl Audience {
+    async fn gather(client: &Client, count: usize) -> anyhow::Result<Audience> {
+        let (deliveries, measuring) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (stop, _) = tokio::sync::watch::channel(false);
+        let mut tasks = JoinSet::new();
+        for (number, watch) in open(client, count).await?.into_iter().enumerate() {
+            let (deliveries, measuring, stopped) = (deliveries.clone(), measuring.clone(), stop.subscribe());
+            tasks.spawn(follow(watch, number < SAMPLED, deliveries, measuring, stopped));
+        }
+        Ok(Audience { deliveries, measuring, tasks, stop })
+    }
+
+    fn delivered(&self) -> u64 {
+        self.deliveries.load(Ordering::Relaxed)
+    }
+
+    async fn leave(mut self) -> anyhow::Result<Histogram<u64>> {
+        self.stop.send_replace(true);
+        let mut all = Histogram::<u64>::new(3)?;
+        while let Some(histogram) = self.tasks.join_next().await {
+            all.add(histogram??)?;
+        }
+        Ok(all)
+    }
+}
+
+async fn follow(
+    mut watch: crate::http::Connection,
+    sampled: bool,
+    deliveries: Arc<AtomicU64>,
+    measuring: Arc<AtomicBool>,
+    mut stopped: tokio::sync::watch::Receiver<bool>,
+) -> anyhow::Result<Histogram<u64>> {
+    let mut histogram = Histogram::<u64>::new(3)?;
+    let stop = async { drop(stopped.wait_for(|stop| *stop).await) };
+    let mut stop = std::pin::pin!(stop);
+    let sent = memchr::memmem::Finder::new(b"\"sent\":\"");
+    loop {
+        let bytes = tokio::select! {
+            bytes = watch.next() => bytes?,
+            () = &mut stop => return Ok(histogram),
+        };
+        ensure!(!bytes.is_empty(), "a watch ended");
+        // Every event has one; a chunk's own head has none.
+        let events = memchr::memmem::find_iter(bytes, b"{\"type\":\"").count() as u64;
+        deliveries.fetch_add(events, Ordering::Relaxed);
+        if sampled && measuring.load(Ordering::Relaxed) {
+            let now = now_micros();
+            for at in sent.find_iter(bytes) {
+                let digits: Vec<u8> =
+                    bytes[at + 8..].iter().copied().take_while(u8::is_ascii_digit).take(16).collect();
+                if let Some(time) = String::from_utf8(digits).ok().and_then(|text| text.parse::<u64>().ok()) {
+                    histogram.record(now.saturating_sub(time))?;
+                }
+            }
+        }
+    }
+}
+
+/// Writers that update objects as fast as they can, or at a pace, until told to stop.
+async fn write(client: Client, number: usize, pause: Option<Duration>, until: Instant) -> anyhow::Result<u64> {
+    let name = format!("w{number}");
+    let mut connection = client.connect().await?;
+    let path = format!("{CONFIGMAPS}/{name}");
+    let mut written = 0;
+    let mut next = Instant::now();
+    while Instant::now() < until {
+        let (code, _) = connection.request("PUT", &path, &object(&name)).await?;
+        ensure!(code == 200, "PUT {path}: {code}");
+        written += 1;
+        if let Some(pause) = pause {
+            next += pause;
+            tokio::time::sleep_until(next.into()).await;
+        }
+    }
+    Ok(written)
+}
+
+struct Fanout {
+    updates: u64,
+    deliveries: u64,
+    took: Duration,
+    cpu: Duration,
+    latency: Histogram<u64>,
+}
+
+async fn measure(server: &Server, audience: Audience, writers: usize, pause: Option<Duration>, seconds: u64) -> anyhow::Result<Fanout> {
+    fill(&server.client, "w", writers).await.ok();
+    let run = |seconds: u64| {
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut tasks = JoinSet::new();
+        for number in 0..writers {
+            tasks.spawn(write(server.client.clone(), number, pause, until));
+        }
+        tasks
+    };
+    let finish = async |mut tasks: JoinSet<anyhow::Result<u64>>| -> anyhow::Result<u64> {
+        let mut written = 0;
+        while let Some(count) = tasks.join_next().await {
+            written += count??;
+        }
+        Ok(written)
+    };
+    finish(run(1)).await?; // warm up
+    audience.measuring.store(true, Ordering::Relaxed);
+    let (cpu, started, before) = (server.cpu(), Instant::now(), audience.delivered());
+    let updates = finish(run(seconds)).await?;
+    let took = started.elapsed();
+    let (deliveries, cpu) = (audience.delivered() - before, server.cpu() - cpu);
+    let latency = audience.leave().await?;
+    Ok(Fanout { updates, deliveries, took, cpu, latency })
+}
+
+fn print(name: &str, fanout: &Fanout) {
+    println!(
+        "{name}: {:.0} deliveries/s of {:.0} updates/s, {:.2} us CPU each, {}",
+        fanout.deliveries as f64 / fanout.took.as_secs_f64(),
+        fanout.updates as f64 / fanout.took.as_secs_f64(),
+        micros(fanout.cpu, fanout.deliveries),
+        latencies(&fanout.latency)
+    );
+}
+
+async fn fanout(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
+    let audience = Audience::gather(&server.client, watches).await?;
+    let fanout = measure(server, audience, 4, None, seconds).await?;
+    print(&format!("fan-out to {watches} TLS watches, 4 writers at full speed"), &fanout);
+    Ok(())
+}
+
+async fn paced(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
+    let audience = Audience::gather(&server.client, watches).await?;
+    let pause = Some(Duration::from_millis(20));
+    let fanout = measure(server, audience, 1, pause, seconds).await?;
+    print(&format!("fan-out to {watches} TLS watches, 50 updates/s"), &fanout);
+    Ok(())
+}
+
+async fn stalled(server: &Server, seconds: u64) -> anyhow::Result<()> {
+    let audience = Audience::gather(&server.client, 100).await?;
+    let free = measure(server, audience, 4, None, seconds).await?;
+    print("100 TLS watches, none stalled", &free);
+    let audience = Audience::gather(&server.client, 100).await?;
+    let _stalled = open(&server.client, 12).await?; // nobody reads these
+    let before = server.memory();
+    let beside = measure(server, audience, 4, None, seconds).await?;
+    print("100 TLS watches beside 12 stalled ones", &beside);
+    println!("memory while 12 were stalled: {:+.1} MiB", mebibytes(server.memory()) - mebibytes(before));
+    Ok(())
+}
+
+async fn held(server: &Server) -> anyhow::Result<()> {
+    fill(&server.client, "held", 50_000).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    println!("50000 objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident", mebibytes(server.memory()));
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! Watches over HTTP/1.1, written without hyper: a head, then chunks, straight into the TLS stream.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::{Request, Response, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
+
+use super::rewound::Rewound;
+use crate::api::Api;
+use crate::respond::ResponseBody;
+
+/// A client that takes nothing for this long is let go; its watch may resume from where it was.
+const STUCK_AFTER: Duration = Duration::from_secs(600);
+/// What a client may send while it watches: the next request, if it is in a hurry.
+const EARLY_BYTES_MAX: usize = 4096;
+
+/// Where a watch waits to be taken over.
+#[derive(Debug, Default)]
+pub(super) struct Takeover {
+    response: Mutex<Option<Response<ResponseBody>>>,
+    ready: Notify,
+}
+
+impl Takeover {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Response<ResponseBody>>> {
+        self.response.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The response to take over. May never come.
+    pub(super) async fn response(&self) -> Response<ResponseBody> {
+        loop {
+            self.ready.notified().await;
+            if let Some(response) = self.lock().take() {
+                return response;
+            }
+        }
+    }
+}
+
+/// Answers a request for hyper, unless it is a watch: that one is offered for being taken over, and hyper waits in vain.
+pub(super) async fn answer(
+    api: Api,
+    takeover: std::sync::Arc<Takeover>,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    // Chunks do not exist in HTTP/1.0, and a body that has not been read would stand in the way.
+    let plain = request.version() == Version::HTTP_11 && request.body().is_end_stream();
+    let response = api.handle(request).await;
+    if plain && response.body().is_watch() {
+        *takeover.lock() = Some(response);
+        takeover.ready.notify_one();
+        return std::future::pending().await;
+    }
+    Ok(response)
+}
+
+/// Writes a watch to its end. Returns whether the connection can be used again.
+pub(super) async fn stream<S>(io: &mut Rewound<S>, response: Response<ResponseBody>) -> io::Result<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (parts, body) = response.into_parts();
+    let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
+    for (name, value) in &parts.headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    write!(head, "transfer-encoding: chunked\r\ndate: {}\r\n\r\n", crate::clock::http_date())?;
+    drop(parts);
+    send(io, &[&head]).await?;
+    drop(head);
+    let mut body = body;
+    let mut early = BytesMut::new();
+    loop {
+        match next(io, &mut body, &mut early).await? {
+            Next::Bytes(bytes) => {
+                let mut size = [0_u8; 18];
+                let mut rest = &mut size[..];
+                write!(rest, "{:x}\r\n", bytes.len())?;
+                let unused = rest.len();
+                send(io, &[&size[..size.len() - unused], &bytes, b"\r\n"]).await?;
+            }
+            Next::End => {
+                send(io, &[b"0\r\n\r\n"]).await?;
+                io.rewind(early.freeze());
+                return Ok(true);
+            }
+            Next::ClientLeft => return Ok(false),
+        }
+    }
+}
+
+enum Next {
+    Bytes(Bytes),
+    End,
+    ClientLeft,
+}
+
+/// Waits for events, or for the client to leave.
+async fn next<S>(io: &mut Rewound<S>, body: &mut ResponseBody, early: &mut BytesMut) -> io::Result<Next>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    poll_fn(|context| {
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
+            let bytes = frame.and_then(|frame| frame.unwrap_or_else(|never| match never {}).into_data().ok());
+            return Poll::Ready(Ok(bytes.map_or(Next::End, Next::Bytes)));
+        }
+        let mut space = [0_u8; 256];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut *io).poll_read(context, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Ok(Next::ClientLeft)),
+                Poll::Ready(Ok(())) => {
+                    early.extend_from_slice(buffer.filled());
+                    if early.len() > EARLY_BYTES_MAX {
+                        return Poll::Ready(Ok(Next::ClientLeft)); // it does not behave
+                    }
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Writes slices as one, and sends them off.
+async fn send<S>(io: &mut Rewound<S>, slices: &[&[u8]]) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let write = async {
+        let mut slices = slices.to_vec();
+        while slices.iter().any(|slice| !slice.is_empty()) {
+            let views: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+            let mut written = io.write_vectored(&views).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            for slice in &mut slices {
+                let part = written.min(slice.len());
+                slice.advance(part);
+                written -= part;
+            }
+        }
+        io.flush().await
+    };
+    tokio::time::timeout(STUCK_AFTER, write).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
