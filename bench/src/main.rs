@@ -3,15 +3,13 @@
 //! Without arguments it starts `target/release/tidings` in a new directory and prints every figure. With `--url`, `--token` and
 //! `--pid` it measures a server that runs already, whichever it is, so that peers are measured by the same client.
 
-mod http;
-mod process;
 mod scenario;
 
 use std::path::PathBuf;
 
 use clap::Parser;
 
-use process::Server;
+use tidings_testing::{Server, Start};
 
 #[derive(Debug, Parser)]
 #[command(name = "tidings-bench")]
@@ -48,7 +46,8 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let wanted = |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
+    let wanted =
+        |name: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == name);
     let external = match (&arguments.url, &arguments.token) {
         (Some(url), Some(token)) => Some(Server::running(url, token, &arguments.pid)?),
         _ => None,
@@ -62,9 +61,16 @@ async fn main() -> anyhow::Result<()> {
         match &external {
             Some(server) => scenario.run(server, seconds, arguments.watches).await?,
             None => {
-                let server = Server::start(&arguments.server).await?;
+                let directory = tempfile::tempdir()?;
+                let data_dir = directory.path().join("data");
+                let start = Start {
+                    binary: &arguments.server,
+                    data_dir: &data_dir,
+                    arguments: &[],
+                };
+                let server = Server::start(&start).await?;
                 scenario.run(&server, seconds, arguments.watches).await?;
-                server.stop().await?;
+                server.kill().await?;
             }
         }
     }

@@ -10,16 +10,17 @@ use anyhow::{Context, ensure};
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
-use crate::http::Client;
-use crate::process::Server;
+use tidings_testing::{Client, Connection, Server};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
-const STREAM: &str = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+const STREAM: &str =
+    "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 const OBJECT_BYTES: usize = 1500;
 /// How many of the watches look at when each event was sent.
 const SAMPLED: usize = 20;
 
-type Run = for<'s> fn(&'s Server, u64, usize) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
+type Run =
+    for<'s> fn(&'s Server, u64, usize) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
 
 /// One measurement.
 pub(crate) struct Scenario {
@@ -28,34 +29,76 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) async fn run(&self, server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
-        (self.run)(server, seconds, watches).await.with_context(|| format!("scenario {}", self.name))
+    pub(crate) async fn run(
+        &self,
+        server: &Server,
+        seconds: u64,
+        watches: usize,
+    ) -> anyhow::Result<()> {
+        (self.run)(server, seconds, watches)
+            .await
+            .with_context(|| format!("scenario {}", self.name))
     }
 }
 
 /// All scenarios in the order in which they are printed.
 pub(crate) fn all() -> Vec<Scenario> {
     vec![
-        Scenario { name: "start", run: |server, _, _| Box::pin(start(server)) },
-        Scenario { name: "create", run: |server, seconds, _| Box::pin(create(server, seconds)) },
-        Scenario { name: "get", run: |server, seconds, _| Box::pin(get(server, seconds)) },
-        Scenario { name: "list", run: |server, _, _| Box::pin(list(server)) },
-        Scenario { name: "stream", run: |server, _, _| Box::pin(stream(server)) },
-        Scenario { name: "idle", run: |server, _, _| Box::pin(idle(server)) },
-        Scenario { name: "fanout", run: |server, seconds, watches| Box::pin(fanout(server, seconds, watches)) },
-        Scenario { name: "paced", run: |server, seconds, watches| Box::pin(paced(server, seconds, watches)) },
-        Scenario { name: "stalled", run: |server, seconds, _| Box::pin(stalled(server, seconds)) },
-        Scenario { name: "held", run: |server, _, _| Box::pin(held(server)) },
+        Scenario {
+            name: "start",
+            run: |server, _, _| Box::pin(start(server)),
+        },
+        Scenario {
+            name: "create",
+            run: |server, seconds, _| Box::pin(create(server, seconds)),
+        },
+        Scenario {
+            name: "get",
+            run: |server, seconds, _| Box::pin(get(server, seconds)),
+        },
+        Scenario {
+            name: "list",
+            run: |server, _, _| Box::pin(list(server)),
+        },
+        Scenario {
+            name: "stream",
+            run: |server, _, _| Box::pin(stream(server)),
+        },
+        Scenario {
+            name: "idle",
+            run: |server, _, _| Box::pin(idle(server)),
+        },
+        Scenario {
+            name: "fanout",
+            run: |server, seconds, watches| Box::pin(fanout(server, seconds, watches)),
+        },
+        Scenario {
+            name: "paced",
+            run: |server, seconds, watches| Box::pin(paced(server, seconds, watches)),
+        },
+        Scenario {
+            name: "stalled",
+            run: |server, seconds, _| Box::pin(stalled(server, seconds)),
+        },
+        Scenario {
+            name: "held",
+            run: |server, _, _| Box::pin(held(server)),
+        },
     ]
 }
 
 fn now_micros() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_micros() as u64)
 }
 
 /// An object of the usual size that says when it was sent.
 fn object(name: &str) -> Vec<u8> {
-    let head = format!("{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"", now_micros());
+    let head = format!(
+        "{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"",
+        now_micros()
+    );
     let mut body = head.into_bytes();
     let fill = OBJECT_BYTES.saturating_sub(body.len() + 3);
     body.extend((0..fill).map(|at| b'a' + (at % 23) as u8));
@@ -73,7 +116,12 @@ fn mebibytes(bytes: u64) -> f64 {
 
 fn latencies(histogram: &Histogram<u64>) -> String {
     let ms = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
-    format!("p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms", ms(0.5), ms(0.99), histogram.max() as f64 / 1000.0)
+    format!(
+        "p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
+        ms(0.5),
+        ms(0.99),
+        histogram.max() as f64 / 1000.0
+    )
 }
 
 /// Creates objects as fast as several connections can.
@@ -84,7 +132,9 @@ async fn fill(client: &Client, prefix: &str, count: usize) -> anyhow::Result<()>
         writers.spawn(async move {
             let mut connection = client.connect().await?;
             for number in (writer..count).step_by(16) {
-                let (code, _) = connection.request("POST", CONFIGMAPS, &object(&format!("{prefix}{number}"))).await?;
+                let (code, _) = connection
+                    .measure("POST", CONFIGMAPS, &object(&format!("{prefix}{number}")))
+                    .await?;
                 ensure!(code == 201, "create: {code}");
             }
             Ok(())
@@ -115,7 +165,7 @@ async fn closed_loop(
             while Instant::now() < ends {
                 let (method, path, body, expected) = request(number, sent);
                 let begun = Instant::now();
-                let (code, _) = connection.request(method, &path, &body).await?;
+                let (code, _) = connection.measure(method, &path, &body).await?;
                 ensure!(code == expected, "{method} {path}: {code}");
                 histogram.record(begun.elapsed().as_micros() as u64)?;
                 sent += 1;
@@ -131,7 +181,12 @@ async fn closed_loop(
 }
 
 async fn start(server: &Server) -> anyhow::Result<()> {
-    server.client.connect().await?.request("GET", "/readyz", b"").await?;
+    server
+        .client
+        .connect()
+        .await?
+        .measure("GET", "/readyz", b"")
+        .await?;
     println!(
         "start: ready in {:.1} ms, {:.1} MiB resident",
         server.started_in.as_secs_f64() * 1e3,
@@ -142,11 +197,12 @@ async fn start(server: &Server) -> anyhow::Result<()> {
 
 async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
     for writers in [1, 16, 64] {
-        let (count, took, histogram, cpu) = closed_loop(server, writers, seconds, |writer, sent| {
-            let name = format!("c{}-{writer}-{sent}", now_micros());
-            ("POST", CONFIGMAPS.to_owned(), object(&name), 201)
-        })
-        .await?;
+        let (count, took, histogram, cpu) =
+            closed_loop(server, writers, seconds, |writer, sent| {
+                let name = format!("c{}-{writer}-{sent}", now_micros());
+                ("POST", CONFIGMAPS.to_owned(), object(&name), 201)
+            })
+            .await?;
         println!(
             "create, {writers} writers: {:.0}/s, {:.1} us CPU each, {}",
             count as f64 / took.as_secs_f64(),
@@ -160,7 +216,12 @@ async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
 async fn get(server: &Server, seconds: u64) -> anyhow::Result<()> {
     fill(&server.client, "get", 100).await?;
     let (count, took, histogram, cpu) = closed_loop(server, 16, seconds, |reader, sent| {
-        ("GET", format!("{CONFIGMAPS}/get{}", (reader as u64 * 7 + sent) % 100), Vec::new(), 200)
+        (
+            "GET",
+            format!("{CONFIGMAPS}/get{}", (reader as u64 * 7 + sent) % 100),
+            Vec::new(),
+            200,
+        )
     })
     .await?;
     println!(
@@ -176,11 +237,11 @@ async fn list(server: &Server) -> anyhow::Result<()> {
     fill(&server.client, "list", 10_000).await?;
     let mut connection = server.client.connect().await?;
     let path = format!("{CONFIGMAPS}?resourceVersion=0");
-    connection.request("GET", &path, b"").await?;
+    connection.measure("GET", &path, b"").await?;
     let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
     let mut size = 0;
     for _ in 0..rounds {
-        size = connection.request("GET", &path, b"").await?.1;
+        size = connection.measure("GET", &path, b"").await?.1;
     }
     println!(
         "list of 10000 objects ({:.1} MiB) from the cache: {:.1} ms, {:.1} ms CPU",
@@ -194,10 +255,20 @@ async fn list(server: &Server) -> anyhow::Result<()> {
 async fn stream(server: &Server) -> anyhow::Result<()> {
     fill(&server.client, "stream", 10_000).await?;
     let path = format!("{CONFIGMAPS}?{STREAM}");
-    server.client.watch(&path).await?.skip_until(b"initial-events-end").await?;
+    server
+        .client
+        .watch(&path)
+        .await?
+        .skip_until(b"initial-events-end")
+        .await?;
     let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
     for _ in 0..rounds {
-        server.client.watch(&path).await?.skip_until(b"initial-events-end").await?;
+        server
+            .client
+            .watch(&path)
+            .await?
+            .skip_until(b"initial-events-end")
+            .await?;
     }
     println!(
         "streamed initial state of 10000 objects, connection included: {:.1} ms, {:.1} ms CPU",
@@ -220,10 +291,16 @@ async fn idle(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<crate::http::Connection>> {
+async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<Connection>> {
     let mut watches = Vec::with_capacity(count);
     for _ in 0..count {
-        watches.push(client.watch(&format!("{CONFIGMAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan")).await?);
+        watches.push(
+            client
+                .watch(&format!(
+                    "{CONFIGMAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
+                ))
+                .await?,
+        );
     }
     Ok(watches)
 }
@@ -238,14 +315,29 @@ struct Audience {
 
 impl Audience {
     async fn gather(client: &Client, count: usize) -> anyhow::Result<Audience> {
-        let (deliveries, measuring) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (deliveries, measuring) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (stop, _) = tokio::sync::watch::channel(false);
         let mut tasks = JoinSet::new();
         for (number, watch) in open(client, count).await?.into_iter().enumerate() {
-            let (deliveries, measuring, stopped) = (deliveries.clone(), measuring.clone(), stop.subscribe());
-            tasks.spawn(follow(watch, number < SAMPLED, deliveries, measuring, stopped));
+            let (deliveries, measuring, stopped) =
+                (deliveries.clone(), measuring.clone(), stop.subscribe());
+            tasks.spawn(follow(
+                watch,
+                number < SAMPLED,
+                deliveries,
+                measuring,
+                stopped,
+            ));
         }
-        Ok(Audience { deliveries, measuring, tasks, stop })
+        Ok(Audience {
+            deliveries,
+            measuring,
+            tasks,
+            stop,
+        })
     }
 
     fn delivered(&self) -> u64 {
@@ -263,7 +355,7 @@ impl Audience {
 }
 
 async fn follow(
-    mut watch: crate::http::Connection,
+    mut watch: Connection,
     sampled: bool,
     deliveries: Arc<AtomicU64>,
     measuring: Arc<AtomicBool>,
@@ -285,9 +377,16 @@ async fn follow(
         if sampled && measuring.load(Ordering::Relaxed) {
             let now = now_micros();
             for at in sent.find_iter(bytes) {
-                let digits: Vec<u8> =
-                    bytes[at + 8..].iter().copied().take_while(u8::is_ascii_digit).take(16).collect();
-                if let Some(time) = String::from_utf8(digits).ok().and_then(|text| text.parse::<u64>().ok()) {
+                let digits: Vec<u8> = bytes[at + 8..]
+                    .iter()
+                    .copied()
+                    .take_while(u8::is_ascii_digit)
+                    .take(16)
+                    .collect();
+                if let Some(time) = String::from_utf8(digits)
+                    .ok()
+                    .and_then(|text| text.parse::<u64>().ok())
+                {
                     histogram.record(now.saturating_sub(time))?;
                 }
             }
@@ -296,14 +395,19 @@ async fn follow(
 }
 
 /// Writers that update objects as fast as they can, or at a pace, until told to stop.
-async fn write(client: Client, number: usize, pause: Option<Duration>, until: Instant) -> anyhow::Result<u64> {
+async fn write(
+    client: Client,
+    number: usize,
+    pause: Option<Duration>,
+    until: Instant,
+) -> anyhow::Result<u64> {
     let name = format!("w{number}");
     let mut connection = client.connect().await?;
     let path = format!("{CONFIGMAPS}/{name}");
     let mut written = 0;
     let mut next = Instant::now();
     while Instant::now() < until {
-        let (code, _) = connection.request("PUT", &path, &object(&name)).await?;
+        let (code, _) = connection.measure("PUT", &path, &object(&name)).await?;
         ensure!(code == 200, "PUT {path}: {code}");
         written += 1;
         if let Some(pause) = pause {
@@ -322,7 +426,13 @@ struct Fanout {
     latency: Histogram<u64>,
 }
 
-async fn measure(server: &Server, audience: Audience, writers: usize, pause: Option<Duration>, seconds: u64) -> anyhow::Result<Fanout> {
+async fn measure(
+    server: &Server,
+    audience: Audience,
+    writers: usize,
+    pause: Option<Duration>,
+    seconds: u64,
+) -> anyhow::Result<Fanout> {
     fill(&server.client, "w", writers).await.ok();
     let run = |seconds: u64| {
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -346,7 +456,13 @@ async fn measure(server: &Server, audience: Audience, writers: usize, pause: Opt
     let took = started.elapsed();
     let (deliveries, cpu) = (audience.delivered() - before, server.cpu() - cpu);
     let latency = audience.leave().await?;
-    Ok(Fanout { updates, deliveries, took, cpu, latency })
+    Ok(Fanout {
+        updates,
+        deliveries,
+        took,
+        cpu,
+        latency,
+    })
 }
 
 fn print(name: &str, fanout: &Fanout) {
@@ -362,7 +478,10 @@ fn print(name: &str, fanout: &Fanout) {
 async fn fanout(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
     let audience = Audience::gather(&server.client, watches).await?;
     let fanout = measure(server, audience, 4, None, seconds).await?;
-    print(&format!("fan-out to {watches} TLS watches, 4 writers at full speed"), &fanout);
+    print(
+        &format!("fan-out to {watches} TLS watches, 4 writers at full speed"),
+        &fanout,
+    );
     Ok(())
 }
 
@@ -370,7 +489,10 @@ async fn paced(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<
     let audience = Audience::gather(&server.client, watches).await?;
     let pause = Some(Duration::from_millis(20));
     let fanout = measure(server, audience, 1, pause, seconds).await?;
-    print(&format!("fan-out to {watches} TLS watches, 50 updates/s"), &fanout);
+    print(
+        &format!("fan-out to {watches} TLS watches, 50 updates/s"),
+        &fanout,
+    );
     Ok(())
 }
 
@@ -383,13 +505,19 @@ async fn stalled(server: &Server, seconds: u64) -> anyhow::Result<()> {
     let before = server.memory();
     let beside = measure(server, audience, 4, None, seconds).await?;
     print("100 TLS watches beside 12 stalled ones", &beside);
-    println!("memory while 12 were stalled: {:+.1} MiB", mebibytes(server.memory()) - mebibytes(before));
+    println!(
+        "memory while 12 were stalled: {:+.1} MiB",
+        mebibytes(server.memory()) - mebibytes(before)
+    );
     Ok(())
 }
 
 async fn held(server: &Server) -> anyhow::Result<()> {
     fill(&server.client, "held", 50_000).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    println!("50000 objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident", mebibytes(server.memory()));
+    println!(
+        "50000 objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident",
+        mebibytes(server.memory())
+    );
     Ok(())
 }

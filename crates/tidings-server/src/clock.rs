@@ -21,5 +21,7 @@ pub(crate) fn in_seconds(seconds: i64) -> String {
 
 /// Now, as HTTP headers write it.
 pub(crate) fn http_date() -> String {
-    Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+    Timestamp::now()
+        .strftime("%a, %d %b %Y %H:%M:%S GMT")
+        .to_string()
 }

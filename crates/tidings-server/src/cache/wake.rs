@@ -98,10 +98,14 @@ async fn rounds(wakers: Weak<Wakers>, mut round: Vec<Waker>) {
     while !round.is_empty() {
         while !round.is_empty() {
             let rest = round.split_off(round.len().min(WAKE_AT_ONCE));
-            std::mem::replace(&mut round, rest).into_iter().for_each(Waker::wake);
+            std::mem::replace(&mut round, rest)
+                .into_iter()
+                .for_each(Waker::wake);
             tokio::task::yield_now().await;
         }
-        let Some(wakers) = wakers.upgrade() else { return };
+        let Some(wakers) = wakers.upgrade() else {
+            return;
+        };
         let mut waiting = wakers.lock();
         let keys = waiting.pending.take().unwrap_or_default();
         if !keys.is_empty() {

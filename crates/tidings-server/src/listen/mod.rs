@@ -24,7 +24,8 @@ use rewound::Rewound;
 use takeover::Takeover;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type TlsStream = tokio_rustls::server::TlsStream<TcpStream>;
+/// Boxed: it is 1.5 KiB, and a future keeps room for every place that it is moved through.
+type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 
 /// A client that does not finish its handshake, or its request head, in this time is let go.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -103,14 +104,29 @@ impl Listener {
     }
 }
 
-async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, stopping: watch::Receiver<bool>) {
+async fn serve_connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    api: Api,
+    stopping: watch::Receiver<bool>,
+) {
     // Events are small and are wanted now.
     let _ = stream.set_nodelay(true);
     // What the handshake needs is boxed and gone before the connection starts: idle connections are many.
-    let handshake = Box::pin(tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)));
-    let Ok(Ok(stream)) = handshake.await else { return };
+    let handshake = Box::pin(tokio::time::timeout(
+        HANDSHAKE_TIMEOUT,
+        acceptor.accept(stream),
+    ));
+    let Ok(Ok(stream)) = handshake.await else {
+        return;
+    };
+    let stream = Box::new(stream);
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let ended = if http2 { Box::pin(serve_http2(stream, api, stopping)).await } else { serve_http1(stream, api, stopping).await };
+    let ended = if http2 {
+        Box::pin(serve_http2(stream, api, stopping)).await
+    } else {
+        serve_http1(stream, api, stopping).await
+    };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended with an error");
     }
@@ -118,17 +134,26 @@ async fn serve_connection(stream: TcpStream, acceptor: TlsAcceptor, api: Api, st
 
 /// Serves HTTP/1.1 requests one after the other. hyper reads the requests and answers them, except for watches: they are taken
 /// over, because a connection that hyper serves keeps 16 KiB of buffers, and idle watches are many.
-async fn serve_http1(stream: TlsStream, api: Api, mut stopping: watch::Receiver<bool>) -> Result<(), BoxError> {
+async fn serve_http1(
+    stream: TlsStream,
+    api: Api,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), BoxError> {
     let mut io = Rewound::new(stream);
     loop {
         let taken = Arc::new(Takeover::default());
         let service = {
             let (api, taken) = (api.clone(), taken.clone());
             // Boxed, because hyper keeps the place of the future as long as it serves the connection.
-            service_fn(move |request| Box::pin(takeover::answer(api.clone(), taken.clone(), request)))
+            service_fn(move |request| {
+                Box::pin(takeover::answer(api.clone(), taken.clone(), request))
+            })
         };
         let mut builder = http1::Builder::new();
-        builder.timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX);
         let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
         let response = tokio::select! {
             ended = &mut *connection => return Ok(ended?),
@@ -147,7 +172,11 @@ async fn serve_http1(stream: TlsStream, api: Api, mut stopping: watch::Receiver<
     }
 }
 
-async fn serve_http2(stream: TlsStream, api: Api, mut stopping: watch::Receiver<bool>) -> Result<(), BoxError> {
+async fn serve_http2(
+    stream: TlsStream,
+    api: Api,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), BoxError> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())

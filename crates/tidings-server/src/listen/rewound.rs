@@ -15,7 +15,10 @@ pub(super) struct Rewound<S> {
 
 impl<S> Rewound<S> {
     pub(super) fn new(stream: S) -> Rewound<S> {
-        Rewound { stream, front: Bytes::new() }
+        Rewound {
+            stream,
+            front: Bytes::new(),
+        }
     }
 
     /// Puts bytes back that were read but not used. What was put back before has been read by then.
@@ -25,7 +28,11 @@ impl<S> Rewound<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.front.is_empty() {
             return Pin::new(&mut self.stream).poll_read(context, buffer);
         }
@@ -37,7 +44,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

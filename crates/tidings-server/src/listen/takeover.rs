@@ -65,7 +65,10 @@ pub(super) async fn answer(
 }
 
 /// Writes a watch to its end. Returns whether the connection can be used again.
-pub(super) async fn stream<S>(io: &mut Rewound<S>, response: Response<ResponseBody>) -> io::Result<bool>
+pub(super) async fn stream<S>(
+    io: &mut Rewound<S>,
+    response: Response<ResponseBody>,
+) -> io::Result<bool>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -77,7 +80,11 @@ where
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
-    write!(head, "transfer-encoding: chunked\r\ndate: {}\r\n\r\n", crate::clock::http_date())?;
+    write!(
+        head,
+        "transfer-encoding: chunked\r\ndate: {}\r\n\r\n",
+        crate::clock::http_date()
+    )?;
     drop(parts);
     send(io, &[&head]).await?;
     drop(head);
@@ -109,13 +116,22 @@ enum Next {
 }
 
 /// Waits for events, or for the client to leave.
-async fn next<S>(io: &mut Rewound<S>, body: &mut ResponseBody, early: &mut BytesMut) -> io::Result<Next>
+async fn next<S>(
+    io: &mut Rewound<S>,
+    body: &mut ResponseBody,
+    early: &mut BytesMut,
+) -> io::Result<Next>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     poll_fn(|context| {
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
-            let bytes = frame.and_then(|frame| frame.unwrap_or_else(|never| match never {}).into_data().ok());
+            let bytes = frame.and_then(|frame| {
+                frame
+                    .unwrap_or_else(|never| match never {})
+                    .into_data()
+                    .ok()
+            });
             return Poll::Ready(Ok(bytes.map_or(Next::End, Next::Bytes)));
         }
         let mut space = [0_u8; 256];
@@ -124,7 +140,9 @@ where
             match Pin::new(&mut *io).poll_read(context, &mut buffer) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Ok(Next::ClientLeft)),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                    return Poll::Ready(Ok(Next::ClientLeft));
+                }
                 Poll::Ready(Ok(())) => {
                     early.extend_from_slice(buffer.filled());
                     if early.len() > EARLY_BYTES_MAX {
@@ -158,5 +176,7 @@ where
         }
         io.flush().await
     };
-    tokio::time::timeout(STUCK_AFTER, write).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    tokio::time::timeout(STUCK_AFTER, write)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }

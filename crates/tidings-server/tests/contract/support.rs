@@ -1,0 +1,199 @@
+//! A server in this process, and questions to it.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request};
+use http_body::Body;
+use serde_json::{Value, json};
+use tidings_server::{Api, ApiOptions, Authentication, ResponseBody};
+use tidings_storage::{Embedded, EmbeddedOptions};
+
+pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A server with an empty store in memory.
+pub(crate) struct Server {
+    pub(crate) api: Api,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn message(&self) -> String {
+        self.json()["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// The resource version of the object or list.
+    pub(crate) fn version(&self) -> u64 {
+        self.json()["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
+    }
+
+    /// The names of a list's items.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let list = self.json();
+        let items = list["items"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no list: {}", self.text));
+        items
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Server {
+        Server::with(ApiOptions::default()).await
+    }
+
+    pub(crate) async fn with(options: ApiOptions) -> Server {
+        let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
+        Server {
+            api: Api::start(store, options).await.unwrap(),
+        }
+    }
+
+    pub(crate) async fn with_token(token: &str) -> Server {
+        let mut options = ApiOptions::default();
+        options.authentication = Authentication::Token(token.to_owned());
+        Server::with(options).await
+    }
+
+    pub(crate) async fn send(&self, request: Request<String>) -> Answer {
+        let response = self.api.handle(request).await;
+        let (code, headers) = (response.status().as_u16(), response.headers().clone());
+        let mut body = response.into_body();
+        let mut text = Vec::new();
+        while let Some(bytes) = next_bytes(&mut body).await {
+            text.extend_from_slice(&bytes);
+        }
+        Answer {
+            code,
+            headers,
+            text: String::from_utf8(text).unwrap(),
+        }
+    }
+
+    pub(crate) async fn request(&self, method: &str, path: &str, body: impl ToString) -> Answer {
+        self.send(
+            Request::builder()
+                .method(method)
+                .uri(path)
+                .body(body.to_string())
+                .unwrap(),
+        )
+        .await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, "").await
+    }
+
+    /// Creates a ConfigMap in the namespace `default` and returns its version.
+    pub(crate) async fn create(&self, name: &str, labels: Value) -> u64 {
+        let body = json!({"metadata": {"name": name, "labels": labels}, "data": {"k": "0"}});
+        let answer = self.request("POST", CONFIGMAPS, body).await;
+        assert_eq!(answer.code, 201, "{}", answer.text);
+        answer.version()
+    }
+
+    /// Replaces its labels and data and returns its version.
+    pub(crate) async fn update(&self, name: &str, labels: Value, value: &str) -> u64 {
+        let body = json!({"metadata": {"name": name, "labels": labels}, "data": {"k": value}});
+        let answer = self
+            .request("PUT", &format!("{CONFIGMAPS}/{name}"), body)
+            .await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+        answer.version()
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        let answer = self
+            .request("DELETE", &format!("{CONFIGMAPS}/{name}"), "")
+            .await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+    }
+
+    pub(crate) async fn watch(&self, path: &str) -> Watch {
+        let response = self
+            .api
+            .handle(Request::get(path).body(String::new()).unwrap())
+            .await;
+        assert_eq!(response.status(), 200);
+        Watch {
+            body: response.into_body(),
+            text: Vec::new(),
+        }
+    }
+}
+
+/// A watch of the server, read line by line.
+pub(crate) struct Watch {
+    body: ResponseBody,
+    text: Vec<u8>,
+}
+
+impl Watch {
+    /// The next event; `None` at the end. Waits no longer than anything here should take.
+    pub(crate) async fn next(&mut self) -> Option<Value> {
+        tokio::time::timeout(Duration::from_secs(20), async {
+            loop {
+                if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = self.text.drain(..=end).collect();
+                    return Some(serde_json::from_slice(&line).unwrap());
+                }
+                self.text
+                    .extend_from_slice(&next_bytes(&mut self.body).await?);
+            }
+        })
+        .await
+        .expect("an event or the end within 20 s")
+    }
+
+    /// The next event as `TYPE name@version`; bookmarks as `BOOKMARK @version`.
+    pub(crate) async fn brief(&mut self) -> String {
+        let event = self.next().await.expect("an event");
+        let meta = &event["object"]["metadata"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        format!(
+            "{} {}@{}",
+            text(&event["type"]),
+            text(&meta["name"]),
+            text(&meta["resourceVersion"])
+        )
+    }
+
+    /// True if nothing is there to read now.
+    pub(crate) async fn is_quiet(&mut self) -> bool {
+        tokio::time::timeout(Duration::from_millis(50), self.next())
+            .await
+            .is_err()
+    }
+}
+
+async fn next_bytes(body: &mut ResponseBody) -> Option<Bytes> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+    let frame: Result<_, Infallible> = frame;
+    frame.unwrap().into_data().ok()
+}

@@ -1,0 +1,318 @@
+//! A client that costs little: HTTP/1.1 over TLS, one connection each.
+
+use std::sync::Arc;
+
+use anyhow::{Context, bail, ensure};
+use rustls::ClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// How to reach a server.
+#[derive(Clone)]
+pub struct Client {
+    address: String,
+    token: String,
+    tls: TlsConnector,
+}
+
+/// One connection, with what has been read and not used yet.
+pub struct Connection {
+    stream: TlsStream<TcpStream>,
+    head: String,
+    buffer: Vec<u8>,
+    /// Bytes of a watch that are no whole line yet.
+    lines: Vec<u8>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+impl Client {
+    /// A client for the server at an https URL.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn new(url: &str, token: &str) -> anyhow::Result<Client> {
+        let address = url
+            .strip_prefix("https://")
+            .context("the URL must start with https://")?
+            .trim_end_matches('/');
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+            .with_no_client_auth();
+        Ok(Client {
+            address: address.to_owned(),
+            token: token.to_owned(),
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub async fn connect(&self) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let stream = self
+            .tls
+            .connect(ServerName::try_from("localhost")?, stream)
+            .await?;
+        let head = format!(
+            "host: {}\r\nauthorization: Bearer {}\r\naccept: application/json\r\n",
+            self.address, self.token
+        );
+        Ok(Connection {
+            stream,
+            head,
+            buffer: Vec::new(),
+            lines: Vec::new(),
+        })
+    }
+
+    /// Opens a watch and reads up to the end of the response's head.
+    pub async fn watch(&self, path: &str) -> anyhow::Result<Connection> {
+        let mut connection = self.connect().await?;
+        connection.send("GET", path, b"").await?;
+        let (code, _, _) = connection.read_head().await?;
+        if code != 200 {
+            bail!("GET {path}: {code}");
+        }
+        Ok(connection)
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.address)
+    }
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Response {
+    /// The status code.
+    pub code: u16,
+    /// The head, in lower case.
+    pub head: String,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// The length of a body.
+enum Length {
+    Known(usize),
+    Chunked,
+}
+
+impl Connection {
+    async fn send(&mut self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<()> {
+        let head = &self.head;
+        let length = body.len();
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\n{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n")
+                .into_bytes();
+        request.extend_from_slice(body);
+        self.stream.write_all(&request).await?;
+        Ok(self.stream.flush().await?)
+    }
+
+    async fn read_head(&mut self) -> anyhow::Result<(u16, Length, String)> {
+        let end = loop {
+            if let Some(end) = memchr::memmem::find(&self.buffer, b"\r\n\r\n") {
+                break end;
+            }
+            if self.more().await? == 0 {
+                bail!("the connection was closed");
+            }
+        };
+        let head = String::from_utf8_lossy(&self.buffer[..end]).to_ascii_lowercase();
+        let code = head
+            .get(9..12)
+            .and_then(|code| code.parse().ok())
+            .context("no status code")?;
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:"))
+            .and_then(|text| text.trim().parse().ok());
+        self.buffer.drain(..end + 4);
+        Ok((code, length.map_or(Length::Chunked, Length::Known), head))
+    }
+
+    async fn more(&mut self) -> anyhow::Result<usize> {
+        self.buffer.reserve(64 << 10);
+        Ok(self.stream.read_buf(&mut self.buffer).await?)
+    }
+
+    /// Sends a request and reads the whole response.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub async fn request(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> anyhow::Result<Response> {
+        self.send(method, path, body).await?;
+        let (code, length, head) = self.read_head().await?;
+        let mut body = Vec::new();
+        match length {
+            Length::Known(length) => {
+                while self.buffer.len() < length {
+                    ensure!(self.more().await? > 0, "the connection was closed");
+                }
+                body.extend(self.buffer.drain(..length));
+            }
+            Length::Chunked => while self.chunk(&mut body).await? {},
+        }
+        Ok(Response { code, head, body })
+    }
+
+    /// Reads one chunk of a chunked body. Returns false at its end.
+    async fn chunk(&mut self, body: &mut Vec<u8>) -> anyhow::Result<bool> {
+        let line = loop {
+            if let Some(end) = memchr::memmem::find(&self.buffer, b"\r\n") {
+                break end;
+            }
+            ensure!(self.more().await? > 0, "the connection was closed");
+        };
+        let size = usize::from_str_radix(std::str::from_utf8(&self.buffer[..line])?, 16)?;
+        while self.buffer.len() < line + 2 + size + 2 {
+            ensure!(self.more().await? > 0, "the connection was closed");
+        }
+        body.extend_from_slice(&self.buffer[line + 2..line + 2 + size]);
+        self.buffer.drain(..line + 2 + size + 2);
+        Ok(size > 0)
+    }
+
+    /// The next line of a watch; `None` at its clean end.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub async fn line(&mut self) -> anyhow::Result<Option<String>> {
+        loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.lines) {
+                let line = self.lines.drain(..=end).collect::<Vec<u8>>();
+                return Ok(Some(String::from_utf8(line)?));
+            }
+            let mut lines = std::mem::take(&mut self.lines);
+            let more = self.chunk(&mut lines).await;
+            self.lines = lines;
+            if !more? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Sends a request and reads the whole response without keeping it. Returns the code and the size of the body, chunk heads
+    /// included.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub async fn measure(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> anyhow::Result<(u16, usize)> {
+        self.send(method, path, body).await?;
+        let (code, length, _) = self.read_head().await?;
+        let size = match length {
+            Length::Known(length) => {
+                while self.buffer.len() < length {
+                    if self.more().await? == 0 {
+                        bail!("the connection was closed");
+                    }
+                }
+                self.buffer.drain(..length);
+                length
+            }
+            Length::Chunked => self.skip_until(b"\r\n0\r\n\r\n").await?,
+        };
+        Ok((code, size))
+    }
+
+    /// Reads until some bytes have come, and forgets everything up to them. Returns how much that was.
+    pub async fn skip_until(&mut self, mark: &[u8]) -> anyhow::Result<usize> {
+        let mut size = 0;
+        loop {
+            if let Some(at) = memchr::memmem::find(&self.buffer, mark) {
+                self.buffer.drain(..at + mark.len());
+                return Ok(size + at + mark.len());
+            }
+            let keep = self.buffer.len().min(mark.len());
+            size += self.buffer.len() - keep;
+            self.buffer.drain(..self.buffer.len() - keep);
+            if self.more().await? == 0 {
+                bail!("the connection was closed");
+            }
+        }
+    }
+
+    /// The next bytes of a stream, whatever they are. Empty at its end.
+    pub async fn next(&mut self) -> anyhow::Result<&[u8]> {
+        self.buffer.clear();
+        self.more().await?;
+        Ok(&self.buffer)
+    }
+}
+
+/// Measurements are of a server of one's own on loopback.
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        rustls::crypto::ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}

@@ -1,0 +1,155 @@
+//! The server under measurement: its process, CPU time and memory.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::client::Client;
+
+/// How to start a server.
+#[derive(Debug)]
+pub struct Start<'a> {
+    /// The binary `tidings`.
+    pub binary: &'a Path,
+    /// Its data directory.
+    pub data_dir: &'a Path,
+    /// More arguments.
+    pub arguments: &'a [&'a str],
+}
+
+/// A server and how to reach it.
+#[derive(Debug)]
+pub struct Server {
+    /// Talks to it as its administrator.
+    pub client: Client,
+    /// Where it is.
+    pub url: String,
+    pids: Vec<u32>,
+    child: Option<Child>,
+    /// How long it took to be ready.
+    pub started_in: Duration,
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready. It is killed when this is dropped.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(start: &Start<'_>) -> anyhow::Result<Server> {
+        let started = Instant::now();
+        let mut child = Command::new(start.binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(start.data_dir)
+            .args(start.arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| {
+                format!(
+                    "{} cannot be started: build it with cargo build --release",
+                    start.binary.display()
+                )
+            })?;
+        let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        let url = loop {
+            match lines.next_line().await? {
+                Some(line) => {
+                    if let Some(url) = line.strip_prefix("ready: ") {
+                        break url.to_owned();
+                    }
+                }
+                None => bail!("the server ended before it was ready"),
+            }
+        };
+        let started_in = started.elapsed();
+        let kubeconfig = fs::read_to_string(start.data_dir.join("kubeconfig"))?;
+        let token = kubeconfig
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("token: "))
+            .context("no token")?;
+        let client = Client::new(&url, token)?;
+        let pids = child.id().into_iter().collect();
+        Ok(Server {
+            client,
+            url,
+            pids,
+            child: Some(child),
+            started_in,
+        })
+    }
+
+    /// A server that runs already.
+    ///
+    /// # Errors
+    /// If the URL is not one.
+    pub fn running(url: &str, token: &str, pids: &[u32]) -> anyhow::Result<Server> {
+        let client = Client::new(url, token)?;
+        Ok(Server {
+            client,
+            url: url.to_owned(),
+            pids: pids.to_vec(),
+            child: None,
+            started_in: Duration::ZERO,
+        })
+    }
+
+    /// User and system time so far.
+    pub fn cpu(&self) -> Duration {
+        let ticks: u64 = self.pids.iter().filter_map(|pid| ticks(*pid)).sum();
+        Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory(&self) -> u64 {
+        self.pids.iter().filter_map(|pid| resident(*pid)).sum()
+    }
+
+    /// The process ids.
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone.
+    ///
+    /// # Errors
+    /// If the process cannot be killed.
+    pub async fn kill(mut self) -> anyhow::Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// If it is not a child of this process.
+    pub async fn ended(mut self) -> anyhow::Result<std::process::ExitStatus> {
+        Ok(self
+            .child
+            .take()
+            .context("not started here")?
+            .wait()
+            .await?)
+    }
+}
+
+fn ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()? * 1024)
+}
