@@ -255,8 +255,8 @@ struct Cutter {
     cut_depth: Option<usize>,
     /// Between the brackets of `items`.
     in_items: bool,
-    /// Where the last key of the document itself starts in the envelope.
-    envelope_key: usize,
+    /// Where the last key of the document itself stands in the envelope.
+    envelope_key: (usize, usize),
     /// Inside `managedFields`, which is being left out.
     dropping: bool,
     /// The member left out was the first: the comma after it goes too.
@@ -275,7 +275,7 @@ impl Cutter {
             collector: SpanCollector::default(),
             cut_depth: None,
             in_items: false,
-            envelope_key: 0,
+            envelope_key: (0, 0),
             dropping: false,
             skip_comma: false,
             from: 0,
@@ -319,7 +319,10 @@ impl Cutter {
     }
 
     fn envelope_key(&self) -> std::borrow::Cow<'_, [u8]> {
-        unquote(&self.envelope[self.envelope_key..])
+        if self.envelope_key.0 == self.envelope_key.1 {
+            return (&b""[..]).into();
+        }
+        unquote(&self.envelope[self.envelope_key.0..self.envelope_key.1])
     }
 
     fn start_object(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), SplitError> {
@@ -452,7 +455,9 @@ impl Sink for Pass<'_> {
                 let position = cutter.position(at);
                 cutter.collector.key_start(position);
             }
-            None if depth == 1 => cutter.envelope_key = cutter.envelope.len() + at - cutter.from,
+            None if depth == 1 => {
+                cutter.envelope_key.0 = cutter.envelope.len() + at - cutter.from;
+            }
             _ => {}
         }
     }
@@ -474,7 +479,11 @@ impl Sink for Pass<'_> {
                 }
                 Ok(())
             }
-            None if depth == 1 => cutter.flush(chunk, end),
+            None if depth == 1 => {
+                cutter.flush(chunk, end)?;
+                cutter.envelope_key.1 = cutter.envelope.len();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -54,7 +54,7 @@ pub struct Status {
     pub reason: Option<Reason>,
     /// What the failure is about.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<StatusDetails>,
+    pub details: Option<Box<StatusDetails>>,
     /// The HTTP status code; zero on success.
     #[serde(skip_serializing_if = "is_zero")]
     pub code: u16,
@@ -143,7 +143,7 @@ impl Status {
     pub fn success(details: StatusDetails) -> Status {
         Status {
             status: "Success".into(),
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..Status::default()
         }
     }
@@ -156,14 +156,14 @@ impl Status {
             ..StatusDetails::default()
         };
         Status {
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..self
         }
     }
 
     fn with_empty_details(self) -> Status {
         Status {
-            details: Some(StatusDetails::default()),
+            details: Some(Box::new(StatusDetails::default())),
             ..self
         }
     }
@@ -215,7 +215,7 @@ impl Status {
             ..StatusDetails::default()
         };
         Status {
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..Status::failure(422, Reason::Invalid, message)
         }
     }
@@ -295,11 +295,11 @@ impl Status {
             message: "Too large resource version".into(),
             ..Cause::default()
         };
-        status.details = Some(StatusDetails {
+        status.details = Some(Box::new(StatusDetails {
             causes: vec![cause],
             retry_after_seconds: 1,
             ..StatusDetails::default()
-        });
+        }));
         status
     }
 
@@ -310,7 +310,7 @@ impl Status {
             ..StatusDetails::default()
         };
         Status {
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..Status::failure(429, Reason::TooManyRequests, message)
         }
     }
@@ -327,7 +327,7 @@ impl Status {
             ..StatusDetails::default()
         };
         Status {
-            details: Some(details),
+            details: Some(Box::new(details)),
             ..Status::failure(
                 500,
                 Reason::InternalError,

@@ -1,5 +1,7 @@
 //! The splitter agrees with serde_json on every body, however it is cut into chunks.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tidings_api::{ListSplitter, Object, SplitOptions, WatchEvent, WatchSplitter};

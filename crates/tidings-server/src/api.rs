@@ -171,8 +171,14 @@ impl Api {
                 subresource: None,
                 forced_watch: false,
             };
-            if let Err(status) =
-                verbs::create::create(&self.0, &target, &Query::default(), &body.into()).await
+            if let Err(status) = verbs::create::create(
+                &self.0,
+                &target,
+                &Query::default(),
+                &body.into(),
+                &mut Vec::new(),
+            )
+            .await
             {
                 tracing::warn!(namespace = name, %status, "a namespace that should always be there cannot be made");
             }
@@ -207,7 +213,8 @@ impl Api {
                 let described = auth::method_verb(&parts.method, known_verb);
                 let allowed = auth::authorize(user, &route, &described, parts.uri.path());
                 match (allowed, verb) {
-                    (Err(status), _) | (Ok(()), Some(Err(status))) => respond::status(&status),
+                    (Err(status), _) => respond::forbidden(&status),
+                    (Ok(()), Some(Err(status))) => respond::status(&status),
                     (Ok(()), None) => self.0.outside(&route, &parts.method, &query),
                     (Ok(()), Some(Ok(verb))) => match target {
                         Some(target) => {
@@ -220,6 +227,9 @@ impl Api {
                 }
             }
         };
+        if parts.method == Method::HEAD {
+            *response.body_mut() = ResponseBody::bytes(Bytes::new());
+        }
         self.0.finish(&mut response, &parts.headers, authenticated);
         self.0.metrics.request(
             target,
@@ -433,7 +443,12 @@ impl Inner {
                 .await
                 .unwrap_or_else(|status| respond::status(&status));
         }
-        let timeout = match query.get("timeout").map(go::parse_duration).transpose() {
+        let timeout = match query
+            .get("timeout")
+            .filter(|text| !text.is_empty())
+            .map(go::parse_duration)
+            .transpose()
+        {
             Ok(timeout) => timeout
                 .filter(|timeout| !timeout.is_zero())
                 .unwrap_or(REQUEST_TIMEOUT)
@@ -486,14 +501,20 @@ impl Inner {
         } else {
             Bytes::new()
         };
-        match verb {
+        let mut warnings = Vec::new();
+        let mut response = match verb {
             Verb::Get => verbs::get::get(self, target, &key, query).await,
             Verb::List => verbs::list::list(self, target, query, Some(permit)).await,
-            Verb::Create => verbs::create::create(self, target, query, &body).await,
-            Verb::Update => verbs::update::update(self, target, &key, query, &body).await,
+            Verb::Create => verbs::create::create(self, target, query, &body, &mut warnings).await,
+            Verb::Update => {
+                verbs::update::update(self, target, &key, query, &body, &mut warnings).await
+            }
             Verb::Delete => verbs::delete::delete(self, target, &key, query, &body).await,
             Verb::Watch => Err(Status::method_not_allowed()),
         }
+        .unwrap_or_else(|status| respond::status(&status));
+        respond::warn(&mut response, &warnings); // W10: on failures too
+        Ok(response)
     }
 
     /// W2, W3: the headers of every response.

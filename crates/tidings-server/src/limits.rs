@@ -11,6 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// W14.
 pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
 
+/// How much of a body beyond the limit is read and thrown away.
+const REFUSED_BYTES_MAX: usize = 32 << 20;
+
 /// How many requests are served at once, besides watches; kube-apiserver's defaults.
 const READING_MAX: usize = 400;
 const MUTATING_MAX: usize = 200;
@@ -54,12 +57,9 @@ where
     B: Body,
     B::Error: std::fmt::Display,
 {
-    let too_large = || Status::entity_too_large(BODY_BYTES_MAX);
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large());
-    }
     let mut collected = BytesMut::new();
     let mut only: Option<Bytes> = None;
+    let mut too_large = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame
             .map_err(|error| Status::bad_request(format!("the body cannot be read: {error}")))?;
@@ -69,8 +69,14 @@ where
         use bytes::Buf;
         let length = data.remaining();
         let so_far = only.as_ref().map_or(collected.len(), Bytes::len);
-        if so_far + length > BODY_BYTES_MAX {
-            return Err(too_large());
+        if too_large > 0 || so_far + length > BODY_BYTES_MAX {
+            // Most clients write all of a request before they read: they hear the answer only if someone takes the rest.
+            too_large += length;
+            (only, collected) = (None, BytesMut::new());
+            if too_large > REFUSED_BYTES_MAX {
+                break;
+            }
+            continue;
         }
         let bytes = data.copy_to_bytes(length);
         match (&only, collected.is_empty()) {
@@ -82,6 +88,9 @@ where
                 collected.extend_from_slice(&bytes);
             }
         }
+    }
+    if too_large > 0 {
+        return Err(Status::entity_too_large(BODY_BYTES_MAX));
     }
     Ok(only.unwrap_or_else(|| collected.freeze()))
 }

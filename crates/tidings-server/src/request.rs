@@ -91,7 +91,7 @@ impl Verb {
 pub(crate) fn route(path: &str) -> Route {
     let Some(segments) = segments(path) else {
         // A path that cannot name anything: below the API it is a missing resource, elsewhere a missing page.
-        let api = path.starts_with("/api/v1/") || path.starts_with("/apis/");
+        let api = path.starts_with("/api/") || path.starts_with("/apis/");
         return if api {
             Route::NoSuchResource
         } else {
@@ -105,6 +105,7 @@ pub(crate) fn route(path: &str) -> Route {
         ["metrics"] => Route::Metrics,
         ["healthz" | "livez" | "readyz", ..] => health(&segments),
         ["api", "v1", rest @ ..] => resource("", "v1", rest),
+        ["api", _, ..] => Route::NoSuchResource,
         ["apis", group, version, rest @ ..] if registry::serves_group(group) => {
             resource(group, version, rest)
         }
@@ -254,7 +255,8 @@ impl Query {
 
 /// Resolves `%xx`, and `+` in queries. `None` for bad escapes and for text that is not UTF-8.
 fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
-    if !text.contains('%') && !(plus_is_space && text.contains('+')) {
+    let escaped = text.contains('%') || (plus_is_space && text.contains('+'));
+    if !escaped {
         return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, Status, go};
+use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError, Status, go};
 
 use crate::cache::wake::Scope;
 use crate::registry::{Kind, Special};
@@ -37,9 +37,22 @@ impl Selection {
             check_field(kind, &term.field)?;
         }
         let wanted_name = fields.required_value("metadata.name");
-        if let (Some(path), Some(selected)) = (name, wanted_name)
-            && path != selected
-        {
+        let named = |path: &str| {
+            fields.matches(|field| {
+                if field == "metadata.name" {
+                    path.to_owned().into()
+                } else {
+                    "".into()
+                }
+            })
+        };
+        let only_names = fields
+            .terms()
+            .iter()
+            .all(|term| term.field == "metadata.name");
+        if name.is_some_and(|path| {
+            wanted_name.is_some_and(|selected| path != selected) || (only_names && !named(path))
+        }) {
             return Err(Status::bad_request(
                 "fieldSelector metadata.name doesn't match requested name",
             ));
@@ -55,6 +68,14 @@ impl Selection {
             labels,
             fields,
         })
+    }
+
+    /// Only whether the selectors can be read.
+    pub(crate) fn check_syntax(labels: &str, fields: &str) -> Result<(), Status> {
+        let bad = |error: SelectorError| Status::bad_request(error.to_string());
+        LabelSelector::parse(labels).map_err(bad)?;
+        FieldSelector::parse(fields).map_err(bad)?;
+        Ok(())
     }
 
     /// True if the object is meant.

@@ -109,11 +109,11 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = std::task::ready!(self.0.as_mut().poll_next(context));
-        Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
+        Poll::Ready(batch.map(|batch| batch.and_then(|batch| events(&batch)).map_err(source_error)))
     }
 }
 
-fn events(batch: WatchBatch) -> Result<Vec<WatchEvent>, Error> {
+fn events(batch: &WatchBatch) -> Result<Vec<WatchEvent>, Error> {
     let last = batch.events.last().map(|event| event.revision);
     let mut events = batch
         .events

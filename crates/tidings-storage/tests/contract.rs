@@ -1,5 +1,7 @@
 //! The contract of a store, run against every engine.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! What a damaged, foreign, busy or full data directory does: nothing acknowledged is lost, nothing wrong is served.
 
+#![allow(clippy::unwrap_used)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

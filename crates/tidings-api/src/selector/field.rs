@@ -34,9 +34,13 @@ impl FieldSelector {
                     "invalid selector: '{text}'; can't understand '{part}'"
                 )));
             };
+            let value = unescape(value)?;
+            if field.is_empty() && value.is_empty() {
+                continue; // upstream takes a bare operator as no term at all
+            }
             terms.push(FieldTerm {
                 field: field.to_owned(),
-                value: unescape(value)?,
+                value,
                 negated,
             });
         }

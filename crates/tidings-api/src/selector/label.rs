@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         };
         values.sort_unstable();
         values.dedup();
-        let test = test(key, operator, values)?;
+        let test = test(key, operator, &values)?;
         Ok(Requirement {
             key: key.to_owned(),
             test,
@@ -305,7 +305,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn test(key: &str, operator: Token, values: Vec<&str>) -> Result<Test, String> {
+fn test(key: &str, operator: Token, values: &[&str]) -> Result<Test, String> {
     let mut errors = Vec::new();
     let mut bound = 0;
     if matches!(operator, Token::Greater | Token::Less) {

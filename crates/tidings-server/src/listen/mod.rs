@@ -27,8 +27,10 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Boxed: it is 1.5 KiB, and a future keeps room for every place that it is moved through.
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 
-/// A client that does not finish its handshake, or its request head, in this time is let go.
+/// A client that does not finish its handshake in this time is let go.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// So is one that has not sent the head of its next request, as the API server does it.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The head of an HTTP/1.1 request may be this large; a connection keeps a buffer of this size.
 const HEAD_BYTES_MAX: usize = 8192;
 /// HTTP/2 connections are pinged when they are quiet: dead peers are noticed.
@@ -152,7 +154,7 @@ async fn serve_http1(
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
-            .header_read_timeout(HANDSHAKE_TIMEOUT)
+            .header_read_timeout(IDLE_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX);
         let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
         let response = tokio::select! {

@@ -55,11 +55,7 @@ impl Draft {
                     internal_package(kind),
                     kind.kind
                 ),
-                None => format!(
-                    "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
-                    go::quote(&said_kind),
-                    go::quote(&said_version)
-                ),
+                None => unregistered(&said_kind, &said_version),
             }));
         }
         Draft::from_members(kind, members).map_err(refused)
@@ -143,8 +139,17 @@ fn internal_package(kind: &Kind) -> &'static str {
     }
 }
 
+/// What upstream says of a kind that it does not know.
+pub(crate) fn unregistered(kind: &str, version: &str) -> String {
+    format!(
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        go::quote(kind),
+        go::quote(version)
+    )
+}
+
 /// A body as an object whose kind and apiVersion are text. `Err` is upstream's message.
-fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
+pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
     let shown = || {
         let start = &body[..body.len().min(30)];
         if body.is_empty() {
@@ -170,6 +175,7 @@ fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
     })?;
     let members = match value {
         Value::Object(members) => members,
+        Value::Null => Map::new(),
         other => {
             let go_type = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
             let kind = super::meta::go_kind(&other);

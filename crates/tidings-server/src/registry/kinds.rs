@@ -39,6 +39,7 @@ const PLAIN: Kind = Kind {
     generation: false,
     status: false,
     create_on_update: false,
+    conditional_update: false,
     returns_deleted: false,
     special: Special::None,
     bookmark: "",
@@ -149,6 +150,7 @@ pub(crate) static KINDS: &[Kind] = &[
         ],
         name_rule: NameRule::Label,
         status: true,
+        create_on_update: true,
         returns_deleted: true,
         bookmark: ",\"spec\":{},\"status\":{\"loadBalancer\":{}}",
         ..PLAIN
@@ -200,6 +202,7 @@ pub(crate) static KINDS: &[Kind] = &[
             ),
             field("type", &[&["type"]]),
         ],
+        name_rule: NameRule::Segment,
         create_on_update: true,
         special: Special::Event,
         bookmark: ",\"involvedObject\":{},\"source\":{},\"firstTimestamp\":null,\"lastTimestamp\":null,\
@@ -212,6 +215,7 @@ pub(crate) static KINDS: &[Kind] = &[
         plural: "leases",
         members: &[spec("v1.LeaseSpec")],
         create_on_update: true,
+        conditional_update: true,
         bookmark: ",\"spec\":{}",
         ..PLAIN
     },
@@ -225,7 +229,8 @@ pub(crate) static KINDS: &[Kind] = &[
         ],
         generation: true,
         status: true,
-        bookmark: ",\"spec\":{\"selector\":null,\"template\":{\"metadata\":{},\"spec\":{\"containers\":null}},\
+        special: Special::Deployment,
+        bookmark: ",\"spec\":{\"replicas\":0,\"selector\":null,\"template\":{\"metadata\":{},\"spec\":{\"containers\":null}},\
                    \"strategy\":{}},\"status\":{}",
         ..PLAIN
     },

@@ -233,21 +233,39 @@ impl Meta {
 
     /// W169, W170: what is wrong with it.
     pub(crate) fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
+        if !self.generate_name.is_empty() {
+            // A dash at the end is fine: more follows it.
+            let prefix = self
+                .generate_name
+                .strip_suffix('-')
+                .map_or(self.generate_name.clone(), |head| format!("{head}a"));
+            let wrong = kind.name_rule.check(&prefix);
+            errors.extend(
+                wrong.into_iter().map(|why| {
+                    FieldError::invalid("metadata.generateName", &self.generate_name, why)
+                }),
+            );
+        }
         if self.name.is_empty() {
             errors.push(FieldError::required(
                 "metadata.name",
                 "name or generateName is required",
             ));
         } else {
-            let wrong = match kind.name_rule {
-                NameRule::Subdomain => validate::dns1123_subdomain(&self.name),
-                NameRule::Label => validate::dns1123_label(&self.name),
-            };
+            let wrong = kind.name_rule.check(&self.name);
             errors.extend(
                 wrong
                     .into_iter()
                     .map(|why| FieldError::invalid("metadata.name", &self.name, why)),
             );
+        }
+        if let Some(generation) = self.generation.filter(|generation| *generation < 0) {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid_value(
+                "metadata.generation",
+                generation,
+                why,
+            ));
         }
         for (key, value) in &self.labels {
             let wrong_key = validate::qualified_name(key);
@@ -285,27 +303,27 @@ impl Meta {
         }
         self.validate_owners(errors);
         for (index, finalizer) in self.finalizers.iter().enumerate() {
-            let path = format!("metadata.finalizers[{index}]");
             let wrong = validate::qualified_name(finalizer);
-            if wrong.is_empty()
-                && !finalizer.contains('/')
-                && !STANDARD_FINALIZERS.contains(&finalizer.as_str())
-            {
-                let why = "name is neither a standard finalizer name nor is it fully qualified";
-                errors.push(FieldError::invalid(&path, finalizer, why));
-            }
             errors.extend(
                 wrong
                     .into_iter()
-                    .map(|why| FieldError::invalid(&path, finalizer, why)),
+                    .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
             );
+            if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
+                let why = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(
+                    format!("metadata.finalizers[{index}]"),
+                    finalizer,
+                    why,
+                ));
+            }
         }
     }
 
     fn validate_owners(&self, errors: &mut FieldErrors) {
         let mut controllers = 0;
-        for (index, reference) in self.owner_references.iter().enumerate() {
-            let path = format!("metadata.ownerReferences[{index}]");
+        for reference in &self.owner_references {
+            let path = "metadata.ownerReferences";
             let text = |name: &str| {
                 reference
                     .get(name)
@@ -343,6 +361,17 @@ impl Meta {
         self.deletion_timestamp.is_some()
             && self.finalizers.is_empty()
             && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+    }
+}
+
+impl NameRule {
+    /// Why a name does not follow the rule.
+    fn check(self, name: &str) -> Vec<String> {
+        match self {
+            NameRule::Subdomain => validate::dns1123_subdomain(name),
+            NameRule::Label => validate::dns1123_label(name),
+            NameRule::Segment => validate::path_segment(name),
+        }
     }
 }
 

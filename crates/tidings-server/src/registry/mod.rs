@@ -48,6 +48,8 @@ pub(crate) struct SelectableField {
 pub(crate) enum NameRule {
     Subdomain,
     Label,
+    /// Anything that can be a segment of a path.
+    Segment,
 }
 
 /// Rules that one kind has for itself.
@@ -59,6 +61,7 @@ pub(crate) enum Special {
     Namespace,
     Pod,
     Event,
+    Deployment,
 }
 
 /// One kind of the API: all that requests need to know of it.
@@ -78,6 +81,8 @@ pub(crate) struct Kind {
     pub(crate) status: bool,
     /// PUT creates what does not exist (W145).
     pub(crate) create_on_update: bool,
+    /// PUT must name the version that it replaces (W143).
+    pub(crate) conditional_update: bool,
     /// DELETE answers with the object (W160).
     pub(crate) returns_deleted: bool,
     pub(crate) special: Special,

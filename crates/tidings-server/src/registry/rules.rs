@@ -58,10 +58,14 @@ impl Draft {
                     Some(status) => drop(self.members.insert("status".into(), status)),
                     None => drop(self.members.shift_remove("status")),
                 }
-                self.meta.finalizers.clone_from(&old.meta.finalizers);
-                self.meta
-                    .owner_references
-                    .clone_from(&old.meta.owner_references);
+                match self.kind.special {
+                    Special::Pod => self
+                        .meta
+                        .owner_references
+                        .clone_from(&old.meta.owner_references),
+                    Special::Deployment => self.meta.labels.clone_from(&old.meta.labels),
+                    _ => {}
+                }
             }
             Some("finalize") => {
                 let finalizers = self
@@ -102,7 +106,11 @@ impl Draft {
         }
         self.label_namespace();
         if self.kind.generation {
-            let changed = self.without_status() != old.without_status();
+            // Annotations of a Deployment are copied to what it makes: they count too.
+            let annotated = self.kind.special == Special::Deployment
+                && self.meta.annotations != old.meta.annotations;
+            let changed = self.without_status() != old.without_status()
+                || (annotated && subresource.is_none());
             self.meta.generation = Some(old.meta.generation.unwrap_or(0) + i64::from(changed));
         } else if self.meta.generation.is_none() {
             self.meta.generation = old.meta.generation;
@@ -202,13 +210,21 @@ impl Draft {
                 "field is immutable",
             ));
         }
+        if let Some(grace) = self.meta.deletion_grace_period_seconds
+            && self.meta.deletion_grace_period_seconds != old.meta.deletion_grace_period_seconds
+        {
+            let path = "metadata.deletionGracePeriodSeconds";
+            errors.push(FieldError::invalid_value(path, grace, "field is immutable"));
+        }
         if old.meta.deletion_timestamp.is_some() {
-            let added: Vec<&String> = self
+            let known = &old.meta.finalizers;
+            let mut added: Vec<&String> = self
                 .meta
                 .finalizers
                 .iter()
-                .filter(|finalizer| !old.meta.finalizers.contains(finalizer))
+                .filter(|name| !known.contains(name))
                 .collect();
+            added.sort();
             if !added.is_empty() {
                 let quoted: Vec<String> = added
                     .iter()

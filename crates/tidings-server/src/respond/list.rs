@@ -50,7 +50,11 @@ impl Walk {
     /// Visits the selected objects in order until the visitor has had enough. Returns true at the end.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         if let Some(key) = self.selection.single_key() {
-            let unseen = std::mem::replace(&mut self.next, Bound::Unbounded) != Bound::Unbounded;
+            let unseen = match std::mem::replace(&mut self.next, Bound::Unbounded) {
+                Bound::Included(start) => key >= start,
+                Bound::Excluded(start) => key > start,
+                Bound::Unbounded => false,
+            };
             if let Some(object) = self
                 .state
                 .get(&key)

@@ -123,7 +123,7 @@ pub(crate) fn object_bytes(code: StatusCode, bytes: Bytes) -> Response<ResponseB
     )
 }
 
-/// A `Status`, with the headers that go with it (W9, W47).
+/// A `Status`, with the header that goes with it (W47).
 pub(crate) fn status(status: &Status) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(if status.code == 0 { 200 } else { status.code });
     let mut body = status.to_json();
@@ -136,9 +136,15 @@ pub(crate) fn status(status: &Status) -> Response<ResponseBody> {
     if status.retry_after_seconds() > 0 {
         headers.insert(RETRY_AFTER, HeaderValue::from(status.retry_after_seconds()));
     }
-    if status.code == 403 {
-        headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
-    }
+    response
+}
+
+/// W9: a refusal by the authorizer.
+pub(crate) fn forbidden(status: &Status) -> Response<ResponseBody> {
+    let mut response = self::status(status);
+    response
+        .headers_mut()
+        .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
     response
 }
 

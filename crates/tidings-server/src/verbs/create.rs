@@ -22,15 +22,14 @@ pub(crate) async fn create(
     target: &Target,
     query: &Query,
     body: &Bytes,
+    warnings: &mut Vec<String>,
 ) -> Result<Response<ResponseBody>, Status> {
     let options = WriteOptions::from_query(query, "CreateOptions")?;
     let mut draft = Draft::read(target.kind, body)?;
-    let mut warnings = options.unknown(target.kind, &draft.unknown)?;
+    warnings.extend(options.unknown(target.kind, &draft.unknown)?);
     settle_namespace(&mut draft, target)?;
     warnings.extend(draft.meta.deduplicate_owners());
-    let mut response = respond_created(api, draft, options).await?;
-    respond::warn(&mut response, &warnings);
-    Ok(response)
+    respond_created(api, draft, options).await
 }
 
 /// W134.

@@ -14,12 +14,15 @@ use super::{dry_run, invalid_options};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::Special;
-use crate::registry::draft::Draft;
+use crate::registry::draft::{Draft, document, unregistered};
 use crate::request::{Query, Target};
 use crate::respond::{self, ResponseBody};
 
 /// Namespaces that stay (W174).
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// What a DELETE asks for.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -47,10 +50,14 @@ impl DeleteOptions {
                 .get("gracePeriodSeconds")
                 .map(go::parse_int)
                 .transpose();
+            let uid = query.get("uid").map(ToOwned::to_owned);
             DeleteOptions {
                 grace_period_seconds: grace
                     .map_err(|error| Status::bad_request(error.to_string()))?,
-                preconditions: None,
+                preconditions: uid.map(|uid| Preconditions {
+                    uid: Some(uid),
+                    resource_version: None,
+                }),
                 orphan_dependents: query.get("orphanDependents").map(go::query_bool),
                 propagation_policy: query.get("propagationPolicy").map(ToOwned::to_owned),
                 dry_run: Some(
@@ -62,14 +69,27 @@ impl DeleteOptions {
                 ),
             }
         } else {
-            serde_json::from_slice(body).map_err(|error| {
-                Status::bad_request(format!(
-                    "couldn't get version/kind; json parse error: {error}"
-                ))
-            })?
+            DeleteOptions::from_body(body)?
         };
         options.validate()?;
         Ok(options)
+    }
+
+    /// Any served group's `DeleteOptions`, or an object that does not say what it is.
+    fn from_body(body: &Bytes) -> Result<DeleteOptions, Status> {
+        let members = document(body).map_err(Status::bad_request)?;
+        let text = |name: &str| {
+            members
+                .get(name)
+                .and_then(serde_json::Value::as_str)
+                .filter(|text| !text.is_empty())
+        };
+        if let Some(kind) = text("kind").filter(|kind| *kind != "DeleteOptions") {
+            let version = text("apiVersion").unwrap_or("meta.k8s.io/v1");
+            return Err(Status::bad_request(unregistered(kind, version)));
+        }
+        serde_json::from_value(members.into())
+            .map_err(|error| Status::bad_request(error.to_string()))
     }
 
     /// W164.
@@ -105,13 +125,26 @@ impl DeleteOptions {
             .is_some_and(|values| !values.is_empty())
     }
 
-    /// The finalizer that the policy puts on the object (W161).
-    fn finalizer(&self) -> Option<&'static str> {
-        match (self.propagation_policy.as_deref(), self.orphan_dependents) {
-            (Some("Foreground"), _) => Some("foregroundDeletion"),
-            (Some("Orphan"), _) | (None, Some(true)) => Some("orphan"),
-            _ => None,
-        }
+    /// The finalizers that the object has under the policy (W161): one that says nothing keeps what an earlier one said.
+    fn finalizers(&self, known: &[String]) -> Vec<String> {
+        let policy = self.propagation_policy.as_deref();
+        let had = |finalizer: &str| known.iter().any(|known| known == finalizer);
+        let orphan = match (policy, self.orphan_dependents) {
+            (Some(policy), _) => policy == "Orphan",
+            (None, Some(orphan)) => orphan,
+            (None, None) => had(ORPHAN),
+        };
+        let foreground = match policy {
+            Some(policy) => policy == "Foreground",
+            None => self.orphan_dependents.is_none() && had(FOREGROUND),
+        };
+        let own = known
+            .iter()
+            .filter(|known| *known != ORPHAN && *known != FOREGROUND)
+            .cloned();
+        own.chain(orphan.then(|| ORPHAN.into()))
+            .chain(foreground.then(|| FOREGROUND.into()))
+            .collect()
     }
 
     /// W163.
@@ -189,18 +222,17 @@ async fn remove(
     let kind = target.kind;
     let mut draft = Draft::of(kind, existing)?;
     let grace = draft.grace_seconds(options.grace_period_seconds);
-    if let Some(finalizer) = options.finalizer()
-        && !draft.meta.finalizers.iter().any(|known| known == finalizer)
-    {
-        draft.meta.finalizers.push(finalizer.into());
-    }
+    let finalizers = options.finalizers(&draft.meta.finalizers);
+    let refinalized = finalizers != draft.meta.finalizers;
+    draft.meta.finalizers = finalizers;
     let held = !draft.meta.finalizers.is_empty()
         || !draft.namespace_is_empty()
         || grace.is_some_and(|grace| grace > 0);
     let at = Revision(existing.revision().get());
     let mut marked = None;
     // An object that is held, and one that is deleted gracefully, is first marked as being deleted.
-    if (held || grace.is_some()) && mark(&mut draft, grace) {
+    let marks = mark(&mut draft, grace, options.grace_period_seconds.is_some());
+    if (held && (marks || refinalized)) || (grace.is_some() && marks) {
         let value = draft.to_bytes()?;
         if options.is_dry_run() {
             let object = Object::stamped(&value, existing.revision(), EventType::Modified)
@@ -225,7 +257,12 @@ async fn remove(
     }
     let object = marked.as_ref().unwrap_or(existing);
     if held {
-        return Ok(Some(respond::object(StatusCode::OK, object)));
+        let code = if options.orphan_dependents == Some(false) {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::OK
+        };
+        return Ok(Some(respond::object(code, object)));
     }
     if options.is_dry_run() {
         return Ok(Some(deleted(target, object)));
@@ -244,15 +281,19 @@ async fn remove(
     }
 }
 
-/// Marks an object as being deleted. False if it is already, as soon as is asked for now.
-fn mark(draft: &mut Draft, grace: Option<i64>) -> bool {
+/// Marks an object as being deleted, or as being deleted sooner than was asked for before. False if nothing changes.
+fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
     let grace_seconds = grace.unwrap_or(0);
-    let sooner = draft
-        .meta
-        .deletion_grace_period_seconds
-        .is_none_or(|known| grace_seconds < known);
-    if draft.meta.deletion_timestamp.is_some() && !(sooner && grace.is_some()) {
-        return false;
+    if draft.meta.deletion_timestamp.is_some() {
+        let sooner = draft
+            .meta
+            .deletion_grace_period_seconds
+            .is_some_and(|known| grace_seconds < known);
+        if !(sooner && asked) {
+            return false;
+        }
+    } else if let Some(generation) = draft.meta.generation.filter(|generation| *generation > 0) {
+        draft.meta.generation = Some(generation + 1);
     }
     draft.meta.deletion_timestamp = Some(clock::in_seconds(grace_seconds));
     if draft.kind.special == Special::Namespace {
@@ -262,9 +303,6 @@ fn mark(draft: &mut Draft, grace: Option<i64>) -> bool {
         );
     } else {
         draft.meta.deletion_grace_period_seconds = Some(grace_seconds);
-    }
-    if draft.kind.generation {
-        draft.meta.generation = Some(draft.meta.generation.unwrap_or(0) + 1);
     }
     true
 }

@@ -3,9 +3,7 @@
 use base64::Engine;
 use http::{Response, StatusCode};
 use serde::Deserialize;
-use tidings_api::{
-    FieldError, FieldErrors, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status,
-};
+use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Inner;
@@ -19,9 +17,11 @@ use crate::selection::Selection;
 /// Reads the options of a LIST or WATCH, in upstream's order of checks.
 pub(crate) fn options(target: &Target, query: &Query) -> Result<(ListOptions, Selection), Status> {
     let mut options = ListOptions::from_query(|name| query.get(name))?;
-    options.watch |= target.forced_watch;
+    Selection::check_syntax(&options.label_selector, &options.field_selector)?;
+    // The legacy form of a watch is validated as what it looks like (W19).
     options.apply_watch_defaults();
     options.validate()?;
+    options.watch |= target.forced_watch;
     let selection = Selection::new(
         target.kind,
         target.namespace.as_deref(),
@@ -32,15 +32,13 @@ pub(crate) fn options(target: &Target, query: &Query) -> Result<(ListOptions, Se
     Ok((options, selection))
 }
 
-/// W76.
+/// A version of a GET or WATCH; upstream answers 500 with this text (W62), but it is the client's mistake.
 pub(crate) fn parse_version(text: &str) -> Result<ResourceVersion, Status> {
     text.parse()
         .map_err(|error: tidings_api::go::ParseNumberError| {
-            let wrong = FieldError::invalid("resourceVersion", text, error.to_string());
-            Status::bad_request(format!(
-                "invalid resource version: {}",
-                FieldErrors::from(wrong)
-            ))
+            Status::bad_request(
+                FieldError::invalid("resourceVersion", text, error.to_string()).to_string(),
+            )
         })
 }
 
@@ -113,7 +111,10 @@ async fn snapshot(
         api.refresh(kind).await?;
         return Ok(cache.snapshot());
     }
-    let version = parse_version(version)?;
+    let version = parse_version(version).map_err(|mut status| {
+        status.message.insert_str(0, "invalid resource version: "); // W76
+        status
+    })?;
     let exact = match &options.resource_version_match {
         Some(version_match) => *version_match == ResourceVersionMatch::Exact,
         None => options.limit > 0 && version > ResourceVersion::default(), // W73: the legacy meaning
@@ -155,7 +156,7 @@ fn read_token(token: &str) -> Result<Token, Status> {
         ))
     };
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
-        .decode(token.trim_end_matches('='))
+        .decode(token)
         .map_err(|error| bad(&format!("illegal base64 data: {error}")))?;
     let read: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
     if read.v != "meta.k8s.io/v1" {
@@ -173,7 +174,10 @@ fn read_token(token: &str) -> Result<Token, Status> {
         return Err(bad("encoded start key empty (version meta.k8s.io/v1)"));
     }
     let relative = read.start.strip_prefix('/').unwrap_or(&read.start);
-    if relative.split('/').any(|segment| segment == "..") {
+    if relative
+        .split('/')
+        .any(|segment| matches!(segment, "." | ".."))
+    {
         return Err(bad(&read.start));
     }
     Ok(read)

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use tidings_api::{EventType, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
+use tidings_api::{
+    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ObjectKey, ResourceVersion,
+    Status,
+};
 use tidings_storage::{Error, Revision, Write};
 
 use super::WriteOptions;
@@ -18,11 +21,12 @@ pub(crate) async fn update(
     key: &ObjectKey,
     query: &Query,
     body: &Bytes,
+    warnings: &mut Vec<String>,
 ) -> Result<Response<ResponseBody>, Status> {
     let options = WriteOptions::from_query(query, "UpdateOptions")?;
     let kind = target.kind;
     let mut draft = Draft::read(kind, body)?;
-    let mut warnings = options.unknown(kind, &draft.unknown)?;
+    warnings.extend(options.unknown(kind, &draft.unknown)?);
     check_name(&draft, key.name())?;
     settle_namespace(&mut draft, target)?;
     warnings.extend(draft.meta.deduplicate_owners());
@@ -35,24 +39,24 @@ pub(crate) async fn update(
                 Status::bad_request(error.to_string())
             })?,
     };
-    let mut response = loop {
+    loop {
         let Some(existing) = api.current(kind, key).await? else {
             let create = kind.create_on_update && target.subresource.is_none();
             if !create {
                 return Err(Status::not_found(kind.group_resource(), key.name()));
             }
-            if expected > ResourceVersion::default() {
-                return Err(Status::modified(kind.group_resource(), key.name()));
+            if !draft.meta.uid.is_empty() {
+                let why = uid_precondition(&draft.meta.uid, "");
+                return Err(Status::conflict(kind.group_resource(), key.name(), &why));
             }
-            break respond_created(api, draft, options).await?;
+            draft.meta.resource_version.clear();
+            return respond_created(api, draft, options).await;
         };
         match replace(api, target, key, &draft, expected, &existing, options).await? {
-            Some(response) => break response,
+            Some(response) => return Ok(response),
             None => api.refresh(kind).await?, // someone else was faster: look again
         }
-    };
-    respond::warn(&mut response, &warnings);
-    Ok(response)
+    }
 }
 
 /// W142.
@@ -91,11 +95,20 @@ async fn replace(
     let old = Draft::of(kind, existing)?;
     let mut new = draft.clone();
     if !new.meta.uid.is_empty() && new.meta.uid != old.meta.uid {
-        let why = format!(
-            "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-            new.meta.uid, old.meta.uid
-        );
+        let why = uid_precondition(&new.meta.uid, &old.meta.uid);
         return Err(Status::conflict(resource, key.name(), &why));
+    }
+    if kind.conditional_update && expected == ResourceVersion::default() {
+        let wrong = FieldError::invalid_value(
+            "metadata.resourceVersion",
+            0,
+            "must be specified for an update",
+        );
+        let kind = GroupVersionKind {
+            kind: kind.plural,
+            ..kind.group_version_kind()
+        };
+        return Err(Status::invalid(kind, key.name(), &wrong.into()));
     }
     inherit(&mut new, &old);
     new.prepare_for_update(&old, target.subresource.as_deref());
@@ -148,6 +161,11 @@ async fn replace(
     }
 }
 
+/// W144.
+fn uid_precondition(said: &str, stored: &str) -> String {
+    format!("Precondition failed: UID in precondition: {said}, UID in object meta: {stored}")
+}
+
 /// A lost race is tried again: the client's own version, if it gave one, is compared then.
 pub(crate) fn retry_or_fail<T>(api: &Inner, error: Error) -> Result<Option<T>, Status> {
     match error {
@@ -167,7 +185,9 @@ fn inherit(new: &mut Draft, old: &Draft) {
             .deletion_timestamp
             .clone_from(&old.meta.deletion_timestamp);
     }
-    new.meta.deletion_grace_period_seconds = old.meta.deletion_grace_period_seconds;
+    if new.meta.deletion_grace_period_seconds.is_none() {
+        new.meta.deletion_grace_period_seconds = old.meta.deletion_grace_period_seconds;
+    }
     if new.meta.generate_name.is_empty() {
         new.meta.generate_name.clone_from(&old.meta.generate_name);
     }

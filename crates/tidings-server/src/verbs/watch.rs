@@ -24,7 +24,13 @@ pub(crate) async fn watch(
         text => Some(super::list::parse_version(text)?),
     };
     let timeout = match options.timeout_seconds {
-        Some(seconds) if seconds < 0 => Duration::ZERO,
+        // W97: it has ended before anything could be sent.
+        Some(seconds) if seconds < 0 => {
+            return Ok(respond::json(
+                StatusCode::OK,
+                ResponseBody::bytes(bytes::Bytes::new()),
+            ));
+        }
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(LONGEST),
         _ => api.default_watch_timeout(),
     };
@@ -51,7 +57,8 @@ async fn open(
     let cache = api.cache(kind);
     let any = ResourceVersion::default();
     let from_now = version.is_none_or(|version| version == any);
-    let with_state = options.send_initial_events == Some(true);
+    // "00" is zero too, though it is not the text that the defaults look for.
+    let with_state = options.send_initial_events.unwrap_or(from_now);
     if with_state || from_now {
         match version {
             None => api.refresh(kind).await?,
@@ -80,7 +87,7 @@ async fn open(
         kind,
         selection,
         initial,
-        mark_end: with_state && options.allow_watch_bookmarks,
+        mark_end: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,
         after,
         bookmarks: options.allow_watch_bookmarks,
         timeout,

@@ -134,6 +134,10 @@ async fn w11_w16_w17_w61_methods_that_do_not_fit() {
     ] {
         let answer = server.request(method, path, "{}").await;
         assert_eq!(answer.code, 405, "{method} {path}");
+        if method == "HEAD" {
+            assert_eq!(answer.text, "", "an answer to HEAD has no body");
+            continue;
+        }
         assert_eq!(
             answer.message(),
             "the server does not allow this method on the requested resource"

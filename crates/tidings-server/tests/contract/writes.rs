@@ -726,10 +726,10 @@ async fn w162_pods_that_run_go_gracefully() {
     );
     assert_eq!(
         grace("?gracePeriodSeconds=5").await,
-        (json!(5), json!(3)),
+        (json!(5), json!(2)),
         "but shorter"
     );
-    assert_eq!(grace("?gracePeriodSeconds=0").await, (json!(0), json!(4)));
+    assert_eq!(grace("?gracePeriodSeconds=0").await, (json!(0), json!(2)));
     assert_eq!(server.get(&format!("{pods}/p")).await.code, 404);
     let types: Vec<String> = [
         watch.brief().await,
@@ -814,5 +814,114 @@ async fn secrets_take_text_and_keep_bytes() {
             .await
             .names(),
         ["s"]
+    );
+}
+
+#[tokio::test]
+async fn w159_a_body_that_is_no_delete_options_deletes_nothing() {
+    let server = Server::start().await;
+    server.create("a", json!({})).await;
+    let item = format!("{CONFIGMAPS}/a");
+    for (body, message) in [
+        (
+            r#"{"kind":"Foo","apiVersion":"v1"}"#,
+            "no kind \"Foo\" is registered for version \"v1\" in scheme",
+        ),
+        (
+            r#"{"kind":"Foo"}"#,
+            "no kind \"Foo\" is registered for version \"meta.k8s.io/v1\" in scheme",
+        ),
+        (
+            "[]",
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value",
+        ),
+        ("{bad", "couldn't get version/kind; json parse error: "),
+    ] {
+        let answer = server.request("DELETE", &item, body).await;
+        assert_eq!(answer.code, 400, "{body}");
+        assert!(
+            answer.message().starts_with(message),
+            "{body}: {}",
+            answer.message()
+        );
+    }
+    assert_eq!(
+        server
+            .request("DELETE", &format!("{item}?uid=x"), "")
+            .await
+            .code,
+        409
+    );
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "apps/v1"});
+    assert_eq!(
+        server.request("DELETE", &item, options).await.code,
+        200,
+        "any group's will do"
+    );
+}
+
+#[tokio::test]
+async fn w143_w145_what_put_does_depends_on_the_kind() {
+    let server = Server::start().await;
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let body = json!({"metadata": {"name": "l"}});
+    let at = server.request("PUT", lease, &body).await.version();
+    let blind = server.request("PUT", lease, &body).await;
+    let message = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    assert_eq!((blind.code, blind.message().as_str()), (422, message));
+    let seeing = json!({"metadata": {"name": "l", "resourceVersion": at.to_string()}, "spec": {"holderIdentity": "me"}});
+    assert_eq!(server.request("PUT", lease, seeing).await.code, 200);
+    let service = "/api/v1/namespaces/default/services/s";
+    assert_eq!(
+        server
+            .request("PUT", service, json!({"metadata": {"name": "s"}}))
+            .await
+            .code,
+        201
+    );
+    let event = "/api/v1/namespaces/default/events";
+    let named = server
+        .request("POST", event, json!({"metadata": {"name": "Any_Thing"}}))
+        .await;
+    assert_eq!(
+        named.code, 201,
+        "W169: events may be called anything that fits into a path: {}",
+        named.text
+    );
+}
+
+#[tokio::test]
+async fn w161_a_later_policy_takes_the_place_of_an_earlier_one() {
+    let server = Server::start().await;
+    let item = format!("{CONFIGMAPS}/a");
+    server
+        .request(
+            "POST",
+            CONFIGMAPS,
+            json!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}}),
+        )
+        .await;
+    let finalizers = async |options: Value| {
+        server.request("DELETE", &item, options).await.json()["metadata"]["finalizers"].clone()
+    };
+    assert_eq!(
+        finalizers(json!({"propagationPolicy": "Foreground"})).await,
+        json!(["x.y/z", "foregroundDeletion"])
+    );
+    assert_eq!(
+        finalizers(json!({"propagationPolicy": "Orphan"})).await,
+        json!(["x.y/z", "orphan"])
+    );
+    assert_eq!(
+        finalizers(json!({})).await,
+        json!(["x.y/z", "orphan"]),
+        "silence changes nothing"
+    );
+    let accepted = server
+        .request("DELETE", &item, json!({"orphanDependents": false}))
+        .await;
+    assert_eq!(
+        (accepted.code, &accepted.json()["metadata"]["finalizers"]),
+        (202, &json!(["x.y/z"]))
     );
 }
