@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -406,7 +406,7 @@ impl Inner {
 
     fn checks(&self, endpoint: &str) -> Vec<health::Check> {
         let empty = self.caches.iter().any(|cache| cache.reached().is_none());
-        let mut checks = vec![("ping", None), ("store", None)];
+        let mut checks = vec![("ping", None), ("reflectors", self.dead_task())];
         if endpoint == "readyz" {
             checks.push((
                 "watch-cache",
@@ -420,6 +420,13 @@ impl Inner {
             ));
         }
         checks
+    }
+
+    /// What fills the caches never ends by itself: if a task has, the server must be started again.
+    fn dead_task(&self) -> Option<String> {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        (tasks.len() < KINDS.len() + 1).then(|| "a cache is no longer filled".to_owned())
     }
 
     /// One request of a resource: admitted, timed, and done.

@@ -36,6 +36,8 @@ const HEAD_BYTES_MAX: usize = 8192;
 /// HTTP/2 connections are pinged when they are quiet: dead peers are noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a stream of an HTTP/2 connection may have waiting for its reader.
+const SEND_BYTES_MAX: usize = 64 << 10;
 /// Watches share a connection: one client may have this many.
 const STREAMS_MAX: u32 = 1000;
 
@@ -184,7 +186,8 @@ async fn serve_http2(
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
-        .max_concurrent_streams(STREAMS_MAX);
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_send_buf_size(SEND_BYTES_MAX);
     let service = service_fn(move |request| {
         let api = api.clone();
         async move { Ok::<_, Infallible>(api.handle(request).await) }
