@@ -141,6 +141,11 @@ pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u
             fragment: &str,
         ) -> std::io::Result<()> {
             let bytes = fragment.as_bytes();
+            let special =
+                memchr::memchr3(b'<', b'>', b'&', bytes).or_else(|| memchr::memchr(0xe2, bytes));
+            if special.is_none() {
+                return writer.write_all(bytes);
+            }
             let mut written = 0;
             for (at, byte) in bytes.iter().enumerate() {
                 let escape = match byte {

@@ -17,6 +17,11 @@ use crate::contract::{Error, Expected, Revision, Write};
 /// A commit takes at most this many writes and bytes: larger groups gain nothing and make the first of them wait.
 const GROUP_WRITES_MAX: usize = 512;
 const GROUP_BYTES_MAX: usize = 8 << 20;
+/// When writers come together, the next of them are waited for this long: a sync costs more than the wait. A lone writer never
+/// waits.
+const GATHER: Duration = Duration::from_micros(250);
+/// So many in the last group mean that writers come together.
+const GATHER_WRITES_MIN: usize = 4;
 /// How often history is looked at, and how much of it is forgotten at once, so that writers do not wait for it.
 const COMPACT_EVERY: Duration = Duration::from_secs(1);
 const COMPACT_STEP: usize = 2000;
@@ -37,15 +42,17 @@ struct Accepted {
 /// The body of the committing thread. Ends when the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
     let mut next_compaction = Instant::now() + COMPACT_EVERY;
+    let mut last_group = 0;
     loop {
         let mut group = Vec::new();
         let mut compactions = Vec::new();
         let wait = next_compaction.saturating_duration_since(Instant::now());
         match tasks.recv_timeout(wait) {
-            Ok(task) => collect(task, tasks, &mut group, &mut compactions),
+            Ok(task) => collect(task, tasks, last_group, &mut group, &mut compactions),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
+        last_group = group.len();
         commit(shared, group);
         for answer in compactions {
             let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
@@ -65,12 +72,20 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
 
 type Answer = oneshot::Sender<Result<Revision, Error>>;
 
+/// Takes all that waits, and what comes in a moment if many came the last time.
 fn collect(
     first: Task,
     tasks: &Receiver<Task>,
+    last_group: usize,
     group: &mut Vec<(Write, Answer)>,
     compactions: &mut Vec<Answer>,
 ) {
+    let expected = if last_group < GATHER_WRITES_MIN {
+        0
+    } else {
+        last_group - last_group / 8
+    };
+    let until = Instant::now() + GATHER;
     let mut bytes = 0;
     let mut next = Some(first);
     while let Some(task) = next {
@@ -82,7 +97,16 @@ fn collect(
             Task::Compact(answer) => compactions.push(answer),
         }
         let full = group.len() >= GROUP_WRITES_MAX || bytes >= GROUP_BYTES_MAX;
-        next = if full { None } else { tasks.try_recv().ok() };
+        if full {
+            return;
+        }
+        next = match tasks.try_recv() {
+            Ok(task) => Some(task),
+            Err(_) if group.len() < expected => tasks
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
+                .ok(),
+            Err(_) => None,
+        };
     }
 }
 
