@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     ephemeral: bool,
 
-    /// Where to write the kubeconfig [default: <data-dir>/kubeconfig]
+    /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 

@@ -157,6 +157,17 @@ async fn w1_http_1_and_http_2_answer_the_same() {
 }
 
 #[tokio::test]
+async fn w91_the_head_of_a_watch_comes_before_any_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(&directory.path().join("data"), &[]).await;
+    let quiet = server.client.watch("/api/v1/secrets?watch=1");
+    tokio::time::timeout(Duration::from_secs(5), quiet)
+        .await
+        .expect("at once")
+        .unwrap();
+}
+
+#[tokio::test]
 async fn a_connection_is_used_again_after_a_watch() {
     let directory = tempfile::tempdir().unwrap();
     let server = start(&directory.path().join("data"), &[]).await;
@@ -179,7 +190,7 @@ async fn a_connection_is_used_again_after_a_watch() {
 }
 
 #[tokio::test]
-async fn objects_and_credentials_survive_a_restart_and_watches_resume() {
+async fn w105_w108_objects_and_credentials_survive_a_restart_and_watches_resume() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let server = start(&data, &[]).await;

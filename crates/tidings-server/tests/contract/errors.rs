@@ -284,7 +284,7 @@ async fn w37_w40_only_json_is_spoken() {
 }
 
 #[tokio::test]
-async fn w188_w189_requests_in_flight_are_bounded() {
+async fn w58_w189_requests_in_flight_are_bounded() {
     let server = Server::start().await;
     server.create("a", json!({})).await;
     // A version that is not reached keeps a request waiting for three seconds.
@@ -334,4 +334,45 @@ async fn metrics_have_the_names_of_the_original() {
     ] {
         assert!(text.contains(line), "{line}\nis not in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn w57_w188_a_request_that_takes_too_long_is_given_up() {
+    let server = Server::start().await;
+    server.create("a", json!({})).await;
+    let path = format!("{CONFIGMAPS}/a?resourceVersion=999999&timeout=100ms");
+    let answer = server.get(&path).await;
+    let expected = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within the allotted \
+                    timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
+    assert_eq!(
+        (answer.code, answer.text.as_str()),
+        (504, expected),
+        "without kind and apiVersion"
+    );
+}
+
+#[tokio::test]
+async fn w48_w53_names_in_texts_and_details() {
+    let server = Server::start().await;
+    let answer = server
+        .get("/apis/apps/v1/namespaces/default/deployments/x")
+        .await;
+    assert_eq!(answer.message(), "deployments.apps \"x\" not found");
+    let details = json!({"name": "x", "group": "apps", "kind": "deployments"});
+    assert_eq!(answer.json()["details"], details);
+    let bad = server.get(&format!("{CONFIGMAPS}?limit=abc")).await.json();
+    assert!(
+        bad.get("details").is_none() && bad["reason"] == "BadRequest",
+        "{bad}"
+    );
+}
+
+#[tokio::test]
+async fn the_server_is_a_tower_service() {
+    let mut server = Server::start().await;
+    let request = Request::get("/healthz").body(String::new()).unwrap();
+    let response = tower_service::Service::call(&mut server.api, request)
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
 }

@@ -429,7 +429,7 @@ async fn w84_w85_w87_tokens_that_are_refused() {
 }
 
 #[tokio::test]
-async fn w88_w89_w90_an_expired_token_comes_with_one_that_goes_on() {
+async fn w46_w88_w89_w90_an_expired_token_comes_with_one_that_goes_on() {
     let (server, [.., c]) = three().await;
     let old = token(&json!({"v": "meta.k8s.io/v1", "rv": c, "start": "a\0", "t": 1}));
     let expired = server
@@ -462,7 +462,7 @@ async fn w88_w89_w90_an_expired_token_comes_with_one_that_goes_on() {
 }
 
 #[tokio::test]
-async fn w75_history_that_is_gone_is_refused() {
+async fn w56_w75_w104_history_that_is_gone_is_refused() {
     let mut options = tidings_storage::EmbeddedOptions::default();
     options.history_age = std::time::Duration::ZERO;
     options.history_revisions_min = 0;

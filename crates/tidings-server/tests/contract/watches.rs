@@ -389,3 +389,64 @@ async fn w116_a_watch_gets_every_event_once_under_load() {
         "W102: all watches see the same"
     );
 }
+
+#[tokio::test]
+async fn w115_the_events_before_the_end_marker_are_the_state_at_its_version() {
+    let server = Server::start().await;
+    for number in 0..500 {
+        server.create(&format!("n{number}"), json!({})).await;
+    }
+    let writer = {
+        let server = Server {
+            api: server.api.clone(),
+        };
+        tokio::spawn(async move {
+            for number in 0..500 {
+                match number % 3 {
+                    0 => server.delete(&format!("n{number}")).await,
+                    1 => drop(
+                        server
+                            .update(&format!("n{number}"), json!({}), "changed")
+                            .await,
+                    ),
+                    _ => drop(server.create(&format!("m{number}"), json!({})).await),
+                }
+            }
+        })
+    };
+    for round in 0..10 {
+        let mut watch = server.watch(&format!("{CONFIGMAPS}?{STREAM}")).await;
+        let mut state = std::collections::BTreeMap::new();
+        let version = loop {
+            let event = watch.next().await.unwrap();
+            let meta = &event["object"]["metadata"];
+            if event["type"] == "BOOKMARK" {
+                break meta["resourceVersion"].as_str().unwrap().to_owned();
+            }
+            assert_eq!(event["type"], "ADDED");
+            state.insert(
+                meta["name"].clone().to_string(),
+                event["object"]["metadata"]["resourceVersion"].clone(),
+            );
+        };
+        let exact = format!("{CONFIGMAPS}?resourceVersionMatch=Exact&resourceVersion={version}");
+        let list = server.get(&exact).await.json();
+        let listed: std::collections::BTreeMap<_, _> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| {
+                (
+                    item["metadata"]["name"].to_string(),
+                    item["metadata"]["resourceVersion"].clone(),
+                )
+            })
+            .collect();
+        assert_eq!(state, listed);
+        server.create(&format!("after{round}"), json!({})).await; // there is a next event
+        let next = watch.brief().await;
+        let at: u64 = next.rsplit_once('@').unwrap().1.parse().unwrap();
+        assert!(at > version.parse().unwrap(), "live events follow: {next}");
+    }
+    writer.await.unwrap();
+}
