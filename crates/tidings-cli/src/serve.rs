@@ -137,6 +137,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
 fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
+    options.beside = &["kubeconfig", "kubeconfig.new", "pki"];
     if arguments.ephemeral {
         return Ok(Arc::new(Embedded::ephemeral(options)));
     }

@@ -291,6 +291,7 @@ async fn the_kubeconfig_is_private_and_goes_where_it_is_told() {
         !data.join("log").exists(),
         "an ephemeral server stores nothing"
     );
+    start(&data, &[]).await; // and leaves a directory that a durable one can use
 }
 
 #[tokio::test]

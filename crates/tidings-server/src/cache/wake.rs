@@ -64,7 +64,9 @@ impl Wakers {
     pub(crate) fn wake(self: &Arc<Wakers>, keys: Vec<ObjectKey>) {
         let mut waiting = self.lock();
         if let Some(pending) = &mut waiting.pending {
-            pending.extend(keys);
+            if pending.len() <= PENDING_KEYS_MAX {
+                pending.extend(keys);
+            }
             return;
         }
         let woken = waiting.take_all(&keys);

@@ -53,8 +53,13 @@ pub(super) async fn answer(
     takeover: std::sync::Arc<Takeover>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    // Chunks do not exist in HTTP/1.0, and a body that has not been read would stand in the way.
-    let plain = request.version() == Version::HTTP_11 && request.body().is_end_stream();
+    // Chunks do not exist in HTTP/1.0, a body that has not been read would stand in the way, and a client that wants the
+    // connection closed afterwards is left to hyper.
+    let closes = request
+        .headers()
+        .get(http::header::CONNECTION)
+        .is_some_and(|value| value != "keep-alive");
+    let plain = request.version() == Version::HTTP_11 && request.body().is_end_stream() && !closes;
     let response = api.handle(request).await;
     if plain && response.body().is_watch() {
         *takeover.lock() = Some(response);

@@ -47,6 +47,9 @@ pub struct EmbeddedOptions {
     pub history_revisions_min: u64,
     /// However young it is, history does not grow beyond this (but keeps `history_revisions_min`).
     pub history_bytes_max: u64,
+    /// What the owner of the directory keeps there besides the store. Anything else in a directory without a store means that
+    /// the directory is somebody else's.
+    pub beside: &'static [&'static str],
     /// Milliseconds since 1970; tests pass their own.
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
@@ -57,6 +60,7 @@ impl Default for EmbeddedOptions {
             history_age: Duration::from_secs(600),
             history_revisions_min: 1000,
             history_bytes_max: 1 << 30,
+            beside: &[],
             now: Arc::new(wall_clock_ms),
         }
     }
@@ -144,7 +148,7 @@ impl Embedded {
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
         let (mut index, mut times, mut revision) =
             (Index::default(), Times::default(), Revision(0));
-        let (records, oldest) = LogRecords::open(directory, &mut |at, record| {
+        let (records, oldest) = LogRecords::open(directory, options.beside, &mut |at, record| {
             index.apply(&record.key, at, record.value.is_none(), record.bytes());
             times.note(record.written_ms, at);
             revision = at;

@@ -76,7 +76,8 @@ pub(super) struct Directory {
 
 impl Directory {
     /// Opens a data directory, or makes one of an empty or missing directory.
-    pub(super) fn open(path: &Path) -> Result<Directory, OpenError> {
+    /// `beside` names what its owner keeps there too.
+    pub(super) fn open(path: &Path, beside: &[&str]) -> Result<Directory, OpenError> {
         let io_error = |source| OpenError::Io {
             path: path.to_owned(),
             source,
@@ -95,7 +96,10 @@ impl Directory {
                     .map_err(io_error)?
                     .filter_map(Result::ok);
                 // A lock alone is left from a start that ended before it had written anything.
-                if let Some(entry) = entries.find(|entry| entry.file_name() != LOCK) {
+                let own = |name: &str| name == LOCK || beside.contains(&name);
+                if let Some(entry) =
+                    entries.find(|entry| !entry.file_name().to_str().is_some_and(own))
+                {
                     let found = entry.file_name().to_string_lossy().into_owned();
                     return Err(OpenError::Foreign {
                         path: path.to_owned(),

@@ -79,9 +79,10 @@ impl LogRecords {
     /// Opens or creates a log, visits all of its records in order, and says at which revision history starts.
     pub(super) fn open(
         path: &Path,
+        beside: &[&str],
         visit: &mut dyn FnMut(Revision, &Record),
     ) -> Result<(LogRecords, Revision), OpenError> {
-        let directory = Directory::open(path)?;
+        let directory = Directory::open(path, beside)?;
         let mut contents = Contents::default();
         let mut writer = Writer::default();
         let mut last = Revision(0);
