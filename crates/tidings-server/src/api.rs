@@ -380,8 +380,7 @@ impl Inner {
 
     /// Everything that is not a resource.
     fn outside(&self, route: &Route, method: &Method, query: &Query) -> Response<ResponseBody> {
-        let reads =
-            method == Method::GET || (method == Method::HEAD && matches!(route, Route::Health(_)));
+        let reads = method == Method::GET || matches!(route, Route::Health(_) | Route::Root);
         match route {
             Route::NoSuchPath | Route::Resource(_) => respond::page_not_found(),
             Route::NoSuchResource => respond::status(&Status::no_such_resource()),

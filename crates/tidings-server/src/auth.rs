@@ -45,10 +45,9 @@ impl Authentication {
             return Ok(User::Anonymous);
         };
         let shown = value.to_str().ok().and_then(|value| {
-            let (scheme, shown) = value.split_once(' ')?;
-            scheme
-                .eq_ignore_ascii_case("bearer")
-                .then_some(shown.trim())
+            let mut words = value.trim().split(' ');
+            let bearer = words.next()?.eq_ignore_ascii_case("bearer");
+            words.next().filter(|shown| bearer && !shown.is_empty())
         });
         match shown {
             // Another scheme is no bearer token at all: anonymous, as the API server has it.

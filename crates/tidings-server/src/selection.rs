@@ -144,8 +144,9 @@ impl Selection {
 
 /// W67: which fields a kind can be selected by.
 fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
-    let known = matches!(field, "metadata.name" | "metadata.namespace")
-        || kind.fields.iter().any(|known| known.name == field);
+    let in_namespaces = kind.special != Special::Namespace;
+    let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
+    let known = everywhere || kind.fields.iter().any(|known| known.name == field);
     if known {
         return Ok(());
     }

@@ -93,6 +93,7 @@ pub(crate) static KINDS: &[Kind] = &[
         ],
         fields: &[
             field("spec.nodeName", &[&["spec", "nodeName"]]),
+            field("spec.host", &[&["spec", "nodeName"]]), // what it was called long ago
             field("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
             field("spec.schedulerName", &[&["spec", "schedulerName"]]),
             field(

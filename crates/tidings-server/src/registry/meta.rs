@@ -318,6 +318,15 @@ impl Meta {
                 ));
             }
         }
+        let has = |name: &str| self.finalizers.iter().any(|finalizer| finalizer == name);
+        if has("orphan") && has("foregroundDeletion") {
+            let both = "finalizer orphan and foregroundDeletion cannot be both set";
+            errors.push(FieldError::invalid_value(
+                "metadata.finalizers",
+                format!("{:?}", self.finalizers),
+                both,
+            ));
+        }
     }
 
     fn validate_owners(&self, errors: &mut FieldErrors) {

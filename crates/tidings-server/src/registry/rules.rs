@@ -98,8 +98,7 @@ impl Draft {
                 if self.kind.special == Special::Secret {
                     self.merge_string_data();
                     if self.text(&["type"]).is_empty() {
-                        self.members
-                            .insert("type".into(), old.text(&["type"]).into());
+                        self.members.insert("type".into(), "Opaque".into());
                     }
                 }
             }

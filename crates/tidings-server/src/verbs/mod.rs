@@ -31,13 +31,15 @@ impl WriteOptions {
     /// Reads and checks the query; `kind` is `CreateOptions` or `UpdateOptions`.
     pub(crate) fn from_query(query: &Query, kind: &'static str) -> Result<WriteOptions, Status> {
         let mut errors = FieldErrors::new();
-        let dry_run = dry_run(&query.all("dryRun"), &mut errors);
-        if query
-            .get("fieldManager")
-            .is_some_and(|manager| manager.len() > 128)
-        {
+        let manager = query.get("fieldManager").unwrap_or_default();
+        if manager.len() > 128 {
             errors.push(FieldError::too_long("fieldManager", 128));
         }
+        if let Some((at, odd)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
+            let why = format!("invalid character U+{:04X} (at position {at})", odd as u32);
+            errors.push(FieldError::invalid("fieldManager", manager, why));
+        }
+        let dry_run = dry_run(&query.all("dryRun"), &mut errors);
         let validation = match query.get("fieldValidation").unwrap_or_default() {
             "" | "Warn" => FieldValidation::Warn,
             "Ignore" => FieldValidation::Ignore,
