@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tidings_api::{ObjectKey, Reason, ResourceVersion, Status, go};
@@ -26,7 +26,7 @@ use crate::registry::{self, KINDS, Kind};
 use crate::request::{Query, Route, Target, Verb, route};
 use crate::respond::{self, ResponseBody};
 use crate::source::StoreListerWatcher;
-use crate::{health, verbs};
+use crate::{health, negotiate, verbs};
 
 /// How long a read waits for the cache to reach a revision (W77).
 const REACH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -441,7 +441,7 @@ impl Inner {
         B: Body,
         B::Error: std::fmt::Display,
     {
-        if let Err(status) = acceptable(headers) {
+        if let Err(status) = negotiate::acceptable(headers) {
             return respond::status(&status);
         }
         if verb == Verb::Watch {
@@ -501,7 +501,7 @@ impl Inner {
         let body = if verb.mutates() {
             let body = limits::read_body(pin!(body)).await?;
             if !body.is_empty() || verb != Verb::Delete {
-                check_content_type(headers)?;
+                negotiate::check_content_type(headers)?;
             }
             body
         } else {
@@ -552,47 +552,6 @@ impl Drop for Inner {
             tasks.abort_all();
         }
     }
-}
-
-/// W37–W39, as far as JSON goes.
-fn acceptable(headers: &HeaderMap) -> Result<(), Status> {
-    let accept = match headers.get(ACCEPT).map(|value| value.to_str()) {
-        None => return Ok(()),
-        Some(accept) => accept.unwrap_or_default(),
-    };
-    let fits = |clause: &str| {
-        let mut parts = clause.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let json = matches!(media_type, "application/json" | "*/*");
-        let transforms = parts.any(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            name == "as" || (name == "stream" && value != "watch")
-        });
-        json && !transforms
-    };
-    if accept.trim().is_empty() || accept.split(',').any(fits) {
-        return Ok(());
-    }
-    let message = "only the following media types are accepted: application/json";
-    Err(Status::failure(406, Reason::NotAcceptable, message))
-}
-
-/// W40, as far as JSON goes.
-fn check_content_type(headers: &HeaderMap) -> Result<(), Status> {
-    let said = headers
-        .get(CONTENT_TYPE)
-        .map(|value| value.to_str().unwrap_or("?"));
-    let media_type = said
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    if media_type.is_empty() || media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
-    }
-    let message = "the body of the request was in an unknown format - accepted media types include: application/json";
-    Err(Status::failure(415, Reason::UnsupportedMediaType, message))
 }
 
 impl<B> tower_service::Service<Request<B>> for Api

@@ -26,6 +26,7 @@ mod health;
 mod limits;
 mod listen;
 mod metrics;
+mod negotiate;
 mod pki;
 mod registry;
 mod request;
