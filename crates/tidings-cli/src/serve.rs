@@ -17,14 +17,14 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The address to listen on; port 0 picks a free one
-    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDRESS")]
+    #[arg(long, default_value = "127.0.0.1:6443", value_parser = parse_address, value_name = "ADDRESS")]
     listen: SocketAddr,
 
     /// Where objects, certificates and the kubeconfig are kept
     #[arg(long, default_value = "./tidings-data", value_name = "PATH")]
     data_dir: PathBuf,
 
-    /// Keep objects in memory only: they are gone when the server stops
+    /// Keep objects, certificates and the token in memory only: they are gone when the server stops
     #[arg(long)]
     ephemeral: bool,
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// How long changes can be read and watched from: a number with s, m or h
+    /// How long changes can be read and watched from: a number with s, m or h. The last 1000 revisions always can
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
     history: Duration,
 
@@ -45,6 +45,11 @@ pub(crate) struct Arguments {
 enum LogFormat {
     Text,
     Json,
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, as 127.0.0.1:6443 or [::1]:6443".to_owned())
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -138,14 +143,18 @@ fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
     options.beside = &["kubeconfig", "kubeconfig.new", "pki"];
-    if arguments.ephemeral {
-        return Ok(Arc::new(Embedded::ephemeral(options)));
-    }
+    let directory = arguments.data_dir.display();
     if arguments.data_dir.is_file() {
-        bail!(
-            "{} is a file: choose a directory with --data-dir",
-            arguments.data_dir.display()
-        );
+        bail!("{directory} is a file: choose a directory with --data-dir");
+    }
+    if arguments.ephemeral {
+        if arguments.data_dir.join("FORMAT").exists() && arguments.kubeconfig.is_none() {
+            bail!(
+                "{directory} belongs to a durable server, whose kubeconfig would be replaced: choose another place with \
+                 --kubeconfig or --data-dir"
+            );
+        }
+        return Ok(Arc::new(Embedded::ephemeral(options)));
     }
     Ok(Arc::new(Embedded::open(&arguments.data_dir, options)?))
 }

@@ -441,3 +441,149 @@ async fn stopping_drains() {
             .success()
     );
 }
+
+#[tokio::test]
+async fn a_watch_of_nothing_stays_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(&directory.path().join("data"), &[]).await;
+    for query in [
+        "watch=1",
+        "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        "watch=1&resourceVersion=0",
+    ] {
+        let name = format!("after-{}", query.len());
+        let mut watch = server
+            .client
+            .watch(&format!(
+                "{CONFIGMAPS}?{query}&fieldSelector=metadata.name%3D{name}"
+            ))
+            .await
+            .unwrap();
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        let mut connection = server.client.connect().await.unwrap();
+        assert_eq!(
+            connection
+                .request("POST", CONFIGMAPS, body.as_bytes())
+                .await
+                .unwrap()
+                .code,
+            201
+        );
+        let line = watch.line().await.unwrap().expect("it has not ended");
+        assert!(line.contains(&name), "{query}: {line}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_request_leaves_its_connection_usable() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(&directory.path().join("data"), &[]).await;
+    let mut connection = server.client.connect().await.unwrap();
+    let body = vec![b'x'; 200_000];
+    for _ in 0..20 {
+        assert_eq!(
+            connection
+                .request("PATCH", CONFIGMAPS, &body)
+                .await
+                .unwrap()
+                .code,
+            405
+        );
+        assert_eq!(
+            connection
+                .request("POST", "/nosuch", &body)
+                .await
+                .unwrap()
+                .code,
+            404
+        );
+        assert_eq!(
+            connection
+                .request("GET", "/healthz", b"")
+                .await
+                .unwrap()
+                .code,
+            200
+        );
+    }
+}
+
+#[tokio::test]
+async fn lists_that_nobody_reads_lock_nobody_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = start(&directory.path().join("data"), &["--ephemeral"]).await;
+    let mut connection = server.client.connect().await.unwrap();
+    for number in 0..20 {
+        let fill = "x".repeat(500_000);
+        let body = format!(r#"{{"metadata":{{"name":"n{number}"}},"data":{{"k":"{fill}"}}}}"#);
+        assert_eq!(
+            connection
+                .request("POST", CONFIGMAPS, body.as_bytes())
+                .await
+                .unwrap()
+                .code,
+            201
+        );
+    }
+    let mut unread = Vec::new();
+    for _ in 0..410 {
+        unread.push(server.client.watch(CONFIGMAPS).await.unwrap()); // a list, of which only the head is read
+    }
+    assert_eq!(
+        connection
+            .request("GET", &format!("{CONFIGMAPS}/n1"), b"")
+            .await
+            .unwrap()
+            .code,
+        200
+    );
+}
+
+#[tokio::test]
+async fn credentials_and_files_of_others_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    drop(start(&data, &[]).await);
+    let data_dir = data.to_str().unwrap();
+    let (code, text) = refused(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--ephemeral",
+        "--data-dir",
+        data_dir,
+    ]);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("belongs to a durable server, whose kubeconfig would be replaced"),
+        "{text}"
+    );
+    let theirs = directory.path().join("config");
+    fs::write(&theirs, "current-context: production\n").unwrap();
+    let kubeconfig = theirs.to_str().unwrap();
+    let (code, text) = refused(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        data_dir,
+        "--kubeconfig",
+        kubeconfig,
+    ]);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("exists and was not written by Tidings"),
+        "{text}"
+    );
+    assert_eq!(
+        fs::read_to_string(&theirs).unwrap(),
+        "current-context: production\n"
+    );
+    fs::write(data.join("pki/token"), "").unwrap();
+    let (code, text) = refused(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data_dir]);
+    assert_eq!(code, Some(1));
+    assert!(
+        text.contains("is empty or too short"),
+        "an empty token would let everybody in: {text}"
+    );
+}

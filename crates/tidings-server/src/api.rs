@@ -14,7 +14,7 @@ use http_body::Body;
 use tidings_api::{ObjectKey, Reason, ResourceVersion, Status, go};
 use tidings_informer::Reflector;
 use tidings_storage::{Error, Revision, Storage};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -196,6 +196,7 @@ impl Api {
     {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
+        let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let route = route(parts.uri.path());
         let target = match &route {
@@ -219,7 +220,7 @@ impl Api {
                     (Ok(()), Some(Ok(verb))) => match target {
                         Some(target) => {
                             self.0
-                                .serve(verb, target, &query, &parts.headers, body)
+                                .serve(verb, target, &query, &parts.headers, body.as_mut())
                                 .await
                         }
                         None => respond::page_not_found(),
@@ -227,6 +228,8 @@ impl Api {
                 }
             }
         };
+        // A client that is refused before its body was read may still be writing it.
+        limits::drain(body).await;
         if parts.method == Method::HEAD {
             *response.body_mut() = ResponseBody::bytes(Bytes::new());
         }
@@ -311,7 +314,7 @@ impl Inner {
             Error::Closed => Status::failure(
                 503,
                 Reason::ServiceUnavailable,
-                "the server is shutting down",
+                "the store is closed: the server is shutting down, or must be started again",
             ),
             error => Status::internal(error),
         }
@@ -435,7 +438,7 @@ impl Inner {
         target: &Target,
         query: &Query,
         headers: &HeaderMap,
-        body: B,
+        body: Pin<&mut B>,
     ) -> Response<ResponseBody>
     where
         B: Body,
@@ -464,7 +467,7 @@ impl Inner {
                 return respond::status(&Status::bad_request(message));
             }
         };
-        let Some(permit) = self.limits.admit(verb.mutates()) else {
+        let Some(_permit) = self.limits.admit(verb.mutates()) else {
             self.metrics.reject();
             let mut response = respond::text(
                 StatusCode::TOO_MANY_REQUESTS,
@@ -475,7 +478,7 @@ impl Inner {
                 .insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
             return response;
         };
-        let done = self.perform(verb, target, query, headers, body, permit);
+        let done = self.perform(verb, target, query, headers, body);
         match tokio::time::timeout(timeout, done).await {
             Ok(Ok(response)) => response,
             Ok(Err(status)) => respond::status(&status),
@@ -489,8 +492,7 @@ impl Inner {
         target: &Target,
         query: &Query,
         headers: &HeaderMap,
-        body: B,
-        permit: OwnedSemaphorePermit,
+        body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
     where
         B: Body,
@@ -499,7 +501,7 @@ impl Inner {
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let key = ObjectKey::new(namespace, target.name.as_deref().unwrap_or_default());
         let body = if verb.mutates() {
-            let body = limits::read_body(pin!(body)).await?;
+            let body = limits::read_body(body).await?;
             if !body.is_empty() || verb != Verb::Delete {
                 negotiate::check_content_type(headers)?;
             }
@@ -510,7 +512,7 @@ impl Inner {
         let mut warnings = Vec::new();
         let mut response = match verb {
             Verb::Get => verbs::get::get(self, target, &key, query).await,
-            Verb::List => verbs::list::list(self, target, query, Some(permit)).await,
+            Verb::List => verbs::list::list(self, target, query).await,
             Verb::Create => verbs::create::create(self, target, query, &body, &mut warnings).await,
             Verb::Update => {
                 verbs::update::update(self, target, &key, query, &body, &mut warnings).await

@@ -64,7 +64,7 @@ fn same(shown: &[u8], token: &[u8]) -> bool {
         .iter()
         .zip(token)
         .fold(0, |difference, (a, b)| difference | (a ^ b));
-    difference == 0 && shown.len() == token.len()
+    difference == 0 && shown.len() == token.len() && !token.is_empty()
 }
 
 /// W54: what anonymous users may not do.

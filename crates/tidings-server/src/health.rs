@@ -79,16 +79,7 @@ pub(crate) fn version() -> Response<ResponseBody> {
 
 /// `/`: the paths there are.
 pub(crate) fn root() -> Response<ResponseBody> {
-    let paths = [
-        "/api/v1",
-        "/apis/apps/v1",
-        "/apis/coordination.k8s.io/v1",
-        "/healthz",
-        "/livez",
-        "/metrics",
-        "/readyz",
-        "/version",
-    ];
+    let paths = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
     let list: Vec<String> = paths.iter().map(|path| format!("    \"{path}\"")).collect();
     respond::json(
         StatusCode::OK,

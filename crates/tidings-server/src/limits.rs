@@ -94,3 +94,22 @@ where
     }
     Ok(only.unwrap_or_else(|| collected.freeze()))
 }
+
+/// Reads what is left of a body and throws it away, within bounds.
+pub(crate) async fn drain<B: Body>(mut body: std::pin::Pin<&mut B>) {
+    let rest = async {
+        let mut taken = 0;
+        while !body.is_end_stream()
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            taken += frame.data_ref().map_or(0, bytes::Buf::remaining);
+            if taken > REFUSED_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+}
+
+/// How long the rest of a body that nobody wants is waited for.
+const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -15,6 +15,11 @@ use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use uuid::Uuid;
 
+/// What every kubeconfig written here contains.
+const KUBECONFIG_MARK: &str = "current-context: tidings";
+/// A token shorter than this is not one that was made here.
+const TOKEN_BYTES_MIN: usize = 16;
+
 /// Why the credentials cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -28,9 +33,17 @@ pub enum PkiError {
         #[source]
         source: std::io::Error,
     },
+    /// There is a kubeconfig already that is not of this server.
+    #[error(
+        "{path} exists and was not written by Tidings: choose another path with --kubeconfig, or move it away"
+    )]
+    Kubeconfig {
+        /// The file.
+        path: String,
+    },
     /// A certificate cannot be made or read.
     #[error(
-        "the certificates are not usable ({0}): delete the folder `pki` of the data directory to have new ones made"
+        "the credentials are not usable ({0}): delete the folder `pki` of the data directory to have new ones made"
     )]
     Certificate(String),
 }
@@ -74,6 +87,13 @@ impl Pki {
         let token = kept(&directory.join("token"), || Ok(new_token()))?
             .trim()
             .to_owned();
+        if token.len() < TOKEN_BYTES_MIN {
+            let why = format!(
+                "the token in {} is empty or too short",
+                directory.join("token").display()
+            );
+            return Err(PkiError::Certificate(why));
+        }
         Pki::assemble(&ca_key, ca_pem, token, address)
     }
 
@@ -132,6 +152,14 @@ impl Pki {
     /// # Errors
     /// If the file cannot be written.
     pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
+        // Whoever names the file of another cluster by mistake does not lose it.
+        if fs::read_to_string(path)
+            .is_ok_and(|text| !text.is_empty() && !text.contains(KUBECONFIG_MARK))
+        {
+            return Err(PkiError::Kubeconfig {
+                path: path.display().to_string(),
+            });
+        }
         write_private(path, &self.kubeconfig(url))
     }
 }
@@ -140,7 +168,7 @@ fn generate_key() -> Result<KeyPair, PkiError> {
     KeyPair::generate().map_err(certificate_error)
 }
 
-/// 122 random bits: two UUIDs make them 244.
+/// Two random UUIDs: 244 random bits.
 fn new_token() -> String {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
@@ -219,17 +247,19 @@ fn kept(path: &Path, make: impl FnOnce() -> Result<String, PkiError>) -> Result<
 
 /// Writes a file for its owner only, whole or not at all.
 fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    let fresh = path.with_extension("new");
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = Path::new(&fresh);
     let write = || {
-        let _ = fs::remove_file(&fresh);
+        let _ = fs::remove_file(fresh);
         let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .open(&fresh)?;
+            .open(fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&fresh, path)
+        fs::rename(fresh, path)
     };
     write().map_err(|source| io_error(path, source))
 }

@@ -39,15 +39,25 @@ async fn values(store: &Embedded) -> Vec<String> {
         .collect()
 }
 
+/// The segment as it was before the store was closed, which leaves a mark of this size.
+fn unclosed(path: &Path) -> Vec<u8> {
+    let whole = fs::read(segment(path)).unwrap();
+    whole[..whole.len() - MARK].to_vec()
+}
+
+const MARK: usize = 21;
+
 #[tokio::test]
 async fn a_log_cut_off_anywhere_keeps_every_whole_record() {
     let directory = filled(3).await;
-    let whole = fs::read(segment(directory.path())).unwrap();
+    let whole = unclosed(directory.path());
     let record = (whole.len() - 8) / 3;
     for cut in 0..=whole.len() {
         let copy = tempfile::tempdir().unwrap();
         fs::create_dir(copy.path().join("log")).unwrap();
-        fs::copy(directory.path().join("FORMAT"), copy.path().join("FORMAT")).unwrap();
+        for file in ["FORMAT", "log/SEGMENTS"] {
+            fs::copy(directory.path().join(file), copy.path().join(file)).unwrap();
+        }
         fs::write(segment(copy.path()), &whole[..cut]).unwrap();
         let store = open(copy.path()).unwrap();
         let kept = cut.saturating_sub(8) / record;
@@ -71,11 +81,10 @@ async fn a_log_cut_off_anywhere_keeps_every_whole_record() {
 }
 
 #[tokio::test]
-async fn a_flipped_byte_before_the_last_record_is_refused_and_nothing_is_changed() {
+async fn a_flipped_byte_in_a_closed_store_is_refused_and_nothing_is_changed() {
     let directory = filled(3).await;
     let whole = fs::read(segment(directory.path())).unwrap();
-    let last_record = whole.len() - (whole.len() - 8) / 3;
-    for at in 0..last_record {
+    for at in 0..whole.len() - MARK {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x40;
         fs::write(segment(directory.path()), &damaged).unwrap();
@@ -215,4 +224,42 @@ async fn segments_that_became_useless_are_reclaimed() {
             .revision,
         at
     );
+}
+
+#[tokio::test]
+async fn a_segment_that_is_missing_is_noticed() {
+    let directory = filled(1).await;
+    fs::remove_file(segment(directory.path())).unwrap();
+    let error = open(directory.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("0001.seg is damaged at byte 0: it is missing"),
+        "{error}"
+    );
+    fs::remove_dir_all(directory.path().join("log")).unwrap();
+    let error = open(directory.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("SEGMENTS is damaged at byte 0: it is missing"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_what_is_stored() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("data");
+    let store = open(&directory).unwrap();
+    store.write(Write::create("secret", "value")).await.unwrap();
+    for (path, mode) in [
+        (directory.clone(), 0o700),
+        (directory.join("log"), 0o700),
+        (segment(&directory), 0o600),
+    ] {
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            mode,
+            "{}",
+            path.display()
+        );
+    }
 }

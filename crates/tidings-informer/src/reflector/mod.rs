@@ -51,7 +51,11 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                     Outcome::Waited
                 }
             };
-            if let Outcome::Failed(error) = &outcome {
+            if let Outcome::Failed(error)
+            | Outcome::Ended {
+                error: Some(error), ..
+            } = &outcome
+            {
                 tracing::warn!(reflector = self.name, %error, "list and watch were interrupted; they go on");
             }
             machine.observe(&outcome);

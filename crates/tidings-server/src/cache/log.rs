@@ -19,6 +19,9 @@ pub(crate) type State = OrdMap<ObjectKey, Object>;
 const SEGMENT_EVENTS_MIN: usize = 32;
 const SEGMENT_EVENTS_MAX: usize = 1024;
 
+/// A log that is full has at least this many segments.
+const SEGMENTS_MIN: usize = 16;
+
 /// One change of one object.
 #[derive(Debug)]
 pub(crate) struct Event {
@@ -179,12 +182,14 @@ impl Log {
 
     /// Starts a new segment if the last one is full. `state` is what the next event changes, `revision` its revision.
     pub(crate) fn make_room(&mut self, state: &State, revision: ResourceVersion) {
-        let Some(last) = self.segments.back() else {
+        let (Some(last), Some(last_bytes)) = (self.segments.back(), self.segment_bytes.back())
+        else {
             return;
         };
         let written = last.written();
-        if written == last.events.len() {
-            let capacity = (written * 2).min(SEGMENT_EVENTS_MAX);
+        // Large objects fill a segment by their bytes: only whole segments can be dropped.
+        if written == last.events.len() || *last_bytes > self.bytes_max / SEGMENTS_MIN {
+            let capacity = (last.events.len() * 2).min(SEGMENT_EVENTS_MAX);
             let first = last.first + written as u64;
             self.segments.push_back(Arc::new(Segment::new(
                 first,

@@ -97,6 +97,7 @@ where
     let mut early = BytesMut::new();
     loop {
         match next(io, &mut body, &mut early).await? {
+            Next::Bytes(bytes) if bytes.is_empty() => {}
             Next::Bytes(bytes) => {
                 let mut size = [0_u8; 18];
                 let mut rest = &mut size[..];

@@ -4,7 +4,6 @@ use std::ops::Bound;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tidings_api::{Object, ObjectKey, ResourceVersion, go};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::cache::log::State;
 use crate::registry::Kind;
@@ -122,36 +121,20 @@ pub(crate) struct ListBody {
     done: bool,
     /// How many bytes of an object a list item leaves out (W70).
     object_head: usize,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ListBody {
     /// All of a walk.
-    pub(crate) fn whole(
-        kind: &Kind,
-        head: &ListHead,
-        walk: Walk,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> ListBody {
-        ListBody::new(kind, head, Items::Walk(walk), permit)
+    pub(crate) fn whole(kind: &Kind, head: &ListHead, walk: Walk) -> ListBody {
+        ListBody::new(kind, head, Items::Walk(walk))
     }
 
     /// One page.
-    pub(crate) fn page(
-        kind: &Kind,
-        head: &ListHead,
-        page: Vec<Object>,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> ListBody {
-        ListBody::new(kind, head, Items::Page(page.into_iter()), permit)
+    pub(crate) fn page(kind: &Kind, head: &ListHead, page: Vec<Object>) -> ListBody {
+        ListBody::new(kind, head, Items::Page(page.into_iter()))
     }
 
-    fn new(
-        kind: &Kind,
-        head: &ListHead,
-        items: Items,
-        permit: Option<OwnedSemaphorePermit>,
-    ) -> ListBody {
+    fn new(kind: &Kind, head: &ListHead, items: Items) -> ListBody {
         let mut text = format!(
             "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"",
             kind.kind,
@@ -173,7 +156,6 @@ impl ListBody {
             first: true,
             done: false,
             object_head,
-            _permit: permit,
         }
     }
 

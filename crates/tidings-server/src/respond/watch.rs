@@ -88,7 +88,11 @@ impl WatchBody {
             return Poll::Ready(None);
         }
         if let Some((walk, revision)) = self.plan.initial.take() {
-            return Poll::Ready(Some(self.send_initial(walk, revision)));
+            let bytes = self.send_initial(walk, revision);
+            // An empty piece would read as the end of a chunked body.
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(bytes));
+            }
         }
         self.cursor.place.wait(context.waker());
         let mut chunk = Chunk::default();

@@ -4,7 +4,6 @@ use base64::Engine;
 use http::{Response, StatusCode};
 use serde::Deserialize;
 use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Inner;
 use crate::cache::{Snapshot, Unavailable};
@@ -46,7 +45,6 @@ pub(crate) async fn list(
     api: &Inner,
     target: &Target,
     query: &Query,
-    permit: Option<OwnedSemaphorePermit>,
 ) -> Result<Response<ResponseBody>, Status> {
     let kind = target.kind;
     let (options, selection) = options(target, query)?;
@@ -73,9 +71,9 @@ pub(crate) async fn list(
                 continue_token(revision, last, &selection.key_prefix(), api.now_ms());
             head.remaining = selection.is_whole_scope().then(|| walk.remaining());
         }
-        ListBody::page(kind, &head, page, permit)
+        ListBody::page(kind, &head, page)
     } else {
-        ListBody::whole(kind, &head, walk, permit)
+        ListBody::whole(kind, &head, walk)
     };
     // A list that fits into one write is sent with its length.
     let first = list.next().unwrap_or_default();

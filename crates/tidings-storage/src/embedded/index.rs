@@ -21,8 +21,8 @@ struct Version {
 
 #[derive(Debug)]
 struct Versions {
-    /// In the order of their revisions.
-    older: Vec<Version>,
+    /// In the order of their revisions. The first is the next to be forgotten.
+    older: VecDeque<Version>,
     latest: Version,
 }
 
@@ -130,12 +130,12 @@ impl Index {
         match self.keys.get_mut(&key) {
             Some(versions) => versions
                 .older
-                .push(std::mem::replace(&mut versions.latest, version)),
+                .push_back(std::mem::replace(&mut versions.latest, version)),
             None => {
                 self.keys.insert(
                     key.clone(),
                     Versions {
-                        older: Vec::new(),
+                        older: VecDeque::new(),
                         latest: version,
                     },
                 );
@@ -183,13 +183,17 @@ impl Index {
             let Some(versions) = self.keys.get_mut(&key) else {
                 continue;
             };
-            versions
+            if versions
                 .older
-                .retain(|version| version.revision != revision);
+                .front()
+                .is_some_and(|oldest| oldest.revision == revision)
+            {
+                versions.older.pop_front();
+            }
             if versions.latest.revision == revision {
                 self.keys.remove(&key); // a deletion that nobody needs to hear of any more
             } else if versions.older.is_empty() {
-                versions.older = Vec::new(); // give the memory back
+                versions.older = VecDeque::new(); // give the memory back
             }
         }
         (forgotten, true)

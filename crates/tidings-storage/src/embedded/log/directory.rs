@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "FORMAT";
@@ -9,6 +10,7 @@ const FORMAT_TEXT: &str = "tidings data directory, format 1\n";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SEGMENT: &str = "seg";
+const SEGMENTS: &str = "SEGMENTS";
 
 /// Why a data directory is refused. It is left as it was.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +84,7 @@ impl Directory {
             path: path.to_owned(),
             source,
         };
-        std::fs::create_dir_all(path).map_err(io_error)?;
+        create_private(path).map_err(io_error)?;
         match std::fs::read_to_string(path.join(FORMAT)) {
             Ok(text) if text == FORMAT_TEXT => {}
             Ok(text) => {
@@ -122,38 +124,53 @@ impl Directory {
             },
             TryLockError::Error(error) => io_error(error),
         })?;
-        let log = path.join(LOG);
-        std::fs::create_dir_all(&log).map_err(io_error)?;
+        let directory = Directory {
+            log: path.join(LOG),
+            _lock: lock,
+        };
         if !path.join(FORMAT).exists() {
+            create_private(&directory.log).map_err(io_error)?;
+            directory.record_segments(&[]).map_err(io_error)?;
             write_durably(&path.join(FORMAT), FORMAT_TEXT.as_bytes()).map_err(io_error)?;
             sync(path).map_err(io_error)?;
         }
-        Ok(Directory { log, _lock: lock })
+        Ok(directory)
     }
 
-    /// The segments there are, oldest first.
+    /// Notes durably which segments make up the log. What is not noted holds nothing that was acknowledged.
+    pub(super) fn record_segments(&self, ids: &[u64]) -> io::Result<()> {
+        let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        let fresh = self.log.join(format!("{SEGMENTS}.new"));
+        write_durably(&fresh, lines.as_bytes())?;
+        std::fs::rename(fresh, self.log.join(SEGMENTS))?;
+        sync(&self.log)
+    }
+
+    /// The segments that make up the log, oldest first. Each of them is there.
     pub(super) fn segments(&self) -> Result<Vec<u64>, OpenError> {
-        let io_error = |source| OpenError::Io {
-            path: self.log.clone(),
-            source,
+        let path = self.log.join(SEGMENTS);
+        let damaged = |path: PathBuf, what| OpenError::Damaged {
+            path,
+            offset: 0,
+            what,
+        };
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged(path, "it is missing"));
+            }
+            Err(source) => return Err(OpenError::Io { path, source }),
         };
         let mut ids = Vec::new();
-        for entry in std::fs::read_dir(&self.log).map_err(io_error)? {
-            let path = entry.map_err(io_error)?.path();
-            if path
-                .extension()
-                .is_some_and(|extension| extension == SEGMENT)
-            {
-                let stem = path.file_stem().and_then(|stem| stem.to_str());
-                let id = stem.and_then(|stem| stem.parse().ok());
-                ids.push(id.ok_or_else(|| OpenError::Damaged {
-                    path: path.clone(),
-                    offset: 0,
-                    what: "its name is not that of a segment of the log",
-                })?);
+        for line in text.lines() {
+            let id = line
+                .parse()
+                .map_err(|_| damaged(path.clone(), "it does not list segments"))?;
+            if !self.segment_path(id).exists() {
+                return Err(damaged(self.segment_path(id), "it is missing"));
             }
+            ids.push(id);
         }
-        ids.sort_unstable();
         Ok(ids)
     }
 
@@ -165,6 +182,14 @@ impl Directory {
     pub(super) fn sync(&self) -> io::Result<()> {
         sync(&self.log)
     }
+}
+
+/// Makes a directory that only its owner can look into: it holds Secrets.
+fn create_private(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
 }
 
 fn sync(directory: &Path) -> io::Result<()> {

@@ -16,12 +16,15 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const OLDEST: u8 = 3;
+const CLOSED: u8 = 4;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Record(Revision, Record),
     /// History starts here.
     Oldest(Revision),
+    /// The store was closed here: what stands before was not cut off by a crash.
+    Closed,
 }
 
 fn put_frame(frames: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
@@ -60,6 +63,13 @@ pub(super) fn put_oldest(frames: &mut Vec<u8>, oldest: Revision) {
     });
 }
 
+pub(super) fn put_closed(frames: &mut Vec<u8>) {
+    put_frame(frames, |body| {
+        body.push(CLOSED);
+        body.extend_from_slice(&[0; 8]);
+    });
+}
+
 /// Reads the frame at the start of `bytes`: the entry and how long the frame is. The value shares the allocation.
 ///
 /// `Err` says what is wrong with it.
@@ -88,8 +98,10 @@ pub(super) fn read(bytes: &Bytes) -> Result<(Entry, usize), &'static str> {
 fn parse(body: &Bytes) -> Option<Entry> {
     let kind = *body.first()?;
     let revision = Revision(u64::from_le_bytes(body.get(1..9)?.try_into().ok()?));
-    if kind == OLDEST {
-        return Some(Entry::Oldest(revision));
+    match kind {
+        OLDEST => return Some(Entry::Oldest(revision)),
+        CLOSED => return Some(Entry::Closed),
+        _ => {}
     }
     let written_ms = u64::from_le_bytes(body.get(9..17)?.try_into().ok()?);
     let key_end = 21 + u32::from_le_bytes(body.get(17..21)?.try_into().ok()?) as usize;

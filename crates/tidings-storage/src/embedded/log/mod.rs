@@ -95,6 +95,7 @@ impl LogRecords {
                 newest,
                 &mut |entry, offset, bytes| match entry {
                     Entry::Oldest(oldest) => writer.oldest = writer.oldest.max(oldest),
+                    Entry::Closed => {}
                     // A crash in the middle of a merge leaves records twice: the first time counts.
                     Entry::Record(revision, _) if revision <= last => {}
                     Entry::Record(revision, record) => {
@@ -151,7 +152,8 @@ impl LogRecords {
             last => {
                 let id = last.map_or(1, |(id, _)| id + 1);
                 let file = segment::create(&self.directory.segment_path(id))?;
-                self.directory.sync()?;
+                let ids: Vec<SegmentId> = writer.sizes.keys().copied().chain([id]).collect();
+                self.directory.record_segments(&ids)?;
                 writer.sizes.insert(
                     id,
                     Size {
@@ -242,11 +244,27 @@ impl LogRecords {
                 contents.files.retain(|id, _| !ids.contains(id));
                 contents.files.insert(into, Arc::new(file));
             }
+            let rest: Vec<SegmentId> = writer.sizes.keys().copied().collect();
+            self.directory.record_segments(&rest)?;
             for id in &ids[1..] {
                 std::fs::remove_file(self.directory.segment_path(*id))?;
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for LogRecords {
+    /// Marks the end as one that no crash made: damage before it will be seen as what it is.
+    fn drop(&mut self) {
+        let mut writer = self.writer();
+        let mut frames = Vec::new();
+        frame::put_closed(&mut frames);
+        if !writer.sizes.is_empty()
+            && let Err(error) = self.write(&mut writer, &frames)
+        {
+            tracing::debug!(%error, "the log is closed without a mark");
+        }
     }
 }
 

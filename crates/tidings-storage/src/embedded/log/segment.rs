@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
         .write(true)
         .create(true)
         .truncate(true)
+        .mode(0o600)
         .open(path)?;
     file.write_all_at(HEADER, 0)?;
     file.sync_all()?;
