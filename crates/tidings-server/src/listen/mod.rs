@@ -169,7 +169,8 @@ async fn serve_http1(
         };
         let parts = connection.into_parts();
         io = parts.io.into_inner();
-        io.rewind(parts.read_buf);
+        io.rewind(&parts.read_buf);
+        drop(parts.read_buf);
         if !takeover::stream(&mut io, response).await? || *stopping.borrow() {
             return Ok(io.shutdown().await?);
         }

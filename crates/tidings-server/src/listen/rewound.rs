@@ -22,8 +22,9 @@ impl<S> Rewound<S> {
     }
 
     /// Puts bytes back that were read but not used. What was put back before has been read by then.
-    pub(super) fn rewind(&mut self, front: Bytes) {
-        self.front = front;
+    pub(super) fn rewind(&mut self, front: &[u8]) {
+        // Copied, because a slice of a buffer, an empty one too, keeps all of the buffer.
+        self.front = Bytes::copy_from_slice(front);
     }
 }
 

@@ -107,7 +107,7 @@ where
             }
             Next::End => {
                 send(io, &[b"0\r\n\r\n"]).await?;
-                io.rewind(early.freeze());
+                io.rewind(&early);
                 return Ok(true);
             }
             Next::ClientLeft => return Ok(false),
