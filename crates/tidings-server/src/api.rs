@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -84,6 +85,7 @@ pub(crate) struct Inner {
     stopping: watch::Sender<bool>,
     /// Stand for the flow schema and priority level that upstream names in every response (W3).
     flow_headers: [(HeaderName, HeaderValue); 2],
+    audit_ids: AuditIds,
     /// Fill the caches; they end with the server.
     tasks: std::sync::Mutex<JoinSet<()>>,
 }
@@ -139,6 +141,7 @@ impl Api {
                 uuid_header("x-kubernetes-pf-flowschema-uid"),
                 uuid_header("x-kubernetes-pf-prioritylevel-uid"),
             ],
+            audit_ids: AuditIds::new(),
             tasks: std::sync::Mutex::new(tasks),
         };
         let api = Api(Arc::new(inner));
@@ -535,7 +538,7 @@ impl Inner {
         respond::no_cache(response);
         const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
         let id = request.get(&AUDIT_ID).filter(|id| !id.is_empty()).cloned();
-        let id = id.or_else(|| HeaderValue::from_str(&Uuid::new_v4().to_string()).ok());
+        let id = id.or_else(|| HeaderValue::from_str(&self.audit_ids.next().to_string()).ok());
         let headers = response.headers_mut();
         if let Some(id) = id {
             headers.insert(AUDIT_ID, id);
@@ -545,6 +548,35 @@ impl Inner {
                 headers.insert(name.clone(), value.clone());
             }
         }
+    }
+}
+
+/// Ids that look random and are unique, without asking the system for random bytes at every request.
+struct AuditIds {
+    start: (u64, u64),
+    count: AtomicU64,
+}
+
+impl AuditIds {
+    fn new() -> AuditIds {
+        AuditIds {
+            start: Uuid::new_v4().as_u64_pair(),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    fn next(&self) -> Uuid {
+        // An odd factor maps different counts to different numbers, far from each other.
+        let count = self
+            .count
+            .fetch_add(1, Ordering::Relaxed)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let (high, low) = (
+            self.start.0 ^ count.rotate_left(32),
+            self.start.1.wrapping_add(count),
+        );
+        uuid::Builder::from_random_bytes((u128::from(high) << 64 | u128::from(low)).to_be_bytes())
+            .into_uuid()
     }
 }
 
