@@ -512,3 +512,33 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
     );
     assert!(watch.next().await.is_none());
 }
+
+#[tokio::test]
+async fn w86_pages_of_selected_objects_are_full_and_end() {
+    let server = Server::start().await;
+    for number in 0..20 {
+        server
+            .create(
+                &format!("n{number:02}"),
+                json!({"odd": (number % 2).to_string()}),
+            )
+            .await;
+    }
+    let (mut token, mut pages) = (String::new(), Vec::new());
+    loop {
+        let query = format!("{CONFIGMAPS}?limit=4&labelSelector=odd%3D1&continue={token}");
+        let page = server.get(&query).await;
+        pages.push(page.names());
+        match page.json()["metadata"]["continue"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
+    assert_eq!(
+        pages.concat(),
+        (0..10)
+            .map(|half| format!("n{:02}", half * 2 + 1))
+            .collect::<Vec<_>>()
+    );
+}

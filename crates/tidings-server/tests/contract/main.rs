@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod creates;
+mod deletes;
 mod errors;
 mod lists;
 mod robustness;
 mod support;
+mod updates;
 mod watches;
-mod writes;

@@ -1,0 +1,210 @@
+//! The server without a socket: from requests to responses.
+//!
+//! [`start`](Api::start) is here; `state` is what all requests share, `dispatch` is what happens to one of them.
+
+mod audit;
+mod dispatch;
+mod state;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body;
+use tidings_api::{ObjectKey, ResourceVersion};
+use tidings_informer::Reflector;
+use tidings_storage::{Error, Revision, Storage};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use crate::auth::Authentication;
+use crate::cache::{Cache, CacheStore};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::registry::{self, KINDS};
+use crate::request::{Query, Target};
+use crate::respond::ResponseBody;
+use crate::source::StoreListerWatcher;
+use crate::verbs;
+use audit::AuditIds;
+pub(crate) use state::Inner;
+
+/// How often caches hear of revisions of other resources and of the end of history.
+const TICK: Duration = Duration::from_secs(1);
+/// Present from the start (W174).
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// How a server is to be.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ApiOptions {
+    /// Who may ask.
+    pub authentication: Authentication,
+    /// How long the state of a list can be continued.
+    pub history: Duration,
+    /// How much the event log of one resource may hold.
+    pub log_bytes_max: usize,
+    /// A watch that does not say when it ends does so after this, up to twice of it (W97).
+    pub watch_timeout_min: Duration,
+}
+
+impl Default for ApiOptions {
+    fn default() -> Self {
+        ApiOptions {
+            authentication: Authentication::Trusted,
+            history: Duration::from_secs(600),
+            log_bytes_max: 256 << 20,
+            watch_timeout_min: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+#[error("the store cannot be read")]
+pub struct StartError(#[source] Error);
+
+/// The whole server, as a service from requests to responses. Cloning shares it; it stops when the last clone is dropped.
+#[derive(Debug, Clone)]
+pub struct Api(Arc<Inner>);
+
+impl Api {
+    /// Starts a server over a store: fills the caches and makes the namespaces that are always there. Must be called within a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
+        let caches: Vec<Arc<Cache>> = KINDS
+            .iter()
+            .map(|_| Cache::new(options.log_bytes_max))
+            .collect();
+        let prefixes: Vec<Bytes> = KINDS.iter().map(|kind| kind.prefix().into()).collect();
+        let mut tasks = JoinSet::new();
+        for ((kind, cache), prefix) in KINDS.iter().zip(&caches).zip(&prefixes) {
+            let source = Arc::new(StoreListerWatcher {
+                store: store.clone(),
+                prefix: prefix.clone(),
+            });
+            let reflector = Reflector::new(
+                kind.group_resource().to_string(),
+                source,
+                CacheStore(cache.clone()),
+            );
+            tasks.spawn(async move { match reflector.run().await {} });
+        }
+        tasks.spawn(tick(store.clone(), caches.clone(), prefixes.clone()));
+        let uuid_header = |name: &'static str| {
+            let value = HeaderValue::from_str(&Uuid::new_v4().to_string())
+                .unwrap_or(HeaderValue::from_static(""));
+            (HeaderName::from_static(name), value)
+        };
+        let inner = Inner {
+            store,
+            caches,
+            prefixes,
+            metrics: Metrics::new(),
+            limits: Limits::new(),
+            options,
+            stopping: watch::Sender::new(false),
+            flow_headers: [
+                uuid_header("x-kubernetes-pf-flowschema-uid"),
+                uuid_header("x-kubernetes-pf-prioritylevel-uid"),
+            ],
+            audit_ids: AuditIds::new(),
+            tasks: std::sync::Mutex::new(tasks),
+        };
+        let api = Api(Arc::new(inner));
+        api.0.catch_up().await.map_err(StartError)?;
+        api.make_namespaces().await;
+        Ok(api)
+    }
+
+    /// Tells every watch to send a bookmark and end, and to refuse new ones.
+    pub fn stop_watches(&self) {
+        self.0.stopping.send_replace(true);
+        for cache in &self.0.caches {
+            cache.wake_all();
+        }
+    }
+
+    async fn make_namespaces(&self) {
+        let Some(kind) = registry::find("", "v1", "namespaces") else {
+            return;
+        };
+        for name in NAMESPACES {
+            if self.0.cache(kind).get(&ObjectKey::new("", name)).is_some() {
+                continue;
+            }
+            let body = format!("{{\"metadata\":{{\"name\":\"{name}\"}}}}");
+            let target = Target {
+                kind,
+                namespace: None,
+                name: None,
+                subresource: None,
+                forced_watch: false,
+            };
+            if let Err(status) = verbs::create::create(
+                &self.0,
+                &target,
+                &Query::default(),
+                &body.into(),
+                &mut Vec::new(),
+            )
+            .await
+            {
+                tracing::warn!(namespace = name, %status, "a namespace that should always be there cannot be made");
+            }
+        }
+        if let Err(status) = self.0.refresh(kind).await {
+            tracing::warn!(%status, "the namespaces are not in the cache yet");
+        }
+    }
+}
+
+/// Keeps quiet caches up to date, and forgets with the store.
+async fn tick(store: Arc<dyn Storage>, caches: Vec<Arc<Cache>>, prefixes: Vec<Bytes>) {
+    let mut last = Revision(0);
+    loop {
+        tokio::time::sleep(TICK).await;
+        if let Ok(revision) = store.revision().await
+            && revision != last
+        {
+            last = revision;
+            for prefix in &prefixes {
+                store.request_progress(prefix);
+            }
+        }
+        if let Ok(oldest) = store.oldest().await {
+            for cache in &caches {
+                cache.forget_before(ResourceVersion::new(oldest.0));
+            }
+        }
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Api
+where
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: std::fmt::Display,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let api = self.clone();
+        Box::pin(async move { Ok(api.handle(request).await) })
+    }
+}

@@ -1,0 +1,173 @@
+//! What all requests share: the store, the caches, and how a request waits for them to agree.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use tidings_api::{Object, ObjectKey, Reason, ResourceVersion, Status};
+use tidings_storage::{Error, Storage};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use super::ApiOptions;
+use super::audit::AuditIds;
+use crate::cache::Cache;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::registry::{self, Kind};
+
+/// How long a read waits for the cache to reach a revision (W77).
+const REACH_TIMEOUT: Duration = Duration::from_secs(3);
+/// A continue token lives at most this long: the conformance tests wait ten minutes for one to expire (W88).
+const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Storage>,
+    /// In the order of [`KINDS`].
+    pub(super) caches: Vec<Arc<Cache>>,
+    pub(super) prefixes: Vec<Bytes>,
+    pub(crate) metrics: Metrics,
+    pub(super) limits: Limits,
+    pub(super) options: ApiOptions,
+    pub(super) stopping: watch::Sender<bool>,
+    /// Stand for the flow schema and priority level that upstream names in every response (W3).
+    pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
+    pub(super) audit_ids: AuditIds,
+    /// Fill the caches; they end with the server.
+    pub(super) tasks: std::sync::Mutex<JoinSet<()>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    pub(crate) fn cache(&self, kind: &Kind) -> &Arc<Cache> {
+        &self.caches[registry::position(kind)]
+    }
+
+    pub(crate) fn store_key(&self, kind: &Kind, key: &ObjectKey) -> Bytes {
+        [
+            &self.prefixes[registry::position(kind)][..],
+            key.as_str().as_bytes(),
+        ]
+        .concat()
+        .into()
+    }
+
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Milliseconds since 1970, for continue tokens.
+    pub(crate) fn now_ms(&self) -> u64 {
+        jiff::Timestamp::now()
+            .as_millisecond()
+            .try_into()
+            .unwrap_or(0)
+    }
+
+    /// True if a token of that time can no longer be continued (W88).
+    pub(crate) fn token_expired(&self, issued_ms: u64) -> bool {
+        let age = Duration::from_millis(self.now_ms().saturating_sub(issued_ms));
+        age > self.options.history.min(TOKEN_AGE_MAX)
+    }
+
+    /// W97: between once and twice the minimum, so that watches do not end together.
+    pub(crate) fn default_watch_timeout(&self) -> Duration {
+        let (fraction, _) = Uuid::new_v4().as_u64_pair();
+        self.options
+            .watch_timeout_min
+            .mul_f64(1.0 + (fraction >> 11) as f64 / (1_u64 << 53) as f64)
+    }
+
+    /// What the store said, as the client hears it.
+    pub(crate) fn store_failed(&self, error: Error) -> Status {
+        match error {
+            Error::Overloaded => {
+                Status::too_many_requests("too many writes are waiting, please try again later", 1)
+            }
+            Error::Closed => Status::failure(
+                503,
+                Reason::ServiceUnavailable,
+                "the store is closed: the server is shutting down, or must be started again",
+            ),
+            error => Status::internal(error),
+        }
+    }
+
+    /// Waits until every cache has what the store has now.
+    pub(super) async fn catch_up(&self) -> Result<(), Error> {
+        let revision = ResourceVersion::new(self.store.revision().await?.0);
+        for (cache, prefix) in self.caches.iter().zip(&self.prefixes) {
+            cache.reach(ResourceVersion::default()).await; // the first list
+            self.store.request_progress(prefix);
+            cache.reach(revision).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the cache has every write that was acknowledged before now (W72).
+    pub(crate) async fn refresh(&self, kind: &'static Kind) -> Result<(), Status> {
+        let revision = self
+            .store
+            .revision()
+            .await
+            .map_err(|error| self.store_failed(error))?;
+        self.reach(kind, ResourceVersion::new(revision.0)).await
+    }
+
+    /// Waits until the cache has reached a revision, but not for long (W77).
+    pub(crate) async fn reach(
+        &self,
+        kind: &'static Kind,
+        revision: ResourceVersion,
+    ) -> Result<(), Status> {
+        let cache = self.cache(kind);
+        let Some(reached) = cache.reached() else {
+            return Err(Status::too_many_requests("storage is (re)initializing", 1));
+        };
+        if reached >= revision {
+            return Ok(());
+        }
+        self.store
+            .request_progress(&self.prefixes[registry::position(kind)]);
+        match tokio::time::timeout(REACH_TIMEOUT, cache.reach(revision)).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let current = cache.reached().unwrap_or_default();
+                Err(Status::too_large_resource_version(
+                    revision.get(),
+                    current.get(),
+                ))
+            }
+        }
+    }
+
+    /// An object as the cache has it; if the cache has none, as it is now.
+    pub(crate) async fn current(
+        &self,
+        kind: &'static Kind,
+        key: &ObjectKey,
+    ) -> Result<Option<Object>, Status> {
+        if let Some(object) = self.cache(kind).get(key) {
+            return Ok(Some(object));
+        }
+        self.refresh(kind).await?;
+        Ok(self.cache(kind).get(key))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Ok(mut tasks) = self.tasks.lock() {
+            tasks.abort_all();
+        }
+    }
+}
