@@ -161,7 +161,8 @@ impl Status {
         }
     }
 
-    fn with_empty_details(self) -> Status {
+    /// `details: {}`, as the router of upstream has it.
+    pub fn with_empty_details(self) -> Status {
         Status {
             details: Some(Box::new(StatusDetails::default())),
             ..self
@@ -350,6 +351,12 @@ impl Status {
             "the server could not find the requested resource",
         )
         .with_empty_details()
+    }
+
+    /// W38: nothing that the client accepts is spoken here.
+    pub fn not_produced(spoken: &str) -> Status {
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {spoken}");
+        Status::failure(406, Reason::NotAcceptable, message).with_empty_details()
     }
 
     /// W61.

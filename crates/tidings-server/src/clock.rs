@@ -7,7 +7,12 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Now.
+/// Now, as a point in time.
+pub(crate) fn timestamp() -> Timestamp {
+    Timestamp::now()
+}
+
+/// Now, as text.
 pub(crate) fn now() -> String {
     rfc3339(Timestamp::now())
 }

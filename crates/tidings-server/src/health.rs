@@ -74,14 +74,14 @@ pub(crate) fn version() -> Response<ResponseBody> {
 }}"#,
         env!("CARGO_PKG_VERSION")
     );
-    respond::json(StatusCode::OK, ResponseBody::bytes(text))
+    respond::json_response(StatusCode::OK, ResponseBody::bytes(text))
 }
 
 /// `/`: the paths there are.
 pub(crate) fn root() -> Response<ResponseBody> {
     let paths = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
     let list: Vec<String> = paths.iter().map(|path| format!("    \"{path}\"")).collect();
-    respond::json(
+    respond::json_response(
         StatusCode::OK,
         ResponseBody::bytes(format!("{{\n  \"paths\": [\n{}\n  ]\n}}", list.join(",\n"))),
     )

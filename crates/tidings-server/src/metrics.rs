@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use tidings_storage::Stats;
 
 use crate::cache::CacheStats;
-use crate::registry::{KINDS, Kind};
+use crate::registry::{Kind, STORED};
 use crate::request::{Target, Verb};
 
 /// All values are from tables of this program or are status codes: the number of series is bounded.
@@ -120,7 +120,7 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(duration_histogram),
             rejected: Counter::default(),
-            watches: KINDS.iter().map(|_| Arc::default()).collect(),
+            watches: STORED.iter().map(|_| Arc::default()).collect(),
         }
     }
 
@@ -138,7 +138,9 @@ impl Metrics {
             Some(Verb::Watch) => "WATCH",
             Some(Verb::Create) => "POST",
             Some(Verb::Update) => "PUT",
+            Some(Verb::Patch) => "PATCH",
             Some(Verb::Delete) => "DELETE",
+            Some(Verb::DeleteCollection) => "DELETECOLLECTION",
             None => "other",
         };
         let scope = match target {
@@ -186,7 +188,7 @@ impl Metrics {
     }
 
     /// Counts a watch of a kind as open.
-    pub(crate) fn watch(&self, kind: &Kind) -> WatchMetrics {
+    pub(crate) fn watch(&self, kind: &'static Kind) -> WatchMetrics {
         let counts = self.watches[crate::registry::position(kind)].clone();
         counts.open.fetch_add(1, Ordering::Relaxed);
         WatchMetrics(counts)
@@ -245,7 +247,7 @@ impl Metrics {
         let bytes = Family::<WatchLabels, Counter>::default();
         let initial = Family::<ResourceLabels, Counter>::default();
         let terminated = Family::<ResourceLabels, Counter>::default();
-        for (kind, counts) in KINDS.iter().zip(&self.watches) {
+        for (kind, counts) in STORED.iter().zip(&self.watches) {
             let resource = ResourceLabels {
                 group: kind.group,
                 resource: kind.plural,
@@ -297,7 +299,7 @@ impl Metrics {
 fn register_caches(registry: &mut Registry, caches: &[CacheStats]) {
     let mut gauge = |name: &str, help: &str, value: fn(&CacheStats) -> i64| {
         let family = Family::<ResourceLabels, Gauge>::default();
-        for (kind, stats) in KINDS.iter().zip(caches) {
+        for (kind, stats) in STORED.iter().zip(caches) {
             family
                 .get_or_create(&ResourceLabels {
                     group: kind.group,

@@ -1,46 +1,355 @@
-//! Which representation a client speaks and wants: JSON, for now.
+//! Which representation a client speaks and wants (W6, W37–W41).
 
+use bytes::Bytes;
 use http::HeaderMap;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use tidings_api::{Reason, Status};
 
-/// W37–W39, as far as JSON goes.
-pub(crate) fn acceptable(headers: &HeaderMap) -> Result<(), Status> {
-    let accept = match headers.get(ACCEPT).map(|value| value.to_str()) {
-        None => return Ok(()),
-        Some(accept) => accept.unwrap_or_default(),
-    };
-    let fits = |clause: &str| {
-        let mut parts = clause.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let json = matches!(media_type, "application/json" | "*/*");
-        let transforms = parts.any(|parameter| {
-            let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            name == "as" || (name == "stream" && value != "watch")
-        });
-        json && !transforms
-    };
-    if accept.trim().is_empty() || accept.split(',').any(fits) {
-        return Ok(());
-    }
-    let message = "only the following media types are accepted: application/json";
-    Err(Status::failure(406, Reason::NotAcceptable, message))
+use crate::request::Query;
+use crate::respond::yaml;
+
+/// What is spoken here. Protobuf comes with the schemas.
+const SPOKEN: &str = "application/json, application/yaml";
+const SPOKEN_IN_WATCHES: &str = "application/json;stream=watch";
+
+/// How a document is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Json,
+    /// With line breaks, for people.
+    PrettyJson,
+    Yaml,
 }
 
-/// W40, as far as JSON goes.
-pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Status> {
+/// What of an object is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Whole,
+    Metadata,
+    /// As one asks for it in place of a list of objects.
+    MetadataList,
+    Table,
+}
+
+/// What a client accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    pub(crate) format: Format,
+    pub(crate) form: Form,
+    /// The version of `meta.k8s.io` that tables and metadata are of: `v1` or `v1beta1`.
+    pub(crate) meta_version: &'static str,
+}
+
+/// One clause of an Accept header.
+struct Clause<'a> {
+    media_type: &'a str,
+    quality: f32,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Clause<'a> {
+    fn read(text: &'a str) -> Clause<'a> {
+        let mut parts = text.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let parameters: Vec<_> = parts
+            .map(|parameter| {
+                let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+                (name.trim(), value.trim().trim_matches('"'))
+            })
+            .collect();
+        let quality = parameters.iter().find(|(name, _)| *name == "q");
+        Clause {
+            media_type,
+            quality: quality.map_or(1.0, |(_, value)| value.parse().unwrap_or(1.0)),
+            parameters,
+        }
+    }
+
+    fn format(&self) -> Option<Format> {
+        match self.media_type {
+            "application/json" | "application/*" | "*/*" => Some(Format::Json),
+            "application/yaml" => Some(Format::Yaml),
+            _ => None,
+        }
+    }
+
+    fn parameter(&self, wanted: &str) -> Option<&'a str> {
+        let found = self.parameters.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, value)| *value)
+    }
+
+    /// What the clause asks for, if it can be had. Parameters that mean nothing are ignored (W39).
+    fn accepted(&self) -> Option<Accepted> {
+        let format = match (self.format()?, self.parameter("pretty")) {
+            (Format::Json, Some("1")) => Format::PrettyJson,
+            (format, _) => format,
+        };
+        if self
+            .parameter("stream")
+            .is_some_and(|stream| stream != "watch")
+        {
+            return None;
+        }
+        let form = match self.parameter("as") {
+            None => Form::Whole,
+            Some("Table") => Form::Table,
+            Some("PartialObjectMetadata") => Form::Metadata,
+            Some("PartialObjectMetadataList") => Form::MetadataList,
+            Some(_) => return None,
+        };
+        let meta_version = match (form, self.parameter("g"), self.parameter("v")) {
+            (Form::Whole, _, _) | (_, Some("meta.k8s.io"), Some("v1")) => "v1",
+            (_, Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
+            _ => return None,
+        };
+        Some(Accepted {
+            format,
+            form,
+            meta_version,
+        })
+    }
+}
+
+/// What the client accepts of a resource, or 406 (W37–W39).
+pub(crate) fn accepted(
+    headers: &HeaderMap,
+    query: &Query,
+    watch: bool,
+) -> Result<Accepted, Status> {
+    let clauses = clauses(headers);
+    let produced = |clause: &Clause<'_>| {
+        matches!(
+            clause.media_type,
+            "*/*" | "application/json" | "application/yaml"
+        )
+    };
+    if !clauses.iter().any(produced) {
+        let streams = if watch {
+            format!(", {SPOKEN_IN_WATCHES}")
+        } else {
+            String::new()
+        };
+        return Err(Status::not_produced(&format!("{SPOKEN}{streams}")));
+    }
+    let best = clauses.iter().find_map(Clause::accepted);
+    match best {
+        // A watch is a stream of lines: YAML has no such form (W91).
+        Some(accepted) if watch && accepted.format == Format::Yaml => {
+            Err(not_acceptable(SPOKEN_IN_WATCHES))
+        }
+        Some(accepted) => Ok(Accepted {
+            format: pretty(accepted.format, headers, query),
+            ..accepted
+        }),
+        None => Err(not_acceptable(SPOKEN)),
+    }
+}
+
+/// W29: the client takes the aggregated form of discovery, and nothing that it likes better can be had.
+pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
+    let aggregated = |clause: &Clause<'_>| {
+        let named = |name, value| clause.parameter(name) == Some(value);
+        clause.media_type == "application/json"
+            && named("as", "APIGroupDiscoveryList")
+            && named("g", "apidiscovery.k8s.io")
+            && named("v", "v2")
+    };
+    let clauses = clauses(headers);
+    let best = clauses.iter().find(|clause| {
+        aggregated(clause)
+            || clause
+                .accepted()
+                .is_some_and(|found| found.form == Form::Whole)
+    });
+    best.is_some_and(aggregated)
+}
+
+/// How a `Status` is written: as the client accepts it if that is possible, else for people (W41).
+pub(crate) fn status_format(headers: &HeaderMap, query: &Query) -> Format {
+    let plain = |clause: &Clause<'_>| clause.accepted().filter(|found| found.form == Form::Whole);
+    match clauses(headers).iter().find_map(plain) {
+        Some(accepted) => pretty(accepted.format, headers, query),
+        None => Format::PrettyJson,
+    }
+}
+
+fn not_acceptable(spoken: &str) -> Status {
+    let message = format!("only the following media types are accepted: {spoken}");
+    Status::failure(406, Reason::NotAcceptable, message)
+}
+
+/// The clauses of the Accept header, best first. None at all means anything.
+fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
+    let accept = headers
+        .get(ACCEPT)
+        .map_or("", |value| value.to_str().unwrap_or("?"));
+    let accept = if accept.trim().is_empty() {
+        "*/*"
+    } else {
+        accept
+    };
+    let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::read).collect();
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    clauses
+}
+
+/// W6: people who look at JSON get it with line breaks.
+fn pretty(format: Format, headers: &HeaderMap, query: &Query) -> Format {
+    if format != Format::Json {
+        return format;
+    }
+    let wanted = match query.get("pretty").filter(|text| !text.is_empty()) {
+        Some(text) => matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        None => {
+            let agent = headers
+                .get(USER_AGENT)
+                .and_then(|value| value.to_str().ok());
+            let people = ["curl", "Wget", "Mozilla/5.0"];
+            agent.is_some_and(|agent| people.iter().any(|name| agent.starts_with(name)))
+        }
+    };
+    if wanted { Format::PrettyJson } else { format }
+}
+
+/// W8: the client can unpack what is packed.
+pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING);
+    values
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|encoding| encoding.trim() == "gzip")
+}
+
+/// The media type of the body, without parameters.
+pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     let said = headers
         .get(CONTENT_TYPE)
-        .map(|value| value.to_str().unwrap_or("?"));
-    let media_type = said
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim();
-    if media_type.is_empty() || media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
+        .map_or("", |value| value.to_str().unwrap_or("?"));
+    said.split(';').next().unwrap_or_default().trim()
+}
+
+/// How the body of a request is written (W40).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Input {
+    #[default]
+    Json,
+    Yaml,
+}
+
+impl Input {
+    /// What the header says, or 415.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Input, Status> {
+        match content_type(headers).to_ascii_lowercase().as_str() {
+            "" | "application/json" => Ok(Input::Json),
+            "application/yaml" => Ok(Input::Yaml),
+            _ => {
+                let message = format!(
+                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}"
+                );
+                Err(Status::failure(415, Reason::UnsupportedMediaType, message))
+            }
+        }
     }
-    let message = "the body of the request was in an unknown format - accepted media types include: application/json";
-    Err(Status::failure(415, Reason::UnsupportedMediaType, message))
+
+    /// The body as JSON. `Err` says why it cannot be read.
+    pub(crate) fn to_json(self, body: &Bytes) -> Result<Bytes, String> {
+        match self {
+            Input::Json => Ok(body.clone()),
+            Input::Yaml => yaml::to_json(body),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn ask(accept: &'static str) -> Result<Accepted, Status> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        accepted(&headers, &Query::default(), false)
+    }
+
+    fn format(accept: &'static str) -> Option<Format> {
+        ask(accept).ok().map(|accepted| accepted.format)
+    }
+
+    #[test]
+    fn w37_the_best_clause_wins() {
+        assert_eq!(format("*/*"), Some(Format::Json));
+        assert_eq!(format(""), Some(Format::Json));
+        assert_eq!(format("application/yaml"), Some(Format::Yaml));
+        assert_eq!(
+            format("application/json;q=0.5, application/yaml"),
+            Some(Format::Yaml)
+        );
+        assert_eq!(
+            format("application/vnd.kubernetes.protobuf,application/json"),
+            Some(Format::Json)
+        );
+    }
+
+    #[test]
+    fn w38_what_is_not_spoken_is_refused() {
+        let router = ask("text/html").unwrap_err();
+        assert!(
+            router
+                .message
+                .starts_with("406: Not Acceptable\n\nAvailable")
+        );
+        assert_eq!(ask("application/cbor").unwrap_err().code, 406);
+        assert_eq!(ask("application/*").unwrap_err().message, router.message);
+        let transform = ask("application/json;as=Foo;g=meta.k8s.io;v=v1").unwrap_err();
+        assert!(
+            transform
+                .message
+                .starts_with("only the following media types")
+        );
+    }
+
+    #[test]
+    fn w39_unknown_parameters_are_ignored_but_not_other_streams() {
+        assert_eq!(format("application/json;foo=bar"), Some(Format::Json));
+        assert_eq!(format("application/json;stream=watch"), Some(Format::Json));
+        assert_eq!(format("application/json;stream=other"), None);
+    }
+
+    #[test]
+    fn w126_tables_are_of_the_meta_group() {
+        let table = ask("application/json;as=Table;v=v1beta1;g=meta.k8s.io").unwrap();
+        assert_eq!((table.form, table.meta_version), (Form::Table, "v1beta1"));
+        assert!(ask("application/json;as=Table;v=v1").is_err());
+        let fallback = ask("application/json;as=Table;v=v9;g=meta.k8s.io,application/json");
+        assert_eq!(fallback.unwrap().form, Form::Whole);
+    }
+
+    #[test]
+    fn w6_people_get_line_breaks() {
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
+        let format = |query: &str| {
+            accepted(&headers, &Query::parse(query), false)
+                .unwrap()
+                .format
+        };
+        assert_eq!(format(""), Format::PrettyJson);
+        assert_eq!(format("pretty=false"), Format::Json);
+        assert_eq!(format("pretty=0"), Format::Json);
+        let none = HeaderMap::new();
+        let asked = accepted(&none, &Query::parse("pretty=true"), false).unwrap();
+        assert_eq!(asked.format, Format::PrettyJson);
+    }
+
+    #[test]
+    fn w8_gzip_is_a_token() {
+        let mut headers = HeaderMap::new();
+        assert!(!takes_gzip(&headers));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("deflate, gzip"));
+        assert!(takes_gzip(&headers));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip;q=0.5"));
+        assert!(!takes_gzip(&headers));
+    }
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use http::Method;
 use tidings_api::Status;
 
+use crate::discovery::Page;
+use crate::openapi::Document;
 use crate::registry::{self, Kind};
 
 /// What a path means.
@@ -19,6 +21,8 @@ pub(crate) enum Route {
     Health(Health),
     Version,
     Metrics,
+    Discovery(Page),
+    OpenApi(Document),
     /// `/`: the list of paths.
     Root,
 }
@@ -66,7 +70,9 @@ pub(crate) enum Verb {
     Watch,
     Create,
     Update,
+    Patch,
     Delete,
+    DeleteCollection,
 }
 
 impl Verb {
@@ -78,12 +84,14 @@ impl Verb {
             Verb::Watch => "watch",
             Verb::Create => "create",
             Verb::Update => "update",
+            Verb::Patch => "patch",
             Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
         }
     }
 
     pub(crate) fn mutates(self) -> bool {
-        matches!(self, Verb::Create | Verb::Update | Verb::Delete)
+        !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 }
 
@@ -104,6 +112,16 @@ pub(crate) fn route(path: &str) -> Route {
         ["version"] => Route::Version,
         ["metrics"] => Route::Metrics,
         ["healthz" | "livez" | "readyz", ..] => health(&segments),
+        ["api"] => Route::Discovery(Page::CoreVersions),
+        ["apis"] => Route::Discovery(Page::Groups),
+        ["apis", group] if registry::serves_group(group) => {
+            Route::Discovery(Page::Group((*group).to_owned()))
+        }
+        ["api", "v1"] => resources("", "v1"),
+        ["apis", group, version] if registry::serves_group(group) => resources(group, version),
+        ["openapi", "v2"] => Route::OpenApi(Document::V2),
+        ["openapi", "v3"] => Route::OpenApi(Document::V3Index),
+        ["openapi", "v3", rest @ ..] => Route::OpenApi(Document::V3(rest.join("/"))),
         ["api", "v1", rest @ ..] => resource("", "v1", rest),
         ["api", _, ..] => Route::NoSuchResource,
         ["apis", group, version, rest @ ..] if registry::serves_group(group) => {
@@ -111,6 +129,13 @@ pub(crate) fn route(path: &str) -> Route {
         }
         _ => Route::NoSuchPath,
     }
+}
+
+fn resources(group: &str, version: &str) -> Route {
+    Route::Discovery(Page::Resources {
+        group: group.to_owned(),
+        version: version.to_owned(),
+    })
 }
 
 fn health(segments: &[&str]) -> Route {
@@ -181,6 +206,7 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Route {
     let subresource_exists = match subresource {
         None => true,
         Some("status") => kind.status,
+        Some("scale") => kind.scale.is_some(),
         Some("finalize") => kind.special == registry::Special::Namespace,
         Some(_) => false,
     };
@@ -209,7 +235,11 @@ impl Target {
             ("POST", true) if one_namespace => Ok(Verb::Create),
             ("GET", false) if self.subresource.as_deref() != Some("finalize") => Ok(Verb::Get),
             ("PUT", false) => Ok(Verb::Update),
+            ("PATCH", false) if self.subresource.as_deref() != Some("finalize") => Ok(Verb::Patch),
             ("DELETE", false) if self.subresource.is_none() => Ok(Verb::Delete),
+            ("DELETE", true) if one_namespace && self.kind.collection_delete => {
+                Ok(Verb::DeleteCollection)
+            }
             _ => Err(Status::method_not_allowed()),
         }
     }

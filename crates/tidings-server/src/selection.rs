@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError, Status, go};
 
 use crate::cache::wake::Scope;
-use crate::registry::{Kind, Special};
+use crate::registry::Kind;
 
 /// Which objects of a resource are meant.
 #[derive(Debug, Clone)]
@@ -144,17 +144,16 @@ impl Selection {
 
 /// W67: which fields a kind can be selected by.
 fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
-    let in_namespaces = kind.special != Special::Namespace;
+    // Kinds with fields of their own that are in no namespace do not know of namespaces.
+    let in_namespaces = kind.namespaced || kind.fields.is_empty();
     let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
     let known = everywhere || kind.fields.iter().any(|known| known.name == field);
     if known {
         return Ok(());
     }
-    let own_words = matches!(
-        kind.special,
-        Special::Pod | Special::Namespace | Special::Secret | Special::Event
-    ) || kind.plural == "services";
-    Err(Status::bad_request(if own_words {
+    Err(Status::bad_request(if kind.kind == "Job" {
+        format!("field label {} not supported for Job", go::quote(field))
+    } else if !kind.fields.is_empty() {
         format!("field label not supported: {field}")
     } else {
         format!(

@@ -6,16 +6,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tidings_api::{ObjectKey, Status, go};
+use tidings_api::{Status, go};
 
 use super::{Api, Inner};
 use crate::limits;
-use crate::registry::KINDS;
+use crate::negotiate::Input;
+use crate::openapi::Document;
 use crate::request::{Query, Route, Target, Verb, route};
-use crate::respond::{self, ResponseBody};
-use crate::{auth, health, negotiate, verbs};
+use crate::respond::view::View;
+use crate::respond::{self, Rendering, ResponseBody, warning};
+use crate::verbs::Ask;
+use crate::{auth, discovery, health, negotiate, openapi, verbs};
 
 /// How long a request may take that is not a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -41,26 +45,36 @@ impl Api {
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
         let who = self.0.options.authentication.user(&parts.headers);
         let authenticated = who.is_ok();
-        let mut response = match who {
-            Err(status) => respond::status(&status),
+        let answered = match who {
+            Err(status) => Err(status),
             Ok(user) => {
                 let described = auth::method_verb(&parts.method, known_verb);
-                let allowed = auth::authorize(user, &route, &described, parts.uri.path());
-                match (allowed, verb) {
-                    (Err(status), _) => respond::forbidden(&status),
-                    (Ok(()), Some(Err(status))) => respond::status(&status),
-                    (Ok(()), None) => self.0.outside(&route, &parts.method, &query),
-                    (Ok(()), Some(Ok(verb))) => match target {
-                        Some(target) => {
-                            self.0
-                                .serve(verb, target, &query, &parts.headers, body.as_mut())
-                                .await
-                        }
-                        None => respond::page_not_found(),
+                match auth::authorize(user, &route, &described, parts.uri.path()) {
+                    Err(status) => {
+                        let format = negotiate::status_format(&parts.headers, &query);
+                        Ok(respond::forbidden(&status, format))
+                    }
+                    Ok(()) => match (target, verb) {
+                        (Some(target), Some(verb)) => match verb {
+                            Ok(verb) => {
+                                let asked = Asked {
+                                    target,
+                                    query: &query,
+                                    headers: &parts.headers,
+                                };
+                                self.0.serve(verb, asked, body.as_mut()).await
+                            }
+                            Err(status) => Err(status),
+                        },
+                        _ => self.0.outside(&route, &parts, &query),
                     },
                 }
             }
         };
+        let mut response = answered.unwrap_or_else(|status| {
+            let format = negotiate::status_format(&parts.headers, &query);
+            respond::status(&status, format)
+        });
         // A client that is refused before its body was read may still be writing it.
         limits::drain(body).await;
         if parts.method == Method::HEAD {
@@ -77,17 +91,38 @@ impl Api {
     }
 }
 
+/// A request of a resource, before its body is read.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    target: &'a Target,
+    query: &'a Query,
+    headers: &'a HeaderMap,
+}
+
 impl Inner {
     /// Everything that is not a resource.
-    fn outside(&self, route: &Route, method: &Method, query: &Query) -> Response<ResponseBody> {
-        let reads = method == Method::GET || matches!(route, Route::Health(_) | Route::Root);
+    fn outside(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Response<ResponseBody>, Status> {
+        let reads = parts.method == Method::GET
+            || matches!(
+                route,
+                Route::Health(_) | Route::Root | Route::OpenApi(Document::V2)
+            );
         match route {
-            Route::NoSuchPath | Route::Resource(_) => respond::page_not_found(),
-            Route::NoSuchResource => respond::status(&Status::no_such_resource()),
-            _ if !reads => respond::status(&Status::method_not_allowed()),
-            Route::Health(health) => health::answer(health, query, &self.checks(health.endpoint)),
-            Route::Version => health::version(),
-            Route::Root => health::root(),
+            Route::NoSuchPath | Route::Resource(_) => Ok(respond::page_not_found()),
+            Route::NoSuchResource => Err(Status::no_such_resource()),
+            _ if !reads => Err(Status::method_not_allowed()),
+            Route::Health(health) => {
+                Ok(health::answer(health, query, &self.checks(health.endpoint)))
+            }
+            Route::Version => Ok(health::version()),
+            Route::Discovery(page) => discovery::answer(page, parts, query),
+            Route::OpenApi(document) => openapi::answer(document, parts, query),
+            Route::Root => Ok(health::root()),
             Route::Metrics => {
                 let stats: Vec<_> = self.caches.iter().map(|cache| cache.stats()).collect();
                 let text = self
@@ -98,7 +133,7 @@ impl Inner {
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 );
                 response.headers_mut().insert(CONTENT_TYPE, value);
-                response
+                Ok(response)
             }
         }
     }
@@ -125,45 +160,31 @@ impl Inner {
     fn dead_task(&self) -> Option<String> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        (tasks.len() < KINDS.len() + 1).then(|| "a cache is no longer filled".to_owned())
+        (tasks.len() < self.caches.len() + 2).then(|| "a cache is no longer filled".to_owned())
     }
 
     /// One request of a resource: admitted, timed, and done.
     async fn serve<B>(
         &self,
         verb: Verb,
-        target: &Target,
-        query: &Query,
-        headers: &HeaderMap,
+        asked: Asked<'_>,
         body: Pin<&mut B>,
-    ) -> Response<ResponseBody>
+    ) -> Result<Response<ResponseBody>, Status>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
-        if let Err(status) = negotiate::acceptable(headers) {
-            return respond::status(&status);
-        }
+        let Asked {
+            target,
+            query,
+            headers,
+        } = asked;
+        let accepted = negotiate::accepted(headers, query, verb == Verb::Watch)?;
+        let view = View::new(target.kind, accepted, query)?;
         if verb == Verb::Watch {
-            return verbs::watch::watch(self, target, query)
-                .await
-                .unwrap_or_else(|status| respond::status(&status));
+            return verbs::watch::watch(self, target, query, view).await;
         }
-        let timeout = match query
-            .get("timeout")
-            .filter(|text| !text.is_empty())
-            .map(go::parse_duration)
-            .transpose()
-        {
-            Ok(timeout) => timeout
-                .filter(|timeout| !timeout.is_zero())
-                .unwrap_or(REQUEST_TIMEOUT)
-                .min(REQUEST_TIMEOUT),
-            Err(why) => {
-                let message = format!("invalid timeout specified in the request URL - {why}");
-                return respond::status(&Status::bad_request(message));
-            }
-        };
+        let timeout = request_timeout(query)?;
         let Some(_permit) = self.limits.admit(verb.mutates()) else {
             self.metrics.reject();
             let mut response = respond::text(
@@ -173,52 +194,63 @@ impl Inner {
             response
                 .headers_mut()
                 .insert(http::header::RETRY_AFTER, HeaderValue::from_static("1"));
-            return response;
+            return Ok(response);
         };
-        let done = self.perform(verb, target, query, headers, body);
-        match tokio::time::timeout(timeout, done).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(status)) => respond::status(&status),
-            Err(_) => respond::status(&Status::request_timeout()),
-        }
+        let rendering = Rendering {
+            view,
+            gzip: negotiate::takes_gzip(headers),
+        };
+        let done = self.perform(verb, asked, rendering, body);
+        tokio::time::timeout(timeout, done)
+            .await
+            .unwrap_or_else(|_| Err(Status::request_timeout()))
     }
 
     async fn perform<B>(
         &self,
         verb: Verb,
-        target: &Target,
-        query: &Query,
-        headers: &HeaderMap,
+        asked: Asked<'_>,
+        rendering: Rendering,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let namespace = target.namespace.as_deref().unwrap_or_default();
-        let key = ObjectKey::new(namespace, target.name.as_deref().unwrap_or_default());
-        let body = if verb.mutates() {
-            let body = limits::read_body(body).await?;
-            if !body.is_empty() || verb != Verb::Delete {
-                negotiate::check_content_type(headers)?;
+        let Asked {
+            target,
+            query,
+            headers,
+        } = asked;
+        let mut ask = Ask::new(target, query, headers);
+        if verb.mutates() {
+            if matches!(verb, Verb::Create | Verb::Update) {
+                ask.input = Input::of(headers)?;
             }
-            body
-        } else {
-            Bytes::new()
-        };
-        let mut warnings = Vec::new();
-        let mut response = match verb {
-            Verb::Get => verbs::get::get(self, target, &key, query).await,
-            Verb::List => verbs::list::list(self, target, query).await,
-            Verb::Create => verbs::create::create(self, target, query, &body, &mut warnings).await,
-            Verb::Update => {
-                verbs::update::update(self, target, &key, query, &body, &mut warnings).await
+            ask.body = limits::read_body(body).await?;
+            if matches!(verb, Verb::Delete | Verb::DeleteCollection) && !ask.body.is_empty() {
+                ask.input = Input::of(headers)?;
             }
-            Verb::Delete => verbs::delete::delete(self, target, &key, query, &body).await,
-            Verb::Watch => Err(Status::method_not_allowed()),
         }
-        .unwrap_or_else(|status| respond::status(&status));
-        respond::warn(&mut response, &warnings); // W10: on failures too
+        let answer = match verb {
+            Verb::Get => verbs::get::get(self, &ask).await,
+            Verb::List => verbs::list::list(self, &ask).await,
+            Verb::Create => verbs::create::create(self, &mut ask).await,
+            Verb::Update => verbs::update::update(self, &mut ask).await,
+            Verb::Delete => verbs::delete::delete(self, &ask).await,
+            Verb::DeleteCollection => verbs::delete::delete_collection(self, &ask).await,
+            Verb::Patch => verbs::patch::patch(self, &mut ask).await,
+            Verb::Watch => Err(Status::method_not_allowed()),
+        };
+        let rendered = answer.and_then(|answer| rendering.render(answer));
+        if ask.warnings.is_empty() {
+            return rendered;
+        }
+        // W10: on failures too.
+        let mut response = rendered.unwrap_or_else(|status| {
+            respond::status(&status, negotiate::status_format(headers, query))
+        });
+        warning::warn(&mut response, &ask.warnings);
         Ok(response)
     }
 
@@ -243,4 +275,20 @@ impl Inner {
             }
         }
     }
+}
+
+/// W23, W188: how long a request may take that is not a watch.
+fn request_timeout(query: &Query) -> Result<Duration, Status> {
+    let asked = query
+        .get("timeout")
+        .filter(|text| !text.is_empty())
+        .map(go::parse_duration)
+        .transpose()
+        .map_err(|why| {
+            Status::bad_request(format!(
+                "invalid timeout specified in the request URL - {why}"
+            ))
+        })?;
+    let asked = asked.filter(|timeout| !timeout.is_zero());
+    Ok(asked.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT))
 }

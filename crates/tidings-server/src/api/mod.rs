@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
-use tidings_api::{ObjectKey, ResourceVersion};
+use tidings_api::ResourceVersion;
 use tidings_informer::Reflector;
 use tidings_storage::{Error, Revision, Storage};
 use tokio::sync::watch;
@@ -27,18 +27,15 @@ use crate::auth::Authentication;
 use crate::cache::{Cache, CacheStore};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::registry::{self, KINDS};
-use crate::request::{Query, Target};
+use crate::namespaces;
+use crate::registry::STORED;
 use crate::respond::ResponseBody;
 use crate::source::StoreListerWatcher;
-use crate::verbs;
 use audit::AuditIds;
 pub(crate) use state::Inner;
 
 /// How often caches hear of revisions of other resources and of the end of history.
 const TICK: Duration = Duration::from_secs(1);
-/// Present from the start (W174).
-const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// How a server is to be.
 #[derive(Debug, Clone)]
@@ -81,13 +78,13 @@ impl Api {
     /// # Errors
     /// If the store cannot be read.
     pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
-        let caches: Vec<Arc<Cache>> = KINDS
+        let caches: Vec<Arc<Cache>> = STORED
             .iter()
             .map(|_| Cache::new(options.log_bytes_max))
             .collect();
-        let prefixes: Vec<Bytes> = KINDS.iter().map(|kind| kind.prefix().into()).collect();
+        let prefixes: Vec<Bytes> = STORED.iter().map(|kind| kind.prefix().into()).collect();
         let mut tasks = JoinSet::new();
-        for ((kind, cache), prefix) in KINDS.iter().zip(&caches).zip(&prefixes) {
+        for ((kind, cache), prefix) in STORED.iter().zip(&caches).zip(&prefixes) {
             let source = Arc::new(StoreListerWatcher {
                 store: store.clone(),
                 prefix: prefix.clone(),
@@ -118,11 +115,16 @@ impl Api {
                 uuid_header("x-kubernetes-pf-prioritylevel-uid"),
             ],
             audit_ids: AuditIds::new(),
+            namespace_deleted: Arc::default(),
             tasks: std::sync::Mutex::new(tasks),
         };
         let api = Api(Arc::new(inner));
         api.0.catch_up().await.map_err(StartError)?;
-        api.make_namespaces().await;
+        namespaces::make_defaults(&api.0).await;
+        let deleter = namespaces::run(Arc::downgrade(&api.0), api.0.namespace_deleted.clone());
+        if let Ok(mut tasks) = api.0.tasks.lock() {
+            tasks.spawn(deleter);
+        }
         Ok(api)
     }
 
@@ -131,39 +133,6 @@ impl Api {
         self.0.stopping.send_replace(true);
         for cache in &self.0.caches {
             cache.wake_all();
-        }
-    }
-
-    async fn make_namespaces(&self) {
-        let Some(kind) = registry::find("", "v1", "namespaces") else {
-            return;
-        };
-        for name in NAMESPACES {
-            if self.0.cache(kind).get(&ObjectKey::new("", name)).is_some() {
-                continue;
-            }
-            let body = format!("{{\"metadata\":{{\"name\":\"{name}\"}}}}");
-            let target = Target {
-                kind,
-                namespace: None,
-                name: None,
-                subresource: None,
-                forced_watch: false,
-            };
-            if let Err(status) = verbs::create::create(
-                &self.0,
-                &target,
-                &Query::default(),
-                &body.into(),
-                &mut Vec::new(),
-            )
-            .await
-            {
-                tracing::warn!(namespace = name, %status, "a namespace that should always be there cannot be made");
-            }
-        }
-        if let Err(status) = self.0.refresh(kind).await {
-            tracing::warn!(%status, "the namespaces are not in the cache yet");
         }
     }
 }

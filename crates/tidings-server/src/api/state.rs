@@ -25,7 +25,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Storage>,
-    /// In the order of [`KINDS`].
+    /// In the order of [`registry::STORED`].
     pub(super) caches: Vec<Arc<Cache>>,
     pub(super) prefixes: Vec<Bytes>,
     pub(crate) metrics: Metrics,
@@ -35,7 +35,9 @@ pub(crate) struct Inner {
     /// Stand for the flow schema and priority level that upstream names in every response (W3).
     pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
     pub(super) audit_ids: AuditIds,
-    /// Fill the caches; they end with the server.
+    /// Wakes the deleter of namespaces.
+    pub(crate) namespace_deleted: Arc<tokio::sync::Notify>,
+    /// Fill the caches and empty namespaces; they end with the server.
     pub(super) tasks: std::sync::Mutex<JoinSet<()>>,
 }
 
@@ -48,11 +50,11 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub(crate) fn cache(&self, kind: &Kind) -> &Arc<Cache> {
+    pub(crate) fn cache(&self, kind: &'static Kind) -> &Arc<Cache> {
         &self.caches[registry::position(kind)]
     }
 
-    pub(crate) fn store_key(&self, kind: &Kind, key: &ObjectKey) -> Bytes {
+    pub(crate) fn store_key(&self, kind: &'static Kind, key: &ObjectKey) -> Bytes {
         [
             &self.prefixes[registry::position(kind)][..],
             key.as_str().as_bytes(),

@@ -2,7 +2,7 @@
 //! the bytes that are stored.
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tidings_api::{Object, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
@@ -22,43 +22,83 @@ pub(crate) struct Draft {
 impl Draft {
     /// Reads the body of a request (W132, W133).
     pub(crate) fn read(kind: &'static Kind, body: &[u8]) -> Result<Draft, Status> {
-        let mut members = document(body).map_err(|why| {
+        let members = document(body).map_err(|why| {
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): {why}",
                 kind.kind
             ))
         })?;
-        let mut name = |member: &str, default: &str| match members.shift_remove(member) {
-            None | Some(Value::Null) => default.to_owned(),
-            Some(Value::String(text)) if text.is_empty() => default.to_owned(),
-            Some(Value::String(text)) => text,
-            Some(_) => default.to_owned(), // `document` has refused it
+        let named = |member: &str, default: &str| {
+            let text = members.get(member).and_then(Value::as_str);
+            let text = text.filter(|text| !text.is_empty());
+            text.unwrap_or(default).to_owned()
         };
-        let api_version = kind.group_version().to_string();
-        let (said_kind, said_version) = (name("kind", kind.kind), name("apiVersion", &api_version));
-        let refused = |why: String| {
+        let said_kind = named("kind", kind.kind);
+        let said_version = named("apiVersion", &kind.group_version().to_string());
+        Draft::read_members(kind, members).map_err(|why| {
             Status::bad_request(format!(
                 "{said_kind} in version {} cannot be handled as a {}: {why}",
                 go::quote(said_version.rsplit('/').next().unwrap_or_default()),
                 kind.kind
             ))
+        })
+    }
+
+    /// Reads a whole object that may be of the wrong kind. `Err` is Go's message.
+    pub(crate) fn read_value(kind: &'static Kind, value: Value) -> Result<Draft, String> {
+        match value {
+            Value::Object(members) => Draft::read_members(kind, members),
+            other => Err(mismatch(&other, "", kind.kind)),
+        }
+    }
+
+    fn read_members(kind: &'static Kind, mut members: Map<String, Value>) -> Result<Draft, String> {
+        let mut name = |member: &str, default: String| match members.shift_remove(member) {
+            Some(Value::String(text)) if !text.is_empty() => text,
+            _ => default, // what is no text `document` has refused
         };
+        let api_version = kind.group_version().to_string();
+        let said_kind = name("kind", kind.kind.to_owned());
+        let said_version = name("apiVersion", api_version.clone());
         if said_kind != kind.kind || said_version != api_version {
-            let other = |known: &&Kind| {
+            let other = |known: &&&Kind| {
                 known.kind == said_kind && known.group_version().to_string() == said_version
             };
-            return Err(refused(match super::KINDS.iter().find(other) {
+            return Err(match super::KINDS.iter().find(other) {
                 Some(known) => format!(
                     "converting ({}.{}) to ({}.{}): unknown conversion",
-                    known.version,
-                    known.kind,
-                    internal_package(kind),
-                    kind.kind
+                    known.version, known.kind, kind.go_package, kind.kind
                 ),
                 None => unregistered(&said_kind, &said_version),
-            }));
+            });
         }
-        Draft::from_members(kind, members).map_err(refused)
+        Ok(Draft::from_members(kind, members)?.stored())
+    }
+
+    /// The object as it is stored, if its kind is another view of that.
+    fn stored(self) -> Draft {
+        if self.kind.stored_as.is_none() {
+            return self;
+        }
+        let Draft {
+            kind,
+            mut meta,
+            mut members,
+            unknown,
+        } = self;
+        let annotations = std::mem::take(&mut meta.annotations);
+        members.insert("metadata".into(), json!({ "annotations": annotations }));
+        kind.to_stored(&mut members);
+        if let Some(metadata) = members.shift_remove("metadata") {
+            let annotations = strings(metadata["annotations"].clone(), "annotations");
+            meta.annotations = annotations.unwrap_or_default();
+        }
+        Draft {
+            kind: kind.stored(),
+            meta,
+            members,
+            unknown,
+        }
     }
 
     /// Reads an object that this server has written.
@@ -67,7 +107,18 @@ impl Draft {
             serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
         members.shift_remove("kind");
         members.shift_remove("apiVersion");
-        Draft::from_members(kind, members).map_err(Status::internal)
+        Draft::from_members(kind.stored(), members).map_err(Status::internal)
+    }
+
+    /// An object in which nothing is set.
+    pub(crate) fn empty(kind: &'static Kind) -> Draft {
+        let members = format!("{{{}}}", kind.bookmark.trim_start_matches(','));
+        Draft {
+            kind,
+            meta: Meta::default(),
+            members: serde_json::from_str(&members).unwrap_or_default(),
+            unknown: Vec::new(),
+        }
     }
 
     fn from_members(kind: &'static Kind, mut members: Map<String, Value>) -> Result<Draft, String> {
@@ -130,15 +181,6 @@ impl Draft {
     }
 }
 
-/// The package of a kind's internal Go type, which error texts name.
-fn internal_package(kind: &Kind) -> &'static str {
-    match kind.group {
-        "" => "core",
-        "coordination.k8s.io" => "coordination",
-        group => group,
-    }
-}
-
 /// What upstream says of a kind that it does not know.
 pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     format!(
@@ -195,6 +237,13 @@ pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
     Ok(members)
 }
 
+fn text(value: Value, field: &str, go_type: &str) -> Result<Option<Value>, String> {
+    match value {
+        Value::String(text) => Ok(Some(Value::String(text)).filter(|text| text != "")),
+        other => Err(mismatch(&other, field, go_type)),
+    }
+}
+
 /// A member in its canonical form; `None` if it is empty and therefore left out. `Err` is Go's message.
 fn shaped(shape: Shape, value: Value, field: &str) -> Result<Option<Value>, String> {
     Ok(match shape {
@@ -203,14 +252,24 @@ fn shaped(shape: Shape, value: Value, field: &str) -> Result<Option<Value>, Stri
             Value::Object(_) => Some(value),
             other => return Err(mismatch(&other, field, go_type)),
         },
+        Shape::Array(go_type) => match value {
+            Value::Array(values) => (!values.is_empty()).then_some(Value::Array(values)),
+            other => return Err(mismatch(&other, field, go_type)),
+        },
+        Shape::Number(go_type) => match value.as_i64() {
+            Some(number) => (number != 0).then_some(value),
+            None => return Err(mismatch(&value, field, go_type)),
+        },
+        Shape::Flag => match value {
+            Value::Bool(flag) => flag.then_some(value),
+            other => return Err(mismatch(&other, field, "bool")),
+        },
         Shape::Bool => match value {
             Value::Bool(_) => Some(value),
             other => return Err(mismatch(&other, field, "bool")),
         },
-        Shape::String => match value {
-            Value::String(text) => Some(Value::String(text)).filter(|text| text != ""),
-            other => return Err(mismatch(&other, field, "string")),
-        },
+        Shape::String => return text(value, field, "string"),
+        Shape::Named(go_type) => return text(value, field, go_type),
         Shape::Strings | Shape::Bytes => {
             let map = match (shape, value) {
                 (Shape::Bytes, other) if !other.is_object() => {

@@ -44,6 +44,9 @@ pub(crate) struct Meta {
     pub(crate) finalizers: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) managed_fields: Vec<Value>,
+    /// The client wants to have no managedFields at all (W157).
+    #[serde(skip)]
+    pub(crate) managed_reset: bool,
 }
 
 /// What a JSON value is called in Go's errors.
@@ -194,6 +197,7 @@ impl Meta {
                         .all(|entry| entry.as_object().is_none_or(Map::is_empty))
                     {
                         meta.managed_fields.clear();
+                        meta.managed_reset = true;
                     }
                 }
                 _ => unknown.push(format!("metadata.{name}")),
@@ -380,6 +384,13 @@ impl NameRule {
             NameRule::Subdomain => validate::dns1123_subdomain(name),
             NameRule::Label => validate::dns1123_label(name),
             NameRule::Segment => validate::path_segment(name),
+            NameRule::IpAddress => match name.parse::<std::net::IpAddr>() {
+                Ok(address) if address.to_string() == name => Vec::new(),
+                Ok(address) => vec![format!("must be in canonical form (\"{address}\")")],
+                Err(_) => {
+                    vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()]
+                }
+            },
         }
     }
 }

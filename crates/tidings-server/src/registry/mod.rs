@@ -1,25 +1,45 @@
 //! What kinds exist, and the rules for their objects.
 
+mod convert;
 pub(crate) mod draft;
 mod kinds;
+pub(crate) mod managed;
 pub(crate) mod meta;
 mod rules;
+pub(crate) mod strategic;
+
+use std::sync::LazyLock;
 
 use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
 
+use crate::printers::Printer;
 pub(crate) use kinds::KINDS;
+
+/// The kinds whose objects are stored: all that are not another view of them.
+pub(crate) static STORED: LazyLock<Vec<&'static Kind>> = LazyLock::new(|| {
+    let stored = KINDS.iter().filter(|kind| kind.stored_as.is_none());
+    stored.copied().collect()
+});
 
 /// The form of a top-level member of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// An object of this Go type; what is in it is not looked at.
     Object(&'static str),
+    /// An array of this Go type, `[]v1.Subject`; an empty one is the same as an absent one.
+    Array(&'static str),
+    /// A whole number of this Go type, `int32`; zero is the same as absent.
+    Number(&'static str),
     /// A map of text to text.
     Strings,
     /// A map of text to base64.
     Bytes,
     Bool,
+    /// A bool of which `false` is the same as absent.
+    Flag,
     String,
+    /// Text of a Go type with a name, `v1.SecretType`.
+    Named(&'static str),
     /// Anything.
     Any,
 }
@@ -50,6 +70,48 @@ pub(crate) enum NameRule {
     Label,
     /// Anything that can be a segment of a path.
     Segment,
+    IpAddress,
+}
+
+/// What `metadata.generation` counts (W136).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// Nothing: it stays what the client sent at creation, mostly absent.
+    None,
+    /// 1 at creation; a change of anything but metadata and status adds 1.
+    Counted,
+    /// As `Counted`, and changed labels count too.
+    CountedWithLabels,
+    /// As `Counted`, and changed annotations count too.
+    CountedWithAnnotations,
+    /// As `Counted`, but creation leaves it as the client sent it: the first change makes it 1.
+    CountedFromZero,
+    /// 1 at creation, and no change counts.
+    Fixed,
+}
+
+/// The `scale` subresource of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scale {
+    pub(crate) selector: ScaleSelector,
+}
+
+/// The form of `spec.selector`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ScaleSelector {
+    /// A map of labels.
+    Map,
+    /// An object with `matchLabels` and `matchExpressions`.
+    LabelSelector,
+}
+
+/// The kind that another one is a view of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredAs {
+    /// `v1` Event.
+    CoreEvent,
+    /// `autoscaling/v2` HorizontalPodAutoscaler.
+    AutoscalerV2,
 }
 
 /// Rules that one kind has for itself.
@@ -62,6 +124,7 @@ pub(crate) enum Special {
     Pod,
     Event,
     Deployment,
+    Node,
 }
 
 /// One kind of the API: all that requests need to know of it.
@@ -71,21 +134,31 @@ pub(crate) struct Kind {
     pub(crate) version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
+    pub(crate) short_names: &'static [&'static str],
+    pub(crate) categories: &'static [&'static str],
+    /// The package of its internal Go type, which error texts name.
+    pub(crate) go_package: &'static str,
     pub(crate) namespaced: bool,
+    /// What its objects are stored as, if it is another view of them.
+    pub(crate) stored_as: Option<StoredAs>,
     pub(crate) members: &'static [Member],
     pub(crate) fields: &'static [SelectableField],
     pub(crate) name_rule: NameRule,
-    /// `metadata.generation` counts changes of everything but metadata and status (W136).
-    pub(crate) generation: bool,
+    pub(crate) generation: Generation,
     /// There is a `status` that only its subresource changes (W146).
     pub(crate) status: bool,
+    pub(crate) scale: Option<Scale>,
     /// PUT creates what does not exist (W145).
     pub(crate) create_on_update: bool,
     /// PUT must name the version that it replaces (W143).
     pub(crate) conditional_update: bool,
+    /// DELETE works on the whole collection.
+    pub(crate) collection_delete: bool,
     /// DELETE answers with the object (W160).
     pub(crate) returns_deleted: bool,
     pub(crate) special: Special,
+    /// What `kubectl get` shows.
+    pub(crate) printer: &'static Printer,
     /// What a bookmark's object has besides kind, apiVersion and metadata (W109): `,"spec":{}`.
     pub(crate) bookmark: &'static str,
 }
@@ -126,13 +199,44 @@ impl Kind {
             self.group_version()
         )
     }
+
+    /// How long [`Kind::object_head`] is.
+    pub(crate) fn object_head_len(&self) -> usize {
+        let group = match self.group.len() {
+            0 => 0,
+            length => length + "/".len(),
+        };
+        let rest = "{\"kind\":\"\",\"apiVersion\":\"\",".len();
+        rest + self.kind.len() + group + self.version.len()
+    }
+
+    /// The kind that its objects are stored as: mostly itself.
+    pub(crate) fn stored(&'static self) -> &'static Kind {
+        let stored = match self.stored_as {
+            None => None,
+            Some(StoredAs::CoreEvent) => find("", "v1", "events"),
+            Some(StoredAs::AutoscalerV2) => find("autoscaling", "v2", "horizontalpodautoscalers"),
+        };
+        stored.unwrap_or(self)
+    }
 }
 
 /// The kind of a resource.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    KINDS
-        .iter()
-        .find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+    let kinds = KINDS.iter().copied();
+    kinds
+        .filter(|kind| kind.plural == plural)
+        .find(|kind| kind.group == group && kind.version == version)
+}
+
+/// The kind of namespaces.
+pub(crate) fn namespaces() -> &'static Kind {
+    static FOUND: LazyLock<&'static Kind> = LazyLock::new(|| {
+        let kinds = KINDS.iter().copied();
+        let mut namespaces = kinds.filter(|kind| kind.special == Special::Namespace);
+        namespaces.next().unwrap_or(KINDS[0])
+    });
+    *FOUND
 }
 
 /// True if the group has any kind.
@@ -140,10 +244,11 @@ pub(crate) fn serves_group(group: &str) -> bool {
     KINDS.iter().any(|kind| kind.group == group)
 }
 
-/// Where a kind stands in [`KINDS`]: tables beside it use the same order.
-pub(crate) fn position(kind: &Kind) -> usize {
-    KINDS
+/// Where a kind, or what it is stored as, stands in [`STORED`]: tables beside it use the same order.
+pub(crate) fn position(kind: &'static Kind) -> usize {
+    let stored = kind.stored();
+    STORED
         .iter()
-        .position(|other| std::ptr::eq(other, kind))
+        .position(|other| std::ptr::eq(*other, stored))
         .unwrap_or_default()
 }

@@ -4,8 +4,8 @@ use base64::Engine;
 use serde_json::{Value, json};
 use tidings_api::{FieldError, FieldErrors};
 
-use super::Special;
 use super::draft::Draft;
+use super::{Generation, Special};
 
 /// The label that carries a namespace's own name (W174).
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -15,13 +15,12 @@ const DATA_BYTES_MAX: usize = 1 << 20;
 impl Draft {
     /// Fills in what the kind has from the start.
     pub(crate) fn prepare_for_create(&mut self) {
-        if self.kind.status {
+        if self.kind.status && self.kind.special != Special::Node {
             self.members.shift_remove("status"); // W181: only the subresource sets it
         }
-        self.meta.generation = if self.kind.generation {
-            Some(1)
-        } else {
-            self.meta.generation
+        self.meta.generation = match self.kind.generation {
+            Generation::None | Generation::CountedFromZero => self.meta.generation,
+            _ => Some(1),
         };
         match self.kind.special {
             Special::Namespace => {
@@ -104,16 +103,24 @@ impl Draft {
             }
         }
         self.label_namespace();
-        if self.kind.generation {
-            // Annotations of a Deployment are copied to what it makes: they count too.
-            let annotated = self.kind.special == Special::Deployment
-                && self.meta.annotations != old.meta.annotations;
-            let changed = self.without_status() != old.without_status()
-                || (annotated && subresource.is_none());
-            self.meta.generation = Some(old.meta.generation.unwrap_or(0) + i64::from(changed));
-        } else if self.meta.generation.is_none() {
-            self.meta.generation = old.meta.generation;
-        }
+        self.meta.generation = self.next_generation(old, subresource);
+    }
+
+    /// W136.
+    fn next_generation(&self, old: &Draft, subresource: Option<&str>) -> Option<i64> {
+        let main = subresource.is_none();
+        let marked = match self.kind.generation {
+            Generation::None | Generation::Fixed => return old.meta.generation,
+            Generation::CountedWithLabels => main && self.meta.labels != old.meta.labels,
+            // Annotations of a Deployment are copied to what it makes.
+            Generation::CountedWithAnnotations => {
+                main && self.meta.annotations != old.meta.annotations
+            }
+            Generation::Counted | Generation::CountedFromZero => false,
+        };
+        let changed = marked || self.without_status() != old.without_status();
+        let next = old.meta.generation.unwrap_or(0) + i64::from(changed);
+        Some(next).filter(|next| *next > 0)
     }
 
     fn without_status(&self) -> Vec<(&String, &Value)> {

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use bytes::{BufMut, Bytes, BytesMut};
 use tidings_api::{Object, ObjectKey, ResourceVersion, go};
 
+use super::view::View;
 use crate::cache::log::State;
-use crate::registry::Kind;
 use crate::selection::Selection;
 
 /// How much is written at once: four TLS records.
@@ -105,57 +105,50 @@ impl Walk {
     }
 }
 
+/// The objects of a list.
 #[derive(Debug)]
-enum Items {
+pub(crate) enum Items {
+    /// All that a walk comes by.
     Walk(Walk),
     Page(std::vec::IntoIter<Object>),
+}
+
+impl Items {
+    /// All of them.
+    pub(crate) fn collect(self) -> Vec<Object> {
+        match self {
+            Items::Page(page) => page.collect(),
+            Items::Walk(mut walk) => {
+                let mut objects = Vec::new();
+                walk.visit(|object| {
+                    objects.push(object.clone());
+                    true
+                });
+                objects
+            }
+        }
+    }
 }
 
 /// The body of a LIST.
 #[derive(Debug)]
 pub(crate) struct ListBody {
     /// What stands before the items; empty when it is written.
-    head: Bytes,
+    head: String,
     items: Items,
+    view: View,
     first: bool,
     done: bool,
-    /// How many bytes of an object a list item leaves out (W70).
-    object_head: usize,
 }
 
 impl ListBody {
-    /// All of a walk.
-    pub(crate) fn whole(kind: &Kind, head: &ListHead, walk: Walk) -> ListBody {
-        ListBody::new(kind, head, Items::Walk(walk))
-    }
-
-    /// One page.
-    pub(crate) fn page(kind: &Kind, head: &ListHead, page: Vec<Object>) -> ListBody {
-        ListBody::new(kind, head, Items::Page(page.into_iter()))
-    }
-
-    fn new(kind: &Kind, head: &ListHead, items: Items) -> ListBody {
-        let mut text = format!(
-            "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{}\"",
-            kind.kind,
-            kind.group_version(),
-            head.revision
-        );
-        if !head.continue_token.is_empty() {
-            // The token is of the base64 alphabet: it needs no escapes.
-            text.push_str(&format!(",\"continue\":\"{}\"", head.continue_token));
-        }
-        if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
-            text.push_str(&format!(",\"remainingItemCount\":{remaining}"));
-        }
-        text.push_str("},\"items\":[");
-        let object_head = kind.object_head().len();
+    pub(crate) fn new(head: &ListHead, items: Items, view: View) -> ListBody {
         ListBody {
-            head: text.into(),
+            head: view.list_head(head),
             items,
+            view,
             first: true,
             done: false,
-            object_head,
         }
     }
 
@@ -164,18 +157,14 @@ impl ListBody {
         if self.done {
             return None;
         }
-        if self.head.len() >= CHUNK_BYTES / 2 {
-            return Some(std::mem::take(&mut self.head));
-        }
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
-        buffer.put_slice(&std::mem::take(&mut self.head));
-        let (first, object_head) = (&mut self.first, self.object_head);
+        buffer.put_slice(std::mem::take(&mut self.head).as_bytes());
+        let (first, view) = (&mut self.first, &self.view);
         let mut put = |object: &Object| {
             if !std::mem::replace(first, false) {
                 buffer.put_u8(b',');
             }
-            buffer.put_u8(b'{');
-            buffer.put_slice(&object.as_bytes()[object_head..]);
+            view.put_item(object, &mut buffer);
             buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
         };
         let ended = match &mut self.items {
@@ -193,12 +182,6 @@ impl ListBody {
             self.done = true;
         }
         Some(buffer.freeze())
-    }
-
-    /// The same body with bytes that were taken from it put back at its front.
-    pub(crate) fn resumed(mut self, front: Bytes) -> ListBody {
-        self.head = front;
-        self
     }
 
     /// True when everything has been handed out.

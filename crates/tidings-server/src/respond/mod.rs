@@ -1,22 +1,148 @@
 //! Responses and their bodies.
 
 pub(crate) mod list;
+mod pack;
+mod pretty;
+pub(crate) mod view;
+pub(crate) mod warning;
 pub(crate) mod watch;
+pub(crate) mod yaml;
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tidings_api::{Object, Status};
 
-use list::ListBody;
+use crate::negotiate::Format;
+use list::{Items, ListBody, ListHead};
+use pack::Packer;
+use pretty::Indenter;
+use view::View;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+
+/// What a verb answers, before it is written as the client wants to see it.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// An object of the kind that was asked for.
+    Object(StatusCode, Object),
+    /// A document of another kind, as JSON.
+    Document(StatusCode, Vec<u8>),
+    List(ListHead, Items),
+    Status(Status),
+}
+
+/// How an answer is to be written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rendering {
+    pub(crate) view: View,
+    pub(crate) gzip: bool,
+}
+
+impl Rendering {
+    /// Writes an answer. `Err` is a failure, or a `Status` that has a format of its own: it is never a table (W41).
+    pub(crate) fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
+        let view = &self.view;
+        match answer {
+            Answer::Status(status) => Err(status),
+            Answer::Document(code, json) => self.document(code, Bytes::from(json)),
+            Answer::Object(code, object) => {
+                view.check(false)?;
+                if view.is_plain() {
+                    return self.document(code, object.bytes());
+                }
+                let mut json = BytesMut::new();
+                view.put_object(&object, true, &mut json);
+                self.document(code, json.freeze())
+            }
+            Answer::List(head, items) => {
+                view.check(true)?;
+                self.list(ListBody::new(&head, items, *view))
+            }
+        }
+    }
+
+    /// A whole JSON document, without a line break behind it.
+    fn document(&self, code: StatusCode, json: Bytes) -> Result<Response<ResponseBody>, Status> {
+        let packs = self.gzip && json.len() > pack::MIN_BYTES;
+        if self.view.format == Format::Json && !packs {
+            let end = Some(Bytes::from_static(b"\n")); // W5
+            return Ok(json_response(
+                code,
+                ResponseBody(Kind::Bytes(Some(json), end)),
+            ));
+        }
+        let bytes = formatted(&json, self.view.format).map_err(Status::internal)?;
+        let mut response = self::json_response(code, ResponseBody::bytes(Bytes::new()));
+        self.set_type(&mut response);
+        if self.gzip && bytes.len() > pack::MIN_BYTES {
+            let mut packer = Packer::default();
+            let mut packed = packer.push(&bytes).to_vec();
+            packed.extend_from_slice(&packer.finish());
+            pack::mark(&mut response);
+            *response.body_mut() = ResponseBody::bytes(packed);
+        } else {
+            *response.body_mut() = ResponseBody::bytes(bytes);
+        }
+        Ok(response)
+    }
+
+    /// A list that fits into one write is sent with its length; a longer one is written while it is sent.
+    fn list(&self, mut list: ListBody) -> Result<Response<ResponseBody>, Status> {
+        if self.view.format == Format::Yaml {
+            let mut json = Vec::new();
+            while let Some(bytes) = list.next() {
+                json.extend_from_slice(&bytes);
+            }
+            return self.document(StatusCode::OK, json.into());
+        }
+        let mut body = Streamed {
+            list,
+            front: Bytes::new(),
+            indenter: (self.view.format == Format::PrettyJson).then(Indenter::default),
+            packer: None,
+        };
+        let enough = if self.gzip { pack::MIN_BYTES } else { 0 };
+        let mut front = BytesMut::from(&body.next().unwrap_or_default()[..]);
+        while !body.list.is_done() && front.len() <= enough {
+            front.extend_from_slice(&body.next().unwrap_or_default());
+        }
+        let packs = self.gzip && front.len() > pack::MIN_BYTES;
+        if body.list.is_done() && !packs {
+            return Ok(json_response(StatusCode::OK, ResponseBody::bytes(front)));
+        }
+        body.front = front.freeze();
+        body.packer = packs.then(Packer::default);
+        let mut response = json_response(StatusCode::OK, ResponseBody(Kind::List(Box::new(body))));
+        if packs {
+            pack::mark(&mut response);
+        }
+        Ok(response)
+    }
+
+    fn set_type(&self, response: &mut Response<ResponseBody>) {
+        if self.view.format == Format::Yaml {
+            response.headers_mut().insert(CONTENT_TYPE, YAML);
+        }
+    }
+}
+
+/// JSON in another format, with the end that documents have in it.
+fn formatted(json: &[u8], format: Format) -> Result<Vec<u8>, String> {
+    match format {
+        Format::Json => Ok([json, b"\n"].concat()),
+        Format::PrettyJson => Ok(pretty::indent(json)),
+        Format::Yaml => yaml::from_json(json),
+    }
+}
 
 /// The body of a response: bytes that are there, a list that is written while it is sent, or a watch.
 pub struct ResponseBody(Kind);
@@ -24,8 +150,51 @@ pub struct ResponseBody(Kind);
 enum Kind {
     /// One or two pieces of bytes.
     Bytes(Option<Bytes>, Option<Bytes>),
-    List(Box<ListBody>),
+    List(Box<Streamed>),
     Watch(Box<WatchBody>),
+}
+
+/// A list on its way through what makes it readable or small.
+struct Streamed {
+    list: ListBody,
+    /// Made already, when it was found out how long the list is.
+    front: Bytes,
+    indenter: Option<Indenter>,
+    packer: Option<Packer>,
+}
+
+impl Streamed {
+    fn next(&mut self) -> Option<Bytes> {
+        if self.front.is_empty() {
+            let bytes = self.list.next();
+            return match (bytes, &mut self.indenter) {
+                (Some(bytes), Some(indenter)) => {
+                    let mut indented = Vec::new();
+                    indenter.push(&bytes, &mut indented);
+                    Some(indented.into())
+                }
+                (bytes, _) => bytes,
+            };
+        }
+        Some(std::mem::take(&mut self.front))
+    }
+
+    fn next_packed(&mut self) -> Option<Bytes> {
+        loop {
+            let bytes = self.next();
+            let Some(packer) = &mut self.packer else {
+                return bytes;
+            };
+            match bytes {
+                // The packer keeps what is not worth sending yet.
+                Some(bytes) => match packer.push(&bytes) {
+                    packed if packed.is_empty() => {}
+                    packed => return Some(packed),
+                },
+                None => return self.packer.take().map(Packer::finish),
+            }
+        }
+    }
 }
 
 impl ResponseBody {
@@ -36,16 +205,10 @@ impl ResponseBody {
         ))
     }
 
-    pub(crate) fn list(list: ListBody) -> ResponseBody {
-        ResponseBody(Kind::List(Box::new(list)))
-    }
-
     pub(crate) fn watch(watch: WatchBody) -> ResponseBody {
         ResponseBody(Kind::Watch(Box::new(watch)))
     }
-}
 
-impl ResponseBody {
     /// True if the body goes on until the client or the server ends it.
     pub(crate) fn is_watch(&self) -> bool {
         matches!(&self.0, Kind::Watch(_))
@@ -72,7 +235,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let bytes = match &mut self.0 {
             Kind::Bytes(first, second) => Poll::Ready(first.take().or_else(|| second.take())),
-            Kind::List(list) => Poll::Ready(list.next()),
+            Kind::List(list) => Poll::Ready(list.next_packed()),
             Kind::Watch(watch) => watch.poll_next(context),
         };
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
@@ -94,45 +257,29 @@ impl Body for ResponseBody {
     }
 }
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-
 /// A JSON response.
-pub(crate) fn json(code: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
+pub(crate) fn json_response(code: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
 }
 
-/// An object as it is (W5: with a newline behind it).
-pub(crate) fn object(code: StatusCode, object: &Object) -> Response<ResponseBody> {
-    json(
-        code,
-        ResponseBody(Kind::Bytes(
-            Some(object.bytes()),
-            Some(Bytes::from_static(b"\n")),
-        )),
-    )
-}
-
-/// Bytes of an object that has no resource version (W139).
-pub(crate) fn object_bytes(code: StatusCode, bytes: Bytes) -> Response<ResponseBody> {
-    json(
-        code,
-        ResponseBody(Kind::Bytes(Some(bytes), Some(Bytes::from_static(b"\n")))),
-    )
-}
-
 /// A `Status`, with the header that goes with it (W47).
-pub(crate) fn status(status: &Status) -> Response<ResponseBody> {
+pub(crate) fn status(status: &Status, format: Format) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(if status.code == 0 { 200 } else { status.code });
-    let mut body = status.to_json();
-    body.push(b'\n');
-    let mut response = json(
+    let json = status.to_json();
+    let (body, media_type) = match formatted(&json, format) {
+        Ok(body) if format == Format::Yaml => (body, YAML),
+        Ok(body) => (body, JSON),
+        Err(_) => (json, JSON),
+    };
+    let mut response = json_response(
         code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
         ResponseBody::bytes(body),
     );
     let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
     if status.retry_after_seconds() > 0 {
         headers.insert(RETRY_AFTER, HeaderValue::from(status.retry_after_seconds()));
     }
@@ -140,8 +287,8 @@ pub(crate) fn status(status: &Status) -> Response<ResponseBody> {
 }
 
 /// W9: a refusal by the authorizer.
-pub(crate) fn forbidden(status: &Status) -> Response<ResponseBody> {
-    let mut response = self::status(status);
+pub(crate) fn forbidden(status: &Status, format: Format) -> Response<ResponseBody> {
+    let mut response = self::status(status, format);
     response
         .headers_mut()
         .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
@@ -161,24 +308,25 @@ pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Respons
     response
 }
 
+/// A JSON document, without a line break behind it, in the given format.
+pub(crate) fn document(json: &[u8], format: Format) -> Result<Response<ResponseBody>, Status> {
+    let body = formatted(json, format).map_err(Status::internal)?;
+    let mut response = json_response(StatusCode::OK, ResponseBody::bytes(body));
+    if format == Format::Yaml {
+        response.headers_mut().insert(CONTENT_TYPE, YAML);
+    }
+    Ok(response)
+}
+
 /// W24.
 pub(crate) fn page_not_found() -> Response<ResponseBody> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// W2.
+/// W2: what says nothing about caching is not to be cached.
 pub(crate) fn no_cache(response: &mut Response<ResponseBody>) {
     response
         .headers_mut()
-        .insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-}
-
-/// W10.
-pub(crate) fn warn(response: &mut Response<ResponseBody>, warnings: &[String]) {
-    for warning in warnings {
-        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            response.headers_mut().append(http::header::WARNING, value);
-        }
-    }
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
 }

@@ -11,14 +11,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidings_api::{EventType, INITIAL_EVENTS_END, Object, ResourceVersion, Status};
+use tidings_api::{EventType, Object, ResourceVersion, Status};
 use tokio::time::{Instant, Sleep};
 
 use super::list::{CHUNK_BYTES, Walk};
+use super::view::View;
 use crate::cache::log::FellBehind;
 use crate::cache::{Cache, Cursor};
 use crate::metrics::WatchMetrics;
-use crate::registry::Kind;
 use crate::selection::Selection;
 
 /// How often a quiet watch tells where it is (W110).
@@ -31,7 +31,7 @@ const EVENTS_AT_ONCE: usize = 4096;
 /// How a watch is to be served.
 #[derive(Debug)]
 pub(crate) struct WatchPlan {
-    pub(crate) kind: &'static Kind,
+    pub(crate) view: View,
     pub(crate) selection: Selection,
     /// The state to begin with, as events.
     pub(crate) initial: Option<(Walk, ResourceVersion)>,
@@ -49,6 +49,8 @@ pub(crate) struct WatchBody {
     cache: Arc<Cache>,
     cursor: Cursor,
     ended: bool,
+    /// The next table is the first and names the columns.
+    columns: bool,
     ends_at: Instant,
     next_bookmark: Instant,
     timer: Pin<Box<Sleep>>,
@@ -74,6 +76,7 @@ impl WatchBody {
             cache,
             cursor,
             ended: false,
+            columns: true,
             ends_at,
             next_bookmark,
             timer,
@@ -115,8 +118,13 @@ impl WatchBody {
     fn send_initial(&mut self, mut walk: Walk, revision: ResourceVersion) -> Bytes {
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
+        let (view, columns) = (self.plan.view, &mut self.columns);
         let ended = walk.visit(|object| {
-            object.put_event(EventType::Added, &mut buffer);
+            if view.is_plain() {
+                object.put_event(EventType::Added, &mut buffer);
+            } else {
+                buffer.put_slice(&view.event(EventType::Added, object, std::mem::take(columns)));
+            }
             count += 1;
             buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
         });
@@ -124,7 +132,7 @@ impl WatchBody {
         if !ended {
             self.plan.initial = Some((walk, revision));
         } else if self.plan.mark_end {
-            buffer.put_slice(&bookmark(self.plan.kind, revision, true));
+            buffer.put_slice(&self.bookmark(revision, true));
         }
         self.metrics.sent(count, buffer.len());
         buffer.freeze()
@@ -155,7 +163,12 @@ impl WatchBody {
                     event.seen_by(|object| self.plan.selection.selects(object))
                 {
                     sent += 1;
-                    bytes += chunk.push(kind, object);
+                    bytes += if self.plan.view.is_plain() {
+                        chunk.push(kind, object)
+                    } else {
+                        let columns = std::mem::take(&mut self.columns);
+                        chunk.push_bytes(&self.plan.view.event(kind, object, columns))
+                    };
                 }
                 self.plan.after = event.revision;
                 if chunk.is_full() {
@@ -172,6 +185,13 @@ impl WatchBody {
         }
     }
 
+    fn bookmark(&mut self, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
+        let columns = std::mem::take(&mut self.columns);
+        self.plan
+            .view
+            .bookmark(revision, initial_events_end, columns)
+    }
+
     /// Nothing is pending: is it time for a bookmark or for the end?
     fn poll_time(
         &mut self,
@@ -182,7 +202,7 @@ impl WatchBody {
             self.ended = true;
             // The client resumes from here, wherever the server comes up again.
             let told = self.plan.bookmarks && revision >= self.plan.after;
-            return Poll::Ready(told.then(|| bookmark(self.plan.kind, revision, false)));
+            return Poll::Ready(told.then(|| self.bookmark(revision, false)));
         }
         while self.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
@@ -198,7 +218,7 @@ impl WatchBody {
                 .as_mut()
                 .reset(self.next_bookmark.min(self.ends_at));
             if due && self.plan.bookmarks && revision >= self.plan.after {
-                return Poll::Ready(Some(bookmark(self.plan.kind, revision, false)));
+                return Poll::Ready(Some(self.bookmark(revision, false)));
             }
         }
         Poll::Pending
@@ -214,25 +234,6 @@ fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
     } else {
         ends_at + BOOKMARK_EVERY
     }
-}
-
-/// `{"type":"BOOKMARK",…}` (W109).
-pub(crate) fn bookmark(kind: &Kind, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
-    let annotations = if initial_events_end {
-        format!(",\"annotations\":{{\"{INITIAL_EVENTS_END}\":\"true\"}}")
-    } else {
-        String::new()
-    };
-    let mut event = EventType::Bookmark.json_prefix().to_vec();
-    event.extend(
-        format!(
-            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}{}}}}}\n",
-            kind.object_head(),
-            kind.bookmark
-        )
-        .into_bytes(),
-    );
-    Bytes::from(event)
 }
 
 /// `{"type":"ERROR",…}` (W96).
@@ -268,9 +269,10 @@ impl Chunk {
         bytes
     }
 
-    fn push_bytes(&mut self, bytes: &Bytes) {
+    fn push_bytes(&mut self, bytes: &Bytes) -> usize {
         self.make_room(bytes.len());
         self.many.put_slice(bytes);
+        bytes.len()
     }
 
     fn make_room(&mut self, bytes: usize) {

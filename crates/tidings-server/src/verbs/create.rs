@@ -1,35 +1,30 @@
 //! POST: create an object (W132–W141).
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use tidings_api::{Cause, EventType, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
 use tidings_storage::{Error, Write};
 use uuid::Uuid;
 
-use super::WriteOptions;
+use super::{Ask, WriteOptions};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
+use crate::registry::managed::{self, Manager};
 use crate::registry::{self, Kind, Special};
-use crate::request::{Query, Target};
-use crate::respond::{self, ResponseBody};
+use crate::request::Target;
+use crate::respond::Answer;
 
 /// How often a generated name may be taken already (W137).
 const GENERATE_TRIES: usize = 8;
 
-pub(crate) async fn create(
-    api: &Inner,
-    target: &Target,
-    query: &Query,
-    body: &Bytes,
-    warnings: &mut Vec<String>,
-) -> Result<Response<ResponseBody>, Status> {
-    let options = WriteOptions::from_query(query, "CreateOptions")?;
-    let mut draft = Draft::read(target.kind, body)?;
-    warnings.extend(options.unknown(target.kind, &draft.unknown)?);
-    settle_namespace(&mut draft, target)?;
-    warnings.extend(draft.meta.deduplicate_owners());
-    respond_created(api, draft, options).await
+pub(crate) async fn create(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
+    let options = WriteOptions::from_query(ask.query, "CreateOptions")?;
+    let mut draft = Draft::read(ask.kind(), &ask.json()?)?;
+    ask.warnings
+        .extend(options.unknown(ask.kind(), &draft.unknown)?);
+    settle_namespace(&mut draft, ask.target)?;
+    ask.warnings.extend(draft.meta.deduplicate_owners());
+    create_from(api, draft, options, &ask.manager()).await
 }
 
 /// W134.
@@ -48,11 +43,12 @@ pub(crate) fn settle_namespace(draft: &mut Draft, target: &Target) -> Result<(),
 }
 
 /// Creates an object from a draft whose namespace is settled.
-pub(crate) async fn respond_created(
+pub(crate) async fn create_from(
     api: &Inner,
     mut draft: Draft,
     options: WriteOptions,
-) -> Result<Response<ResponseBody>, Status> {
+    manager: &Manager,
+) -> Result<Answer, Status> {
     let kind = draft.kind;
     let meta = &mut draft.meta;
     // Upstream takes what is not a number as unset.
@@ -81,6 +77,7 @@ pub(crate) async fn respond_created(
         check_namespace(api, kind, &meta.namespace.clone(), &name).await?;
     }
     draft.prepare_for_create();
+    managed::track(&mut draft, &Draft::empty(kind), manager, &clock::now());
     for attempt in 1..=tries {
         if generated {
             draft.meta.name = generate_name(&draft.meta.generate_name);
@@ -101,7 +98,11 @@ pub(crate) async fn respond_created(
         if options.dry_run {
             api.refresh(kind).await?;
             return match api.cache(kind).get(&key) {
-                None => Ok(respond::object_bytes(StatusCode::CREATED, value)),
+                // W139: it has no resource version.
+                None => Ok(Answer::Object(
+                    StatusCode::CREATED,
+                    Object::parse(value).map_err(Status::internal)?,
+                )),
                 Some(existing) => Err(already_exists(kind, &key, Some(&existing))),
             };
         }
@@ -113,9 +114,9 @@ pub(crate) async fn respond_created(
             Ok(revision) => {
                 let object =
                     Object::stamped(&value, ResourceVersion::new(revision.0), EventType::Added);
-                return Ok(respond::object(
+                return Ok(Answer::Object(
                     StatusCode::CREATED,
-                    &object.map_err(Status::internal)?,
+                    object.map_err(Status::internal)?,
                 ));
             }
             Err(Error::Conflict { .. }) if attempt < tries => {}

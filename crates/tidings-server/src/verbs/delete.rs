@@ -1,7 +1,7 @@
-//! DELETE of one object (W159–W165).
+//! DELETE of one object or of many (W159–W168).
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use serde::Deserialize;
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupResource, Object, ObjectKey, ResourceVersion, Status,
@@ -10,13 +10,13 @@ use tidings_api::{
 use tidings_storage::{Revision, Write};
 
 use super::update::retry_or_fail;
-use super::{dry_run, invalid_options};
+use super::{Ask, dry_run, invalid_options, list};
 use crate::api::Inner;
 use crate::clock;
-use crate::registry::Special;
 use crate::registry::draft::{Draft, document, unregistered};
-use crate::request::{Query, Target};
-use crate::respond::{self, ResponseBody};
+use crate::registry::{Kind, Special};
+use crate::respond::Answer;
+use crate::respond::list::Items;
 
 /// Namespaces that stay (W174).
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -43,9 +43,18 @@ struct Preconditions {
 }
 
 impl DeleteOptions {
+    /// What nobody waits for.
+    pub(crate) fn background() -> DeleteOptions {
+        DeleteOptions {
+            propagation_policy: Some("Background".into()),
+            ..DeleteOptions::default()
+        }
+    }
+
     /// From the body, or from the query if there is none (W159).
-    fn read(query: &Query, body: &Bytes) -> Result<DeleteOptions, Status> {
-        let options = if body.is_empty() {
+    fn read(ask: &Ask<'_>) -> Result<DeleteOptions, Status> {
+        let query = ask.query;
+        let options = if ask.body.is_empty() {
             let grace = query
                 .get("gracePeriodSeconds")
                 .map(go::parse_int)
@@ -69,7 +78,7 @@ impl DeleteOptions {
                 ),
             }
         } else {
-            DeleteOptions::from_body(body)?
+            DeleteOptions::from_body(&ask.json()?)?
         };
         options.validate()?;
         Ok(options)
@@ -148,13 +157,13 @@ impl DeleteOptions {
     }
 
     /// W163.
-    fn check(&self, target: &Target, object: &Object) -> Result<(), Status> {
+    fn check(&self, kind: &Kind, object: &Object) -> Result<(), Status> {
         let Some(preconditions) = &self.preconditions else {
             return Ok(());
         };
-        let kind = GroupResource {
-            group: target.kind.group,
-            resource: target.kind.kind,
+        let named = GroupResource {
+            group: kind.group,
+            resource: kind.kind,
         };
         let name = object.name();
         if let Some(uid) = preconditions
@@ -167,7 +176,7 @@ impl DeleteOptions {
                  deleted and then recreated",
                 object.uid()
             );
-            return Err(Status::conflict(kind, &name, &why));
+            return Err(Status::conflict(named, &name, &why));
         }
         let version = preconditions.resource_version.as_deref();
         if let Some(version) = version.filter(|version| *version != object.resource_version()) {
@@ -176,50 +185,104 @@ impl DeleteOptions {
                  object might have been modified",
                 object.resource_version()
             );
-            return Err(Status::conflict(kind, &name, &why));
+            return Err(Status::conflict(named, &name, &why));
         }
         Ok(())
     }
 }
 
-pub(crate) async fn delete(
-    api: &Inner,
-    target: &Target,
-    key: &ObjectKey,
-    query: &Query,
-    body: &Bytes,
-) -> Result<Response<ResponseBody>, Status> {
-    let options = DeleteOptions::read(query, body)?;
-    let kind = target.kind;
-    if kind.special == Special::Namespace && PROTECTED.contains(&key.name()) {
+pub(crate) async fn delete(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
+    let options = DeleteOptions::read(ask)?;
+    let kind = ask.kind();
+    if kind.special == Special::Namespace && PROTECTED.contains(&ask.key.name()) {
         return Err(Status::forbidden(
             kind.group_resource(),
-            key.name(),
+            ask.key.name(),
             "this namespace may not be deleted",
         ));
     }
     api.refresh(kind).await?;
+    let deletion = delete_one(api, kind, &ask.key, &options).await?;
+    if kind.special == Special::Namespace {
+        api.namespace_deleted.notify_one();
+    }
+    Ok(deletion.answer(kind))
+}
+
+/// DELETE of a collection: each object that a LIST would show, one after the other (W167).
+pub(crate) async fn delete_collection(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
+    let options = DeleteOptions::read(ask)?;
+    let Answer::List(head, items) = list::list(api, ask).await? else {
+        return Err(Status::internal("a list is no list"));
+    };
+    let objects = items.collect();
+    for object in &objects {
+        let deleted = delete_one(api, ask.kind(), &object.key(), &options).await;
+        // What is gone already needs no deletion.
+        if let Err(status) = deleted.map(drop)
+            && status.code != 404
+        {
+            return Err(status);
+        }
+    }
+    Ok(Answer::List(head, Items::Page(objects.into_iter())))
+}
+
+/// Deletes an object, or begins to, again if somebody else was faster.
+pub(crate) async fn delete_one(
+    api: &Inner,
+    kind: &'static Kind,
+    key: &ObjectKey,
+    options: &DeleteOptions,
+) -> Result<Deletion, Status> {
     loop {
         let Some(existing) = api.cache(kind).get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
         };
-        options.check(target, &existing)?;
-        if let Some(response) = remove(api, target, key, &options, &existing).await? {
-            return Ok(response);
+        options.check(kind, &existing)?;
+        if let Some(deletion) = remove(api, kind, key, options, &existing).await? {
+            return Ok(deletion);
         }
         api.refresh(kind).await?; // someone else was faster: look again
+    }
+}
+
+/// What a deletion has led to.
+#[derive(Debug)]
+pub(crate) enum Deletion {
+    /// Something holds the object: it is marked.
+    Held(StatusCode, Object),
+    /// It is gone; its last state.
+    Done(Object),
+}
+
+impl Deletion {
+    fn answer(self, kind: &'static Kind) -> Answer {
+        match self {
+            Deletion::Held(code, object) => Answer::Object(code, object),
+            Deletion::Done(object) if kind.returns_deleted => {
+                Answer::Object(StatusCode::OK, object)
+            }
+            // W160.
+            Deletion::Done(object) => Answer::Status(Status::success(StatusDetails {
+                name: object.name().into_owned(),
+                group: kind.group.into(),
+                kind: kind.plural.into(),
+                uid: object.uid().into_owned(),
+                ..StatusDetails::default()
+            })),
+        }
     }
 }
 
 /// One try to delete an object. `None` if it is not as the cache has it.
 async fn remove(
     api: &Inner,
-    target: &Target,
+    kind: &'static Kind,
     key: &ObjectKey,
     options: &DeleteOptions,
     existing: &Object,
-) -> Result<Option<Response<ResponseBody>>, Status> {
-    let kind = target.kind;
+) -> Result<Option<Deletion>, Status> {
     let mut draft = Draft::of(kind, existing)?;
     let grace = draft.grace_seconds(options.grace_period_seconds);
     let finalizers = options.finalizers(&draft.meta.finalizers);
@@ -237,7 +300,7 @@ async fn remove(
         if options.is_dry_run() {
             let object = Object::stamped(&value, existing.revision(), EventType::Modified)
                 .map_err(Status::internal)?;
-            return Ok(Some(respond::object(StatusCode::OK, &object)));
+            return Ok(Some(Deletion::Held(StatusCode::OK, object)));
         }
         match api
             .store
@@ -255,17 +318,17 @@ async fn remove(
             Err(error) => return retry_or_fail(api, error),
         }
     }
-    let object = marked.as_ref().unwrap_or(existing);
+    let object = marked.unwrap_or_else(|| existing.clone());
     if held {
         let code = if options.orphan_dependents == Some(false) {
             StatusCode::ACCEPTED
         } else {
             StatusCode::OK
         };
-        return Ok(Some(respond::object(code, object)));
+        return Ok(Some(Deletion::Held(code, object)));
     }
     if options.is_dry_run() {
-        return Ok(Some(deleted(target, object)));
+        return Ok(Some(Deletion::Done(object)));
     }
     let at = Revision(object.revision().get());
     match api
@@ -275,7 +338,7 @@ async fn remove(
     {
         Ok(revision) => {
             let last = object.restamped(ResourceVersion::new(revision.0), EventType::Deleted);
-            Ok(Some(deleted(target, &last)))
+            Ok(Some(Deletion::Done(last)))
         }
         Err(error) => retry_or_fail(api, error),
     }
@@ -305,19 +368,4 @@ fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
         draft.meta.deletion_grace_period_seconds = Some(grace_seconds);
     }
     true
-}
-
-/// W160.
-fn deleted(target: &Target, object: &Object) -> Response<ResponseBody> {
-    let kind = target.kind;
-    if kind.returns_deleted {
-        return respond::object(StatusCode::OK, object);
-    }
-    respond::status(&Status::success(StatusDetails {
-        name: object.name().into_owned(),
-        group: kind.group.into(),
-        kind: kind.plural.into(),
-        uid: object.uid().into_owned(),
-        ..StatusDetails::default()
-    }))
 }

@@ -1,33 +1,35 @@
 //! GET of one object (W68, W69).
 
-use http::{Response, StatusCode};
-use tidings_api::{ObjectKey, Status};
+use http::StatusCode;
+use tidings_api::Status;
 
+use super::{Ask, list, scale};
 use crate::api::Inner;
-use crate::request::{Query, Target};
-use crate::respond::{self, ResponseBody};
+use crate::respond::Answer;
 
-pub(crate) async fn get(
-    api: &Inner,
-    target: &Target,
-    key: &ObjectKey,
-    query: &Query,
-) -> Result<Response<ResponseBody>, Status> {
-    if query.get("export").is_some_and(tidings_api::go::query_bool) {
-        let message = "the export parameter, deprecated since v1.14, is no longer supported";
-        return Err(Status::bad_request(message));
+pub(crate) async fn get(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
+    if ask
+        .query
+        .get("export")
+        .is_some_and(tidings_api::go::query_bool)
+    {
+        let gone = "the export parameter, deprecated since v1.14, is no longer supported";
+        return Err(Status::bad_request(gone));
     }
-    let cache = api.cache(target.kind);
-    match query.get("resourceVersion").unwrap_or_default() {
-        "" => api.refresh(target.kind).await?,
+    let kind = ask.kind();
+    match ask.query.get("resourceVersion").unwrap_or_default() {
+        "" => api.refresh(kind).await?,
         "0" => {}
-        version => {
-            api.reach(target.kind, super::list::parse_version(version)?)
-                .await?
-        }
+        version => api.reach(kind, list::parse_version(version)?).await?,
     }
-    match cache.get(key) {
-        Some(object) => Ok(respond::object(StatusCode::OK, &object)),
-        None => Err(Status::not_found(target.kind.group_resource(), key.name())),
+    let Some(object) = api.cache(kind).get(&ask.key) else {
+        return Err(Status::not_found(kind.group_resource(), ask.key.name()));
+    };
+    match (ask.target.subresource.as_deref(), &kind.scale) {
+        (Some("scale"), Some(scale)) => Ok(Answer::Document(
+            StatusCode::OK,
+            scale::of(&object, scale)?.to_json()?,
+        )),
+        _ => Ok(Answer::Object(StatusCode::OK, object)),
     }
 }

@@ -1,16 +1,16 @@
 //! LIST: all resource-version semantics and paging (W70–W90).
 
 use base64::Engine;
-use http::{Response, StatusCode};
 use serde::Deserialize;
 use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status};
 
+use super::Ask;
 use crate::api::Inner;
 use crate::cache::{Snapshot, Unavailable};
 use crate::registry::Kind;
 use crate::request::{Query, Target};
-use crate::respond::list::{ListBody, ListHead, Walk, continue_token};
-use crate::respond::{self, ResponseBody};
+use crate::respond::Answer;
+use crate::respond::list::{Items, ListHead, Walk, continue_token};
 use crate::selection::Selection;
 
 /// Reads the options of a LIST or WATCH, in upstream's order of checks.
@@ -41,13 +41,9 @@ pub(crate) fn parse_version(text: &str) -> Result<ResourceVersion, Status> {
         })
 }
 
-pub(crate) async fn list(
-    api: &Inner,
-    target: &Target,
-    query: &Query,
-) -> Result<Response<ResponseBody>, Status> {
-    let kind = target.kind;
-    let (options, selection) = options(target, query)?;
+pub(crate) async fn list(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
+    let kind = ask.kind();
+    let (options, selection) = options(ask.target, ask.query)?;
     let (snapshot, start) = if options.continue_token.is_empty() {
         (snapshot(api, kind, &options).await?, None)
     } else {
@@ -62,7 +58,7 @@ pub(crate) async fn list(
         continue_token: String::new(),
         remaining: None,
     };
-    let mut list = if limited {
+    let items = if limited {
         let (page, more) = page(&mut walk, limit);
         if more {
             let revision = snapshot.revision.get() as i64;
@@ -71,18 +67,11 @@ pub(crate) async fn list(
                 continue_token(revision, last, &selection.key_prefix(), api.now_ms());
             head.remaining = selection.is_whole_scope().then(|| walk.remaining());
         }
-        ListBody::page(kind, &head, page)
+        Items::Page(page.into_iter())
     } else {
-        ListBody::whole(kind, &head, walk)
+        Items::Walk(walk)
     };
-    // A list that fits into one write is sent with its length.
-    let first = list.next().unwrap_or_default();
-    let body = if list.is_done() {
-        ResponseBody::bytes(first)
-    } else {
-        ResponseBody::list(list.resumed(first))
-    };
-    Ok(respond::json(StatusCode::OK, body))
+    Ok(Answer::List(head, items))
 }
 
 /// The next objects of a walk, and whether more follow.

@@ -4,12 +4,86 @@ pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
+pub(crate) mod patch;
+mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;
 
-use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Status, go};
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::USER_AGENT;
+use tidings_api::{FieldError, FieldErrors, GroupVersionKind, ObjectKey, Status, go};
 
-use crate::request::Query;
+use crate::negotiate::Input;
+use crate::registry::Kind;
+use crate::registry::managed::Manager;
+use crate::request::{Query, Target};
+
+/// One request, as a verb sees it.
+pub(crate) struct Ask<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) key: ObjectKey,
+    pub(crate) query: &'a Query,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: Bytes,
+    /// How the body is written.
+    pub(crate) input: Input,
+    /// What the client is told besides the answer.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn new(target: &'a Target, query: &'a Query, headers: &'a HeaderMap) -> Ask<'a> {
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        Ask {
+            target,
+            key: ObjectKey::new(namespace, target.name.as_deref().unwrap_or_default()),
+            query,
+            headers,
+            body: Bytes::new(),
+            input: Input::default(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> &'static Kind {
+        self.target.kind
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Result<Bytes, Status> {
+        self.input.to_json(&self.body).map_err(|why| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): {why}",
+                self.kind().kind
+            ))
+        })
+    }
+
+    /// Who writes, as managedFields name them (W157): what the query says, else the beginning of the user agent.
+    pub(crate) fn manager(&self) -> Manager {
+        let said = self.query.get("fieldManager").unwrap_or_default();
+        let agent = self
+            .headers
+            .get(USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
+        let agent = agent.unwrap_or_default().split('/').next();
+        let name = if said.is_empty() {
+            agent.unwrap_or_default().chars().take(128).collect()
+        } else {
+            said.to_owned()
+        };
+        Manager {
+            name: if name.is_empty() {
+                "unknown".into()
+            } else {
+                name
+            },
+            api_version: self.kind().group_version().to_string(),
+            subresource: self.target.subresource.clone().unwrap_or_default(),
+        }
+    }
+}
 
 /// What a write asks for besides the object.
 #[derive(Debug, Clone, Copy, Default)]
@@ -65,11 +139,7 @@ impl WriteOptions {
     }
 
     /// Deals with unknown fields: warnings for the response, or a refusal (W173).
-    pub(crate) fn unknown(
-        &self,
-        kind: &crate::registry::Kind,
-        unknown: &[String],
-    ) -> Result<Vec<String>, Status> {
+    pub(crate) fn unknown(&self, kind: &Kind, unknown: &[String]) -> Result<Vec<String>, Status> {
         let texts: Vec<String> = unknown
             .iter()
             .map(|field| format!("unknown field {}", go::quote(field)))

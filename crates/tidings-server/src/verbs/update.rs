@@ -1,67 +1,86 @@
 //! PUT: replace an object, its status, or a namespace's finalizers (W142–W148).
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::StatusCode;
 use tidings_api::{
-    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ObjectKey, ResourceVersion,
-    Status,
+    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ResourceVersion, Status,
 };
 use tidings_storage::{Error, Revision, Write};
 
-use super::WriteOptions;
-use super::create::{respond_created, settle_namespace};
+use super::create::{create_from, settle_namespace};
+use super::scale::Wanted;
+use super::{Ask, WriteOptions};
 use crate::api::Inner;
+use crate::clock;
 use crate::registry::draft::Draft;
-use crate::request::{Query, Target};
-use crate::respond::{self, ResponseBody};
+use crate::registry::managed;
+use crate::respond::Answer;
 
-pub(crate) async fn update(
+pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
+    let options = WriteOptions::from_query(ask.query, "UpdateOptions")?;
+    let kind = ask.kind();
+    if ask.target.subresource.as_deref() == Some("scale") {
+        let wanted = Wanted::read(&ask.json()?, &ask.key)?;
+        check_name(&wanted.name, ask.key.name())?;
+        return change(api, ask, options, &|existing| {
+            let mut draft = Draft::of(kind, existing)?;
+            wanted.apply(&mut draft);
+            Ok(draft)
+        })
+        .await;
+    }
+    let mut draft = Draft::read(kind, &ask.json()?)?;
+    ask.warnings.extend(options.unknown(kind, &draft.unknown)?);
+    check_name(&draft.meta.name, ask.key.name())?;
+    settle_namespace(&mut draft, ask.target)?;
+    ask.warnings.extend(draft.meta.deduplicate_owners());
+    if kind.create_on_update
+        && ask.target.subresource.is_none()
+        && api.current(kind, &ask.key).await?.is_none()
+    {
+        if !draft.meta.uid.is_empty() {
+            let why = uid_precondition(&draft.meta.uid, "");
+            let resource = kind.group_resource();
+            return Err(Status::conflict(resource, ask.key.name(), &why));
+        }
+        draft.meta.resource_version.clear();
+        return create_from(api, draft, options, &ask.manager()).await;
+    }
+    change(api, ask, options, &|_| Ok(draft.clone())).await
+}
+
+/// Changes an object to what `edit` makes of it, again if somebody else was faster.
+pub(crate) async fn change(
     api: &Inner,
-    target: &Target,
-    key: &ObjectKey,
-    query: &Query,
-    body: &Bytes,
-    warnings: &mut Vec<String>,
-) -> Result<Response<ResponseBody>, Status> {
-    let options = WriteOptions::from_query(query, "UpdateOptions")?;
-    let kind = target.kind;
-    let mut draft = Draft::read(kind, body)?;
-    warnings.extend(options.unknown(kind, &draft.unknown)?);
-    check_name(&draft, key.name())?;
-    settle_namespace(&mut draft, target)?;
-    warnings.extend(draft.meta.deduplicate_owners());
-    // Upstream answers 500 to a version that is not a number (W62); it is the client's mistake.
-    let expected: ResourceVersion = match draft.meta.resource_version.as_str() {
-        "" => ResourceVersion::default(),
-        text => text
-            .parse()
-            .map_err(|error: tidings_api::go::ParseNumberError| {
-                Status::bad_request(error.to_string())
-            })?,
-    };
+    ask: &Ask<'_>,
+    options: WriteOptions,
+    edit: &(dyn Fn(&Object) -> Result<Draft, Status> + Sync),
+) -> Result<Answer, Status> {
+    let kind = ask.kind();
     loop {
-        let Some(existing) = api.current(kind, key).await? else {
-            let create = kind.create_on_update && target.subresource.is_none();
-            if !create {
-                return Err(Status::not_found(kind.group_resource(), key.name()));
-            }
-            if !draft.meta.uid.is_empty() {
-                let why = uid_precondition(&draft.meta.uid, "");
-                return Err(Status::conflict(kind.group_resource(), key.name(), &why));
-            }
-            draft.meta.resource_version.clear();
-            return respond_created(api, draft, options).await;
+        let Some(existing) = api.current(kind, &ask.key).await? else {
+            return Err(Status::not_found(kind.group_resource(), ask.key.name()));
         };
-        match replace(api, target, key, &draft, expected, &existing, options).await? {
-            Some(response) => return Ok(response),
+        let draft = edit(&existing)?;
+        match replace(api, ask, draft, &existing, options).await? {
+            Some(changed) => return answer(ask, changed),
             None => api.refresh(kind).await?, // someone else was faster: look again
         }
     }
 }
 
+fn answer(ask: &Ask<'_>, changed: Object) -> Result<Answer, Status> {
+    match (ask.target.subresource.as_deref(), &ask.kind().scale) {
+        (Some("scale"), Some(scale)) => Ok(Answer::Document(
+            StatusCode::OK,
+            super::scale::of(&changed, scale)?.to_json()?,
+        )),
+        _ => Ok(Answer::Object(StatusCode::OK, changed)),
+    }
+}
+
 /// W142.
-fn check_name(draft: &Draft, name: &str) -> Result<(), Status> {
-    match draft.meta.name.as_str() {
+pub(crate) fn check_name(said: &str, name: &str) -> Result<(), Status> {
+    match said {
         "" => Err(Status::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         ))),
@@ -75,16 +94,15 @@ fn check_name(draft: &Draft, name: &str) -> Result<(), Status> {
 /// One try to replace an object. `None` if it is not as the cache has it, and the client did not say which it means.
 async fn replace(
     api: &Inner,
-    target: &Target,
-    key: &ObjectKey,
-    draft: &Draft,
-    expected: ResourceVersion,
+    ask: &Ask<'_>,
+    mut new: Draft,
     existing: &Object,
     options: WriteOptions,
-) -> Result<Option<Response<ResponseBody>>, Status> {
-    let kind = target.kind;
+) -> Result<Option<Object>, Status> {
+    let (kind, key) = (ask.kind(), &ask.key);
     let resource = kind.group_resource();
     let at = existing.revision();
+    let expected = expected_version(&new)?;
     if expected > ResourceVersion::default() && expected != at {
         api.refresh(kind).await?; // the cache may be the one that is behind
         return match api.cache(kind).get(key) {
@@ -93,7 +111,6 @@ async fn replace(
         };
     }
     let old = Draft::of(kind, existing)?;
-    let mut new = draft.clone();
     if !new.meta.uid.is_empty() && new.meta.uid != old.meta.uid {
         let why = uid_precondition(&new.meta.uid, &old.meta.uid);
         return Err(Status::conflict(resource, key.name(), &why));
@@ -111,7 +128,7 @@ async fn replace(
         return Err(Status::invalid(kind, key.name(), &wrong.into()));
     }
     inherit(&mut new, &old);
-    new.prepare_for_update(&old, target.subresource.as_deref());
+    new.prepare_for_update(&old, ask.target.subresource.as_deref());
     let mut errors = FieldErrors::new();
     new.validate_update(&old, &mut errors);
     new.meta.validate(kind, &mut errors);
@@ -123,6 +140,7 @@ async fn replace(
             &errors,
         ));
     }
+    managed::track(&mut new, &old, &ask.manager(), &clock::now());
     let value = new.to_bytes()?;
     let revision = Revision(at.get());
     let store_key = api.store_key(kind, key);
@@ -130,12 +148,12 @@ async fn replace(
         Object::stamped(&value, at, EventType::Modified).map_err(Status::internal)
     };
     if options.dry_run {
-        return Ok(Some(respond::object(StatusCode::OK, &stamped(at)?)));
+        return Ok(Some(stamped(at)?));
     }
     if new.meta.may_go() && new.namespace_is_empty() {
         // W147: the last thing that held the object is gone. The answer has the revision it had.
         return match api.store.write(Write::delete(store_key, revision)).await {
-            Ok(_) => Ok(Some(respond::object(StatusCode::OK, &stamped(at)?))),
+            Ok(_) => Ok(Some(stamped(at)?)),
             Err(error) => retry_or_fail(api, error),
         };
     }
@@ -146,18 +164,27 @@ async fn replace(
             .cache(kind)
             .get(key)
             .is_some_and(|fresh| fresh.revision() == at);
-        return Ok(current.then(|| respond::object(StatusCode::OK, existing)));
+        return Ok(current.then(|| existing.clone()));
     }
     match api
         .store
         .write(Write::update(store_key, revision, value.clone()))
         .await
     {
-        Ok(revision) => Ok(Some(respond::object(
-            StatusCode::OK,
-            &stamped(ResourceVersion::new(revision.0))?,
-        ))),
+        Ok(revision) => Ok(Some(stamped(ResourceVersion::new(revision.0))?)),
         Err(error) => retry_or_fail(api, error),
+    }
+}
+
+/// The version that the client means. Upstream answers 500 to one that is not a number (W62); it is the client's mistake.
+fn expected_version(draft: &Draft) -> Result<ResourceVersion, Status> {
+    match draft.meta.resource_version.as_str() {
+        "" => Ok(ResourceVersion::default()),
+        text => text
+            .parse()
+            .map_err(|error: tidings_api::go::ParseNumberError| {
+                Status::bad_request(error.to_string())
+            }),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::api::Inner;
 use crate::cache::Unavailable;
 use crate::request::{Query, Target};
 use crate::respond::list::Walk;
+use crate::respond::view::View;
 use crate::respond::watch::{WatchBody, WatchPlan, error_event, too_old};
 use crate::respond::{self, ResponseBody};
 use crate::selection::Selection;
@@ -17,6 +18,7 @@ pub(crate) async fn watch(
     api: &Inner,
     target: &Target,
     query: &Query,
+    view: View,
 ) -> Result<Response<ResponseBody>, Status> {
     let (options, selection) = super::list::options(target, query)?;
     let version = match options.resource_version.as_str() {
@@ -26,7 +28,7 @@ pub(crate) async fn watch(
     let timeout = match options.timeout_seconds {
         // W97: it has ended before anything could be sent.
         Some(seconds) if seconds < 0 => {
-            return Ok(respond::json(
+            return Ok(respond::json_response(
                 StatusCode::OK,
                 ResponseBody::bytes(bytes::Bytes::new()),
             ));
@@ -34,12 +36,12 @@ pub(crate) async fn watch(
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(LONGEST),
         _ => api.default_watch_timeout(),
     };
-    let body = match open(api, target, &options, selection, version, timeout).await {
+    let body = match open(api, view, &options, selection, version, timeout).await {
         Ok(body) => ResponseBody::watch(body),
         // W96: from here on failures are events.
         Err(status) => ResponseBody::bytes(error_event(&status)),
     };
-    Ok(respond::json(StatusCode::OK, body))
+    Ok(respond::json_response(StatusCode::OK, body))
 }
 
 /// Longer than anybody waits, short enough to be added to any time.
@@ -47,13 +49,13 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 async fn open(
     api: &Inner,
-    target: &Target,
+    view: View,
     options: &ListOptions,
     selection: Selection,
     version: Option<ResourceVersion>,
     timeout: Duration,
 ) -> Result<WatchBody, Status> {
-    let kind = target.kind;
+    let kind = view.kind;
     let cache = api.cache(kind);
     let any = ResourceVersion::default();
     let from_now = version.is_none_or(|version| version == any);
@@ -84,7 +86,7 @@ async fn open(
         (None, after, cursor)
     };
     let plan = WatchPlan {
-        kind,
+        view,
         selection,
         initial,
         mark_end: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,

@@ -24,7 +24,8 @@ async fn w7_w132_w135_w138_a_created_object() {
             "resourceVersion",
             "generation",
             "creationTimestamp",
-            "labels"
+            "labels",
+            "managedFields"
         ]
     );
     assert_eq!(meta["uid"].as_str().unwrap().len(), 36);

@@ -1,0 +1,351 @@
+//! Strategic merge patch (W153): a merge patch that knows which lists are merged, and by which member of their elements.
+//!
+//! Directives: `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`. Lists that are not in the table
+//! below are replaced as a whole.
+
+use serde_json::{Map, Value};
+
+const PATCH: &str = "$patch";
+const RETAIN_KEYS: &str = "$retainKeys";
+const SET_ORDER: &str = "$setElementOrder/";
+const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
+
+/// Lists whose elements are merged by a member of theirs.
+const MERGED_BY: &[(&str, &str)] = &[
+    ("allocatedResourcesStatus", "name"),
+    ("conditions", "type"),
+    ("containers", "name"),
+    ("drivers", "name"),
+    ("env", "name"),
+    ("ephemeralContainers", "name"),
+    ("hostAliases", "ip"),
+    ("hostIPs", "ip"),
+    ("imagePullSecrets", "name"),
+    ("initContainers", "name"),
+    ("matchConditions", "name"),
+    ("ownerReferences", "uid"),
+    ("podIPs", "ip"),
+    ("resourceClaims", "name"),
+    ("resourceClaimStatuses", "name"),
+    ("schedulingGates", "name"),
+    ("secrets", "name"),
+    ("topologySpreadConstraints", "topologyKey"),
+    ("variables", "name"),
+    ("volumeDevices", "devicePath"),
+    ("volumeMounts", "mountPath"),
+    ("volumes", "name"),
+    ("webhooks", "name"),
+];
+
+/// Lists of plain values that are merged.
+const MERGED_PRIMITIVES: &[&str] = &["finalizers", "podCIDRs"];
+
+/// How a list is patched.
+enum ListMerge {
+    Replace,
+    By(&'static str),
+    Primitives,
+}
+
+/// How the list is patched that stands in a member of an object; the other members tell lists of one name apart.
+fn list_merge(name: &str, list: &[Value], owner: &Map<String, Value>) -> ListMerge {
+    let has = |member: &str| list.iter().any(|element| element.get(member).is_some());
+    match name {
+        // Those of a container have a containerPort, those of a service a port; those of an EndpointSlice or of Endpoints
+        // have a port too, but stand beside addresses or endpoints and are replaced.
+        "ports" if has("containerPort") => ListMerge::By("containerPort"),
+        "ports" if !owner.contains_key("addresses") && !owner.contains_key("endpoints") => {
+            ListMerge::By("port")
+        }
+        // A node's; those of endpoints are replaced.
+        "addresses" if has("type") => ListMerge::By("type"),
+        name if MERGED_PRIMITIVES.contains(&name) => ListMerge::Primitives,
+        name => MERGED_BY
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map_or(ListMerge::Replace, |(_, key)| ListMerge::By(key)),
+    }
+}
+
+/// Applies a patch. `Err` says what is wrong with it.
+pub(crate) fn merge(document: &mut Value, patch: &Value) -> Result<(), String> {
+    let Value::Object(patch) = patch else {
+        return Err("error decoding patch: a strategic merge patch must be an object".into());
+    };
+    match document {
+        Value::Object(members) => merge_members(members, patch),
+        other => {
+            *other = Value::Object(without_directives(patch));
+            Ok(())
+        }
+    }
+}
+
+fn merge_members(
+    members: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), String> {
+    match patch
+        .get(PATCH)
+        .map(|directive| directive.as_str().unwrap_or("?"))
+    {
+        None | Some("merge") => {}
+        Some("replace") => {
+            *members = without_directives(patch);
+            return Ok(());
+        }
+        Some("delete") => {
+            members.clear();
+            return Ok(());
+        }
+        Some(other) => return Err(unknown_directive(other)),
+    }
+    if let Some(keys) = patch.get(RETAIN_KEYS) {
+        let keys = keys.as_array().ok_or("$retainKeys must be a list")?;
+        members.retain(|name, _| keys.iter().any(|key| key == name.as_str()));
+    }
+    for (name, value) in patch {
+        if let Some(list) = name.strip_prefix(DELETE_PRIMITIVES) {
+            let gone = value.as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(values) = members.get_mut(list).and_then(Value::as_array_mut) {
+                values.retain(|value| !gone.contains(value));
+            }
+        }
+    }
+    for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
+        merge_member(members, name, value)?;
+    }
+    for (name, order) in patch {
+        if let Some(list) = name.strip_prefix(SET_ORDER) {
+            set_order(members, list, order);
+        }
+    }
+    Ok(())
+}
+
+fn merge_member(members: &mut Map<String, Value>, name: &str, value: &Value) -> Result<(), String> {
+    match value {
+        Value::Null => {
+            members.shift_remove(name);
+        }
+        Value::Object(patch) => match members.get_mut(name) {
+            Some(Value::Object(below)) => {
+                let deletes = patch.get(PATCH).is_some_and(|patch| patch == "delete");
+                merge_members(below, patch)?;
+                if deletes {
+                    members.shift_remove(name);
+                }
+            }
+            _ if patch.get(PATCH).is_some_and(|patch| patch == "delete") => {}
+            _ => {
+                members.insert(name.into(), Value::Object(without_directives(patch)));
+            }
+        },
+        Value::Array(patch) => {
+            let merge = list_merge(name, patch, members);
+            let list = members
+                .entry(name)
+                .or_insert_with(|| Value::Array(Vec::new()));
+            if !list.is_array() {
+                *list = Value::Array(Vec::new());
+            }
+            if let Value::Array(list) = list {
+                merge_list(list, patch, &merge)?;
+            }
+        }
+        scalar => {
+            members.insert(name.into(), scalar.clone());
+        }
+    }
+    Ok(())
+}
+
+fn merge_list(list: &mut Vec<Value>, patch: &[Value], merge: &ListMerge) -> Result<(), String> {
+    let directive = |element: &Value| Some(element.get(PATCH)?.as_str()?.to_owned());
+    let replaces = patch
+        .iter()
+        .any(|element| directive(element).as_deref() == Some("replace"));
+    match merge {
+        ListMerge::Replace => *list = patch.iter().map(clean).collect(),
+        ListMerge::Primitives => {
+            for value in patch {
+                if !list.contains(value) {
+                    list.push(value.clone());
+                }
+            }
+        }
+        ListMerge::By(_) if replaces => {
+            let only_directive = |element: &&Value| {
+                element
+                    .as_object()
+                    .is_some_and(|members| members.len() == 1)
+            };
+            let kept = patch
+                .iter()
+                .filter(|element| directive(element).is_none() || !only_directive(element));
+            *list = kept.map(clean).collect();
+        }
+        ListMerge::By(key) => {
+            for element in patch {
+                let Some(identity) = element.get(*key) else {
+                    return Err(format!(
+                        "map: {element} does not contain declared merge key: {key}"
+                    ));
+                };
+                let at = list
+                    .iter()
+                    .position(|known| known.get(*key) == Some(identity));
+                match (directive(element).as_deref(), at) {
+                    (Some("delete"), Some(at)) => {
+                        list.remove(at);
+                    }
+                    (Some("delete"), None) => {}
+                    (None | Some("merge"), Some(at)) => {
+                        super::strategic::merge(&mut list[at], element)?
+                    }
+                    (None | Some("merge"), None) => list.push(clean(element)),
+                    (Some(other), _) => return Err(unknown_directive(other)),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts the elements that the order names into it; others stay where they are as far as that is possible.
+fn set_order(members: &mut Map<String, Value>, name: &str, order: &Value) {
+    let Some(order) = order.as_array() else {
+        return;
+    };
+    let key = match list_merge(name, order, members) {
+        ListMerge::By(key) => Some(key),
+        _ => None,
+    };
+    let Some(list) = members.get_mut(name).and_then(Value::as_array_mut) else {
+        return;
+    };
+    let identity = |element: &Value| match key {
+        Some(key) => element.get(key).cloned(),
+        None => Some(element.clone()),
+    };
+    let place = |element: &Value| {
+        let own = identity(element);
+        order
+            .iter()
+            .position(|named| own.is_some() && identity(named) == own)
+    };
+    // Elements that the order does not name belong behind the one that stood before them.
+    let mut after = None;
+    let mut placed: Vec<(Option<usize>, Value)> = Vec::new();
+    for element in std::mem::take(list) {
+        after = place(&element).or(after);
+        placed.push((after, element));
+    }
+    placed.sort_by_key(|(place, _)| *place);
+    list.extend(placed.into_iter().map(|(_, element)| element));
+}
+
+fn clean(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => Value::Object(without_directives(members)),
+        Value::Array(values) => values.iter().map(clean).collect(),
+        other => other.clone(),
+    }
+}
+
+/// What a patch adds where there was nothing.
+fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
+    patch
+        .iter()
+        .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
+        .map(|(name, value)| (name.clone(), clean(value)))
+        .collect()
+}
+
+fn unknown_directive(directive: &str) -> String {
+    format!("Unknown patch type in a directive: {directive}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn patched(mut document: Value, patch: &Value) -> Value {
+        merge(&mut document, patch).unwrap();
+        document
+    }
+
+    #[test]
+    fn w153_maps_are_merged_and_null_removes() {
+        let document = json!({"data": {"a": "1", "b": "1"}, "x": [1, 2]});
+        let patch = json!({"data": {"a": null, "c": "1"}, "x": [3]});
+        assert_eq!(
+            patched(document, &patch),
+            json!({"data": {"b": "1", "c": "1"}, "x": [3]})
+        );
+    }
+
+    #[test]
+    fn w153_patch_directives_replace_and_delete() {
+        let document = json!({"data": {"a": "1"}, "labels": {"x": "y"}});
+        let patch =
+            json!({"data": {"$patch": "replace", "b": "2"}, "labels": {"$patch": "delete"}});
+        assert_eq!(patched(document, &patch), json!({"data": {"b": "2"}}));
+        assert!(merge(&mut json!({}), &json!({"$patch": "turn"})).is_err());
+    }
+
+    #[test]
+    fn w153_retain_keys_drops_the_others() {
+        let document =
+            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}});
+        let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
+        assert_eq!(
+            patched(document, &patch),
+            json!({"strategy": {"type": "Recreate"}})
+        );
+    }
+
+    #[test]
+    fn w153_elements_are_merged_by_their_key_and_ordered() {
+        let document =
+            json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]});
+        let patch = json!({
+            "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}],
+            "containers": [
+                {"name": "b", "image": "2"},
+                {"name": "c", "image": "1"},
+                {"$patch": "delete", "name": "a"},
+            ],
+        });
+        let expected =
+            json!({"containers": [{"name": "c", "image": "1"}, {"name": "b", "image": "2"}]});
+        assert_eq!(patched(document, &patch), expected);
+        let unnamed = merge(
+            &mut json!({"containers": []}),
+            &json!({"containers": [{"image": "x"}]}),
+        );
+        assert!(unnamed.unwrap_err().contains("merge key: name"));
+    }
+
+    #[test]
+    fn w153_plain_lists_merge_and_shrink() {
+        let document = json!({"finalizers": ["a/b", "c/d"]});
+        let patch =
+            json!({"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f", "c/d"]});
+        assert_eq!(
+            patched(document, &patch),
+            json!({"finalizers": ["c/d", "e/f"]})
+        );
+    }
+
+    #[test]
+    fn w153_ports_of_containers_and_of_services() {
+        let document = json!({"ports": [{"port": 80, "name": "x"}]});
+        let patch = json!({"ports": [{"port": 80, "targetPort": 8080}, {"port": 443}]});
+        let expected =
+            json!({"ports": [{"port": 80, "name": "x", "targetPort": 8080}, {"port": 443}]});
+        assert_eq!(patched(document, &patch), expected);
+    }
+}

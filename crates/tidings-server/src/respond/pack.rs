@@ -1,0 +1,41 @@
+//! gzip for large answers (W8).
+
+use std::io::Write;
+
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::header::{CONTENT_ENCODING, VARY};
+use http::{HeaderValue, Response};
+
+/// What is larger than this is worth packing.
+pub(crate) const MIN_BYTES: usize = 128 << 10;
+
+/// Packs bytes that come in pieces.
+pub(crate) struct Packer(GzEncoder<Vec<u8>>);
+
+impl Default for Packer {
+    fn default() -> Packer {
+        Packer(GzEncoder::new(Vec::new(), Compression::fast()))
+    }
+}
+
+impl Packer {
+    /// Takes a piece and returns what is ready; that may be nothing.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Bytes {
+        // Writing into memory does not fail.
+        let _ = self.0.write_all(bytes);
+        std::mem::take(self.0.get_mut()).into()
+    }
+
+    pub(crate) fn finish(self) -> Bytes {
+        self.0.finish().unwrap_or_default().into()
+    }
+}
+
+/// Says that the body is packed.
+pub(crate) fn mark<B>(response: &mut Response<B>) {
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+}

@@ -1,0 +1,247 @@
+//! How a client sees objects: whole, their metadata, or rows of a table (W126–W131).
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::Value;
+use tidings_api::{EventType, Object, Reason, ResourceVersion, Status, go};
+
+use super::list::ListHead;
+use crate::clock;
+use crate::negotiate::{Accepted, Form, Format};
+use crate::printers::Column;
+use crate::printers::core::pod_row_conditions;
+use crate::registry::{Kind, Special};
+use crate::request::Query;
+
+/// How much of an object stands beside its cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Include {
+    None,
+    Metadata,
+    Object,
+}
+
+/// A view of the objects of one kind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    pub(crate) kind: &'static Kind,
+    pub(crate) format: Format,
+    form: Form,
+    meta_version: &'static str,
+    include: Include,
+}
+
+impl View {
+    pub(crate) fn new(
+        kind: &'static Kind,
+        accepted: Accepted,
+        query: &Query,
+    ) -> Result<View, Status> {
+        let include = match query.get("includeObject").unwrap_or_default() {
+            "" | "Metadata" => Include::Metadata,
+            "Object" => Include::Object,
+            "None" => Include::None,
+            other if accepted.form == Form::Table => {
+                return Err(Status::bad_request(format!(
+                    "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', \
+                     'Object', 'None', or empty",
+                    go::quote(other)
+                )));
+            }
+            _ => Include::Metadata,
+        };
+        Ok(View {
+            kind,
+            format: accepted.format,
+            form: accepted.form,
+            meta_version: accepted.meta_version,
+            include,
+        })
+    }
+
+    /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.form == Form::Whole && self.kind.stored_as.is_none()
+    }
+
+    /// W131: a list can be seen as a list of metadata only, an object as metadata only.
+    pub(crate) fn check(&self, list: bool) -> Result<(), Status> {
+        let go_type = || format!("*{}.{}", self.kind.go_package, self.kind.kind);
+        let message = match (self.form, list) {
+            (Form::Metadata, true) => format!(
+                "you requested PartialObjectMetadata, but the requested object is a list ({}List)",
+                go_type()
+            ),
+            (Form::MetadataList, false) => format!(
+                "you requested PartialObjectMetadataList, but the requested object is not a list ({})",
+                go_type()
+            ),
+            _ => return Ok(()),
+        };
+        Err(Status::failure(406, Reason::NotAcceptable, message))
+    }
+
+    /// An object as a document of its own. Of several tables in one stream only the first names the columns (W130).
+    pub(crate) fn put_object(&self, object: &Object, with_columns: bool, out: &mut BytesMut) {
+        match self.form {
+            Form::Whole => self.put_whole(object, out),
+            Form::Metadata | Form::MetadataList => self.put_metadata(object, out),
+            Form::Table => {
+                let version = go::quote(&object.resource_version());
+                out.put_slice(
+                    self.table_head(&format!("\"resourceVersion\":{version}"), with_columns)
+                        .as_bytes(),
+                );
+                self.put_row(object, out);
+                out.put_slice(b"]}");
+            }
+        }
+    }
+
+    /// An object as an item of a list: a built-in leaves its kind out there (W70).
+    pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
+        match self.form {
+            Form::Whole if self.is_plain() => {
+                out.put_u8(b'{');
+                out.put_slice(&object.as_bytes()[self.kind.object_head_len()..]);
+            }
+            Form::Whole => {
+                let converted = self.kind.converted(object);
+                out.put_u8(b'{');
+                out.put_slice(&converted[self.kind.object_head_len()..]);
+            }
+            Form::Metadata | Form::MetadataList => self.put_metadata(object, out),
+            Form::Table => self.put_row(object, out),
+        }
+    }
+
+    /// What stands before the items of a list.
+    pub(crate) fn list_head(&self, head: &ListHead) -> String {
+        let mut meta = format!("\"resourceVersion\":\"{}\"", head.revision);
+        if !head.continue_token.is_empty() {
+            // The token is of the base64 alphabet: it needs no escapes.
+            meta.push_str(&format!(",\"continue\":\"{}\"", head.continue_token));
+        }
+        if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
+            meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        match self.form {
+            Form::Table => self.table_head(&meta, true),
+            Form::Whole => format!(
+                "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{{{meta}}},\"items\":[",
+                self.kind.kind,
+                self.kind.group_version()
+            ),
+            Form::Metadata | Form::MetadataList => format!(
+                "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/{}\",\"metadata\":{{{meta}}},\"items\":[",
+                self.meta_version
+            ),
+        }
+    }
+
+    /// A watch event.
+    pub(crate) fn event(&self, event: EventType, object: &Object, with_columns: bool) -> Bytes {
+        let mut out = BytesMut::with_capacity(object.as_bytes().len());
+        out.put_slice(event.json_prefix());
+        self.put_object(object, with_columns, &mut out);
+        out.put_slice(b"}\n");
+        out.freeze()
+    }
+
+    /// `{"type":"BOOKMARK",…}` (W109).
+    pub(crate) fn bookmark(
+        &self,
+        revision: ResourceVersion,
+        initial_events_end: bool,
+        with_columns: bool,
+    ) -> Bytes {
+        let annotations = if initial_events_end {
+            format!(
+                ",\"annotations\":{{\"{}\":\"true\"}}",
+                tidings_api::INITIAL_EVENTS_END
+            )
+        } else {
+            String::new()
+        };
+        let object = format!(
+            "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}{}}}",
+            self.kind.object_head(),
+            self.kind.bookmark
+        );
+        // It stands in the form that the client sees, not in the one that is stored.
+        let whole = |out: &mut BytesMut| out.put_slice(object.as_bytes());
+        let mut out = BytesMut::new();
+        out.put_slice(EventType::Bookmark.json_prefix());
+        match (self.form, Object::parse(Bytes::from(object.clone()))) {
+            (Form::Whole, _) | (_, Err(_)) => whole(&mut out),
+            (_, Ok(object)) => self.put_object(&object, with_columns, &mut out),
+        }
+        out.put_slice(b"}\n");
+        out.freeze()
+    }
+
+    fn put_whole(&self, object: &Object, out: &mut BytesMut) {
+        match self.kind.stored_as {
+            None => out.put_slice(object.as_bytes()),
+            Some(_) => out.put_slice(&self.kind.converted(object)),
+        }
+    }
+
+    fn put_metadata(&self, object: &Object, out: &mut BytesMut) {
+        let metadata = object.spans().metadata.of(object.as_bytes());
+        out.put_slice(
+            format!(
+                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{}\",\"metadata\":",
+                self.meta_version
+            )
+            .as_bytes(),
+        );
+        out.put_slice(if metadata.is_empty() { b"{}" } else { metadata });
+        out.put_u8(b'}');
+    }
+
+    fn table_head(&self, meta: &str, with_columns: bool) -> String {
+        let columns = if with_columns {
+            let columns: Vec<String> = self.kind.printer.columns.iter().map(column).collect();
+            format!("[{}]", columns.join(","))
+        } else {
+            "null".to_owned()
+        };
+        format!(
+            "{{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/{}\",\"metadata\":{{{meta}}},\
+             \"columnDefinitions\":{columns},\"rows\":[",
+            self.meta_version
+        )
+    }
+
+    fn put_row(&self, object: &Object, out: &mut BytesMut) {
+        let value: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+        let cells = (self.kind.printer.cells)(&value, clock::timestamp());
+        out.put_slice(b"{\"cells\":");
+        out.put_slice(&go::json(&cells).unwrap_or_else(|_| b"[]".to_vec()));
+        if self.kind.special == Special::Pod {
+            let conditions = pod_row_conditions(&value);
+            if !conditions.is_empty() {
+                out.put_slice(b",\"conditions\":");
+                out.put_slice(&go::json(&conditions).unwrap_or_else(|_| b"[]".to_vec()));
+            }
+        }
+        out.put_slice(b",\"object\":");
+        match self.include {
+            Include::None => out.put_slice(b"null"),
+            Include::Metadata => self.put_metadata(object, out),
+            Include::Object => self.put_whole(object, out),
+        }
+        out.put_u8(b'}');
+    }
+}
+
+fn column(column: &Column) -> String {
+    format!(
+        "{{\"name\":{},\"type\":\"{}\",\"format\":\"{}\",\"description\":{},\"priority\":{}}}",
+        go::quote(column.name),
+        column.kind,
+        column.format,
+        go::quote(column.description),
+        column.wide
+    )
+}

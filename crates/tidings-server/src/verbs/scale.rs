@@ -1,0 +1,170 @@
+//! The scale of an object: how many copies it is to have, seen as an `autoscaling/v1` Scale.
+
+use serde_json::{Map, Value, json};
+use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status, go};
+
+use crate::registry::draft::{Draft, document};
+use crate::registry::{Scale, ScaleSelector};
+
+/// A Scale.
+#[derive(Debug)]
+pub(crate) struct Scaled {
+    metadata: Map<String, Value>,
+    replicas: i64,
+    status_replicas: i64,
+    selector: String,
+}
+
+/// The scale of an object.
+pub(crate) fn of(object: &Object, scale: &Scale) -> Result<Scaled, Status> {
+    let whole: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
+    let number = |value: &Value, absent| value.as_i64().unwrap_or(absent);
+    let mut metadata = Map::new();
+    for name in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        if let Some(value) = whole["metadata"].get(name) {
+            metadata.insert(name.into(), value.clone());
+        }
+    }
+    Ok(Scaled {
+        metadata,
+        replicas: number(&whole["spec"]["replicas"], 1),
+        status_replicas: number(&whole["status"]["replicas"], 0),
+        selector: match scale.selector {
+            ScaleSelector::Map => labels(&whole["spec"]["selector"]).join(","),
+            ScaleSelector::LabelSelector => selector(&whole["spec"]["selector"]),
+        },
+    })
+}
+
+impl Scaled {
+    pub(crate) fn to_json(&self) -> Result<Vec<u8>, Status> {
+        let mut spec = Map::new();
+        if self.replicas != 0 {
+            spec.insert("replicas".into(), self.replicas.into());
+        }
+        let mut status = Map::new();
+        status.insert("replicas".into(), self.status_replicas.into());
+        if !self.selector.is_empty() {
+            status.insert("selector".into(), self.selector.clone().into());
+        }
+        let whole = json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": self.metadata,
+            "spec": spec,
+            "status": status,
+        });
+        go::json(&whole).map_err(Status::internal)
+    }
+}
+
+/// What a Scale that a client sends asks for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    replicas: i64,
+    pub(crate) name: String,
+    resource_version: String,
+    uid: String,
+}
+
+impl Wanted {
+    pub(crate) fn read(body: &[u8], key: &ObjectKey) -> Result<Wanted, Status> {
+        let members = document(body).map_err(|why| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type Scale): {why}"
+            ))
+        })?;
+        let meta = |name: &str| {
+            members
+                .get("metadata")
+                .and_then(|meta| meta.get(name))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let replicas = match members.get("spec").and_then(|spec| spec.get("replicas")) {
+            None | Some(Value::Null) => 0,
+            Some(value) => value.as_i64().ok_or_else(|| {
+                Status::bad_request(
+                    "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal into Go struct field \
+                     ScaleSpec.spec.replicas of type int32",
+                )
+            })?,
+        };
+        if replicas < 0 {
+            let wrong = FieldError::invalid_value(
+                "spec.replicas",
+                replicas,
+                "must be greater than or equal to 0",
+            );
+            let kind = GroupVersionKind {
+                group: "autoscaling",
+                version: "v1",
+                kind: "Scale",
+            };
+            return Err(Status::invalid(kind, key.name(), &wrong.into()));
+        }
+        Ok(Wanted {
+            replicas,
+            name: meta("name"),
+            resource_version: meta("resourceVersion"),
+            uid: meta("uid"),
+        })
+    }
+
+    /// The object as it is to be.
+    pub(crate) fn apply(&self, draft: &mut Draft) {
+        draft
+            .meta
+            .resource_version
+            .clone_from(&self.resource_version);
+        if !self.uid.is_empty() {
+            draft.meta.uid.clone_from(&self.uid);
+        }
+        let spec = draft.members.entry("spec").or_insert_with(|| json!({}));
+        if let Some(spec) = spec.as_object_mut() {
+            spec.insert("replicas".into(), self.replicas.into());
+        }
+    }
+}
+
+/// `a=b` for each label.
+fn labels(value: &Value) -> Vec<String> {
+    let members = value.as_object().into_iter().flatten();
+    let mut labels: Vec<String> = members
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    labels.sort();
+    labels
+}
+
+/// A label selector as text.
+fn selector(value: &Value) -> String {
+    let mut parts = labels(&value["matchLabels"]);
+    let expressions = value["matchExpressions"].as_array().into_iter().flatten();
+    for expression in expressions {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let mut values: Vec<&str> = expression["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        parts.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    parts.sort();
+    parts.join(",")
+}
