@@ -3,8 +3,9 @@
 //! There is one credential, a bearer token, and it may do everything. Whoever shows none is anonymous and may see health and
 //! version only.
 
+use base64::Engine;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use tidings_api::Status;
 
 use crate::request::{Route, Target, Verb};
@@ -42,7 +43,11 @@ impl Authentication {
             return Ok(User::Admin);
         };
         let Some(value) = headers.get(AUTHORIZATION) else {
-            return Ok(User::Anonymous);
+            return match websocket_token(headers) {
+                None => Ok(User::Anonymous),
+                Some(shown) if same(shown.as_bytes(), token.as_bytes()) => Ok(User::Admin),
+                Some(_) => Err(Status::unauthorized()),
+            };
         };
         let shown = value.to_str().ok().and_then(|value| {
             let mut words = value.trim().split(' ');
@@ -56,6 +61,36 @@ impl Authentication {
             Some(_) => Err(Status::unauthorized()),
         }
     }
+}
+
+/// The subprotocols that a WebSocket client offers.
+pub(crate) fn websocket_protocols(headers: &HeaderMap) -> Vec<&str> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .collect()
+}
+
+/// The token that a subprotocol carries, because browsers cannot set headers of WebSockets (W125).
+pub(crate) fn protocol_token(protocol: &str) -> Option<String> {
+    let encoded = protocol.strip_prefix("base64url.bearer.authorization.k8s.io.")?;
+    let decoded =
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('='));
+    Some(String::from_utf8(decoded.unwrap_or_default()).unwrap_or_default())
+}
+
+/// The token among the subprotocols; another one must be offered besides.
+fn websocket_token(headers: &HeaderMap) -> Option<String> {
+    let websocket = headers
+        .get(UPGRADE)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let protocols = websocket_protocols(headers);
+    let token = protocols
+        .iter()
+        .find_map(|protocol| protocol_token(protocol));
+    token.filter(|_| websocket && protocols.len() > 1)
 }
 
 /// Compares without telling by its duration where the first difference is.

@@ -63,12 +63,7 @@ impl Client {
     /// # Errors
     /// If that fails.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
-        let stream = TcpStream::connect(&self.address).await?;
-        stream.set_nodelay(true)?;
-        let stream = self
-            .tls
-            .connect(ServerName::try_from("localhost")?, stream)
-            .await?;
+        let stream = self.stream().await?;
         let head = format!(
             "host: {}\r\nauthorization: Bearer {}\r\naccept: application/json\r\n",
             self.address, self.token
@@ -79,6 +74,22 @@ impl Client {
             buffer: Vec::new(),
             lines: Vec::new(),
         })
+    }
+
+    /// Opens a stream that nothing has been sent over, for what this client does not speak.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub async fn stream(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost")?;
+        Ok(self.tls.connect(name, stream).await?)
+    }
+
+    /// The token that this client shows.
+    pub fn token(&self) -> &str {
+        &self.token
     }
 
     /// Opens a watch and reads up to the end of the response's head.

@@ -2,6 +2,7 @@
 
 mod rewound;
 mod takeover;
+mod websocket;
 
 use std::convert::Infallible;
 use std::io;
@@ -159,9 +160,9 @@ async fn serve_http1(
             .header_read_timeout(IDLE_TIMEOUT)
             .max_buf_size(HEAD_BYTES_MAX);
         let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
-        let response = tokio::select! {
+        let watch = tokio::select! {
             ended = &mut *connection => return Ok(ended?),
-            response = taken.response() => response,
+            watch = taken.watch() => watch,
             () = stopped(&mut stopping) => {
                 std::pin::Pin::new(&mut *connection).graceful_shutdown();
                 return Ok(connection.await?);
@@ -171,7 +172,10 @@ async fn serve_http1(
         io = parts.io.into_inner();
         io.rewind(&parts.read_buf);
         drop(parts.read_buf);
-        if !takeover::stream(&mut io, response).await? || *stopping.borrow() {
+        if let Some(upgrade) = watch.upgrade {
+            return Ok(upgrade.stream(&mut io, watch.response.into_body()).await?);
+        }
+        if !takeover::stream(&mut io, watch.response).await? || *stopping.borrow() {
             return Ok(io.shutdown().await?);
         }
     }

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
 use super::rewound::Rewound;
+use super::websocket::Upgrade;
 use crate::api::Api;
 use crate::respond::ResponseBody;
 
@@ -27,21 +28,29 @@ const EARLY_BYTES_MAX: usize = 4096;
 /// Where a watch waits to be taken over.
 #[derive(Debug, Default)]
 pub(super) struct Takeover {
-    response: Mutex<Option<Response<ResponseBody>>>,
+    watch: Mutex<Option<Taken>>,
     ready: Notify,
 }
 
+/// A watch that is taken over.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) response: Response<ResponseBody>,
+    /// It goes over a WebSocket.
+    pub(super) upgrade: Option<Upgrade>,
+}
+
 impl Takeover {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Response<ResponseBody>>> {
-        self.response.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The response to take over. May never come.
-    pub(super) async fn response(&self) -> Response<ResponseBody> {
+    /// The watch to take over. May never come.
+    pub(super) async fn watch(&self) -> Taken {
         loop {
             self.ready.notified().await;
-            if let Some(response) = self.lock().take() {
-                return response;
+            if let Some(watch) = self.lock().take() {
+                return watch;
             }
         }
     }
@@ -59,10 +68,13 @@ pub(super) async fn answer(
         .headers()
         .get(http::header::CONNECTION)
         .is_some_and(|value| value != "keep-alive");
-    let plain = request.version() == Version::HTTP_11 && request.body().is_end_stream() && !closes;
+    let upgrade = Upgrade::of(&request);
+    let plain = request.version() == Version::HTTP_11
+        && request.body().is_end_stream()
+        && (!closes || upgrade.is_some());
     let response = api.handle(request).await;
     if plain && response.body().is_watch() {
-        *takeover.lock() = Some(response);
+        *takeover.lock() = Some(Taken { response, upgrade });
         takeover.ready.notify_one();
         return std::future::pending().await;
     }

@@ -1,0 +1,139 @@
+//! Watches over WebSockets (W120–W125): one event a frame, from the same bytes that other watches send.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use http::header::{
+    CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{HeaderMap, Request, Version};
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use crate::auth;
+use crate::respond::ResponseBody;
+
+/// A client that takes nothing for this long is let go.
+const STUCK_AFTER: Duration = Duration::from_secs(600);
+/// What clients say is ignored; this much of it is read at once.
+const MESSAGE_BYTES_MAX: usize = 64 << 10;
+
+/// What the client asked for in order to upgrade.
+#[derive(Debug)]
+pub(super) struct Upgrade {
+    accept: String,
+    /// Said back to the client, if it offered exactly one.
+    protocol: Option<String>,
+}
+
+impl Upgrade {
+    /// Reads a request. `None` if it does not want to upgrade.
+    pub(super) fn of<B>(request: &Request<B>) -> Option<Upgrade> {
+        let headers = request.headers();
+        let right = request.version() == Version::HTTP_11
+            && is_websocket(headers)
+            && headers
+                .get(SEC_WEBSOCKET_VERSION)
+                .is_some_and(|version| version == "13");
+        if !right {
+            return None;
+        }
+        let mut protocols = auth::websocket_protocols(headers);
+        protocols.retain(|protocol| auth::protocol_token(protocol).is_none());
+        let only = match protocols.as_slice() {
+            [only] => Some((*only).to_owned()),
+            _ => None,
+        };
+        Some(Upgrade {
+            accept: derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes()),
+            protocol: only,
+        })
+    }
+
+    /// Upgrades the connection and writes a watch to its end.
+    pub(super) async fn stream<S>(self, io: &mut S, mut body: ResponseBody) -> io::Result<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {}\r\n",
+            self.accept
+        );
+        if let Some(protocol) = self.protocol {
+            head.push_str(&format!("{SEC_WEBSOCKET_PROTOCOL}: {protocol}\r\n"));
+        }
+        head.push_str("\r\n");
+        io.write_all(head.as_bytes()).await?;
+        io.flush().await?;
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        loop {
+            tokio::select! {
+                events = next(&mut body) => match events {
+                    Some(events) => send(&mut socket, &events).await?,
+                    None => {
+                        let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
+                        return socket.close(Some(normal)).await.map_err(io::Error::other);
+                    }
+                },
+                // Pings are answered by reading.
+                said = socket.next() => match said {
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
+                    Some(Ok(_)) => {}
+                },
+            }
+        }
+    }
+}
+
+/// True if the client wants to speak WebSocket.
+pub(super) fn is_websocket(headers: &HeaderMap) -> bool {
+    let says = |name, word: &str| {
+        let values = headers.get_all(name).iter();
+        values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|token| token.trim().eq_ignore_ascii_case(word))
+    };
+    says(CONNECTION, "upgrade") && says(UPGRADE, "websocket")
+}
+
+async fn next(body: &mut ResponseBody) -> Option<Bytes> {
+    let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
+    frame
+        .unwrap_or_else(|never| match never {})
+        .into_data()
+        .ok()
+}
+
+/// Sends events, each in a frame of its own; events are lines.
+async fn send<S>(socket: &mut WebSocketStream<S>, events: &Bytes) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let write = async {
+        for event in events.split_inclusive(|byte| *byte == b'\n') {
+            let text = Utf8Bytes::try_from(events.slice_ref(event)).map_err(io::Error::other)?;
+            socket
+                .feed(Message::Text(text))
+                .await
+                .map_err(io::Error::other)?;
+        }
+        socket.flush().await.map_err(io::Error::other)
+    };
+    tokio::time::timeout(STUCK_AFTER, write)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
