@@ -60,10 +60,19 @@ pub(crate) async fn change(
         let Some(existing) = api.current(kind, &ask.key).await? else {
             return Err(Status::not_found(kind.group_resource(), ask.key.name()));
         };
-        let draft = edit(&existing)?;
-        match replace(api, ask, draft, &existing, options).await? {
-            Some(changed) => return answer(ask, changed),
-            None => api.refresh(kind).await?, // someone else was faster: look again
+        let tried = match edit(&existing) {
+            Ok(draft) => replace(api, ask, draft, &existing, options).await,
+            Err(status) => Err(status),
+        };
+        if let Ok(Some(changed)) = tried {
+            return answer(ask, changed);
+        }
+        api.refresh(kind).await?;
+        // Either someone else was faster, or what is wrong may be wrong only with what the cache had: look again.
+        let fresh = api.cache(kind).get(&ask.key);
+        let same = fresh.is_some_and(|fresh| fresh.revision() == existing.revision());
+        if let (Err(status), true) = (tried, same) {
+            return Err(status);
         }
     }
 }

@@ -4,8 +4,14 @@
 
 mod creates;
 mod deletes;
+mod discovery;
 mod errors;
+mod kinds;
 mod lists;
+mod managed;
+mod namespaces;
+mod patches;
+mod representations;
 mod robustness;
 mod support;
 mod updates;

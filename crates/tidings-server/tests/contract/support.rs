@@ -84,6 +84,7 @@ impl Server {
         let response = self.api.handle(request).await;
         let (code, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = response.into_body();
+        let packed = headers.contains_key("content-encoding");
         let mut text = Vec::new();
         while let Some(bytes) = next_bytes(&mut body).await {
             text.extend_from_slice(&bytes);
@@ -91,7 +92,7 @@ impl Server {
         Answer {
             code,
             headers,
-            text: String::from_utf8(text).unwrap(),
+            text: String::from_utf8(unpacked(&text, packed)).unwrap(),
         }
     }
 
@@ -104,6 +105,33 @@ impl Server {
                 .unwrap(),
         )
         .await
+    }
+
+    /// A request with headers of its own.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl ToString,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(body.to_string()).unwrap()).await
+    }
+
+    /// A GET that accepts a media type.
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
+        self.ask("GET", path, &[("accept", accept)], "").await
+    }
+
+    /// A PATCH of the given type: `merge`, `json` or `strategic-merge`.
+    pub(crate) async fn patch(&self, path: &str, kind: &str, patch: impl ToString) -> Answer {
+        let media_type = format!("application/{kind}-patch+json");
+        self.ask("PATCH", path, &[("content-type", &media_type)], patch)
+            .await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -136,16 +164,28 @@ impl Server {
     }
 
     pub(crate) async fn watch(&self, path: &str) -> Watch {
-        let response = self
-            .api
-            .handle(Request::get(path).body(String::new()).unwrap())
-            .await;
+        self.watch_as(path, "application/json").await
+    }
+
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+        let request = Request::get(path).header("accept", accept);
+        let response = self.api.handle(request.body(String::new()).unwrap()).await;
         assert_eq!(response.status(), 200);
         Watch {
             body: response.into_body(),
             text: Vec::new(),
         }
     }
+}
+
+fn unpacked(bytes: &[u8], packed: bool) -> Vec<u8> {
+    let mut text = Vec::new();
+    if packed {
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(bytes), &mut text).unwrap();
+    } else {
+        text.extend_from_slice(bytes);
+    }
+    text
 }
 
 /// A watch of the server, read line by line.

@@ -1,0 +1,124 @@
+//! managedFields of what is created and updated (W157).
+
+use serde_json::{Value, json};
+
+use crate::support::{CONFIGMAPS, Server};
+
+fn entries(object: &Value) -> Vec<(String, String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let entries = object["metadata"]["managedFields"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let entries = entries.iter();
+    entries
+        .map(|entry| {
+            (
+                text(&entry["manager"]),
+                text(&entry["subresource"]),
+                entry["fieldsV1"].to_string(),
+            )
+        })
+        .collect()
+}
+
+fn entry(manager: &str, subresource: &str, fields: &str) -> (String, String, String) {
+    (manager.into(), subresource.into(), fields.into())
+}
+
+#[tokio::test]
+async fn w157_the_manager_is_the_parameter_or_the_user_agent() {
+    let server = Server::start().await;
+    let body = |name: &str| json!({"metadata": {"name": name}, "data": {"a": "1"}});
+    let agent = [("user-agent", "kubectl-edit/v1.36.4 (linux/amd64)")];
+    let created = server
+        .ask("POST", CONFIGMAPS, &agent, body("one"))
+        .await
+        .json();
+    let entry = &created["metadata"]["managedFields"][0];
+    let keys: Vec<_> = entry
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert_eq!(
+        keys,
+        [
+            "manager",
+            "operation",
+            "apiVersion",
+            "time",
+            "fieldsType",
+            "fieldsV1"
+        ]
+    );
+    assert_eq!(
+        (&entry["manager"], &entry["operation"]),
+        (&json!("kubectl-edit"), &json!("Update"))
+    );
+    assert_eq!(
+        (&entry["apiVersion"], &entry["fieldsType"]),
+        (&json!("v1"), &json!("FieldsV1"))
+    );
+    assert_eq!(
+        entry["fieldsV1"].to_string(),
+        r#"{"f:data":{".":{},"f:a":{}}}"#
+    );
+    let path = format!("{CONFIGMAPS}?fieldManager=me");
+    let named = server.ask("POST", &path, &agent, body("two")).await.json();
+    assert_eq!(named["metadata"]["managedFields"][0]["manager"], "me");
+}
+
+#[tokio::test]
+async fn w157_fields_go_to_who_wrote_them_last() {
+    let server = Server::start().await;
+    let body = json!({"metadata": {"name": "x", "labels": {"l": "1"}, "finalizers": ["example.com/f"]}, "data": {"a": "1", "b": "1"}});
+    server
+        .request("POST", &format!("{CONFIGMAPS}?fieldManager=one"), body)
+        .await;
+    let path = format!("{CONFIGMAPS}/x?fieldManager=two");
+    let changed = server
+        .patch(&path, "merge", json!({"data": {"a": "2"}}))
+        .await
+        .json();
+    let one = r#"{"f:data":{".":{},"f:b":{}},"f:metadata":{"f:finalizers":{".":{},"v:\"example.com/f\"":{}},"f:labels":{".":{},"f:l":{}}}}"#;
+    assert_eq!(
+        entries(&changed),
+        [
+            entry("one", "", one),
+            entry("two", "", r#"{"f:data":{"f:a":{}}}"#)
+        ]
+    );
+    let cleared = server
+        .patch(&path, "merge", json!({"metadata": {"managedFields": [{}]}}))
+        .await
+        .json();
+    assert_eq!(cleared["metadata"].get("managedFields"), None);
+}
+
+#[tokio::test]
+async fn w157_a_subresource_is_named() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}});
+    server
+        .request("POST", &format!("{pods}?fieldManager=one"), pod)
+        .await;
+    let status = json!({"status": {"phase": "Running"}});
+    let changed = server
+        .patch(
+            &format!("{pods}/p/status?fieldManager=kubelet"),
+            "merge",
+            status,
+        )
+        .await
+        .json();
+    let expected = [
+        entry("kubelet", "status", r#"{"f:status":{"f:phase":{}}}"#),
+        entry("one", "", r#"{"f:spec":{"f:nodeName":{}}}"#),
+    ];
+    let mut found = entries(&changed);
+    found.sort();
+    assert_eq!(found, expected);
+}

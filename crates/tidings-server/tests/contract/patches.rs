@@ -1,0 +1,305 @@
+//! PATCH (W149–W153, W172, W173).
+
+use serde_json::json;
+
+use crate::support::{CONFIGMAPS, Server};
+
+async fn with_object() -> (Server, String) {
+    let server = Server::start().await;
+    server.create("x", json!({"a": "1"})).await;
+    (server, format!("{CONFIGMAPS}/x"))
+}
+
+#[tokio::test]
+async fn w149_three_kinds_of_patches() {
+    let (server, path) = with_object().await;
+    let merge = server
+        .patch(&path, "merge", json!({"data": {"m": "1", "k": null}}))
+        .await;
+    assert_eq!(
+        (merge.code, merge.json()["data"].clone()),
+        (200, json!({"m": "1"}))
+    );
+    let ops = json!([{"op": "add", "path": "/data/j", "value": "1"}, {"op": "test", "path": "/data/m", "value": "1"}]);
+    let patched = server.patch(&path, "json", ops).await;
+    assert_eq!(patched.code, 200, "{}", patched.text);
+    assert_eq!(
+        (patched.code, patched.json()["data"].clone()),
+        (200, json!({"j": "1", "m": "1"}))
+    );
+    let strategic = server
+        .patch(
+            &path,
+            "strategic-merge",
+            json!({"data": {"$patch": "replace", "s": "1"}}),
+        )
+        .await;
+    assert_eq!(
+        (strategic.code, strategic.json()["data"].clone()),
+        (200, json!({"s": "1"}))
+    );
+    let charset = [(
+        "content-type",
+        "application/merge-patch+json; charset=utf-8",
+    )];
+    assert_eq!(server.ask("PATCH", &path, &charset, "{}").await.code, 200);
+    for other in [
+        "application/json",
+        "text/plain",
+        "application/foo-patch+json",
+    ] {
+        let answer = server
+            .ask("PATCH", &path, &[("content-type", other)], "{}")
+            .await;
+        assert_eq!(
+            (answer.code, answer.message().as_str()),
+            (415, "415: Unsupported Media Type")
+        );
+    }
+}
+
+#[tokio::test]
+async fn w150_a_json_patch_that_fails() {
+    let (server, path) = with_object().await;
+    for ops in [
+        json!([{"op": "test", "path": "/data/k", "value": "other"}]),
+        json!([{"op": "remove", "path": "/data/nosuch"}]),
+        json!([{"op": "turn", "path": "/data/k"}]),
+    ] {
+        let answer = server.patch(&path, "json", &ops).await;
+        assert_eq!(
+            (answer.code, answer.json()["reason"].as_str().unwrap()),
+            (422, "Invalid"),
+            "{ops}"
+        );
+        assert_eq!(
+            answer.message(),
+            "the server rejected our request due to an error in our request"
+        );
+        assert_eq!(answer.json()["details"], json!({}));
+    }
+    let object = server.patch(&path, "json", "{}").await;
+    assert_eq!(object.code, 400);
+    assert!(
+        object.message().starts_with("error decoding patch: "),
+        "{}",
+        object.text
+    );
+    let many: Vec<_> = (0..10_001)
+        .map(|_| json!({"op": "test", "path": "/data/k", "value": "0"}))
+        .collect();
+    assert_eq!(server.patch(&path, "json", json!(many)).await.code, 413);
+}
+
+#[tokio::test]
+async fn w150_copies_may_not_grow_without_bound() {
+    let (server, path) = with_object().await;
+    let mut ops = vec![json!({"op": "add", "path": "/data/0", "value": "x".repeat(100_000)})];
+    for at in 1..10 {
+        // Each copies all that there is so far.
+        ops.push(json!({"op": "copy", "from": "/data", "path": format!("/data/{at}")}));
+    }
+    let answer = server.patch(&path, "json", json!(ops)).await;
+    assert_eq!(answer.code, 422, "{}", answer.text);
+    assert_eq!(server.get(&path).await.json()["data"], json!({"k": "0"}));
+}
+
+#[tokio::test]
+async fn w151_a_result_that_is_no_such_object() {
+    let (server, path) = with_object().await;
+    let answer = server
+        .patch(&path, "merge", json!({"data": {"k": 1}}))
+        .await;
+    assert_eq!(
+        (answer.code, answer.json()["reason"].as_str().unwrap()),
+        (422, "Invalid")
+    );
+    let message = answer.message();
+    assert!(
+        message.starts_with(" \"\" is invalid: patch: Invalid value: \"{"),
+        "{message}"
+    );
+    assert!(
+        message
+            .contains("cannot unmarshal number into Go struct field ConfigMap.data of type string"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn w152_preconditions_of_a_patch() {
+    let (server, path) = with_object().await;
+    let version = server.get(&path).await.version();
+    let stale = server
+        .patch(
+            &path,
+            "merge",
+            json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "2"}}),
+        )
+        .await;
+    assert_eq!(
+        (stale.code, stale.json()["reason"].as_str().unwrap()),
+        (409, "Conflict")
+    );
+    let fresh = json!({"metadata": {"resourceVersion": version.to_string()}, "data": {"k": "2"}});
+    assert_eq!(server.patch(&path, "merge", fresh).await.code, 200);
+    let renamed = server
+        .patch(&path, "merge", json!({"metadata": {"name": "y"}}))
+        .await;
+    assert_eq!(
+        renamed.message(),
+        "the name of the object (y) does not match the name on the URL (x)"
+    );
+    assert_eq!(
+        server
+            .patch(&format!("{CONFIGMAPS}/nosuch"), "merge", "{}")
+            .await
+            .code,
+        404
+    );
+    let uid = server
+        .patch(&path, "merge", json!({"metadata": {"uid": "other"}}))
+        .await;
+    assert_eq!(uid.code, 409, "{}", uid.text);
+}
+
+#[tokio::test]
+async fn w103_a_patch_that_changes_nothing_writes_nothing() {
+    let (server, path) = with_object().await;
+    let version = server.get(&path).await.version();
+    let same = server
+        .patch(&path, "merge", json!({"data": {"k": "0"}}))
+        .await;
+    assert_eq!((same.code, same.version()), (200, version));
+}
+
+#[tokio::test]
+async fn w148_patches_of_many_do_not_fail_for_each_other() {
+    let (server, path) = with_object().await;
+    let patches = (0..20).map(|at| {
+        let (server, path) = (&server, path.clone());
+        async move {
+            server
+                .patch(&path, "merge", json!({"data": {format!("k{at}"): "1"}}))
+                .await
+                .code
+        }
+    });
+    let mut running: Vec<_> = patches.map(Box::pin).collect();
+    for patch in &mut running {
+        assert_eq!(patch.await, 200);
+    }
+    assert_eq!(
+        server.get(&path).await.json()["data"]
+            .as_object()
+            .unwrap()
+            .len(),
+        21
+    );
+}
+
+#[tokio::test]
+async fn w153_elements_are_merged_by_their_key() {
+    let server = Server::start().await;
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}});
+    let pods = "/api/v1/namespaces/default/pods";
+    assert_eq!(server.request("POST", pods, pod).await.code, 201);
+    let patch = json!({"spec": {
+        "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+        "containers": [{"name": "a", "image": "2"}],
+    }});
+    let patched = server
+        .patch(&format!("{pods}/p"), "strategic-merge", patch)
+        .await;
+    assert_eq!(
+        patched.json()["spec"]["containers"],
+        json!([{"name": "b", "image": "1"}, {"name": "a", "image": "2"}])
+    );
+}
+
+#[tokio::test]
+async fn w158_w172_w173_options_of_a_patch() {
+    let (server, path) = with_object().await;
+    let force = server
+        .patch(&format!("{path}?force=true"), "merge", "{}")
+        .await;
+    assert_eq!(force.code, 422);
+    assert!(
+        force
+            .message()
+            .contains("force: Forbidden: may not be specified for non-apply patch"),
+        "{}",
+        force.text
+    );
+    let unknown = json!({"foo": 1});
+    let warned = server.patch(&path, "merge", &unknown).await;
+    assert_eq!(
+        warned.headers["warning"],
+        "299 - \"unknown field \\\"foo\\\"\""
+    );
+    let strict = server
+        .patch(&format!("{path}?fieldValidation=Strict"), "merge", &unknown)
+        .await;
+    assert_eq!(strict.code, 422);
+    assert!(
+        strict
+            .message()
+            .contains("strict decoding error: unknown field \"foo\""),
+        "{}",
+        strict.text
+    );
+    let dry = server
+        .patch(
+            &format!("{path}?dryRun=All"),
+            "merge",
+            json!({"data": {"d": "1"}}),
+        )
+        .await;
+    assert_eq!(
+        (dry.code, dry.json()["data"]["d"].clone()),
+        (200, json!("1"))
+    );
+    assert_eq!(server.get(&path).await.json()["data"], json!({"k": "0"}));
+    let long = server
+        .patch(
+            &format!("{path}?fieldManager={}", "m".repeat(129)),
+            "merge",
+            "{}",
+        )
+        .await;
+    assert!(
+        long.message()
+            .contains("fieldManager: Too long: may not be more than 128 bytes"),
+        "{}",
+        long.text
+    );
+}
+
+#[tokio::test]
+async fn status_is_patched_on_its_own() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
+    assert_eq!(server.request("POST", pods, pod).await.code, 201);
+    let patch = json!({"status": {"phase": "Running"}, "spec": {"nodeName": "n"}});
+    let status = server
+        .patch(&format!("{pods}/p/status"), "merge", &patch)
+        .await
+        .json();
+    assert_eq!(
+        (&status["status"]["phase"], &status["spec"]["nodeName"]),
+        (&json!("Running"), &json!(null))
+    );
+    let spec = server
+        .patch(
+            &format!("{pods}/p"),
+            "merge",
+            &json!({"status": {"phase": "Failed"}, "spec": {"nodeName": "n"}}),
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&spec["status"]["phase"], &spec["spec"]["nodeName"]),
+        (&json!("Running"), &json!("n"))
+    );
+}
