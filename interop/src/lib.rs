@@ -1,0 +1,113 @@
+//! What the tests share: a server of their own, and commands run against it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, ensure};
+use tempfile::TempDir;
+use tidings_testing::Start;
+
+/// A server with an empty store on disk, and a directory for what clients leave.
+#[derive(Debug)]
+pub struct Server {
+    /// The running server.
+    pub server: tidings_testing::Server,
+    home: TempDir,
+}
+
+impl Server {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// If the binary is not built, or does not start.
+    pub async fn start() -> anyhow::Result<Server> {
+        let home = tempfile::tempdir()?;
+        let start = Start {
+            binary: &binary()?,
+            data_dir: &home.path().join("data"),
+            arguments: &[],
+        };
+        let server = tidings_testing::Server::start(&start).await?;
+        Ok(Server { server, home })
+    }
+
+    /// Where its kubeconfig is.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.home.path().join("data/kubeconfig")
+    }
+
+    /// A directory that goes with the server.
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// A command that finds the server, and keeps what it caches to itself.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.home())
+            .current_dir(self.home());
+        command
+    }
+
+    /// `kubectl` with arguments.
+    pub fn kubectl(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command("kubectl");
+        command.args(arguments);
+        command
+    }
+
+    /// What `kubectl` prints.
+    ///
+    /// # Errors
+    /// If it fails; with what it said.
+    pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        said(&self.kubectl(arguments).output().context("kubectl")?)
+            .with_context(|| format!("kubectl {}", arguments.join(" ")))
+    }
+
+    /// Writes a file into the home directory and returns its path.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn file(&self, name: &str, content: &str) -> anyhow::Result<String> {
+        let path = self.home().join(name);
+        std::fs::write(&path, content)?;
+        Ok(path.display().to_string())
+    }
+}
+
+/// The standard output of a command that must have succeeded.
+///
+/// # Errors
+/// If it did not.
+pub fn said(output: &Output) -> anyhow::Result<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(
+        output.status.success(),
+        "{}: {}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    Ok(text(&output.stdout))
+}
+
+/// This directory of the repository.
+pub fn directory() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The binary `tidings`, as `cargo test --workspace` builds it beside the tests.
+fn binary() -> anyhow::Result<PathBuf> {
+    let test = std::env::current_exe()?;
+    let built = test.parent().and_then(Path::parent);
+    let binary = built.context("no target directory")?.join("tidings");
+    ensure!(
+        binary.exists(),
+        "{} is missing: run cargo build -p tidings-cli, or cargo test --workspace",
+        binary.display()
+    );
+    Ok(binary)
+}
