@@ -1,0 +1,331 @@
+//! Turns messages into JSON objects by their types.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::DecodeError;
+use super::wire::{Payload, Reader};
+use crate::types::{Field, FieldKind, Item, Type};
+
+/// Built-in types nest about 20 deep.
+const DEPTH_MAX: usize = 100;
+
+/// An empty message of two bytes can become a hundred times as much JSON. Real objects have thousands of values.
+const VALUES_MAX: usize = 500_000;
+
+/// What Go's zero time is in seconds since 1970.
+const ZERO_TIME: i64 = -62_135_596_800;
+
+/// Decodes one object, within the bounds for one.
+pub(super) struct Decoder {
+    depth: usize,
+    values: usize,
+}
+
+impl Decoder {
+    pub(super) fn new() -> Self {
+        Self {
+            depth: 0,
+            values: 0,
+        }
+    }
+
+    /// The object of a message.
+    pub(super) fn message(
+        &mut self,
+        message_type: &Type,
+        bytes: &[u8],
+    ) -> Result<Map<String, Value>, DecodeError> {
+        if self.depth == DEPTH_MAX {
+            return Err(DecodeError::Depth);
+        }
+        self.depth += 1;
+        let mut object = Map::new();
+        let values = self.values_by_field(message_type, bytes)?;
+        for (field, value) in message_type.fields().iter().zip(values) {
+            let value = match value {
+                Some(value) => sorted(field, value),
+                None if field.keep || field.inlined().is_some() => self.zero(field)?,
+                None => continue,
+            };
+            match value {
+                Value::Object(members) if field.inlined().is_some() => object.extend(members),
+                // Protobuf has the zero values that `omitempty` leaves out of JSON.
+                value if !field.keep && !field.pointer && is_zero(&value) => {}
+                value => {
+                    object.insert(field.name.to_owned(), value);
+                }
+            }
+        }
+        self.depth -= 1;
+        Ok(object)
+    }
+
+    fn values_by_field(
+        &mut self,
+        message_type: &Type,
+        bytes: &[u8],
+    ) -> Result<Vec<Option<Value>>, DecodeError> {
+        let fields = message_type.fields();
+        let mut values = vec![None; fields.len()];
+        let mut reader = Reader::new(bytes);
+        while let Some((number, payload)) = reader.next()? {
+            let known = fields
+                .iter()
+                .zip(&mut values)
+                .find(|(field, _)| field.number == number);
+            if let Some((field, value)) = known {
+                self.add(field, payload, value)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// Adds one occurrence of a field to what there is of it.
+    fn add(
+        &mut self,
+        field: &Field,
+        payload: Payload<'_>,
+        value: &mut Option<Value>,
+    ) -> Result<(), DecodeError> {
+        match field.kind {
+            FieldKind::One(item) => *value = Some(self.item(field, item, payload)?),
+            FieldKind::List(item) => {
+                let list = value.get_or_insert_with(|| Value::Array(Vec::new()));
+                let Value::Array(list) = list else {
+                    return Ok(());
+                };
+                match (item, payload) {
+                    // Numbers may come packed into one field.
+                    (Item::Bool | Item::Int32 | Item::Int64, Payload::Bytes(packed)) => {
+                        let mut packed = Reader::new(packed);
+                        while !packed.is_empty() {
+                            let payload = Payload::Varint(packed.varint()?);
+                            list.push(self.item(field, item, payload)?);
+                        }
+                    }
+                    _ => list.push(self.item(field, item, payload)?),
+                }
+            }
+            FieldKind::Map(item) => {
+                let map = value.get_or_insert_with(|| Value::Object(Map::new()));
+                if let (Value::Object(map), Payload::Bytes(entry)) = (map, payload) {
+                    let (key, value) = self.entry(field, item, entry)?;
+                    map.insert(key, value);
+                } else {
+                    return Err(DecodeError::WireType(field.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        field: &Field,
+        item: Item,
+        bytes: &[u8],
+    ) -> Result<(String, Value), DecodeError> {
+        let mut key = String::new();
+        let mut value = None;
+        let mut reader = Reader::new(bytes);
+        while let Some((number, payload)) = reader.next()? {
+            match (number, payload) {
+                (1, Payload::Bytes(bytes)) => key = text(bytes),
+                (1, _) => return Err(DecodeError::WireType(field.name)),
+                (2, payload) => value = Some(self.item(field, item, payload)?),
+                _ => {}
+            }
+        }
+        let value = match value {
+            Some(value) => value,
+            None => self.item(field, item, empty(item))?,
+        };
+        Ok((key, value))
+    }
+
+    fn item(
+        &mut self,
+        field: &Field,
+        item: Item,
+        payload: Payload<'_>,
+    ) -> Result<Value, DecodeError> {
+        self.values += 1;
+        if self.values > VALUES_MAX {
+            return Err(DecodeError::Values);
+        }
+        Ok(match (item, payload) {
+            (Item::Bool, Payload::Varint(number)) => (number != 0).into(),
+            // Negative numbers of either size are ten bytes of 64 bits.
+            (Item::Int32, Payload::Varint(number)) => (number as i32).into(),
+            (Item::Int64, Payload::Varint(number)) => (number as i64).into(),
+            (Item::String, Payload::Bytes(bytes)) => text(bytes).into(),
+            (Item::Bytes, Payload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+            (Item::Struct(inner), Payload::Bytes(bytes)) => self.message(inner, bytes)?.into(),
+            (Item::Time, Payload::Bytes(bytes)) => time(field, bytes)?,
+            (Item::MicroTime, Payload::Bytes(bytes)) => micro_time(field, bytes)?,
+            (Item::Quantity, Payload::Bytes(bytes)) => quantity(field, bytes)?,
+            (Item::IntOrString, Payload::Bytes(bytes)) => int_or_string(field, bytes)?,
+            (Item::Raw | Item::Fields, Payload::Bytes(bytes)) => raw(field, bytes)?,
+            (Item::Strings, Payload::Bytes(bytes)) => self.strings(field, bytes)?,
+            _ => return Err(DecodeError::WireType(field.name)),
+        })
+    }
+
+    fn strings(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+        let mut list = Vec::new();
+        let mut reader = Reader::new(bytes);
+        while let Some((number, payload)) = reader.next()? {
+            if number == 1 {
+                list.push(self.item(field, Item::String, payload)?);
+            }
+        }
+        // Protobuf has no empty lists, only none.
+        Ok(if list.is_empty() {
+            Value::Null
+        } else {
+            list.into()
+        })
+    }
+
+    /// What Go writes for a field that is not set.
+    fn zero(&mut self, field: &Field) -> Result<Value, DecodeError> {
+        match field.kind {
+            FieldKind::One(Item::Bytes) => Ok(Value::Null),
+            FieldKind::One(item) if !field.pointer => self.item(field, item, empty(item)),
+            _ => Ok(Value::Null),
+        }
+    }
+}
+
+/// The shortest payload of an item: its zero value.
+fn empty(item: Item) -> Payload<'static> {
+    match item {
+        Item::Bool | Item::Int32 | Item::Int64 => Payload::Varint(0),
+        _ => Payload::Bytes(&[]),
+    }
+}
+
+/// Go writes maps by their keys.
+fn sorted(field: &Field, mut value: Value) -> Value {
+    if let (FieldKind::Map(_), Value::Object(map)) = (field.kind, &mut value) {
+        map.sort_keys();
+    }
+    value
+}
+
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_i64() == Some(0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(_) => false,
+    }
+}
+
+/// Text as Go's JSON has it: each byte that is not UTF-8 is replaced.
+pub(super) fn text(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    text
+}
+
+fn time(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+    match seconds_and_nanos(field, bytes)? {
+        None => Ok(Value::Null),
+        Some((seconds, _)) => {
+            let time =
+                Timestamp::from_second(seconds).map_err(|_| DecodeError::Value(field.name))?;
+            Ok(time.to_string().into())
+        }
+    }
+}
+
+fn micro_time(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+    let Some((seconds, nanos)) = seconds_and_nanos(field, bytes)? else {
+        return Ok(Value::Null);
+    };
+    seconds
+        .checked_mul(1_000_000)
+        .and_then(|micros| micros.checked_add(i64::from(nanos / 1000)))
+        .and_then(|micros| Timestamp::from_microsecond(micros).ok())
+        .map(|time| format!("{time:.6}").into())
+        .ok_or(DecodeError::Value(field.name))
+}
+
+/// None for the zero time, which is `null` in JSON.
+fn seconds_and_nanos(field: &Field, bytes: &[u8]) -> Result<Option<(i64, i32)>, DecodeError> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let (mut seconds, mut nanos) = (0, 0);
+    let mut reader = Reader::new(bytes);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Varint(number)) => seconds = number as i64,
+            (2, Payload::Varint(number)) => nanos = number as i32,
+            (1 | 2, _) => return Err(DecodeError::WireType(field.name)),
+            _ => {}
+        }
+    }
+    Ok((seconds != ZERO_TIME || nanos != 0).then_some((seconds, nanos)))
+}
+
+fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+    Ok(match single(field, bytes)? {
+        // Go does not parse an empty quantity, but writes one that was never set.
+        Some(b"") => return Err(DecodeError::Value(field.name)),
+        Some(quantity) => text(quantity).into(),
+        None => "0".into(),
+    })
+}
+
+fn int_or_string(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+    let (mut kind, mut int, mut string) = (0, 0, String::new());
+    let mut reader = Reader::new(bytes);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Varint(number)) => kind = number,
+            (2, Payload::Varint(number)) => int = number as i32,
+            (3, Payload::Bytes(bytes)) => string = text(bytes),
+            (1..=3, _) => return Err(DecodeError::WireType(field.name)),
+            _ => {}
+        }
+    }
+    match kind {
+        0 => Ok(int.into()),
+        1 => Ok(string.into()),
+        _ => Err(DecodeError::Value(field.name)),
+    }
+}
+
+fn raw(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
+    match single(field, bytes)? {
+        None | Some(b"") => Ok(Value::Null),
+        Some(json) => serde_json::from_slice(json).map_err(|_| DecodeError::Value(field.name)),
+    }
+}
+
+/// The bytes of a message that has no other field than the first.
+fn single<'a>(field: &Field, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, DecodeError> {
+    let mut found = None;
+    let mut reader = Reader::new(bytes);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Bytes(bytes)) => found = Some(bytes),
+            (1, _) => return Err(DecodeError::WireType(field.name)),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

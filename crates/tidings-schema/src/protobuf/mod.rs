@@ -1,0 +1,150 @@
+//! Decodes protobuf bodies into JSON, as Go would write it.
+//!
+//! A body is an envelope that names the kind around the message of the object:
+//!
+//! ```
+//! use tidings_schema::protobuf;
+//!
+//! let body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12\x07\x0a\x05\x0a\x03abc";
+//! let envelope = protobuf::decode_envelope(body)?;
+//! assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "Namespace"));
+//! let object = protobuf::decode_object(body)?;
+//! assert_eq!(object["metadata"]["name"], "abc");
+//! # Ok::<(), protobuf::DecodeError>(())
+//! ```
+
+mod message;
+mod wire;
+
+use serde_json::Value;
+
+use crate::types::Type;
+use wire::{Payload, Reader};
+
+/// What every protobuf body starts with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// Why bytes do not decode. Says nothing of the values, which may be secret.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The first four bytes are others.
+    #[error("provided data does not appear to be a protobuf message")]
+    Magic,
+    /// A value is longer than what is left.
+    #[error("unexpected EOF")]
+    Truncated,
+    /// A number has more than 64 bits.
+    #[error("proto: integer overflow")]
+    Overflow,
+    /// A field number or wire type that does not exist.
+    #[error("proto: illegal tag {0}")]
+    Tag(u64),
+    /// A field holds a number where text is expected, or the like.
+    #[error("proto: wrong wireType for field {0}")]
+    WireType(&'static str),
+    /// A value that its type has no JSON for: a time beyond the calendar, embedded JSON that is none.
+    #[error("invalid value for field {0}")]
+    Value(&'static str),
+    /// Messages nest too deep.
+    #[error("exceeded max depth")]
+    Depth,
+    /// The object has too many values.
+    #[error("too many values")]
+    Values,
+    /// The envelope names a kind that the table does not know.
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    UnknownKind {
+        /// The `apiVersion` of the envelope.
+        api_version: String,
+        /// The `kind` of the envelope.
+        kind: String,
+    },
+}
+
+/// What is around the message of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// The `apiVersion` of the object: may be empty.
+    pub api_version: String,
+    /// The `kind` of the object: may be empty.
+    pub kind: String,
+    /// The message of the object.
+    pub raw: &'a [u8],
+    /// How the message is compressed: empty if it is not.
+    pub content_encoding: String,
+    /// The media type of the message: empty for protobuf.
+    pub content_type: String,
+}
+
+impl Envelope<'_> {
+    /// The group and the version of `apiVersion`.
+    pub fn group_version(&self) -> (&str, &str) {
+        self.api_version
+            .split_once('/')
+            .unwrap_or(("", &self.api_version))
+    }
+}
+
+/// Whether a body is protobuf, whatever its content type says.
+pub fn is_protobuf(body: &[u8]) -> bool {
+    body.starts_with(MAGIC)
+}
+
+/// Opens the envelope of a body.
+pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
+    let mut reader = Reader::new(body.strip_prefix(MAGIC).ok_or(DecodeError::Magic)?);
+    let mut envelope = Envelope {
+        api_version: String::new(),
+        kind: String::new(),
+        raw: &[],
+        content_encoding: String::new(),
+        content_type: String::new(),
+    };
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, Payload::Bytes(type_meta)) => {
+                let mut reader = Reader::new(type_meta);
+                while let Some((number, payload)) = reader.next()? {
+                    match (number, payload) {
+                        (1, Payload::Bytes(text)) => envelope.api_version = message::text(text),
+                        (2, Payload::Bytes(text)) => envelope.kind = message::text(text),
+                        (1 | 2, _) => return Err(DecodeError::WireType("typeMeta")),
+                        _ => {}
+                    }
+                }
+            }
+            (2, Payload::Bytes(raw)) => envelope.raw = raw,
+            (3, Payload::Bytes(text)) => envelope.content_encoding = message::text(text),
+            (4, Payload::Bytes(text)) => envelope.content_type = message::text(text),
+            (1..=4, _) => return Err(DecodeError::WireType("unknown")),
+            _ => {}
+        }
+    }
+    Ok(envelope)
+}
+
+/// The JSON of a message, without `kind` and `apiVersion`: these are in the envelope.
+///
+/// Fields that the type does not have are ignored. Of several values for one field the last counts.
+pub fn decode(message_type: &Type, raw: &[u8]) -> Result<Value, DecodeError> {
+    message::Decoder::new()
+        .message(message_type, raw)
+        .map(Value::Object)
+}
+
+/// The JSON of the object in a body, `kind` and `apiVersion` first.
+pub fn decode_object(body: &[u8]) -> Result<Value, DecodeError> {
+    let envelope = decode_envelope(body)?;
+    let (group, version) = envelope.group_version();
+    let Some(message_type) = crate::find(group, version, &envelope.kind) else {
+        let Envelope {
+            api_version, kind, ..
+        } = envelope;
+        return Err(DecodeError::UnknownKind { api_version, kind });
+    };
+    let mut object = message::Decoder::new().message(message_type, envelope.raw)?;
+    object.shift_insert(0, "kind".to_owned(), envelope.kind.into());
+    object.shift_insert(1, "apiVersion".to_owned(), envelope.api_version.into());
+    Ok(Value::Object(object))
+}

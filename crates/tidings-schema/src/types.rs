@@ -1,0 +1,178 @@
+//! What the table says about a type and its fields.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+/// A struct of the Kubernetes API.
+pub struct Type {
+    /// The Go package, such as `core/v1`.
+    pub package: &'static str,
+    /// The API group of the package: empty for core.
+    pub group: &'static str,
+    /// The API version of the package.
+    pub version: &'static str,
+    /// The name: what `kind` says if it is a kind.
+    pub name: &'static str,
+    /// Whether objects of it have `kind` and `apiVersion`.
+    pub is_kind: bool,
+    /// Whether server-side apply takes a value of it as a whole. A field may say otherwise, see [`Field::atomic`].
+    pub atomic: bool,
+    /// Set once all types exist, as fields point to types and types can be recursive.
+    pub(crate) fields: OnceLock<Box<[Field]>>,
+}
+
+impl Type {
+    /// The fields as declared, in the order of their JSON. The members of an inlined field are those of this type.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.get().map_or(&[], |fields| fields)
+    }
+
+    /// The members of the JSON object in order, those of inlined fields among them.
+    pub fn members(&self) -> Box<dyn Iterator<Item = &Field> + '_> {
+        Box::new(
+            self.fields()
+                .iter()
+                .flat_map(|field| match field.inlined() {
+                    Some(inner) => inner.members(),
+                    None => Box::new(std::iter::once(field)),
+                }),
+        )
+    }
+
+    /// The member of that name in JSON.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields()
+            .iter()
+            .find_map(|field| match field.inlined() {
+                Some(inner) => inner.field(name),
+                None => (field.name == name).then_some(field),
+            })
+    }
+
+    /// The field of that number in protobuf.
+    pub fn field_by_number(&self, number: u32) -> Option<&Field> {
+        self.fields().iter().find(|field| field.number == number)
+    }
+}
+
+impl fmt::Debug for Type {
+    // Without the fields: these print their types, which would print most of the table.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.package, self.name)
+    }
+}
+
+/// A field of a type.
+#[derive(Debug)]
+pub struct Field {
+    /// The name in JSON: empty if the field is inlined.
+    pub name: &'static str,
+    /// The number in protobuf: 0 for `kind` and `apiVersion`, which the envelope has instead.
+    pub number: u32,
+    /// What it holds.
+    pub kind: FieldKind,
+    /// Whether absent differs from zero.
+    pub pointer: bool,
+    /// Whether Go writes it even if it is empty.
+    pub keep: bool,
+    /// Whether the OpenAPI document lists it as required.
+    pub required: bool,
+    /// How server-side apply merges it if it is a list.
+    pub list: ListKind,
+    /// Whether server-side apply takes it as a whole if it is a map or a struct.
+    pub atomic: bool,
+    /// How a strategic merge patch changes it.
+    pub patch_strategy: PatchStrategy,
+    /// The member by which a strategic merge patch finds the items of the list.
+    pub merge_key: Option<&'static str>,
+    /// The default of the OpenAPI document, as JSON.
+    pub default: Option<&'static str>,
+}
+
+impl Field {
+    /// What the field holds one or several of.
+    pub fn item(&self) -> Item {
+        match self.kind {
+            FieldKind::One(item) | FieldKind::List(item) | FieldKind::Map(item) => item,
+        }
+    }
+
+    /// The type of the field, or of the items of the list or map.
+    pub fn struct_type(&self) -> Option<&'static Type> {
+        match self.item() {
+            Item::Struct(found) => Some(found),
+            _ => None,
+        }
+    }
+
+    /// The type whose members are members of the type around the field.
+    pub fn inlined(&self) -> Option<&'static Type> {
+        if self.name.is_empty() {
+            self.struct_type()
+        } else {
+            None
+        }
+    }
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy)]
+pub enum FieldKind {
+    /// One value.
+    One(Item),
+    /// A list.
+    List(Item),
+    /// A map of strings to values.
+    Map(Item),
+}
+
+/// What a field holds one or several of.
+#[derive(Debug, Clone, Copy)]
+pub enum Item {
+    /// Text.
+    String,
+    /// Binary data: base64 in JSON.
+    Bytes,
+    /// True or false.
+    Bool,
+    /// A signed integer of 32 bits.
+    Int32,
+    /// A signed integer of 64 bits.
+    Int64,
+    /// A time in seconds.
+    Time,
+    /// A time in microseconds.
+    MicroTime,
+    /// An amount with a suffix: a string in JSON.
+    Quantity,
+    /// A number or a string, such as a port or a percentage.
+    IntOrString,
+    /// Any JSON.
+    Raw,
+    /// The set of fields that a manager owns: an object in JSON.
+    Fields,
+    /// A list of strings, where protobuf needs a message around it.
+    Strings,
+    /// A struct.
+    Struct(&'static Type),
+}
+
+/// How server-side apply merges a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ListKind {
+    /// Replaced as a whole: also what is no list.
+    Atomic,
+    /// A set of scalars.
+    Set,
+    /// A map whose items are found by these members.
+    Map(Box<[&'static str]>),
+}
+
+/// How a strategic merge patch changes a field. Neither means that a list is replaced and an object merged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PatchStrategy {
+    /// The items of a list are merged instead of replaced.
+    pub merge: bool,
+    /// Members that the patch does not name in `$retainKeys` are dropped.
+    pub retain_keys: bool,
+}

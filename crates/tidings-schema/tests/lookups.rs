@@ -1,0 +1,162 @@
+//! Facts about well-known types, as the published definitions have them.
+
+use tidings_schema::{Field, FieldKind, Item, ListKind, PatchStrategy, Type, find, find_type};
+
+fn kind(group: &str, version: &str, kind: &str) -> &'static Type {
+    find(group, version, kind).unwrap_or_else(|| panic!("{group}/{version} {kind}"))
+}
+
+/// Follows member names from a type to a field.
+fn field(start: &'static Type, path: &str) -> &'static Field {
+    let (parents, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let parent = parents
+        .split('.')
+        .filter(|name| !name.is_empty())
+        .fold(start, |found, name| {
+            let field = found
+                .field(name)
+                .unwrap_or_else(|| panic!("{found:?} has no {name}"));
+            field
+                .struct_type()
+                .unwrap_or_else(|| panic!("{field:?} is no struct"))
+        });
+    parent
+        .field(last)
+        .unwrap_or_else(|| panic!("{parent:?} has no {last}"))
+}
+
+#[test]
+fn kinds_are_found_by_group_and_version() {
+    for (group, version, name) in [
+        ("", "v1", "Pod"),
+        ("", "v1", "ConfigMapList"),
+        ("", "v1", "Binding"),
+        ("apps", "v1", "Deployment"),
+        ("batch", "v1", "CronJob"),
+        ("autoscaling", "v1", "Scale"),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+        ("coordination.k8s.io", "v1", "Lease"),
+        ("discovery.k8s.io", "v1", "EndpointSlice"),
+        ("events.k8s.io", "v1", "Event"),
+        ("networking.k8s.io", "v1", "Ingress"),
+        ("node.k8s.io", "v1", "RuntimeClass"),
+        ("policy", "v1", "Eviction"),
+        ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
+        ("scheduling.k8s.io", "v1", "PriorityClass"),
+        ("storage.k8s.io", "v1", "CSIDriver"),
+        ("certificates.k8s.io", "v1", "CertificateSigningRequest"),
+        (
+            "admissionregistration.k8s.io",
+            "v1",
+            "ValidatingAdmissionPolicy",
+        ),
+        ("authentication.k8s.io", "v1", "TokenRequest"),
+    ] {
+        let found = kind(group, version, name);
+        assert_eq!(
+            (found.group, found.version, found.name),
+            (group, version, name)
+        );
+        assert!(found.field("kind").is_some() && found.field("apiVersion").is_some());
+    }
+    assert!(find("", "v1", "PodSpec").is_none());
+    assert!(find("apps", "v1", "Pod").is_none());
+    assert!(find("", "v2", "Pod").is_none());
+}
+
+#[test]
+fn the_kinds_of_meta_are_in_every_group() {
+    for (group, version) in [
+        ("", "v1"),
+        ("apps", "v1"),
+        ("meta.k8s.io", "v1"),
+        ("example.com", "v1"),
+    ] {
+        assert_eq!(kind(group, version, "DeleteOptions").package, "meta/v1");
+    }
+    assert_eq!(kind("", "v1", "Status").package, "meta/v1");
+}
+
+#[test]
+fn types_are_found_by_package() {
+    let meta = find_type("meta/v1", "ObjectMeta").expect("ObjectMeta");
+    assert!(!meta.is_kind);
+    assert_eq!(meta.field("labels").map(|field| field.number), Some(11));
+    assert_eq!(
+        meta.field_by_number(17).map(|field| field.name),
+        Some("managedFields")
+    );
+    for name in [
+        "ListMeta",
+        "OwnerReference",
+        "ManagedFieldsEntry",
+        "LabelSelector",
+        "Preconditions",
+    ] {
+        assert!(find_type("meta/v1", name).is_some(), "{name}");
+    }
+    assert!(find_type("meta/v2", "ObjectMeta").is_none());
+}
+
+#[test]
+fn lists_know_how_they_merge() {
+    let pod = kind("", "v1", "Pod");
+    let ports = field(pod, "spec.containers.ports");
+    assert_eq!(
+        ports.list,
+        ListKind::Map(["containerPort", "protocol"].into())
+    );
+    assert_eq!(ports.merge_key, Some("containerPort"));
+    assert!(ports.patch_strategy.merge);
+    assert!(
+        matches!(ports.kind, FieldKind::List(Item::Struct(port)) if port.name == "ContainerPort")
+    );
+    assert_eq!(
+        field(pod, "spec.containers.ports.protocol").default,
+        Some("\"TCP\"")
+    );
+    assert_eq!(field(pod, "spec.containers.args").list, ListKind::Atomic);
+    assert_eq!(field(pod, "metadata.finalizers").list, ListKind::Set);
+    let volumes = PatchStrategy {
+        merge: true,
+        retain_keys: true,
+    };
+    assert_eq!(field(pod, "spec.volumes").patch_strategy, volumes);
+    let deployment = kind("apps", "v1", "Deployment");
+    let strategy = PatchStrategy {
+        merge: false,
+        retain_keys: true,
+    };
+    assert_eq!(field(deployment, "spec.strategy").patch_strategy, strategy);
+}
+
+#[test]
+fn a_field_decides_over_its_type_what_is_atomic() {
+    assert!(field(kind("", "v1", "Service"), "spec.selector").atomic);
+    assert!(field(kind("apps", "v1", "Deployment"), "spec.selector").atomic);
+    assert!(field(kind("", "v1", "Event"), "involvedObject").atomic);
+    assert!(!field(kind("", "v1", "PersistentVolume"), "spec.claimRef").atomic);
+}
+
+#[test]
+fn inlined_members_are_found_and_come_in_order() {
+    let volume = field(kind("", "v1", "Pod"), "spec.volumes")
+        .struct_type()
+        .expect("a struct");
+    assert_eq!(volume.fields().len(), 2);
+    assert_eq!(volume.field("emptyDir").map(|field| field.number), Some(2));
+    assert!(volume.field("").is_none());
+    let names: Vec<&str> = volume.members().map(|field| field.name).take(3).collect();
+    assert_eq!(names, ["name", "hostPath", "emptyDir"]);
+}
+
+#[test]
+fn required_pointer_and_keep_are_told_apart() {
+    let spec = field(kind("apps", "v1", "Deployment"), "spec")
+        .struct_type()
+        .expect("a struct");
+    let facts = |name| field(spec, name);
+    assert!(facts("selector").required && facts("selector").pointer && facts("selector").keep);
+    assert!(facts("replicas").pointer && !facts("replicas").keep && !facts("replicas").required);
+    assert!(!facts("minReadySeconds").pointer && !facts("minReadySeconds").keep);
+}
