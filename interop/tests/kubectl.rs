@@ -122,6 +122,81 @@ async fn get_in_all_output_forms() {
     );
 }
 
+/// These send protobuf: kubectl makes the objects with its typed clients.
+#[tokio::test]
+async fn create_by_words() {
+    let server = Server::start().await.unwrap();
+    let create = |words: &str| {
+        let mut arguments = vec!["create"];
+        arguments.extend(words.split(' '));
+        server.run(&arguments).unwrap()
+    };
+    assert_eq!(create("namespace team"), "namespace/team created\n");
+    assert_eq!(
+        create("configmap c --from-literal=a=1 -n team"),
+        "configmap/c created\n"
+    );
+    assert_eq!(
+        create("secret generic s --from-literal=password=x"),
+        "secret/s created\n"
+    );
+    assert_eq!(
+        create("serviceaccount robot"),
+        "serviceaccount/robot created\n"
+    );
+    assert_eq!(
+        create("deployment web --image=nginx --replicas=3 --port=80"),
+        "deployment.apps/web created\n"
+    );
+    assert_eq!(
+        create("service clusterip web --tcp=80:8080"),
+        "service/web created\n"
+    );
+    assert_eq!(
+        create("job once --image=busybox -- date"),
+        "job.batch/once created\n"
+    );
+    let often = [
+        "create",
+        "cronjob",
+        "often",
+        "--image=busybox",
+        "--schedule=*/5 * * * *",
+    ];
+    assert_eq!(server.run(&often).unwrap(), "cronjob.batch/often created\n");
+    assert_eq!(
+        create("role reader --verb=get,list --resource=pods"),
+        "role.rbac.authorization.k8s.io/reader created\n"
+    );
+    assert_eq!(
+        create("clusterrolebinding b --clusterrole=view --user=jane"),
+        "clusterrolebinding.rbac.authorization.k8s.io/b created\n"
+    );
+    assert_eq!(create("quota q --hard=pods=3"), "resourcequota/q created\n");
+    assert_eq!(
+        create("ingress i --rule=a.example/b=web:80"),
+        "ingress.networking.k8s.io/i created\n"
+    );
+    let data = ["get", "cm", "c", "-n", "team", "-o", "jsonpath={.data}"];
+    assert_eq!(server.run(&data).unwrap(), r#"{"a":"1"}"#);
+    let rules = ["get", "role", "reader", "-o", "jsonpath={.rules}"];
+    assert_eq!(
+        server.run(&rules).unwrap(),
+        r#"[{"apiGroups":[""],"resources":["pods"],"verbs":["get","list"]}]"#
+    );
+    let table = server.run(&["get", "deploy,svc,job,cronjob,ing"]).unwrap();
+    assert!(
+        table.contains("deployment.apps/web") && table.contains("ingress.networking.k8s.io/i"),
+        "{table}"
+    );
+    assert_eq!(
+        server
+            .run(&["expose", "deploy", "web", "--name=again", "--port=80"])
+            .unwrap(),
+        "service/again exposed\n"
+    );
+}
+
 #[tokio::test]
 async fn get_and_watch() {
     let server = with_configmap().await;
@@ -308,6 +383,14 @@ async fn wait_and_delete() {
     assert_eq!(waited, "configmap/settings condition met\n");
     let (_waiting, mut output) =
         Running::start(server.kubectl(&["wait", "--for=delete", "cm/settings", "--timeout=20s"]));
+    // Once its watch is open it sees the deletion.
+    let watched = |metrics: &str| {
+        let watches = "apiserver_longrunning_requests{group=\"\",resource=\"configmaps\"} ";
+        metrics
+            .lines()
+            .any(|line| line.strip_prefix(watches).is_some_and(|count| count != "0"))
+    };
+    while !watched(&server.run(&["get", "--raw", "/metrics"]).unwrap()) {}
     assert_eq!(
         server.run(&["delete", "cm", "settings"]).unwrap(),
         "configmap \"settings\" deleted\n"

@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use tidings_api::{Reason, Status};
+use tidings_api::{Reason, Status, go};
+use tidings_schema::{Type, protobuf};
 
 use crate::request::Query;
 use crate::respond::yaml;
 
-/// What is spoken here. Protobuf comes with the schemas.
+/// Understood in requests; answers are JSON, which every client that speaks protobuf takes too.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const SPOKEN: &str = "application/json, application/yaml";
 const SPOKEN_IN_WATCHES: &str = "application/json;stream=watch";
 
@@ -235,6 +237,7 @@ pub(crate) enum Input {
     #[default]
     Json,
     Yaml,
+    Protobuf,
 }
 
 impl Input {
@@ -243,22 +246,64 @@ impl Input {
         match content_type(headers).to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(Input::Json),
             "application/yaml" => Ok(Input::Yaml),
+            PROTOBUF => Ok(Input::Protobuf),
             _ => {
                 let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}"
+                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}, {PROTOBUF}"
                 );
                 Err(Status::failure(415, Reason::UnsupportedMediaType, message))
             }
         }
     }
 
-    /// The body as JSON. `Err` says why it cannot be read.
-    pub(crate) fn to_json(self, body: &Bytes) -> Result<Bytes, String> {
+    /// The body as JSON; `expected` is what it is if it does not say so. `Err` says why it cannot be read.
+    pub(crate) fn to_json(
+        self,
+        body: &Bytes,
+        expected: Option<&'static Type>,
+    ) -> Result<Bytes, String> {
         match self {
             Input::Json => Ok(body.clone()),
             Input::Yaml => yaml::to_json(body),
+            Input::Protobuf => from_protobuf(body, expected),
         }
     }
+}
+
+/// W42.
+fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, String> {
+    if !protobuf::is_protobuf(body) {
+        let start: String = body
+            .iter()
+            .take(30)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        return Err(format!(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({start})"
+        ));
+    }
+    let envelope = protobuf::decode_envelope(body).map_err(|error| error.to_string())?;
+    let (group, version) = envelope.group_version();
+    let said = tidings_schema::find(group, version, &envelope.kind);
+    let Some(of) = said.or(expected) else {
+        return Err(format!(
+            "no kind {} is registered for version {}",
+            go::quote(&envelope.kind),
+            go::quote(&envelope.api_version)
+        ));
+    };
+    let mut object = protobuf::decode(of, envelope.raw).map_err(|error| error.to_string())?;
+    if let Some(members) = object.as_object_mut() {
+        for (name, text) in [
+            ("kind", envelope.kind),
+            ("apiVersion", envelope.api_version),
+        ] {
+            if !text.is_empty() {
+                members.insert(name.to_owned(), text.into());
+            }
+        }
+    }
+    Ok(object.to_string().into())
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub(crate) fn route(path: &str) -> Route {
         [] => Route::Root,
         ["version"] => Route::Version,
         ["metrics"] => Route::Metrics,
-        ["healthz" | "livez" | "readyz", ..] => health(&segments),
+        ["healthz" | "livez" | "readyz", ..] if !path.ends_with('/') => health(&segments),
         ["api"] => Route::Discovery(Page::CoreVersions),
         ["apis"] => Route::Discovery(Page::Groups),
         ["apis", group] if registry::serves_group(group) => {
@@ -157,22 +157,22 @@ fn health(segments: &[&str]) -> Route {
     }
 }
 
-/// The decoded segments. `None` if one is empty, is `.` or `..`, or hides a slash (W12). One slash may stand at the end.
+/// The decoded segments. `None` if one is empty, hides a slash, or is `.` or `..` and not the last (W12): as a name that is
+/// looked at later. One slash may stand at the end.
 fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     let trimmed = path.strip_prefix('/')?;
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
     if trimmed.is_empty() {
         return (path.len() <= 1).then(Vec::new);
     }
-    trimmed
-        .split('/')
-        .map(|segment| {
-            let decoded = percent_decode(segment, false)?;
-            let odd =
-                decoded.is_empty() || decoded == "." || decoded == ".." || decoded.contains('/');
-            (!odd).then_some(decoded)
-        })
-        .collect()
+    let count = trimmed.split('/').count();
+    let decoded = trimmed.split('/').enumerate().map(|(at, segment)| {
+        let decoded = percent_decode(segment, false)?;
+        let dots = matches!(decoded.as_ref(), "." | "..") && at + 1 < count;
+        let odd = decoded.is_empty() || dots || decoded.contains('/');
+        (!odd).then_some(decoded)
+    });
+    decoded.collect()
 }
 
 fn resource(group: &str, version: &str, segments: &[&str]) -> Route {

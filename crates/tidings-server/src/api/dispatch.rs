@@ -9,7 +9,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tidings_api::{Status, go};
+use tidings_api::{Status, go, validate};
 
 use super::{Api, Inner};
 use crate::limits;
@@ -179,6 +179,7 @@ impl Inner {
             query,
             headers,
         } = asked;
+        check_name(target)?;
         let accepted = negotiate::accepted(headers, query, verb == Verb::Watch)?;
         let view = View::new(target.kind, accepted, query)?;
         if verb == Verb::Watch {
@@ -274,6 +275,18 @@ impl Inner {
                 headers.insert(name.clone(), value.clone());
             }
         }
+    }
+}
+
+/// W169: what can be no name.
+fn check_name(target: &Target) -> Result<(), Status> {
+    let name = target.name.as_deref().unwrap_or_default();
+    match validate::path_segment(name).first() {
+        Some(why) => Err(Status::bad_request(format!(
+            "Name parameter invalid: {}: {why}",
+            go::quote(name)
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use tidings_api::{Object, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
-use super::{Kind, Member, Shape};
+use super::{Kind, Member, Shape, reading};
 
 /// An object being written.
 #[derive(Debug, Clone)]
@@ -15,14 +15,14 @@ pub(crate) struct Draft {
     pub(crate) meta: Meta,
     /// The top-level members besides kind, apiVersion and metadata.
     pub(crate) members: Map<String, Value>,
-    /// Fields of the request that do not exist.
-    pub(crate) unknown: Vec<String>,
+    /// What is odd about fields of the request: those that do not exist, and those that occur twice (W173).
+    pub(crate) odd: Vec<String>,
 }
 
 impl Draft {
     /// Reads the body of a request (W132, W133).
     pub(crate) fn read(kind: &'static Kind, body: &[u8]) -> Result<Draft, Status> {
-        let members = document(body).map_err(|why| {
+        let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): {why}",
                 kind.kind
@@ -35,7 +35,12 @@ impl Draft {
         };
         let said_kind = named("kind", kind.kind);
         let said_version = named("apiVersion", &kind.group_version().to_string());
-        Draft::read_members(kind, members).map_err(|why| {
+        let read = Draft::read_members(kind, members).map(|mut draft| {
+            let twice = duplicates.iter().map(|field| odd("duplicate", field));
+            draft.odd.splice(0..0, twice);
+            draft
+        });
+        read.map_err(|why| {
             Status::bad_request(format!(
                 "{said_kind} in version {} cannot be handled as a {}: {why}",
                 go::quote(said_version.rsplit('/').next().unwrap_or_default()),
@@ -84,7 +89,7 @@ impl Draft {
             kind,
             mut meta,
             mut members,
-            unknown,
+            odd,
         } = self;
         let annotations = std::mem::take(&mut meta.annotations);
         members.insert("metadata".into(), json!({ "annotations": annotations }));
@@ -97,7 +102,7 @@ impl Draft {
             kind: kind.stored(),
             meta,
             members,
-            unknown,
+            odd,
         }
     }
 
@@ -117,7 +122,7 @@ impl Draft {
             kind,
             meta: Meta::default(),
             members: serde_json::from_str(&members).unwrap_or_default(),
-            unknown: Vec::new(),
+            odd: Vec::new(),
         }
     }
 
@@ -135,12 +140,16 @@ impl Draft {
             }
         };
         let mut known = Map::new();
+        let schema = kind.schema();
         for Member { name, shape, .. } in kind.members {
             let Some(value) = members.shift_remove(*name).filter(|value| !value.is_null()) else {
                 continue;
             };
             let field = format!("{}.{name}", kind.kind);
-            if let Some(value) = shaped(*shape, value, &field)? {
+            if let Some(mut value) = shaped(*shape, value, &field)? {
+                if let Some(field) = schema.and_then(|schema| schema.field(name)) {
+                    reading::prune(&mut value, field, name, &mut unknown);
+                }
                 known.insert((*name).to_owned(), value);
             }
         }
@@ -149,7 +158,7 @@ impl Draft {
             kind,
             meta,
             members: known,
-            unknown,
+            odd: unknown.iter().map(|field| odd("unknown", field)).collect(),
         })
     }
 
@@ -190,8 +199,17 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     )
 }
 
+fn odd(what: &str, field: &str) -> String {
+    format!("{what} field {}", go::quote(field))
+}
+
 /// A body as an object whose kind and apiVersion are text. `Err` is upstream's message.
 pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
+    document_with_duplicates(body).map(|(members, _)| members)
+}
+
+/// The same, and the fields that occur twice.
+fn document_with_duplicates(body: &[u8]) -> Result<(Map<String, Value>, Vec<String>), String> {
     let shown = || {
         let start = &body[..body.len().min(30)];
         if body.is_empty() {
@@ -208,7 +226,7 @@ pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
             shown()
         )
     };
-    let value: Value = serde_json::from_slice(body).map_err(|why| {
+    let (value, duplicates) = reading::read(body).map_err(|why| {
         error(if why.is_eof() {
             "unexpected end of JSON input".to_owned()
         } else {
@@ -234,7 +252,7 @@ pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
             return Err(error(mismatch(other, &format!(".{name}"), "string")));
         }
     }
-    Ok(members)
+    Ok((members, duplicates))
 }
 
 fn text(value: Value, field: &str, go_type: &str) -> Result<Option<Value>, String> {
@@ -282,7 +300,13 @@ fn shaped(shape: Shape, value: Value, field: &str) -> Result<Option<Value>, Stri
                     let decoded =
                         base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text);
                     if let Err(error) = decoded {
-                        return Err(format!("illegal base64 data: {error}"));
+                        use base64::DecodeError::{InvalidByte, InvalidLastSymbol};
+                        let at = match error {
+                            InvalidByte(at, _) => at,
+                            InvalidLastSymbol { offset, .. } => offset,
+                            _ => text.len(),
+                        };
+                        return Err(format!("illegal base64 data at input byte {at}"));
                     }
                 }
             }

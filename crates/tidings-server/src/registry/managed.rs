@@ -1,11 +1,12 @@
 //! managedFields: who wrote which fields (W157).
 //!
 //! A write is compared with what was there: what it added or changed is the writer's from now on, what it removed is nobody's.
-//! Lists are taken as one value each until the kinds have schemas, except those of metadata.
+//! The types say which lists are taken as one value and which by their elements.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 
 use super::draft::Draft;
 
@@ -147,12 +148,9 @@ fn whole(value: &Value) -> Fields {
 fn tracked(draft: &Draft) -> Value {
     let meta = &draft.meta;
     let mut metadata = Map::new();
-    let mut text = |name: &str, text: &str| {
-        if !text.is_empty() {
-            metadata.insert(name.into(), text.into());
-        }
-    };
-    text("generateName", &meta.generate_name);
+    if !meta.generate_name.is_empty() {
+        metadata.insert("generateName".into(), meta.generate_name.clone().into());
+    }
     if !meta.labels.is_empty() {
         metadata.insert("labels".into(), json!(meta.labels));
     }
@@ -160,22 +158,87 @@ fn tracked(draft: &Draft) -> Value {
         metadata.insert("annotations".into(), json!(meta.annotations));
     }
     if !meta.owner_references.is_empty() {
-        let by_uid = meta.owner_references.iter().map(|owner| {
-            let uid = json!({ "uid": owner.get("uid") });
-            (format!("\0k:{uid}"), owner.clone())
-        });
-        metadata.insert("ownerReferences".into(), Value::Object(by_uid.collect()));
+        metadata.insert("ownerReferences".into(), json!(meta.owner_references));
     }
     if !meta.finalizers.is_empty() {
-        let by_value = meta
-            .finalizers
-            .iter()
-            .map(|name| (format!("\0v:{}", json!(name)), json!(true)));
-        metadata.insert("finalizers".into(), Value::Object(by_value.collect()));
+        metadata.insert("finalizers".into(), json!(meta.finalizers));
     }
     let mut members = draft.members.clone();
     members.insert("metadata".into(), Value::Object(metadata));
-    Value::Object(members)
+    match draft.kind.schema() {
+        Some(schema) => by_elements(Value::Object(members), schema),
+        None => Value::Object(members),
+    }
+}
+
+/// What stands for a value that is taken as one, whatever is in it.
+fn as_one(value: Value) -> Value {
+    Value::Array(vec![value])
+}
+
+/// An object of a type, with the elements of lists named by what identifies them.
+fn by_elements(value: Value, of: &'static Type) -> Value {
+    let Value::Object(members) = value else {
+        return value;
+    };
+    let members = members.into_iter().map(|(name, value)| {
+        let value = match of.field(&name) {
+            Some(field) => field_by_elements(value, field),
+            None => value,
+        };
+        (name, value)
+    });
+    Value::Object(members.collect())
+}
+
+fn field_by_elements(value: Value, field: &'static Field) -> Value {
+    let inner = |value: Value| match field.item() {
+        Item::Struct(of) if of.atomic => as_one(value),
+        Item::Struct(of) => by_elements(value, of),
+        Item::Raw | Item::Fields if value.is_object() => as_one(value),
+        _ => value,
+    };
+    match (value, &field.kind) {
+        (value, FieldKind::One(Item::Struct(_)) | FieldKind::Map(_)) if field.atomic => {
+            as_one(value)
+        }
+        (Value::Object(members), FieldKind::Map(_)) => {
+            let members = members.into_iter();
+            Value::Object(members.map(|(name, value)| (name, inner(value))).collect())
+        }
+        (Value::Array(elements), FieldKind::List(_)) => match &field.list {
+            ListKind::Atomic => Value::Array(elements),
+            ListKind::Set => {
+                let named = elements.into_iter();
+                Value::Object(
+                    named
+                        .map(|value| (format!("\0v:{value}"), json!(true)))
+                        .collect(),
+                )
+            }
+            ListKind::Map(keys) => {
+                let named = elements.into_iter().map(|value| {
+                    let identity = identity(&value, keys, field.struct_type());
+                    (format!("\0k:{identity}"), inner(value))
+                });
+                Value::Object(named.collect())
+            }
+        },
+        (value, FieldKind::One(_)) => inner(value),
+        (value, _) => value,
+    }
+}
+
+/// The members that tell an element from others, with their defaults, sorted.
+fn identity(value: &Value, keys: &[&str], of: Option<&'static Type>) -> Value {
+    let mut keys = keys.to_vec();
+    keys.sort_unstable();
+    let members = keys.into_iter().filter_map(|key| {
+        let default = || serde_json::from_str(of?.field(key)?.default?).ok();
+        let member = value.get(key).cloned().or_else(default)?;
+        Some((key.to_owned(), member))
+    });
+    Value::Object(members.collect())
 }
 
 /// Elements of lists were named by what identifies them, marked so that they are not taken for fields.

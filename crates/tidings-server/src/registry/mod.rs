@@ -5,12 +5,14 @@ pub(crate) mod draft;
 mod kinds;
 pub(crate) mod managed;
 pub(crate) mod meta;
+mod reading;
 mod rules;
 pub(crate) mod strategic;
 
 use std::sync::LazyLock;
 
 use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
+use tidings_schema::Type;
 
 use crate::printers::Printer;
 pub(crate) use kinds::KINDS;
@@ -208,6 +210,11 @@ impl Kind {
         };
         let rest = "{\"kind\":\"\",\"apiVersion\":\"\",".len();
         rest + self.kind.len() + group + self.version.len()
+    }
+
+    /// What its objects are made of.
+    pub(crate) fn schema(&self) -> Option<&'static Type> {
+        tidings_schema::find(self.group, self.version, self.kind)
     }
 
     /// The kind that its objects are stored as: mostly itself.

@@ -245,6 +245,16 @@ impl Draft {
                 ));
             }
         }
+        if self.kind.special == Special::Namespace {
+            let phase = self.text(&["status", "phase"]);
+            let wrong = match (self.meta.deletion_timestamp.is_some(), phase) {
+                (false, "Active") | (true, "Terminating") => None,
+                (false, _) => Some("may only be 'Active' if `deletionTimestamp` is empty"),
+                (true, _) => Some("may only be 'Terminating' if `deletionTimestamp` is not empty"),
+            };
+            let wrong = wrong.map(|why| FieldError::invalid("status.Phase", phase, why));
+            errors.extend(wrong);
+        }
         if self.kind.special == Special::Secret && self.text(&["type"]) != old.text(&["type"]) {
             errors.push(FieldError::invalid(
                 "type",

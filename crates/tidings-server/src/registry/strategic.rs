@@ -1,44 +1,15 @@
 //! Strategic merge patch (W153): a merge patch that knows which lists are merged, and by which member of their elements.
 //!
-//! Directives: `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`. Lists that are not in the table
-//! below are replaced as a whole.
+//! Directives: `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`. Lists of
+//! which the types say nothing are replaced as a whole.
 
 use serde_json::{Map, Value};
+use tidings_schema::{Field, Type};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
-
-/// Lists whose elements are merged by a member of theirs.
-const MERGED_BY: &[(&str, &str)] = &[
-    ("allocatedResourcesStatus", "name"),
-    ("conditions", "type"),
-    ("containers", "name"),
-    ("drivers", "name"),
-    ("env", "name"),
-    ("ephemeralContainers", "name"),
-    ("hostAliases", "ip"),
-    ("hostIPs", "ip"),
-    ("imagePullSecrets", "name"),
-    ("initContainers", "name"),
-    ("matchConditions", "name"),
-    ("ownerReferences", "uid"),
-    ("podIPs", "ip"),
-    ("resourceClaims", "name"),
-    ("resourceClaimStatuses", "name"),
-    ("schedulingGates", "name"),
-    ("secrets", "name"),
-    ("topologySpreadConstraints", "topologyKey"),
-    ("variables", "name"),
-    ("volumeDevices", "devicePath"),
-    ("volumeMounts", "mountPath"),
-    ("volumes", "name"),
-    ("webhooks", "name"),
-];
-
-/// Lists of plain values that are merged.
-const MERGED_PRIMITIVES: &[&str] = &["finalizers", "podCIDRs"];
 
 /// How a list is patched.
 enum ListMerge {
@@ -47,33 +18,32 @@ enum ListMerge {
     Primitives,
 }
 
-/// How the list is patched that stands in a member of an object; the other members tell lists of one name apart.
-fn list_merge(name: &str, list: &[Value], owner: &Map<String, Value>) -> ListMerge {
-    let has = |member: &str| list.iter().any(|element| element.get(member).is_some());
-    match name {
-        // Those of a container have a containerPort, those of a service a port; those of an EndpointSlice or of Endpoints
-        // have a port too, but stand beside addresses or endpoints and are replaced.
-        "ports" if has("containerPort") => ListMerge::By("containerPort"),
-        "ports" if !owner.contains_key("addresses") && !owner.contains_key("endpoints") => {
-            ListMerge::By("port")
+/// How the list in a field is patched. What no type describes is replaced.
+fn list_merge(field: Option<&Field>) -> ListMerge {
+    match field {
+        Some(field) if field.patch_strategy.merge => {
+            field.merge_key.map_or(ListMerge::Primitives, ListMerge::By)
         }
-        // A node's; those of endpoints are replaced.
-        "addresses" if has("type") => ListMerge::By("type"),
-        name if MERGED_PRIMITIVES.contains(&name) => ListMerge::Primitives,
-        name => MERGED_BY
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map_or(ListMerge::Replace, |(_, key)| ListMerge::By(key)),
+        _ => ListMerge::Replace,
     }
 }
 
+/// The type of what a member holds, or of the elements of the list that it holds.
+fn below(field: Option<&Field>) -> Option<&'static Type> {
+    field?.struct_type()
+}
+
 /// Applies a patch. `Err` says what is wrong with it.
-pub(crate) fn merge(document: &mut Value, patch: &Value) -> Result<(), String> {
+pub(crate) fn merge(
+    document: &mut Value,
+    patch: &Value,
+    of: Option<&'static Type>,
+) -> Result<(), String> {
     let Value::Object(patch) = patch else {
         return Err("error decoding patch: a strategic merge patch must be an object".into());
     };
     match document {
-        Value::Object(members) => merge_members(members, patch),
+        Value::Object(members) => merge_members(members, patch, of),
         other => {
             *other = Value::Object(without_directives(patch));
             Ok(())
@@ -84,6 +54,7 @@ pub(crate) fn merge(document: &mut Value, patch: &Value) -> Result<(), String> {
 fn merge_members(
     members: &mut Map<String, Value>,
     patch: &Map<String, Value>,
+    of: Option<&'static Type>,
 ) -> Result<(), String> {
     match patch
         .get(PATCH)
@@ -113,25 +84,30 @@ fn merge_members(
         }
     }
     for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-        merge_member(members, name, value)?;
+        merge_member(members, name, value, of.and_then(|of| of.field(name)))?;
     }
     for (name, order) in patch {
         if let Some(list) = name.strip_prefix(SET_ORDER) {
-            set_order(members, list, order);
+            set_order(members, list, order, of.and_then(|of| of.field(list)));
         }
     }
     Ok(())
 }
 
-fn merge_member(members: &mut Map<String, Value>, name: &str, value: &Value) -> Result<(), String> {
+fn merge_member(
+    members: &mut Map<String, Value>,
+    name: &str,
+    value: &Value,
+    field: Option<&Field>,
+) -> Result<(), String> {
     match value {
         Value::Null => {
             members.shift_remove(name);
         }
         Value::Object(patch) => match members.get_mut(name) {
-            Some(Value::Object(below)) => {
+            Some(Value::Object(inner)) => {
                 let deletes = patch.get(PATCH).is_some_and(|patch| patch == "delete");
-                merge_members(below, patch)?;
+                merge_members(inner, patch, below(field))?;
                 if deletes {
                     members.shift_remove(name);
                 }
@@ -142,7 +118,6 @@ fn merge_member(members: &mut Map<String, Value>, name: &str, value: &Value) -> 
             }
         },
         Value::Array(patch) => {
-            let merge = list_merge(name, patch, members);
             let list = members
                 .entry(name)
                 .or_insert_with(|| Value::Array(Vec::new()));
@@ -150,7 +125,7 @@ fn merge_member(members: &mut Map<String, Value>, name: &str, value: &Value) -> 
                 *list = Value::Array(Vec::new());
             }
             if let Value::Array(list) = list {
-                merge_list(list, patch, &merge)?;
+                merge_list(list, patch, field)?;
             }
         }
         scalar => {
@@ -160,12 +135,12 @@ fn merge_member(members: &mut Map<String, Value>, name: &str, value: &Value) -> 
     Ok(())
 }
 
-fn merge_list(list: &mut Vec<Value>, patch: &[Value], merge: &ListMerge) -> Result<(), String> {
+fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> Result<(), String> {
     let directive = |element: &Value| Some(element.get(PATCH)?.as_str()?.to_owned());
     let replaces = patch
         .iter()
         .any(|element| directive(element).as_deref() == Some("replace"));
-    match merge {
+    match list_merge(field) {
         ListMerge::Replace => *list = patch.iter().map(clean).collect(),
         ListMerge::Primitives => {
             for value in patch {
@@ -187,21 +162,21 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], merge: &ListMerge) -> Resu
         }
         ListMerge::By(key) => {
             for element in patch {
-                let Some(identity) = element.get(*key) else {
+                let Some(identity) = element.get(key) else {
                     return Err(format!(
                         "map: {element} does not contain declared merge key: {key}"
                     ));
                 };
                 let at = list
                     .iter()
-                    .position(|known| known.get(*key) == Some(identity));
+                    .position(|known| known.get(key) == Some(identity));
                 match (directive(element).as_deref(), at) {
                     (Some("delete"), Some(at)) => {
                         list.remove(at);
                     }
                     (Some("delete"), None) => {}
                     (None | Some("merge"), Some(at)) => {
-                        super::strategic::merge(&mut list[at], element)?
+                        merge(&mut list[at], element, below(field))?
                     }
                     (None | Some("merge"), None) => list.push(clean(element)),
                     (Some(other), _) => return Err(unknown_directive(other)),
@@ -213,11 +188,11 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], merge: &ListMerge) -> Resu
 }
 
 /// Puts the elements that the order names into it; others stay where they are as far as that is possible.
-fn set_order(members: &mut Map<String, Value>, name: &str, order: &Value) {
+fn set_order(members: &mut Map<String, Value>, name: &str, order: &Value, field: Option<&Field>) {
     let Some(order) = order.as_array() else {
         return;
     };
-    let key = match list_merge(name, order, members) {
+    let key = match list_merge(field) {
         ListMerge::By(key) => Some(key),
         _ => None,
     };
@@ -272,28 +247,31 @@ mod tests {
 
     use super::*;
 
-    fn patched(mut document: Value, patch: &Value) -> Value {
-        merge(&mut document, patch).unwrap();
-        document
+    /// Patches what would be the spec of a pod.
+    fn patched(document: Value, patch: &Value) -> Value {
+        try_patched(document, patch).unwrap()
+    }
+
+    fn try_patched(mut document: Value, patch: &Value) -> Result<Value, String> {
+        let spec = tidings_schema::find_type("core/v1", "PodSpec");
+        assert!(spec.is_some());
+        merge(&mut document, patch, spec).map(|()| document)
     }
 
     #[test]
     fn w153_maps_are_merged_and_null_removes() {
-        let document = json!({"data": {"a": "1", "b": "1"}, "x": [1, 2]});
-        let patch = json!({"data": {"a": null, "c": "1"}, "x": [3]});
-        assert_eq!(
-            patched(document, &patch),
-            json!({"data": {"b": "1", "c": "1"}, "x": [3]})
-        );
+        let document = json!({"nodeSelector": {"a": "1", "b": "1"}, "x": [1, 2]});
+        let patch = json!({"nodeSelector": {"a": null, "c": "1"}, "x": [3]});
+        let expected = json!({"nodeSelector": {"b": "1", "c": "1"}, "x": [3]});
+        assert_eq!(patched(document, &patch), expected);
     }
 
     #[test]
     fn w153_patch_directives_replace_and_delete() {
-        let document = json!({"data": {"a": "1"}, "labels": {"x": "y"}});
-        let patch =
-            json!({"data": {"$patch": "replace", "b": "2"}, "labels": {"$patch": "delete"}});
-        assert_eq!(patched(document, &patch), json!({"data": {"b": "2"}}));
-        assert!(merge(&mut json!({}), &json!({"$patch": "turn"})).is_err());
+        let document = json!({"a": {"a": "1"}, "b": {"x": "y"}});
+        let patch = json!({"a": {"$patch": "replace", "b": "2"}, "b": {"$patch": "delete"}});
+        assert_eq!(patched(document, &patch), json!({"a": {"b": "2"}}));
+        assert!(try_patched(json!({}), &json!({"$patch": "turn"})).is_err());
     }
 
     #[test]
@@ -314,38 +292,45 @@ mod tests {
         let patch = json!({
             "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}],
             "containers": [
-                {"name": "b", "image": "2"},
+                {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
                 {"name": "c", "image": "1"},
                 {"$patch": "delete", "name": "a"},
             ],
         });
-        let expected =
-            json!({"containers": [{"name": "c", "image": "1"}, {"name": "b", "image": "2"}]});
-        assert_eq!(patched(document, &patch), expected);
-        let unnamed = merge(
-            &mut json!({"containers": []}),
+        let first = patched(document, &patch);
+        let expected = json!({"containers": [
+            {"name": "c", "image": "1"},
+            {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
+        ]});
+        assert_eq!(first, expected);
+        let ports =
+            json!({"containers": [{"name": "b", "ports": [{"containerPort": 80, "name": "web"}]}]});
+        let second = patched(first, &ports);
+        assert_eq!(
+            second["containers"][1]["ports"],
+            json!([{"containerPort": 80, "name": "web"}])
+        );
+        let unnamed = try_patched(
+            json!({"containers": []}),
             &json!({"containers": [{"image": "x"}]}),
         );
         assert!(unnamed.unwrap_err().contains("merge key: name"));
     }
 
     #[test]
-    fn w153_plain_lists_merge_and_shrink() {
-        let document = json!({"finalizers": ["a/b", "c/d"]});
-        let patch =
-            json!({"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f", "c/d"]});
-        assert_eq!(
-            patched(document, &patch),
-            json!({"finalizers": ["c/d", "e/f"]})
-        );
+    fn w153_lists_that_are_not_merged_are_replaced() {
+        let document = json!({"tolerations": [{"key": "a"}]});
+        let patch = json!({"tolerations": [{"key": "b"}]});
+        assert_eq!(patched(document, &patch), patch);
     }
 
     #[test]
-    fn w153_ports_of_containers_and_of_services() {
-        let document = json!({"ports": [{"port": 80, "name": "x"}]});
-        let patch = json!({"ports": [{"port": 80, "targetPort": 8080}, {"port": 443}]});
-        let expected =
-            json!({"ports": [{"port": 80, "name": "x", "targetPort": 8080}, {"port": 443}]});
-        assert_eq!(patched(document, &patch), expected);
+    fn w153_plain_lists_merge_and_shrink() {
+        let mut document = json!({"finalizers": ["a/b", "c/d"]});
+        let patch =
+            json!({"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f", "c/d"]});
+        let meta = tidings_schema::find_type("meta/v1", "ObjectMeta");
+        merge(&mut document, &patch, meta).unwrap();
+        assert_eq!(document, json!({"finalizers": ["c/d", "e/f"]}));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) async fn create(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     let options = WriteOptions::from_query(ask.query, "CreateOptions")?;
     let mut draft = Draft::read(ask.kind(), &ask.json()?)?;
     ask.warnings
-        .extend(options.unknown(ask.kind(), &draft.unknown)?);
+        .extend(options.odd_fields(ask.kind(), &draft.odd)?);
     settle_namespace(&mut draft, ask.target)?;
     ask.warnings.extend(draft.meta.deduplicate_owners());
     create_from(api, draft, options, &ask.manager()).await

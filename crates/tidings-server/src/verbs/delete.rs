@@ -78,7 +78,7 @@ impl DeleteOptions {
                 ),
             }
         } else {
-            DeleteOptions::from_body(&ask.json()?)?
+            DeleteOptions::from_body(&ask.options_json()?)?
         };
         options.validate()?;
         Ok(options)

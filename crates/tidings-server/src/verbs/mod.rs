@@ -52,12 +52,21 @@ impl<'a> Ask<'a> {
 
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Bytes, Status> {
-        self.input.to_json(&self.body).map_err(|why| {
-            Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {why}",
-                self.kind().kind
-            ))
-        })
+        self.input
+            .to_json(&self.body, self.kind().schema())
+            .map_err(|why| {
+                Status::bad_request(format!(
+                    "the object provided is unrecognized (must be of type {}): {why}",
+                    self.kind().kind
+                ))
+            })
+    }
+
+    /// The body as JSON, if it holds `DeleteOptions`.
+    pub(crate) fn options_json(&self) -> Result<Bytes, Status> {
+        let options = tidings_schema::find("", "v1", "DeleteOptions");
+        let json = self.input.to_json(&self.body, options);
+        json.map_err(Status::bad_request)
     }
 
     /// Who writes, as managedFields name them (W157): what the query says, else the beginning of the user agent.
@@ -79,7 +88,8 @@ impl<'a> Ask<'a> {
             } else {
                 name
             },
-            api_version: self.kind().group_version().to_string(),
+            // Of a kind that is another view, the fields are those of what is stored.
+            api_version: self.kind().stored().group_version().to_string(),
             subresource: self.target.subresource.clone().unwrap_or_default(),
         }
     }
@@ -138,21 +148,17 @@ impl WriteOptions {
         }
     }
 
-    /// Deals with unknown fields: warnings for the response, or a refusal (W173).
-    pub(crate) fn unknown(&self, kind: &Kind, unknown: &[String]) -> Result<Vec<String>, Status> {
-        let texts: Vec<String> = unknown
-            .iter()
-            .map(|field| format!("unknown field {}", go::quote(field)))
-            .collect();
+    /// Deals with odd fields: warnings for the response, or a refusal (W173).
+    pub(crate) fn odd_fields(&self, kind: &Kind, odd: &[String]) -> Result<Vec<String>, Status> {
         match self.validation {
-            FieldValidation::Strict if !texts.is_empty() => Err(Status::bad_request(format!(
+            FieldValidation::Strict if !odd.is_empty() => Err(Status::bad_request(format!(
                 "{} in version {} cannot be handled as a {}: strict decoding error: {}",
                 kind.kind,
                 go::quote(kind.version),
                 kind.kind,
-                texts.join(", ")
+                odd.join(", ")
             ))),
-            FieldValidation::Warn => Ok(texts),
+            FieldValidation::Warn => Ok(odd.to_vec()),
             _ => Ok(Vec::new()),
         }
     }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Reason, Status, go};
+use tidings_schema::Type;
 
 use super::create::settle_namespace;
 use super::scale::{self, Wanted};
@@ -115,7 +116,8 @@ fn patched(
     let kind = ask.kind();
     if let (Some("scale"), Some(own)) = (ask.target.subresource.as_deref(), &kind.scale) {
         let before = scale::of(existing, own)?.to_json()?;
-        let after = apply(patch, &before)?;
+        let scale = tidings_schema::find("autoscaling", "v1", "Scale");
+        let after = apply(patch, &before, scale)?;
         let wanted = Wanted::read(after.to_string().as_bytes(), &ask.key)?;
         check_name(&wanted.name, ask.key.name())?;
         let mut draft = Draft::of(kind, existing)?;
@@ -123,8 +125,8 @@ fn patched(
         return Ok((draft, Vec::new()));
     }
     let after = match kind.stored_as {
-        None => apply(patch, existing.as_bytes())?,
-        Some(_) => apply(patch, &kind.converted(existing))?,
+        None => apply(patch, existing.as_bytes(), kind.schema())?,
+        Some(_) => apply(patch, &kind.converted(existing), kind.schema())?,
     };
     let undecoded = |why: &str| {
         let text = go::json(&after).unwrap_or_default();
@@ -137,19 +139,14 @@ fn patched(
         Status::invalid(unnamed, "", &wrong.into())
     };
     let mut draft = Draft::read_value(kind, after.clone()).map_err(|why| undecoded(&why))?;
-    let unknown: Vec<String> = draft
-        .unknown
-        .iter()
-        .map(|field| format!("unknown field {}", go::quote(field)))
-        .collect();
     let mut warnings = match options.validation {
-        FieldValidation::Strict if !unknown.is_empty() => {
+        FieldValidation::Strict if !draft.odd.is_empty() => {
             return Err(undecoded(&format!(
                 "strict decoding error: {}",
-                unknown.join(", ")
+                draft.odd.join(", ")
             )));
         }
-        FieldValidation::Warn => unknown,
+        FieldValidation::Warn => std::mem::take(&mut draft.odd),
         _ => Vec::new(),
     };
     check_name(&draft.meta.name, ask.key.name())?;
@@ -158,7 +155,7 @@ fn patched(
     Ok((draft, warnings))
 }
 
-fn apply(patch: &Change, before: &[u8]) -> Result<Value, Status> {
+fn apply(patch: &Change, before: &[u8], schema: Option<&'static Type>) -> Result<Value, Status> {
     let mut document: Value = serde_json::from_slice(before).map_err(Status::internal)?;
     match patch {
         Change::Json(patch) => {
@@ -167,7 +164,7 @@ fn apply(patch: &Change, before: &[u8]) -> Result<Value, Status> {
         }
         Change::Merge(patch) => json_patch::merge(&mut document, patch),
         Change::Strategic(patch) => {
-            strategic::merge(&mut document, patch).map_err(Status::bad_request)?;
+            strategic::merge(&mut document, patch, schema).map_err(Status::bad_request)?;
         }
     }
     Ok(document)

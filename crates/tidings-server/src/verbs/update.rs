@@ -29,7 +29,7 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
         .await;
     }
     let mut draft = Draft::read(kind, &ask.json()?)?;
-    ask.warnings.extend(options.unknown(kind, &draft.unknown)?);
+    ask.warnings.extend(options.odd_fields(kind, &draft.odd)?);
     check_name(&draft.meta.name, ask.key.name())?;
     settle_namespace(&mut draft, ask.target)?;
     ask.warnings.extend(draft.meta.deduplicate_owners());

@@ -80,7 +80,11 @@ impl Server {
         Server::with(options).await
     }
 
-    pub(crate) async fn send(&self, request: Request<String>) -> Answer {
+    pub(crate) async fn send<B>(&self, request: Request<B>) -> Answer
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
         let response = self.api.handle(request).await;
         let (code, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = response.into_body();

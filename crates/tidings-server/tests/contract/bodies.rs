@@ -1,0 +1,191 @@
+//! Bodies of requests: protobuf, and fields that do not exist or occur twice (W42, W43, W169, W172, W173).
+
+use http::Request;
+use serde_json::{Value, json};
+
+use crate::support::{CONFIGMAPS, Server};
+
+/// A protobuf field that holds bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).unwrap();
+    assert!(length < 128, "one byte says how long it is");
+    [&[number << 3 | 2, length], bytes].concat()
+}
+
+/// An object in the envelope that clients send.
+fn envelope(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let types = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [b"k8s\0".to_vec(), field(1, &types), field(2, raw)].concat()
+}
+
+async fn send(server: &Server, method: &str, path: &str, body: Vec<u8>) -> (u16, Value) {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", "application/vnd.kubernetes.protobuf")
+        .header(
+            "accept",
+            "application/vnd.kubernetes.protobuf,application/json",
+        )
+        .body(http_body_util::Full::<bytes::Bytes>::from(body));
+    let answer = server.send(request.unwrap()).await;
+    (answer.code, answer.json())
+}
+
+#[tokio::test]
+async fn w42_w43_typed_clients_send_protobuf() {
+    let server = Server::start().await;
+    let data = [field(1, b"k"), field(2, b"v")].concat();
+    let configmap = [field(1, &field(1, b"proto")), field(2, &data)].concat();
+    let (code, created) = send(
+        &server,
+        "POST",
+        CONFIGMAPS,
+        envelope("v1", "ConfigMap", &configmap),
+    )
+    .await;
+    assert_eq!(code, 201, "{created}");
+    assert_eq!(
+        (&created["metadata"]["name"], &created["data"]),
+        (&json!("proto"), &json!({"k": "v"}))
+    );
+    let path = format!("{CONFIGMAPS}/proto");
+    let policy = field(4, b"Foreground");
+    let (code, held) = send(
+        &server,
+        "DELETE",
+        &path,
+        envelope("v1", "DeleteOptions", &policy),
+    )
+    .await;
+    assert_eq!(
+        (code, &held["metadata"]["finalizers"]),
+        (200, &json!(["foregroundDeletion"]))
+    );
+    let (code, status) = send(&server, "POST", CONFIGMAPS, b"nonsense".to_vec()).await;
+    assert_eq!(code, 400);
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.contains(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+        ),
+        "{message}"
+    );
+    let (code, wrong) = send(&server, "POST", CONFIGMAPS, envelope("v1", "Secret", b"")).await;
+    assert_eq!(code, 400);
+    assert!(
+        wrong["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("Secret in version \"v1\" cannot be handled as a ConfigMap")
+    );
+}
+
+#[tokio::test]
+async fn w173_fields_that_do_not_exist_or_occur_twice() {
+    let server = Server::start().await;
+    let body = r#"{"metadata":{"name":"a","name":"b","zoo":1},"data":{"k":"1","k":"2"},"data":{"z":"1"},"foo":1}"#;
+    let warned = server.request("POST", CONFIGMAPS, body).await;
+    assert_eq!(
+        (warned.code, warned.json()["data"].clone()),
+        (201, json!({"k": "2", "z": "1"}))
+    );
+    let mut warnings: Vec<_> = warned
+        .headers
+        .get_all("warning")
+        .iter()
+        .map(|value| value.to_str().unwrap())
+        .collect();
+    warnings.sort_unstable();
+    assert_eq!(
+        warnings,
+        [
+            r#"299 - "duplicate field \"data.k\"""#,
+            r#"299 - "duplicate field \"data\"""#,
+            r#"299 - "duplicate field \"metadata.name\"""#,
+            r#"299 - "unknown field \"foo\"""#,
+            r#"299 - "unknown field \"metadata.zoo\"""#,
+        ]
+    );
+    let strict = server
+        .request(
+            "POST",
+            &format!("{CONFIGMAPS}?fieldValidation=Strict"),
+            body,
+        )
+        .await;
+    assert_eq!(strict.code, 400);
+    assert!(strict.message().starts_with("ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \"metadata.name\", "), "{}", strict.text);
+    let ignored = server
+        .request(
+            "POST",
+            &format!("{CONFIGMAPS}?fieldValidation=Ignore&dryRun=All"),
+            body.replace("\"b\"", "\"c\""),
+        )
+        .await;
+    assert_eq!(
+        (ignored.code, ignored.headers.contains_key("warning")),
+        (201, false)
+    );
+}
+
+#[tokio::test]
+async fn w173_fields_deep_inside_an_object() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "b", "imagge": "c"}], "nodeSelector": {"any": "thing"}}});
+    let warned = server.request("POST", pods, &pod).await;
+    assert_eq!(
+        warned.headers["warning"],
+        r#"299 - "unknown field \"spec.containers[0].imagge\"""#
+    );
+    assert_eq!(
+        warned.json()["spec"]["containers"],
+        json!([{"name": "a", "image": "b"}]),
+        "it is not stored"
+    );
+    let strict = server
+        .request("POST", &format!("{pods}?fieldValidation=Strict"), &pod)
+        .await;
+    assert_eq!(
+        strict.message(),
+        "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error: unknown field \"spec.containers[0].imagge\""
+    );
+}
+
+#[tokio::test]
+async fn w169_what_can_be_no_name() {
+    let server = Server::start().await;
+    for (name, why) in [
+        ("..", "\"..\": may not be '..'"),
+        ("%2e", "\".\": may not be '.'"),
+        ("a%25b", "\"a%b\": may not contain '%'"),
+    ] {
+        let answer = server.get(&format!("{CONFIGMAPS}/{name}")).await;
+        assert_eq!(
+            (answer.code, answer.message()),
+            (400, format!("Name parameter invalid: {why}"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn w133_values_of_the_wrong_form() {
+    let server = Server::start().await;
+    let secret = json!({"metadata": {"name": "s"}, "data": {"k": "!!!"}});
+    let answer = server
+        .request("POST", "/api/v1/namespaces/default/secrets", secret)
+        .await;
+    assert_eq!(
+        answer.message(),
+        "Secret in version \"v1\" cannot be handled as a Secret: illegal base64 data at input byte 0"
+    );
+    let phase = json!({"metadata": {"name": "default"}, "status": {"phase": "Foo"}});
+    let answer = server
+        .request("PUT", "/api/v1/namespaces/default/status", phase)
+        .await;
+    assert_eq!(
+        answer.message(),
+        "Namespace \"default\" is invalid: status.Phase: Invalid value: \"Foo\": may only be 'Active' if `deletionTimestamp` is empty"
+    );
+}
