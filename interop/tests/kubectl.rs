@@ -481,6 +481,13 @@ async fn api_resources_versions_and_explain() {
         field.contains("FIELD: labels <map[string]string>"),
         "{field}"
     );
+    let deep = server
+        .run(&["explain", "pod.spec.containers.ports"])
+        .unwrap();
+    assert!(
+        deep.contains("containerPort\t<integer> -required-"),
+        "{deep}"
+    );
     let version = server.run(&["version", "-o", "json"]).unwrap();
     let version: Value = serde_json::from_str(&version).unwrap();
     assert_eq!(version["serverVersion"]["minor"], "36");

@@ -189,6 +189,7 @@ async fn a_connection_is_used_again_after_a_watch() {
     }
 }
 
+/// Deviation: a watch from before a restart goes on, because history is kept on disk
 #[tokio::test]
 async fn w105_w108_objects_and_credentials_survive_a_restart_and_watches_resume() {
     let directory = tempfile::tempdir().unwrap();

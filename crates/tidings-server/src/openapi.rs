@@ -1,7 +1,7 @@
 //! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain.
 //!
-//! They describe metadata in full, and of the rest of an object which members it has. What is in `spec` and `status` is not
-//! described yet. Strategic merge patches are not named, so that kubectl takes their rules from its own types.
+//! They say which fields there are and what they hold, not what they mean. Strategic merge patches are not named, so that kubectl
+//! takes their rules from its own types.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -11,9 +11,10 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tidings_api::Status;
+use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 
 use crate::discovery::Tagged;
-use crate::registry::{KINDS, Kind, Shape};
+use crate::registry::{KINDS, Kind};
 use crate::request::Query;
 use crate::respond::{self, ResponseBody};
 
@@ -28,13 +29,8 @@ pub(crate) enum Document {
     V3(String),
 }
 
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
-
 static V2: LazyLock<Tagged> = LazyLock::new(|| {
-    let mut definitions = meta_schemas("#/definitions/");
-    for kind in KINDS.iter() {
-        definitions.insert(schema_name(kind), schema(kind, "#/definitions/"));
-    }
+    let definitions = schemas(&KINDS, "#/definitions/");
     Tagged::new(&json!({
         "swagger": "2.0",
         "info": info(),
@@ -49,10 +45,9 @@ static V3: LazyLock<BTreeMap<String, Tagged>> = LazyLock::new(|| {
         by_version.entry(base(kind)).or_default().push(kind);
     }
     let document = |kinds: Vec<&'static Kind>| {
-        let mut schemas = meta_schemas("#/components/schemas/");
+        let schemas = schemas(&kinds, "#/components/schemas/");
         let mut paths = Map::new();
         for kind in kinds {
-            schemas.insert(schema_name(kind), schema(kind, "#/components/schemas/"));
             put_paths(&mut paths, kind);
         }
         Tagged::new(&json!({
@@ -116,138 +111,112 @@ fn base(kind: &Kind) -> String {
 }
 
 fn schema_name(kind: &Kind) -> String {
-    let group = match kind.group.split('.').next() {
-        None | Some("") => "core",
-        Some(first) => first,
-    };
-    format!("io.k8s.api.{group}.{}.{}", kind.version, kind.kind)
+    kind.schema().map(type_name).unwrap_or_default()
 }
 
 fn gvk(kind: &Kind) -> Value {
     json!({"group": kind.group, "kind": kind.kind, "version": kind.version})
 }
 
-fn schema(kind: &Kind, refs: &str) -> Value {
-    let mut properties = Map::new();
-    let text = |description: &str| json!({"type": "string", "description": description});
-    properties.insert(
-        "apiVersion".into(),
-        text("The group and version that this object is written in."),
-    );
-    properties.insert("kind".into(), text("What the object is."));
-    properties.insert(
-        "metadata".into(),
-        json!({"description": "What every object has.", "default": {}, "allOf": [{"$ref": format!("{refs}{META}.ObjectMeta")}]}),
-    );
-    for member in kind.members {
-        let mut property = shape(member.shape);
-        if let Some(members) = property.as_object_mut() {
-            let description = match member.name {
-                "spec" => "How the object is to be.".to_owned(),
-                "status" => "How the object was last seen to be.".to_owned(),
-                name => format!("The {name} of the {}.", kind.kind),
-            };
-            members.insert("description".into(), description.into());
+/// The schemas of kinds and of all types that they are made of.
+fn schemas(kinds: &[&'static Kind], refs: &str) -> Map<String, Value> {
+    let mut schemas = Map::new();
+    for kind in kinds {
+        if let Some(of) = kind.schema() {
+            put_type(&mut schemas, of, refs);
         }
-        properties.insert(member.name.into(), property);
+        if let Some(Value::Object(schema)) = schemas.get_mut(&schema_name(kind)) {
+            schema.insert("x-kubernetes-group-version-kind".into(), json!([gvk(kind)]));
+        }
     }
-    json!({
-        "description": format!("{} of {}.", kind.kind, kind.group_version()),
-        "type": "object",
-        "properties": properties,
-        "x-kubernetes-group-version-kind": [gvk(kind)],
-    })
-}
-
-fn shape(shape: Shape) -> Value {
-    match shape {
-        Shape::Object(_) => json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
-        Shape::Array(_) => {
-            json!({"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}})
-        }
-        Shape::Number(format) => json!({"type": "integer", "format": format}),
-        Shape::Strings => json!({"type": "object", "additionalProperties": {"type": "string"}}),
-        Shape::Bytes => {
-            json!({"type": "object", "additionalProperties": {"type": "string", "format": "byte"}})
-        }
-        Shape::Bool | Shape::Flag => json!({"type": "boolean"}),
-        Shape::String | Shape::Named(_) => json!({"type": "string"}),
-        Shape::Any => json!({"x-kubernetes-preserve-unknown-fields": true}),
-    }
-}
-
-/// What stands in the metadata of every object.
-fn meta_schemas(refs: &str) -> Map<String, Value> {
-    let text = |description: &str| json!({"type": "string", "description": description});
-    let time = |description: &str| json!({"type": "string", "format": "date-time", "description": description});
-    let number = |description: &str| json!({"type": "integer", "format": "int64", "description": description});
-    let strings = |description: &str| json!({"type": "object", "additionalProperties": {"type": "string"}, "description": description});
-    let list = |description: &str, of: &str| {
-        let items = json!({"allOf": [{"$ref": format!("{refs}{META}.{of}")}]});
-        json!({"type": "array", "items": items, "description": description})
-    };
-    let object_meta = json!({
-        "description": "What every object has.",
-        "type": "object",
-        "properties": {
-            "annotations": strings("Text that tools keep with the object; it is not used to select objects."),
-            "creationTimestamp": time("When the server made the object."),
-            "deletionGracePeriodSeconds": number("How long the object lives on after it was asked to go."),
-            "deletionTimestamp": time("When the object goes, if it was asked to."),
-            "finalizers": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "Who must let the object go before it is removed.",
-                "x-kubernetes-list-type": "set",
-                "x-kubernetes-patch-strategy": "merge",
-            },
-            "generateName": text("A prefix from which the server makes a unique name."),
-            "generation": number("Counts the changes of what the object is to be."),
-            "labels": strings("Text by which objects are selected."),
-            "managedFields": list("Who wrote which fields.", "ManagedFieldsEntry"),
-            "name": text("The name, unique among the objects of a kind in a namespace."),
-            "namespace": text("The namespace that the object is in."),
-            "ownerReferences": list("What the object belongs to.", "OwnerReference"),
-            "resourceVersion": text("The version of the object; it only grows."),
-            "selfLink": text("Not used any more."),
-            "uid": text("The identity of the object; another object of the same name has another."),
-        },
-    });
-    let managed = json!({
-        "description": "The fields that one writer wrote.",
-        "type": "object",
-        "properties": {
-            "apiVersion": text("The version that the fields are named in."),
-            "fieldsType": text("Always FieldsV1."),
-            "fieldsV1": {"type": "object", "description": "The fields, nested."},
-            "manager": text("The writer."),
-            "operation": text("Apply or Update."),
-            "subresource": text("What was written to, if not the object itself."),
-            "time": time("When the fields were last written."),
-        },
-    });
-    let owner = json!({
-        "description": "An object that another one belongs to.",
-        "type": "object",
-        "required": ["apiVersion", "kind", "name", "uid"],
-        "properties": {
-            "apiVersion": text("The owner's group and version."),
-            "blockOwnerDeletion": {"type": "boolean", "description": "The owner cannot go before this object in a foreground deletion."},
-            "controller": {"type": "boolean", "description": "The owner manages this object."},
-            "kind": text("The owner's kind."),
-            "name": text("The owner's name."),
-            "uid": text("The owner's uid."),
-        },
-    });
-    let schemas = [
-        ("ObjectMeta", object_meta),
-        ("ManagedFieldsEntry", managed),
-        ("OwnerReference", owner),
-    ];
-    let schemas = schemas.into_iter();
     schemas
-        .map(|(name, schema)| (format!("{META}.{name}"), schema))
-        .collect()
+}
+
+fn type_name(of: &Type) -> String {
+    let package = of.package.replace('/', ".");
+    match of.package {
+        "meta/v1" => format!("io.k8s.apimachinery.pkg.apis.{package}.{}", of.name),
+        _ => format!("io.k8s.api.{package}.{}", of.name),
+    }
+}
+
+fn put_type(schemas: &mut Map<String, Value>, of: &'static Type, refs: &str) {
+    let name = type_name(of);
+    if schemas.contains_key(&name) {
+        return;
+    }
+    schemas.insert(name.clone(), Value::Null); // types may hold themselves
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in of.members() {
+        if let Some(inner) = field.struct_type() {
+            put_type(schemas, inner, refs);
+        }
+        properties.insert(field.name.to_owned(), property(field, refs));
+        if field.required {
+            required.push(field.name);
+        }
+    }
+    let mut schema = Map::new();
+    let description = format!("{} of {}.", of.name, of.package);
+    schema.insert("description".into(), description.into());
+    schema.insert("type".into(), "object".into());
+    schema.insert("properties".into(), properties.into());
+    if !required.is_empty() {
+        schema.insert("required".into(), required.into());
+    }
+    schemas.insert(name, schema.into());
+}
+
+fn property(field: &Field, refs: &str) -> Value {
+    let item = item(field.item(), refs);
+    let mut property = match field.kind {
+        FieldKind::One(_) => item,
+        FieldKind::List(_) => json!({"type": "array", "items": item}),
+        FieldKind::Map(_) => json!({"type": "object", "additionalProperties": item}),
+    };
+    if let Some(members) = property.as_object_mut() {
+        if let Some(default) = field
+            .default
+            .and_then(|text| serde_json::from_str(text).ok())
+        {
+            members.insert("default".into(), default);
+        }
+        match &field.list {
+            _ if !matches!(field.kind, FieldKind::List(_)) => {}
+            ListKind::Atomic => {
+                drop(members.insert("x-kubernetes-list-type".into(), "atomic".into()))
+            }
+            ListKind::Set => drop(members.insert("x-kubernetes-list-type".into(), "set".into())),
+            ListKind::Map(keys) => {
+                members.insert("x-kubernetes-list-type".into(), "map".into());
+                members.insert("x-kubernetes-list-map-keys".into(), keys.to_vec().into());
+            }
+        }
+        if let Some(key) = field.merge_key {
+            members.insert("x-kubernetes-patch-merge-key".into(), key.into());
+        }
+        if field.patch_strategy.merge {
+            members.insert("x-kubernetes-patch-strategy".into(), "merge".into());
+        }
+    }
+    property
+}
+
+fn item(item: Item, refs: &str) -> Value {
+    match item {
+        Item::String | Item::Quantity => json!({"type": "string"}),
+        Item::Bytes => json!({"type": "string", "format": "byte"}),
+        Item::Bool => json!({"type": "boolean"}),
+        Item::Int32 => json!({"type": "integer", "format": "int32"}),
+        Item::Int64 => json!({"type": "integer", "format": "int64"}),
+        Item::Time | Item::MicroTime => json!({"type": "string", "format": "date-time"}),
+        Item::IntOrString => json!({"type": "string", "format": "int-or-string"}),
+        Item::Raw => json!({"x-kubernetes-preserve-unknown-fields": true}),
+        Item::Fields => json!({"type": "object"}),
+        Item::Strings => json!({"type": "array", "items": {"type": "string"}}),
+        Item::Struct(of) => json!({"allOf": [{"$ref": format!("{refs}{}", type_name(of))}]}),
+    }
 }
 
 /// The paths of a kind, with the parameters that clients look for.

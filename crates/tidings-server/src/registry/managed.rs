@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 
 use super::draft::Draft;
+use super::meta::Meta;
 
 /// Entries of updates that are kept apart; older ones are merged.
 const UPDATES_MAX: usize = 10;
@@ -32,6 +33,13 @@ struct Fields {
 }
 
 impl Fields {
+    fn leaf() -> Fields {
+        Fields {
+            here: true,
+            below: BTreeMap::new(),
+        }
+    }
+
     fn read(value: &Value) -> Fields {
         let mut fields = Fields::default();
         let members = value.as_object().into_iter().flatten();
@@ -92,140 +100,87 @@ struct Changes {
     removed: Fields,
 }
 
-impl Changes {
-    fn between(old: &Value, new: &Value) -> Changes {
-        let mut changes = Changes::default();
-        compare(old, new, &mut changes.set, &mut changes.removed);
-        changes
-    }
+/// The parts of a value by their path elements, as FieldsV1 writes them, each with what the types say about it.
+type Parts<'a> = BTreeMap<String, (&'a Value, Of)>;
+
+/// What the types say about a value.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Nothing: objects are taken apart, all else is one.
+    Unknown,
+    /// It is taken as one, whatever is in it.
+    One,
+    Type(&'static Type),
+    Field(&'static Field),
 }
 
-fn compare(old: &Value, new: &Value, set: &mut Fields, removed: &mut Fields) {
-    match (old, new) {
-        (Value::Object(old), Value::Object(new)) => {
-            for (name, value) in new.iter().filter(|(_, value)| !value.is_null()) {
-                let path = format!("f:{name}");
-                let mut below = (Fields::default(), Fields::default());
-                match old.get(name).filter(|old| !old.is_null()) {
-                    None => below.0 = whole(value),
-                    Some(old) => compare(old, value, &mut below.0, &mut below.1),
+impl Of {
+    fn item(item: Item) -> Of {
+        match item {
+            Item::Struct(of) if !of.atomic => Of::Type(of),
+            _ => Of::One,
+        }
+    }
+
+    /// The parts of a value; `None` if it is taken as one.
+    fn parts(self, value: &Value) -> Option<Parts<'_>> {
+        match (self, value) {
+            (Of::Unknown | Of::Type(_), Value::Object(members)) => Some(self.members(members)),
+            (Of::Field(field), value) => {
+                if field.atomic {
+                    return None;
                 }
-                put(set, &path, below.0);
-                put(removed, &path, below.1);
+                let item = Of::item(field.item());
+                match (field.kind, value) {
+                    (FieldKind::One(_), value) => item.parts(value),
+                    (FieldKind::Map(_), Value::Object(members)) => {
+                        let parts = members.iter().filter(|(_, value)| !value.is_null());
+                        Some(
+                            parts
+                                .map(|(name, value)| (format!("f:{name}"), (value, item)))
+                                .collect(),
+                        )
+                    }
+                    (FieldKind::List(_), Value::Array(values)) => elements(values, field, item),
+                    _ => None,
+                }
             }
-            let gone = old.iter().filter(|(name, value)| {
-                !value.is_null() && new.get(*name).is_none_or(Value::is_null)
-            });
-            for (name, value) in gone {
-                put(removed, &format!("f:{name}"), whole(value));
-            }
+            _ => None,
         }
-        (old, new) if old == new => {}
-        (_, new) => set.add(&whole(new)),
+    }
+
+    /// The members of an object of this type.
+    fn members(self, members: &Map<String, Value>) -> Parts<'_> {
+        let parts = members.iter().filter(|(_, value)| !value.is_null());
+        let parts = parts.map(|(name, value)| {
+            let of = match self {
+                Of::Type(of) => of.field(name).map_or(Of::Unknown, Of::Field),
+                _ => Of::Unknown,
+            };
+            (format!("f:{name}"), (value, of))
+        });
+        parts.collect()
     }
 }
 
-fn put(fields: &mut Fields, path: &str, below: Fields) {
-    if !below.is_empty() {
-        fields.below.insert(path.to_owned(), below);
-    }
-}
-
-/// A value with all that is in it.
-fn whole(value: &Value) -> Fields {
-    let mut fields = Fields {
-        here: true,
-        below: BTreeMap::new(),
-    };
-    let members = value.as_object().into_iter().flatten();
-    for (name, value) in members.filter(|(_, value)| !value.is_null()) {
-        fields.below.insert(format!("f:{name}"), whole(value));
-    }
-    fields
-}
-
-/// What is tracked of an object: all but what the server sets in the metadata, its lists by their elements.
-fn tracked(draft: &Draft) -> Value {
-    let meta = &draft.meta;
-    let mut metadata = Map::new();
-    if !meta.generate_name.is_empty() {
-        metadata.insert("generateName".into(), meta.generate_name.clone().into());
-    }
-    if !meta.labels.is_empty() {
-        metadata.insert("labels".into(), json!(meta.labels));
-    }
-    if !meta.annotations.is_empty() {
-        metadata.insert("annotations".into(), json!(meta.annotations));
-    }
-    if !meta.owner_references.is_empty() {
-        metadata.insert("ownerReferences".into(), json!(meta.owner_references));
-    }
-    if !meta.finalizers.is_empty() {
-        metadata.insert("finalizers".into(), json!(meta.finalizers));
-    }
-    let mut members = draft.members.clone();
-    members.insert("metadata".into(), Value::Object(metadata));
-    match draft.kind.schema() {
-        Some(schema) => by_elements(Value::Object(members), schema),
-        None => Value::Object(members),
-    }
-}
-
-/// What stands for a value that is taken as one, whatever is in it.
-fn as_one(value: Value) -> Value {
-    Value::Array(vec![value])
-}
-
-/// An object of a type, with the elements of lists named by what identifies them.
-fn by_elements(value: Value, of: &'static Type) -> Value {
-    let Value::Object(members) = value else {
-        return value;
-    };
-    let members = members.into_iter().map(|(name, value)| {
-        let value = match of.field(&name) {
-            Some(field) => field_by_elements(value, field),
-            None => value,
-        };
-        (name, value)
-    });
-    Value::Object(members.collect())
-}
-
-fn field_by_elements(value: Value, field: &'static Field) -> Value {
-    let inner = |value: Value| match field.item() {
-        Item::Struct(of) if of.atomic => as_one(value),
-        Item::Struct(of) => by_elements(value, of),
-        Item::Raw | Item::Fields if value.is_object() => as_one(value),
-        _ => value,
-    };
-    match (value, &field.kind) {
-        (value, FieldKind::One(Item::Struct(_)) | FieldKind::Map(_)) if field.atomic => {
-            as_one(value)
-        }
-        (Value::Object(members), FieldKind::Map(_)) => {
-            let members = members.into_iter();
-            Value::Object(members.map(|(name, value)| (name, inner(value))).collect())
-        }
-        (Value::Array(elements), FieldKind::List(_)) => match &field.list {
-            ListKind::Atomic => Value::Array(elements),
-            ListKind::Set => {
-                let named = elements.into_iter();
-                Value::Object(
-                    named
-                        .map(|value| (format!("\0v:{value}"), json!(true)))
-                        .collect(),
-                )
-            }
-            ListKind::Map(keys) => {
-                let named = elements.into_iter().map(|value| {
-                    let identity = identity(&value, keys, field.struct_type());
-                    (format!("\0k:{identity}"), inner(value))
-                });
-                Value::Object(named.collect())
-            }
-        },
-        (value, FieldKind::One(_)) => inner(value),
-        (value, _) => value,
+/// The elements of a list that is not taken as one.
+fn elements<'a>(values: &'a [Value], field: &'static Field, item: Of) -> Option<Parts<'a>> {
+    let values = values.iter();
+    match &field.list {
+        ListKind::Atomic => None,
+        ListKind::Set => Some(
+            values
+                .map(|value| (format!("v:{value}"), (value, Of::One)))
+                .collect(),
+        ),
+        ListKind::Map(keys) => Some(
+            values
+                .map(|value| {
+                    let identity = identity(value, keys, field.struct_type());
+                    (format!("k:{identity}"), (value, item))
+                })
+                .collect(),
+        ),
     }
 }
 
@@ -241,17 +196,123 @@ fn identity(value: &Value, keys: &[&str], of: Option<&'static Type>) -> Value {
     Value::Object(members.collect())
 }
 
-/// Elements of lists were named by what identifies them, marked so that they are not taken for fields.
-fn unmark(fields: Fields) -> Fields {
-    let below = fields.below.into_iter().map(|(name, fields)| {
-        let name = name
-            .strip_prefix("f:\0")
-            .map_or(name.clone(), ToOwned::to_owned);
-        (name, unmark(fields))
-    });
+/// A value with all that is in it.
+fn whole(value: &Value, of: Of) -> Fields {
+    let parts = of.parts(value).unwrap_or_default().into_iter();
     Fields {
-        here: fields.here,
-        below: below.collect(),
+        here: true,
+        below: parts
+            .map(|(name, (value, of))| (name, whole(value, of)))
+            .collect(),
+    }
+}
+
+impl Changes {
+    fn between(old: &Draft, new: &Draft) -> Changes {
+        let of = new.kind.schema().map_or(Of::Unknown, Of::Type);
+        let mut changes = Changes::default();
+        changes.compare_parts(&of.members(&old.members), &of.members(&new.members));
+        changes.put("f:metadata", Changes::of_metadata(&old.meta, &new.meta));
+        changes
+    }
+
+    fn compare(&mut self, old: &Value, new: &Value, of: Of) {
+        match (of.parts(old), of.parts(new)) {
+            (Some(old), Some(new)) => self.compare_parts(&old, &new),
+            _ if old == new => {}
+            _ => self.set.add(&whole(new, of)),
+        }
+    }
+
+    fn compare_parts(&mut self, old: &Parts<'_>, new: &Parts<'_>) {
+        for (name, (value, of)) in new {
+            match old.get(name) {
+                None => drop(self.set.below.insert(name.clone(), whole(value, *of))),
+                Some((before, _)) => {
+                    let mut below = Changes::default();
+                    below.compare(before, value, *of);
+                    self.put(name, below);
+                }
+            }
+        }
+        for (name, (value, of)) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+            self.removed.below.insert(name.clone(), whole(value, *of));
+        }
+    }
+
+    /// What has changed below a field.
+    fn put(&mut self, name: &str, below: Changes) {
+        for (all, below) in [
+            (&mut self.set, below.set),
+            (&mut self.removed, below.removed),
+        ] {
+            if !below.is_empty() {
+                all.below.insert(name.to_owned(), below);
+            }
+        }
+    }
+
+    /// Of the metadata, what the server sets itself is not tracked.
+    fn of_metadata(old: &Meta, new: &Meta) -> Changes {
+        let mut changes = Changes::default();
+        changes.put("f:labels", Changes::of_strings(&old.labels, &new.labels));
+        changes.put(
+            "f:annotations",
+            Changes::of_strings(&old.annotations, &new.annotations),
+        );
+        let finalizers = |meta: &Meta| -> BTreeMap<String, ()> {
+            let names = meta.finalizers.iter();
+            names
+                .map(|name| (format!("v:{}", json!(name)), ()))
+                .collect()
+        };
+        let (before, after) = (finalizers(old), finalizers(new));
+        changes.put("f:finalizers", Changes::of_leaves(&before, &after));
+        let owners = |meta: &Meta| -> BTreeMap<String, Value> {
+            let owners = meta.owner_references.iter();
+            let uid = |owner: &Value| format!("k:{}", json!({ "uid": owner.get("uid") }));
+            owners.map(|owner| (uid(owner), owner.clone())).collect()
+        };
+        let (before, after) = (owners(old), owners(new));
+        changes.put("f:ownerReferences", Changes::of_leaves(&before, &after));
+        let generate_name = |meta: &Meta| -> BTreeMap<String, String> {
+            let name = Some(&meta.generate_name).filter(|name| !name.is_empty());
+            name.map(|name| ("f:generateName".to_owned(), name.clone()))
+                .into_iter()
+                .collect()
+        };
+        let name = Changes::of_leaves(&generate_name(old), &generate_name(new));
+        changes.set.below.extend(name.set.below);
+        changes.removed.below.extend(name.removed.below);
+        changes
+    }
+
+    fn of_strings(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Changes {
+        let named = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+            let members = map.iter();
+            members
+                .map(|(name, value)| (format!("f:{name}"), value.clone()))
+                .collect()
+        };
+        if old == new {
+            return Changes::default();
+        }
+        Changes::of_leaves(&named(old), &named(new))
+    }
+
+    /// Of a map whose members are taken as one each. The map itself is set with its first member, and gone with its last.
+    fn of_leaves<V: PartialEq>(old: &BTreeMap<String, V>, new: &BTreeMap<String, V>) -> Changes {
+        let mut changes = Changes::default();
+        changes.set.here = old.is_empty() && !new.is_empty();
+        changes.removed.here = !old.is_empty() && new.is_empty();
+        let leaf = |(name, _): (&String, &V)| (name.clone(), Fields::leaf());
+        let set = new
+            .iter()
+            .filter(|(name, value)| old.get(*name) != Some(value));
+        changes.set.below = set.map(leaf).collect();
+        let removed = old.iter().filter(|(name, _)| !new.contains_key(*name));
+        changes.removed.below = removed.map(leaf).collect();
+        changes
     }
 }
 
@@ -302,8 +363,7 @@ pub(crate) fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) 
     if new.meta.managed_fields.is_empty() || !manager.subresource.is_empty() {
         new.meta.managed_fields.clone_from(&old.meta.managed_fields);
     }
-    let Changes { set, removed } = Changes::between(&tracked(old), &tracked(new));
-    let (set, removed) = (unmark(set), unmark(removed));
+    let Changes { set, removed } = Changes::between(old, new);
     if set.is_empty() && removed.is_empty() {
         return;
     }

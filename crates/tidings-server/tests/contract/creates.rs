@@ -253,6 +253,7 @@ async fn w50_w134_w140_where_an_object_may_be_created() {
         )
         .await;
     let message = "resourceVersion should not be set on objects to be created";
+    // Deviation W62: 400 with the same text for a create that has a resourceVersion
     assert_eq!(
         (versioned.code, versioned.message().as_str()),
         (400, message),

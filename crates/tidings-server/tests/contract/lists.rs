@@ -132,6 +132,7 @@ async fn w68_w69_get() {
         "the export parameter, deprecated since v1.14, is no longer supported"
     );
     let garbage = server.get(&format!("{path}?resourceVersion=abc")).await;
+    // Deviation W62: 400 with the same text for a version of a GET or WATCH that is not a number
     assert_eq!(
         garbage.code, 400,
         "W62: upstream says 500, but it is the client's mistake"

@@ -54,6 +54,7 @@ async fn w174_a_new_namespace() {
     assert_eq!(service["metadata"]["labels"]["component"], "apiserver");
 }
 
+/// Deviation: a deleted namespace is emptied by the server itself
 #[tokio::test]
 async fn w175_a_deleted_namespace_is_emptied_and_goes() {
     let server = Server::start().await;

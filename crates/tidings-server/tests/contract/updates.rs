@@ -51,6 +51,7 @@ async fn w51_w142_w143_w144_w145_updates_that_are_refused() {
     let server = Server::start().await;
     let a = server.create("a", json!({})).await;
     let item = format!("{CONFIGMAPS}/a");
+    // Deviation W62: 400 with the same text for a version of a PUT that is not a number
     for (body, code, message) in [
         (
             json!({"name": "b"}),
