@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tidings_api::Status;
 
-use crate::negotiate;
+use crate::negotiate::{self, Form};
 use crate::registry::{KINDS, Kind, Special};
 use crate::request::Query;
 use crate::respond::{self, ResponseBody};
@@ -80,6 +80,9 @@ fn document(
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
     let accepted = negotiate::accepted(headers, query, false)?;
+    if accepted.form != Form::Whole {
+        return Err(negotiate::not_acceptable());
+    }
     respond::document(value.to_string().as_bytes(), accepted.format)
 }
 

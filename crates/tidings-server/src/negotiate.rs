@@ -92,7 +92,8 @@ impl<'a> Clause<'a> {
         {
             return None;
         }
-        let form = match self.parameter("as") {
+        let form = match self.parameter("as").filter(|form| !form.is_empty()) {
+            None if self.parameter("g").is_some() || self.parameter("v").is_some() => return None,
             None => Form::Whole,
             Some("Table") => Form::Table,
             Some("PartialObjectMetadata") => Form::Metadata,
@@ -136,14 +137,12 @@ pub(crate) fn accepted(
     let best = clauses.iter().find_map(Clause::accepted);
     match best {
         // A watch is a stream of lines: YAML has no such form (W91).
-        Some(accepted) if watch && accepted.format == Format::Yaml => {
-            Err(not_acceptable(SPOKEN_IN_WATCHES))
-        }
+        Some(accepted) if watch && accepted.format == Format::Yaml => Err(only(SPOKEN_IN_WATCHES)),
         Some(accepted) => Ok(Accepted {
             format: pretty(accepted.format, headers, query),
             ..accepted
         }),
-        None => Err(not_acceptable(SPOKEN)),
+        None => Err(not_acceptable()),
     }
 }
 
@@ -175,7 +174,12 @@ pub(crate) fn status_format(headers: &HeaderMap, query: &Query) -> Format {
     }
 }
 
-fn not_acceptable(spoken: &str) -> Status {
+/// What the client accepts cannot be had of what it asks for.
+pub(crate) fn not_acceptable() -> Status {
+    only(SPOKEN)
+}
+
+fn only(spoken: &str) -> Status {
     let message = format!("only the following media types are accepted: {spoken}");
     Status::failure(406, Reason::NotAcceptable, message)
 }

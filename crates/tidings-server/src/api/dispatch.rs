@@ -183,7 +183,9 @@ impl Inner {
         let accepted = negotiate::accepted(headers, query, verb == Verb::Watch)?;
         let view = View::new(target.kind, accepted, query)?;
         if verb == Verb::Watch {
-            return verbs::watch::watch(self, target, query, view).await;
+            let mut response = verbs::watch::watch(self, target, query, view).await?;
+            warning::warn(&mut response, &target.kind.warning());
+            return Ok(response);
         }
         let timeout = request_timeout(query)?;
         let Some(_permit) = self.limits.admit(verb.mutates()) else {
@@ -224,6 +226,7 @@ impl Inner {
             headers,
         } = asked;
         let mut ask = Ask::new(target, query, headers);
+        ask.warnings.extend(target.kind.warning());
         if verb.mutates() {
             if matches!(verb, Verb::Create | Verb::Update) {
                 ask.input = Input::of(headers)?;
@@ -238,7 +241,7 @@ impl Inner {
             Verb::List => verbs::list::list(self, &ask).await,
             Verb::Create => verbs::create::create(self, &mut ask).await,
             Verb::Update => verbs::update::update(self, &mut ask).await,
-            Verb::Delete => verbs::delete::delete(self, &ask).await,
+            Verb::Delete => verbs::delete::delete(self, &mut ask).await,
             Verb::DeleteCollection => verbs::delete::delete_collection(self, &ask).await,
             Verb::Patch => verbs::patch::patch(self, &mut ask).await,
             Verb::Watch => Err(Status::method_not_allowed()),

@@ -58,9 +58,17 @@ impl Draft {
     }
 
     fn read_members(kind: &'static Kind, mut members: Map<String, Value>) -> Result<Draft, String> {
+        let wrong = ["kind", "apiVersion"].into_iter().find_map(|name| {
+            let value = members.get(name)?;
+            let right = value.is_string() || value.is_null();
+            (!right).then(|| mismatch(value, &format!("{}.{name}", kind.kind), "string"))
+        });
+        if let Some(wrong) = wrong {
+            return Err(wrong);
+        }
         let mut name = |member: &str, default: String| match members.shift_remove(member) {
             Some(Value::String(text)) if !text.is_empty() => text,
-            _ => default, // what is no text `document` has refused
+            _ => default,
         };
         let api_version = kind.group_version().to_string();
         let said_kind = name("kind", kind.kind.to_owned());
@@ -215,7 +223,8 @@ fn document_with_duplicates(body: &[u8]) -> Result<(Map<String, Value>, Vec<Stri
         if body.is_empty() {
             "<empty>".to_owned()
         } else if body.first() == Some(&b'{') {
-            String::from_utf8_lossy(start).into_owned()
+            let more = if body.len() > start.len() { " ..." } else { "" };
+            format!("{}{more}", String::from_utf8_lossy(start))
         } else {
             start.iter().map(|byte| format!("{byte:02x}")).collect()
         }

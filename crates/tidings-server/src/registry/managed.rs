@@ -352,17 +352,45 @@ fn read(entries: &[Value]) -> Vec<Entry> {
         .collect()
 }
 
-/// Writes down in `new` what the manager has changed. `old` is the object before, as far as its kind gives it something from
-/// the start if it is created.
-pub(crate) fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
-    if std::mem::take(&mut new.meta.managed_reset) {
+/// Writes down what the manager has set in an object that is created.
+pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
+    new.meta.managed_fields = sent(&new.meta).unwrap_or_default();
+    track(new, &Draft::empty(new.kind), manager, now);
+}
+
+/// Writes down what the manager has changed in an object.
+pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
+    if new.meta.managed_reset {
         new.meta.managed_fields.clear();
         return;
     }
-    // A client may write the entries themselves; if it sends none, those that are there stay.
-    if new.meta.managed_fields.is_empty() || !manager.subresource.is_empty() {
-        new.meta.managed_fields.clone_from(&old.meta.managed_fields);
+    // A client may write the entries themselves; if it sends none that can be used, those that are there stay.
+    let sent = sent(&new.meta).filter(|_| manager.subresource.is_empty());
+    new.meta.managed_fields = sent.unwrap_or_else(|| old.meta.managed_fields.clone());
+    // Whoever has reset them wants none.
+    if !new.meta.managed_fields.is_empty() {
+        track(new, old, manager, now);
     }
+}
+
+/// The entries that a client sent, if they can be used.
+fn sent(meta: &Meta) -> Option<Vec<Value>> {
+    let usable = |entry: &Value| {
+        let is = |name: &str, texts: &[&str]| {
+            let text = entry.get(name).and_then(Value::as_str).unwrap_or_default();
+            texts.contains(&text)
+        };
+        let version = entry.get("apiVersion").and_then(Value::as_str);
+        is("operation", &["Apply", "Update"])
+            && is("fieldsType", &["FieldsV1"])
+            && version.is_some_and(|version| !version.is_empty())
+            && entry.get("fieldsV1").is_some_and(Value::is_object)
+    };
+    let entries = &meta.managed_fields;
+    (!entries.is_empty() && entries.iter().all(usable)).then(|| entries.clone())
+}
+
+fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     let Changes { set, removed } = Changes::between(old, new);
     if set.is_empty() && removed.is_empty() {
         return;
@@ -387,11 +415,8 @@ pub(crate) fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) 
                 &mut entries[last]
             }
         };
-        let before = own.fields.clone();
         own.fields.add(&set);
-        if own.fields != before {
-            own.value.insert("time".into(), now.into());
-        }
+        own.value.insert("time".into(), now.into());
     }
     entries.retain(|entry| !entry.fields.is_empty());
     merge_oldest(&mut entries);
@@ -506,15 +531,14 @@ mod tests {
 
     #[test]
     fn w157_what_a_writer_sets_is_its_own() {
-        let empty = configmap(&Value::Null);
         let mut first = configmap(&json!({"a": "1", "b": "1"}));
-        track(&mut first, &empty, &manager("one"), "2026-01-01T00:00:00Z");
+        track_created(&mut first, &manager("one"), "2026-01-01T00:00:00Z");
         assert_eq!(
             fields(&first)["one"],
             r#"{"f:data":{".":{},"f:a":{},"f:b":{}}}"#
         );
         let mut second = configmap(&json!({"a": "2", "c": "1"}));
-        track(&mut second, &first, &manager("two"), "2026-01-01T00:00:01Z");
+        track_updated(&mut second, &first, &manager("two"), "2026-01-01T00:00:01Z");
         assert_eq!(
             fields(&second)["one"],
             r#"{"f:data":{}}"#,
@@ -526,25 +550,22 @@ mod tests {
     #[test]
     fn w157_a_write_that_changes_nothing_leaves_the_entries_alone() {
         let mut first = configmap(&json!({"a": "1"}));
-        track(
-            &mut first,
-            &configmap(&Value::Null),
-            &manager("one"),
-            "2026-01-01T00:00:00Z",
-        );
+        track_created(&mut first, &manager("one"), "2026-01-01T00:00:00Z");
         let mut again = configmap(&json!({"a": "1"}));
-        track(&mut again, &first, &manager("two"), "2026-01-01T00:00:01Z");
+        track_updated(&mut again, &first, &manager("two"), "2026-01-01T00:00:01Z");
         assert_eq!(again.meta.managed_fields, first.meta.managed_fields);
     }
 
     #[test]
     fn w157_at_most_ten_updates_are_kept_apart() {
-        let mut draft = configmap(&Value::Null);
+        let mut draft = configmap(&json!({"first": "1"}));
+        track_created(&mut draft, &manager("m"), "2025-01-01T00:00:00Z");
         let mut data = Map::new();
+        data.insert("first".into(), "1".into());
         for at in 0..15 {
             data.insert(format!("k{at:02}"), "1".into());
             let mut next = configmap(&Value::Object(data.clone()));
-            track(
+            track_updated(
                 &mut next,
                 &draft,
                 &manager(&format!("m{at:02}")),

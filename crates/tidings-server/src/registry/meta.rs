@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, validate};
 
-use super::{Kind, NameRule};
+use super::{Kind, NameRule, reading};
 
 /// Annotations may not take more than this, keys and values together (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
@@ -151,7 +151,13 @@ impl Meta {
         unknown: &mut Vec<String>,
     ) -> Result<Meta, String> {
         let mut meta = Meta::default();
-        for (name, value) in members {
+        let schema = tidings_schema::find_type("meta/v1", "ObjectMeta");
+        for (name, mut value) in members {
+            if matches!(name.as_str(), "ownerReferences" | "managedFields")
+                && let Some(field) = schema.and_then(|schema| schema.field(&name))
+            {
+                reading::prune(&mut value, field, &format!("metadata.{name}"), unknown);
+            }
             match name.as_str() {
                 "name" => meta.name = text(value, "name")?,
                 "generateName" => meta.generate_name = text(value, "generateName")?,
@@ -188,6 +194,8 @@ impl Meta {
                         .map(|value| text(value, "finalizers"))
                         .collect::<Result<_, _>>()?;
                 }
+                // As if it had not been sent.
+                "managedFields" if value.is_null() => {}
                 "managedFields" => {
                     meta.managed_fields = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
                     // W157: an empty entry clears them.

@@ -156,6 +156,10 @@ pub(crate) struct Kind {
     pub(crate) conditional_update: bool,
     /// DELETE works on the whole collection.
     pub(crate) collection_delete: bool,
+    /// DELETE leaves what belongs to the object, if it does not say otherwise.
+    pub(crate) orphans: bool,
+    /// Why its clients should use another kind; empty if they should not.
+    pub(crate) deprecated: &'static str,
     /// DELETE answers with the object (W160).
     pub(crate) returns_deleted: bool,
     pub(crate) special: Special,
@@ -210,6 +214,12 @@ impl Kind {
         };
         let rest = "{\"kind\":\"\",\"apiVersion\":\"\",".len();
         rest + self.kind.len() + group + self.version.len()
+    }
+
+    /// What clients are told with every answer.
+    pub(crate) fn warning(&self) -> Vec<String> {
+        let warning = Some(self.deprecated).filter(|text| !text.is_empty());
+        warning.map(ToOwned::to_owned).into_iter().collect()
     }
 
     /// What its objects are made of.

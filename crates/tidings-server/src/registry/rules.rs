@@ -13,35 +13,40 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const DATA_BYTES_MAX: usize = 1 << 20;
 
 impl Draft {
-    /// Fills in what the kind has from the start.
-    pub(crate) fn prepare_for_create(&mut self) {
+    /// Fills in what counts as said by the client that creates the object.
+    pub(crate) fn fill_in(&mut self) {
         if self.kind.status && self.kind.special != Special::Node {
             self.members.shift_remove("status"); // W181: only the subresource sets it
         }
+        if self.kind.special == Special::Secret {
+            self.merge_string_data();
+            if self.text(&["type"]).is_empty() {
+                self.members.insert("type".into(), "Opaque".into());
+            }
+        }
+        self.label_namespace();
+    }
+
+    /// Fills in what the kind has from the start.
+    pub(crate) fn prepare_for_create(&mut self) {
         self.meta.generation = match self.kind.generation {
             Generation::None | Generation::CountedFromZero => self.meta.generation,
             _ => Some(1),
         };
-        match self.kind.special {
-            Special::Namespace => {
-                let finalizers = self
-                    .members
-                    .get("spec")
-                    .and_then(|spec| spec.get("finalizers"));
-                let mut finalizers = finalizers
-                    .and_then(Value::as_array)
-                    .cloned()
-                    .unwrap_or_default();
-                if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
-                    finalizers.push("kubernetes".into());
-                }
-                self.members
-                    .insert("spec".into(), json!({ "finalizers": finalizers }));
-                self.members
-                    .insert("status".into(), json!({ "phase": "Active" }));
+        if self.kind.special == Special::Namespace {
+            let spec = self.members.get("spec");
+            let finalizers = spec.and_then(|spec| spec.get("finalizers"));
+            let mut finalizers = finalizers
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default();
+            if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
+                finalizers.push("kubernetes".into());
             }
-            Special::Secret => self.merge_string_data(),
-            _ => {}
+            self.members
+                .insert("spec".into(), json!({ "finalizers": finalizers }));
+            self.members
+                .insert("status".into(), json!({ "phase": "Active" }));
         }
         self.label_namespace();
     }

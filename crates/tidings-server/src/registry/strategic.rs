@@ -143,11 +143,13 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> 
     match list_merge(field) {
         ListMerge::Replace => *list = patch.iter().map(clean).collect(),
         ListMerge::Primitives => {
+            let before = list.clone();
             for value in patch {
                 if !list.contains(value) {
                     list.push(value.clone());
                 }
             }
+            arrange(list, &before, patch, |element| Some(element));
         }
         ListMerge::By(_) if replaces => {
             let only_directive = |element: &&Value| {
@@ -161,6 +163,7 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> 
             *list = kept.map(clean).collect();
         }
         ListMerge::By(key) => {
+            let before = list.clone();
             for element in patch {
                 let Some(identity) = element.get(key) else {
                     return Err(format!(
@@ -182,9 +185,39 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> 
                     (Some(other), _) => return Err(unknown_directive(other)),
                 }
             }
+            arrange(list, &before, patch, |element| element.get(key));
         }
     }
     Ok(())
+}
+
+/// Puts merged elements in order: those of the patch as it has them, among those that only the document had. Where both were
+/// in the document, its order decides which comes first; what is new comes before.
+fn arrange(
+    list: &mut Vec<Value>,
+    before: &[Value],
+    patch: &[Value],
+    identity: impl Fn(&Value) -> Option<&Value>,
+) {
+    let position = |among: &[Value], element: &Value| {
+        let own = identity(element);
+        among.iter().position(|other| identity(other) == own)
+    };
+    let (mut patched, rest): (Vec<Value>, Vec<Value>) = std::mem::take(list)
+        .into_iter()
+        .partition(|element| position(patch, element).is_some());
+    patched.sort_by_key(|element| position(patch, element));
+    let mut rest = rest.into_iter().peekable();
+    for element in patched {
+        while let Some(other) = rest.peek()
+            && let Some(place) = position(before, &element)
+            && position(before, other).is_some_and(|other| other < place)
+        {
+            list.extend(rest.next());
+        }
+        list.push(element);
+    }
+    list.extend(rest);
 }
 
 /// Puts the elements that the order names into it; others stay where they are as far as that is possible.
@@ -318,6 +351,25 @@ mod tests {
     }
 
     #[test]
+    fn w153_without_an_order_the_document_and_the_patch_have_theirs() {
+        let merged = |patch: &[&str]| {
+            let named = |names: &[&str]| -> Vec<Value> {
+                names.iter().map(|name| json!({"name": name})).collect()
+            };
+            let document = json!({"containers": named(&["1", "2", "3"])});
+            let merged = patched(document, &json!({"containers": named(patch)}));
+            let elements = merged["containers"].as_array().unwrap().clone();
+            elements
+                .iter()
+                .map(|element| element["name"].as_str().unwrap().to_owned())
+                .collect::<String>()
+        };
+        assert_eq!(merged(&["2"]), "123");
+        assert_eq!(merged(&["9", "2"]), "9123");
+        assert_eq!(merged(&["3", "1"]), "231");
+    }
+
+    #[test]
     fn w153_lists_that_are_not_merged_are_replaced() {
         let document = json!({"tolerations": [{"key": "a"}]});
         let patch = json!({"tolerations": [{"key": "b"}]});
@@ -331,6 +383,10 @@ mod tests {
             json!({"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f", "c/d"]});
         let meta = tidings_schema::find_type("meta/v1", "ObjectMeta");
         merge(&mut document, &patch, meta).unwrap();
-        assert_eq!(document, json!({"finalizers": ["c/d", "e/f"]}));
+        assert_eq!(
+            document,
+            json!({"finalizers": ["e/f", "c/d"]}),
+            "what is new comes first"
+        );
     }
 }

@@ -52,6 +52,10 @@ impl Rendering {
     pub(crate) fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
         let view = &self.view;
         match answer {
+            // Success is a document like others; a failure has a format of its own.
+            Answer::Status(status) if status.code == 0 => {
+                self.document(StatusCode::OK, status.to_json().into())
+            }
             Answer::Status(status) => Err(status),
             Answer::Document(code, json) => self.document(code, Bytes::from(json)),
             Answer::Object(code, object) => {

@@ -6,9 +6,12 @@ use serde_json::{Map, Value};
 /// A document as JSON. `Err` says why it cannot be read.
 pub(crate) fn to_json(yaml: &[u8]) -> Result<Bytes, String> {
     if yaml.iter().all(u8::is_ascii_whitespace) {
-        return Ok(Bytes::new());
+        return Ok(Bytes::from_static(b"null"));
     }
-    let value: Value = serde_saphyr::from_slice(yaml).map_err(|error| {
+    let options = serde_saphyr::options! {
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
+    };
+    let value: Value = serde_saphyr::from_slice_with_options(yaml, options).map_err(|error| {
         // The first line says what is wrong; a picture of the place follows.
         let text = error.to_string();
         format!("yaml: {}", text.lines().next().unwrap_or_default())

@@ -76,8 +76,9 @@ pub(crate) async fn create_from(
         };
         check_namespace(api, kind, &meta.namespace.clone(), &name).await?;
     }
+    draft.fill_in();
+    managed::track_created(&mut draft, manager, &clock::now());
     draft.prepare_for_create();
-    managed::track(&mut draft, &Draft::empty(kind), manager, &clock::now());
     for attempt in 1..=tries {
         if generated {
             draft.meta.name = generate_name(&draft.meta.generate_name);

@@ -21,6 +21,9 @@ use crate::respond::list::Items;
 /// Namespaces that stay (W174).
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
+const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                               remove them or set propagationPolicy=Orphan to suppress this warning";
+
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -59,14 +62,16 @@ impl DeleteOptions {
                 .get("gracePeriodSeconds")
                 .map(go::parse_int)
                 .transpose();
-            let uid = query.get("uid").map(ToOwned::to_owned);
+            let text = |name: &str| query.get(name).map(ToOwned::to_owned);
+            let preconditions = Preconditions {
+                uid: text("uid"),
+                resource_version: text("resourceVersion"),
+            };
+            let given = preconditions.uid.is_some() || preconditions.resource_version.is_some();
             DeleteOptions {
                 grace_period_seconds: grace
                     .map_err(|error| Status::bad_request(error.to_string()))?,
-                preconditions: uid.map(|uid| Preconditions {
-                    uid: Some(uid),
-                    resource_version: None,
-                }),
+                preconditions: given.then_some(preconditions),
                 orphan_dependents: query.get("orphanDependents").map(go::query_bool),
                 propagation_policy: query.get("propagationPolicy").map(ToOwned::to_owned),
                 dry_run: Some(
@@ -135,13 +140,13 @@ impl DeleteOptions {
     }
 
     /// The finalizers that the object has under the policy (W161): one that says nothing keeps what an earlier one said.
-    fn finalizers(&self, known: &[String]) -> Vec<String> {
+    fn finalizers(&self, kind: &Kind, known: &[String]) -> Vec<String> {
         let policy = self.propagation_policy.as_deref();
         let had = |finalizer: &str| known.iter().any(|known| known == finalizer);
         let orphan = match (policy, self.orphan_dependents) {
             (Some(policy), _) => policy == "Orphan",
             (None, Some(orphan)) => orphan,
-            (None, None) => had(ORPHAN),
+            (None, None) => had(ORPHAN) || (kind.orphans && !had(FOREGROUND)),
         };
         let foreground = match policy {
             Some(policy) => policy == "Foreground",
@@ -191,9 +196,15 @@ impl DeleteOptions {
     }
 }
 
-pub(crate) async fn delete(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
+pub(crate) async fn delete(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
     let options = DeleteOptions::read(ask)?;
     let kind = ask.kind();
+    if kind.kind == "Job"
+        && options.propagation_policy.is_none()
+        && options.orphan_dependents.is_none()
+    {
+        ask.warnings.push(ORPHANS_WARNING.into());
+    }
     if kind.special == Special::Namespace && PROTECTED.contains(&ask.key.name()) {
         return Err(Status::forbidden(
             kind.group_resource(),
@@ -285,7 +296,7 @@ async fn remove(
 ) -> Result<Option<Deletion>, Status> {
     let mut draft = Draft::of(kind, existing)?;
     let grace = draft.grace_seconds(options.grace_period_seconds);
-    let finalizers = options.finalizers(&draft.meta.finalizers);
+    let finalizers = options.finalizers(kind, &draft.meta.finalizers);
     let refinalized = finalizers != draft.meta.finalizers;
     draft.meta.finalizers = finalizers;
     let held = !draft.meta.finalizers.is_empty()

@@ -1,7 +1,8 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch (W149–W153).
 
 use bytes::Bytes;
-use json_patch::{Patch, PatchOperation};
+use json_patch::jsonptr;
+use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Reason, Status, go};
 use tidings_schema::Type;
@@ -13,6 +14,7 @@ use super::{Ask, FieldValidation, WriteOptions, invalid_options};
 use crate::api::Inner;
 use crate::negotiate;
 use crate::registry::draft::Draft;
+use crate::registry::meta::go_kind;
 use crate::registry::strategic;
 use crate::respond::Answer;
 
@@ -41,6 +43,11 @@ pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         ));
         return Err(invalid_options("PatchOptions", &errors));
     }
+    // A patch of what does not exist is not looked at.
+    if api.current(ask.kind(), &ask.key).await?.is_none() {
+        let resource = ask.kind().group_resource();
+        return Err(Status::not_found(resource, ask.key.name()));
+    }
     let patch = read(&ask.body)?;
     // What the client is warned of is found while the patch is applied, perhaps more than once.
     let warnings = std::sync::Mutex::new(Vec::new());
@@ -63,16 +70,8 @@ type Read = fn(&Bytes) -> Result<Change, Status>;
 fn reader(media_type: &str) -> Result<Read, Status> {
     match media_type {
         "application/json-patch+json" => Ok(|body| json_patch(body).map(Change::Json)),
-        "application/merge-patch+json" => Ok(|body| {
-            serde_json::from_slice(body)
-                .map(Change::Merge)
-                .map_err(undecodable)
-        }),
-        "application/strategic-merge-patch+json" => Ok(|body| {
-            serde_json::from_slice(body)
-                .map(Change::Strategic)
-                .map_err(undecodable)
-        }),
+        "application/merge-patch+json" => Ok(|body| object(body).map(Change::Merge)),
+        "application/strategic-merge-patch+json" => Ok(|body| object(body).map(Change::Strategic)),
         _ => Err(Status::failure(
             415,
             Reason::UnsupportedMediaType,
@@ -84,11 +83,33 @@ fn reader(media_type: &str) -> Result<Read, Status> {
 
 #[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
 fn undecodable(error: serde_json::Error) -> Status {
-    Status::bad_request(format!("error decoding patch: {error}"))
+    let why = if error.is_eof() {
+        "unexpected end of JSON input".to_owned()
+    } else {
+        error.to_string()
+    };
+    Status::bad_request(format!("error decoding patch: {why}"))
+}
+
+/// The body as JSON of the form that a kind of patch has.
+fn decoded(body: &Bytes, go_type: &str, fits: fn(&Value) -> bool) -> Result<Value, Status> {
+    let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
+    if fits(&value) {
+        return Ok(value);
+    }
+    Err(Status::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {} into Go value of type {go_type}",
+        go_kind(&value)
+    )))
+}
+
+fn object(body: &Bytes) -> Result<Value, Status> {
+    decoded(body, "map[string]interface {}", Value::is_object)
 }
 
 fn json_patch(body: &Bytes) -> Result<Patch, Status> {
-    let operations: Vec<Value> = serde_json::from_slice(body).map_err(undecodable)?;
+    let operations = decoded(body, "[]handlers.jsonPatchOp", Value::is_array)?;
+    let operations = operations.as_array().cloned().unwrap_or_default();
     if operations.len() > OPERATIONS_MAX {
         let message = format!(
             "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
@@ -139,6 +160,11 @@ fn patched(
         Status::invalid(unnamed, "", &wrong.into())
     };
     let mut draft = Draft::read_value(kind, after.clone()).map_err(|why| undecoded(&why))?;
+    if draft.meta.uid != existing.uid() && !draft.meta.uid.is_empty() {
+        let wrong = FieldError::invalid("metadata.uid", &draft.meta.uid, "field is immutable");
+        let named = kind.group_version_kind();
+        return Err(Status::invalid(named, ask.key.name(), &wrong.into()));
+    }
     let mut warnings = match options.validation {
         FieldValidation::Strict if !draft.odd.is_empty() => {
             return Err(undecoded(&format!(
@@ -158,39 +184,48 @@ fn patched(
 fn apply(patch: &Change, before: &[u8], schema: Option<&'static Type>) -> Result<Value, Status> {
     let mut document: Value = serde_json::from_slice(before).map_err(Status::internal)?;
     match patch {
-        Change::Json(patch) => {
-            check_copies(patch, &document)?;
-            json_patch::patch(&mut document, patch).map_err(|_| unprocessable())?;
-        }
+        Change::Json(patch) => operate(&mut document, patch)?,
         Change::Merge(patch) => json_patch::merge(&mut document, patch),
         Change::Strategic(patch) => {
+            let named = ["kind", "apiVersion"].map(|name| (name, document[name].clone()));
             strategic::merge(&mut document, patch, schema).map_err(Status::bad_request)?;
+            // It cannot make something else of an object.
+            for (name, value) in named {
+                document[name] = value;
+            }
         }
     }
     Ok(document)
 }
 
-/// A patch that copies what it has copied would grow beyond any bound.
-fn check_copies(patch: &Patch, document: &Value) -> Result<(), Status> {
-    let copies = patch
-        .0
-        .iter()
-        .any(|operation| matches!(operation, PatchOperation::Copy(_)));
-    if !copies {
-        return Ok(());
-    }
-    let mut document = document.clone();
+/// Applies a JSON patch. As upstream does it, what is not there can be replaced, and is null when it is tested or copied.
+fn operate(document: &mut Value, patch: &Patch) -> Result<(), Status> {
     let mut copied = 0;
     for operation in &patch.0 {
-        if let PatchOperation::Copy(copy) = operation {
-            let source = copy.from.resolve(&document).map_err(|_| unprocessable())?;
-            copied += source.to_string().len();
-            if copied > COPIED_BYTES_MAX {
-                return Err(unprocessable());
+        let there = |path: &jsonptr::Pointer| path.resolve(document).is_ok();
+        let operation = match operation {
+            PatchOperation::Replace(replace) if !there(&replace.path) => {
+                PatchOperation::Add(AddOperation {
+                    path: replace.path.clone(),
+                    value: replace.value.clone(),
+                })
             }
-        }
-        json_patch::patch(&mut document, std::slice::from_ref(operation))
-            .map_err(|_| unprocessable())?;
+            PatchOperation::Test(test) if test.value.is_null() && !there(&test.path) => continue,
+            PatchOperation::Copy(copy) => {
+                let value = copy.from.resolve(document).cloned().unwrap_or_default();
+                // A patch that copies what it has copied would grow beyond any bound.
+                copied += value.to_string().len();
+                if copied > COPIED_BYTES_MAX {
+                    return Err(unprocessable());
+                }
+                PatchOperation::Add(AddOperation {
+                    path: copy.path.clone(),
+                    value,
+                })
+            }
+            other => other.clone(),
+        };
+        json_patch::patch(document, &[operation]).map_err(|_| unprocessable())?;
     }
     Ok(())
 }

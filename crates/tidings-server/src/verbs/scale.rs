@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status, go};
 
 use crate::registry::draft::{Draft, document};
+use crate::registry::meta::mismatch;
 use crate::registry::{Scale, ScaleSelector};
 
 /// A Scale.
@@ -80,6 +81,21 @@ impl Wanted {
                 "the object provided is unrecognized (must be of type Scale): {why}"
             ))
         })?;
+        let said = |name: &str| {
+            members
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (kind, version) = (said("kind"), said("apiVersion"));
+        if !matches!((kind, version), ("" | "Scale", "" | "autoscaling/v1")) {
+            return Err(Status::bad_request(format!(
+                "{kind} in version {} cannot be handled as a Scale: no kind {} is registered for version {}",
+                go::quote(version.rsplit('/').next().unwrap_or_default()),
+                go::quote(kind),
+                go::quote(version)
+            )));
+        }
         let meta = |name: &str| {
             members
                 .get("metadata")
@@ -91,12 +107,17 @@ impl Wanted {
         let replicas = match members.get("spec").and_then(|spec| spec.get("replicas")) {
             None | Some(Value::Null) => 0,
             Some(value) => value.as_i64().ok_or_else(|| {
-                Status::bad_request(
-                    "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal into Go struct field \
-                     ScaleSpec.spec.replicas of type int32",
-                )
+                Status::bad_request(format!(
+                    "Scale in version \"v1\" cannot be handled as a Scale: {}",
+                    mismatch(value, "ScaleSpec.spec.replicas", "int32")
+                ))
             })?,
         };
+        if !matches!(meta("namespace").as_str(), namespace if namespace.is_empty() || namespace == key.namespace())
+        {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
+        }
         if replicas < 0 {
             let wrong = FieldError::invalid_value(
                 "spec.replicas",

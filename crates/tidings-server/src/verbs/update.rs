@@ -149,7 +149,7 @@ async fn replace(
             &errors,
         ));
     }
-    managed::track(&mut new, &old, &ask.manager(), &clock::now());
+    managed::track_updated(&mut new, &old, &ask.manager(), &clock::now());
     let value = new.to_bytes()?;
     let revision = Revision(at.get());
     let store_key = api.store_key(kind, key);
@@ -223,8 +223,5 @@ fn inherit(new: &mut Draft, old: &Draft) {
     }
     if new.meta.deletion_grace_period_seconds.is_none() {
         new.meta.deletion_grace_period_seconds = old.meta.deletion_grace_period_seconds;
-    }
-    if new.meta.generate_name.is_empty() {
-        new.meta.generate_name.clone_from(&old.meta.generate_name);
     }
 }

@@ -275,3 +275,51 @@ async fn w161_a_later_policy_takes_the_place_of_an_earlier_one() {
         (202, &json!(["x.y/z"]))
     );
 }
+
+#[tokio::test]
+async fn w161_some_kinds_orphan_if_nothing_is_said() {
+    let server = Server::start().await;
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    for name in ["a", "b"] {
+        server
+            .request("POST", jobs, json!({"metadata": {"name": name}}))
+            .await;
+    }
+    let held = server.request("DELETE", &format!("{jobs}/a"), "").await;
+    assert_eq!(held.json()["metadata"]["finalizers"], json!(["orphan"]));
+    let warning = held.headers["warning"].to_str().unwrap();
+    assert!(
+        warning.contains("child pods are preserved by default when jobs are deleted"),
+        "{warning}"
+    );
+    let gone = server
+        .request(
+            "DELETE",
+            &format!("{jobs}/b?propagationPolicy=Background"),
+            "",
+        )
+        .await;
+    assert_eq!(
+        (gone.code, gone.json()["status"].clone()),
+        (200, json!("Success"))
+    );
+    assert!(!gone.headers.contains_key("warning"));
+}
+
+#[tokio::test]
+async fn w163_preconditions_in_the_query() {
+    let server = Server::start().await;
+    server.create("x", json!({})).await;
+    let path = format!("{CONFIGMAPS}/x");
+    for query in ["resourceVersion=1", "uid=other"] {
+        let answer = server
+            .request("DELETE", &format!("{path}?{query}"), "")
+            .await;
+        assert_eq!(answer.code, 409, "{query}: {}", answer.text);
+    }
+    let version = server.get(&path).await.version();
+    let answer = server
+        .request("DELETE", &format!("{path}?resourceVersion={version}"), "")
+        .await;
+    assert_eq!(answer.code, 200);
+}

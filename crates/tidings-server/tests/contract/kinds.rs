@@ -278,3 +278,42 @@ async fn a_nodes_status_is_kept_when_it_registers() {
         .json();
     assert_eq!(pod["status"]["phase"], "Pending", "others are not");
 }
+
+#[tokio::test]
+async fn a_scale_is_a_scale() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let body = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
+    server.request("POST", deployments, &body).await;
+    let path = format!("{deployments}/d/scale");
+    let wrong = server.request("PUT", &path, &body).await;
+    assert_eq!(wrong.code, 400, "{}", wrong.text);
+    let elsewhere =
+        json!({"metadata": {"name": "d", "namespace": "other"}, "spec": {"replicas": 1}});
+    assert_eq!(server.request("PUT", &path, elsewhere).await.code, 400);
+    let text = server
+        .request(
+            "PUT",
+            &path,
+            json!({"metadata": {"name": "d"}, "spec": {"replicas": "2"}}),
+        )
+        .await;
+    assert!(text.message().ends_with(
+        "json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32"
+    ));
+    assert_eq!(server.get(&path).await.json()["spec"]["replicas"], 3);
+}
+
+#[tokio::test]
+async fn w10_deprecated_kinds_say_so() {
+    let server = Server::start().await;
+    let warning =
+        "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+    for path in [
+        "/api/v1/endpoints",
+        "/api/v1/namespaces/default/endpoints/nosuch",
+        "/api/v1/endpoints?watch=1&timeoutSeconds=1",
+    ] {
+        assert_eq!(server.get(path).await.headers["warning"], warning, "{path}");
+    }
+}

@@ -122,3 +122,97 @@ async fn w157_a_subresource_is_named() {
     found.sort();
     assert_eq!(found, expected);
 }
+
+#[tokio::test]
+async fn w157_what_has_no_entries_gets_none() {
+    let server = Server::start().await;
+    let body = json!({"metadata": {"name": "x"}});
+    let created = server.request("POST", CONFIGMAPS, body).await.json();
+    assert_eq!(
+        created["metadata"].get("managedFields"),
+        None,
+        "nothing was set"
+    );
+    let path = format!("{CONFIGMAPS}/x");
+    let changed = server
+        .patch(&path, "merge", json!({"data": {"a": "1"}}))
+        .await
+        .json();
+    assert_eq!(changed["metadata"].get("managedFields"), None);
+    let broken = json!([{"manager": "m", "operation": "Foo"}]);
+    let body = json!({"metadata": {"name": "y", "managedFields": broken}, "data": {"a": "1"}});
+    let created = server.request("POST", CONFIGMAPS, body).await.json();
+    assert_eq!(
+        entries(&created).len(),
+        1,
+        "what cannot be used is ignored: {created}"
+    );
+}
+
+#[tokio::test]
+async fn w157_what_the_server_adds_is_nobodys() {
+    let server = Server::start().await;
+    let namespace = json!({"metadata": {"name": "a"}});
+    let created = server
+        .request("POST", "/api/v1/namespaces?fieldManager=me", namespace)
+        .await
+        .json();
+    let labels = r#"{"f:metadata":{"f:labels":{".":{},"f:kubernetes.io/metadata.name":{}}}}"#;
+    assert_eq!(entries(&created), [entry("me", "", labels)]);
+    let secret = json!({"metadata": {"name": "s"}, "stringData": {"a": "b"}});
+    let created = server
+        .request(
+            "POST",
+            "/api/v1/namespaces/default/secrets?fieldManager=me",
+            secret,
+        )
+        .await
+        .json();
+    assert_eq!(
+        entries(&created),
+        [entry(
+            "me",
+            "",
+            r#"{"f:data":{".":{},"f:a":{}},"f:type":{}}"#
+        )]
+    );
+}
+
+#[tokio::test]
+async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
+    let server = Server::start().await;
+    let owner = json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"});
+    let spec = json!({
+        "replicas": 1,
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}},
+    });
+    let body = json!({"metadata": {"name": "d", "ownerReferences": [owner]}, "spec": spec});
+    let created = server
+        .request(
+            "POST",
+            "/apis/apps/v1/namespaces/default/deployments?fieldManager=me",
+            body,
+        )
+        .await
+        .json();
+    let fields = &created["metadata"]["managedFields"][0]["fieldsV1"];
+    assert_eq!(
+        fields["f:metadata"],
+        json!({"f:ownerReferences": {".": {}, "k:{\"uid\":\"1\"}": {}}})
+    );
+    assert_eq!(
+        (
+            &fields["f:spec"]["f:replicas"],
+            &fields["f:spec"]["f:selector"]
+        ),
+        (&json!({}), &json!({}))
+    );
+    let container = &fields["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"];
+    let port = json!({".": {}, "f:containerPort": {}});
+    let ports = json!({".": {}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": port});
+    assert_eq!(
+        container,
+        &json!({".": {}, "f:image": {}, "f:name": {}, "f:ports": ports})
+    );
+}

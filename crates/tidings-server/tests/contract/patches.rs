@@ -92,6 +92,61 @@ async fn w150_a_json_patch_that_fails() {
 }
 
 #[tokio::test]
+async fn w150_what_is_not_there_can_be_replaced_tested_and_copied() {
+    let (server, path) = with_object().await;
+    let ops = json!([
+        {"op": "replace", "path": "/data/new", "value": "1"},
+        {"op": "test", "path": "/data/nosuch", "value": null},
+        {"op": "copy", "from": "/metadata/nosuch", "path": "/metadata/labels/a"},
+    ]);
+    let answer = server.patch(&path, "json", ops).await;
+    assert_eq!(answer.code, 200, "{}", answer.text);
+    assert_eq!(answer.json()["data"], json!({"k": "0", "new": "1"}));
+}
+
+#[tokio::test]
+async fn w149_w152_patches_of_the_wrong_form() {
+    let (server, path) = with_object().await;
+    for (kind, body, why) in [
+        (
+            "merge",
+            "[]",
+            "json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+        ("merge", "{", "unexpected end of JSON input"),
+        (
+            "strategic-merge",
+            "1",
+            "json: cannot unmarshal number into Go value of type map[string]interface {}",
+        ),
+        (
+            "json",
+            "{}",
+            "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+    ] {
+        let answer = server.patch(&path, kind, body).await;
+        assert_eq!(
+            (answer.code, answer.message()),
+            (400, format!("error decoding patch: {why}"))
+        );
+        let missing = server
+            .patch(&format!("{CONFIGMAPS}/nosuch"), kind, body)
+            .await;
+        assert_eq!(missing.code, 404, "what does not exist comes first");
+    }
+    let kind = server
+        .patch(&path, "strategic-merge", json!({"kind": "Foo"}))
+        .await;
+    assert_eq!(
+        (kind.code, kind.json()["kind"].clone()),
+        (200, json!("ConfigMap"))
+    );
+    let kind = server.patch(&path, "merge", json!({"apiVersion": 1})).await;
+    assert_eq!(kind.code, 422, "{}", kind.text);
+}
+
+#[tokio::test]
 async fn w150_copies_may_not_grow_without_bound() {
     let (server, path) = with_object().await;
     let mut ops = vec![json!({"op": "add", "path": "/data/0", "value": "x".repeat(100_000)})];
@@ -160,7 +215,11 @@ async fn w152_preconditions_of_a_patch() {
     let uid = server
         .patch(&path, "merge", json!({"metadata": {"uid": "other"}}))
         .await;
-    assert_eq!(uid.code, 409, "{}", uid.text);
+    assert_eq!(uid.code, 422, "{}", uid.text);
+    assert!(
+        uid.message()
+            .ends_with("metadata.uid: Invalid value: \"other\": field is immutable")
+    );
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         kind: "Job",
+        orphans: true,
         plural: "jobs",
         printer: &batch::JOB,
         categories: &["all"],

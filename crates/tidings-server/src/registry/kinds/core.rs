@@ -27,6 +27,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         kind: "Endpoints",
+        deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
         plural: "endpoints",
         printer: &core::ENDPOINTS,
         short_names: &["ep"],
@@ -231,6 +232,7 @@ pub(super) static KINDS: &[Kind] = &[
     },
     Kind {
         kind: "ReplicationController",
+        orphans: true,
         plural: "replicationcontrollers",
         printer: &core::REPLICATION_CONTROLLER,
         short_names: &["rc"],

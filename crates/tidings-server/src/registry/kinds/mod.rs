@@ -69,6 +69,8 @@ const PLAIN: Kind = Kind {
     create_on_update: false,
     conditional_update: false,
     collection_delete: true,
+    orphans: false,
+    deprecated: "",
     returns_deleted: false,
     special: Special::None,
     printer: &printers::DEFAULT,
