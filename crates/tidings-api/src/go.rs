@@ -133,6 +133,19 @@ pub fn quote(text: &str) -> String {
 /// # Errors
 /// If the value cannot be written as JSON, as a map whose keys are not text.
 pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(256);
+    write_json(&mut bytes, value)?;
+    Ok(bytes)
+}
+
+/// Appends what [`json`] makes.
+///
+/// # Errors
+/// As [`json`]; part of the value may have been written then.
+pub fn write_json<T: serde::Serialize + ?Sized>(
+    bytes: &mut Vec<u8>,
+    value: &T,
+) -> serde_json::Result<()> {
     struct Escaping;
     impl serde_json::ser::Formatter for Escaping {
         fn write_string_fragment<W: ?Sized + std::io::Write>(
@@ -163,11 +176,7 @@ pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u
             writer.write_all(&bytes[written..])
         }
     }
-    let mut bytes = Vec::with_capacity(256);
-    value.serialize(&mut serde_json::Serializer::with_formatter(
-        &mut bytes, Escaping,
-    ))?;
-    Ok(bytes)
+    value.serialize(&mut serde_json::Serializer::with_formatter(bytes, Escaping))
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ fn base(kind: &Kind) -> String {
     }
 }
 
-fn schema_name(kind: &Kind) -> String {
+fn schema_name(kind: &'static Kind) -> String {
     kind.schema().map(type_name).unwrap_or_default()
 }
 

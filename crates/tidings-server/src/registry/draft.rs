@@ -28,19 +28,20 @@ impl Draft {
                 kind.kind
             ))
         })?;
-        let named = |member: &str, default: &str| {
-            let text = members.get(member).and_then(Value::as_str);
-            let text = text.filter(|text| !text.is_empty());
-            text.unwrap_or(default).to_owned()
-        };
-        let said_kind = named("kind", kind.kind);
-        let said_version = named("apiVersion", &kind.group_version().to_string());
         let read = Draft::read_members(kind, members).map(|mut draft| {
             let twice = duplicates.iter().map(|field| odd("duplicate", field));
             draft.odd.splice(0..0, twice);
             draft
         });
         read.map_err(|why| {
+            let members = document(body).unwrap_or_default();
+            let named = |member: &str, default: &str| {
+                let text = members.get(member).and_then(Value::as_str);
+                let text = text.filter(|text| !text.is_empty());
+                text.unwrap_or(default).to_owned()
+            };
+            let said_kind = named("kind", kind.kind);
+            let said_version = named("apiVersion", &kind.group_version().to_string());
             Status::bad_request(format!(
                 "{said_kind} in version {} cannot be handled as a {}: {why}",
                 go::quote(said_version.rsplit('/').next().unwrap_or_default()),
@@ -153,8 +154,10 @@ impl Draft {
             let Some(value) = members.shift_remove(*name).filter(|value| !value.is_null()) else {
                 continue;
             };
-            let field = format!("{}.{name}", kind.kind);
-            if let Some(mut value) = shaped(*shape, value, &field)? {
+            let wrong = |value: &Value, go_type: &str| {
+                mismatch(value, &format!("{}.{name}", kind.kind), go_type)
+            };
+            if let Some(mut value) = shaped(*shape, value, &wrong)? {
                 if let Some(field) = schema.and_then(|schema| schema.field(name)) {
                     reading::prune(&mut value, field, name, &mut unknown);
                 }
@@ -172,17 +175,22 @@ impl Draft {
 
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, Status> {
-        let mut bytes = self.kind.object_head().into_bytes();
+        let mut bytes = Vec::with_capacity(1024);
+        bytes.extend_from_slice(self.kind.object_head().as_bytes());
         bytes.extend_from_slice(b"\"metadata\":");
-        bytes.extend(go::json(&self.meta).map_err(Status::internal)?);
+        go::write_json(&mut bytes, &self.meta).map_err(Status::internal)?;
         for Member { name, absent, .. } in self.kind.members {
-            let value = match self.members.get(*name) {
-                Some(value) => go::json(value).map_err(Status::internal)?,
-                None if absent.is_empty() => continue,
-                None => absent.as_bytes().to_vec(),
-            };
-            bytes.extend_from_slice(format!(",\"{name}\":").as_bytes());
-            bytes.extend(value);
+            let value = self.members.get(*name);
+            if value.is_none() && absent.is_empty() {
+                continue;
+            }
+            for part in [",\"", name, "\":"] {
+                bytes.extend_from_slice(part.as_bytes());
+            }
+            match value {
+                Some(value) => go::write_json(&mut bytes, value).map_err(Status::internal)?,
+                None => bytes.extend_from_slice(absent.as_bytes()),
+            }
         }
         bytes.push(b'}');
         Ok(Bytes::from(bytes))
@@ -264,66 +272,78 @@ fn document_with_duplicates(body: &[u8]) -> Result<(Map<String, Value>, Vec<Stri
     Ok((members, duplicates))
 }
 
-fn text(value: Value, field: &str, go_type: &str) -> Result<Option<Value>, String> {
+/// What a member should have been; `wrong` says so in Go's words.
+fn text(value: Value, go_type: &str, wrong: Wrong<'_>) -> Result<Option<Value>, String> {
     match value {
         Value::String(text) => Ok(Some(Value::String(text)).filter(|text| text != "")),
-        other => Err(mismatch(&other, field, go_type)),
+        other => Err(wrong(&other, go_type)),
     }
 }
 
+/// Says that a value is not of a Go type.
+type Wrong<'a> = &'a dyn Fn(&Value, &str) -> String;
+
 /// A member in its canonical form; `None` if it is empty and therefore left out. `Err` is Go's message.
-fn shaped(shape: Shape, value: Value, field: &str) -> Result<Option<Value>, String> {
-    Ok(match shape {
-        Shape::Any => Some(value),
-        Shape::Object(go_type) => match value {
-            Value::Object(_) => Some(value),
-            other => return Err(mismatch(&other, field, go_type)),
-        },
+fn shaped(shape: Shape, value: Value, wrong: Wrong<'_>) -> Result<Option<Value>, String> {
+    match shape {
+        Shape::Any => Ok(Some(value)),
+        Shape::Object(go_type) if !value.is_object() => Err(wrong(&value, go_type)),
+        Shape::Object(_) => Ok(Some(value)),
         Shape::Array(go_type) => match value {
-            Value::Array(values) => (!values.is_empty()).then_some(Value::Array(values)),
-            other => return Err(mismatch(&other, field, go_type)),
+            Value::Array(values) => Ok((!values.is_empty()).then_some(Value::Array(values))),
+            other => Err(wrong(&other, go_type)),
         },
         Shape::Number(go_type) => match value.as_i64() {
-            Some(number) => (number != 0).then_some(value),
-            None => return Err(mismatch(&value, field, go_type)),
+            Some(number) => Ok((number != 0).then_some(value)),
+            None => Err(wrong(&value, go_type)),
         },
-        Shape::Flag => match value {
-            Value::Bool(flag) => flag.then_some(value),
-            other => return Err(mismatch(&other, field, "bool")),
+        Shape::Flag | Shape::Bool => match value {
+            Value::Bool(flag) => Ok((flag || shape == Shape::Bool).then_some(value)),
+            other => Err(wrong(&other, "bool")),
         },
-        Shape::Bool => match value {
-            Value::Bool(_) => Some(value),
-            other => return Err(mismatch(&other, field, "bool")),
-        },
-        Shape::String => return text(value, field, "string"),
-        Shape::Named(go_type) => return text(value, field, go_type),
-        Shape::Strings | Shape::Bytes => {
-            let map = match (shape, value) {
-                (Shape::Bytes, other) if !other.is_object() => {
-                    return Err(mismatch(&other, field, "map[string][]uint8"));
-                }
-                (_, value) => strings(value, field)?,
-            };
-            if shape == Shape::Bytes {
-                for text in map.values() {
-                    let decoded =
-                        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text);
-                    if let Err(error) = decoded {
-                        use base64::DecodeError::{InvalidByte, InvalidLastSymbol};
-                        let at = match error {
-                            InvalidByte(at, _) => at,
-                            InvalidLastSymbol { offset, .. } => offset,
-                            _ => text.len(),
-                        };
-                        return Err(format!("illegal base64 data at input byte {at}"));
-                    }
-                }
+        Shape::String => text(value, "string", wrong),
+        Shape::Named(go_type) => text(value, go_type, wrong),
+        Shape::Strings => strings_in_place(value, "map[string]string", wrong),
+        Shape::Bytes => {
+            let map = strings_in_place(value, "map[string][]uint8", wrong)?;
+            let texts = map.iter().filter_map(Value::as_object).flatten();
+            for text in texts.filter_map(|(_, value)| value.as_str()) {
+                check_base64(text)?;
             }
-            let sorted = map
-                .into_iter()
-                .map(|(key, text)| (key, Value::String(text)));
-            Some(Value::Object(sorted.collect()))
-                .filter(|map| map.as_object().is_some_and(|map| !map.is_empty()))
+            Ok(map)
         }
-    })
+    }
+}
+
+/// A map of text, sorted.
+fn strings_in_place(
+    value: Value,
+    go_type: &str,
+    wrong: Wrong<'_>,
+) -> Result<Option<Value>, String> {
+    let mut members = match value {
+        Value::Object(members) => members,
+        other => return Err(wrong(&other, go_type)),
+    };
+    for value in members.values_mut() {
+        match value {
+            Value::String(_) => {}
+            Value::Null => *value = "".into(),
+            other => return Err(wrong(other, "string")),
+        }
+    }
+    members.sort_keys();
+    Ok((!members.is_empty()).then_some(Value::Object(members)))
+}
+
+fn check_base64(text: &str) -> Result<(), String> {
+    use base64::DecodeError::{InvalidByte, InvalidLastSymbol};
+    use base64::Engine;
+    let at = match base64::engine::general_purpose::STANDARD.decode(text) {
+        Ok(_) => return Ok(()),
+        Err(InvalidByte(at, _)) => at,
+        Err(InvalidLastSymbol { offset, .. }) => offset,
+        Err(_) => text.len(),
+    };
+    Err(format!("illegal base64 data at input byte {at}"))
 }

@@ -17,6 +17,12 @@ use tidings_schema::Type;
 use crate::printers::Printer;
 pub(crate) use kinds::KINDS;
 
+/// What the objects of the kinds are made of, in the order of [`KINDS`].
+static SCHEMAS: LazyLock<Vec<Option<&'static Type>>> = LazyLock::new(|| {
+    let find = |kind: &&Kind| tidings_schema::find(kind.group, kind.version, kind.kind);
+    KINDS.iter().map(find).collect()
+});
+
 /// The kinds whose objects are stored: all that are not another view of them.
 pub(crate) static STORED: LazyLock<Vec<&'static Kind>> = LazyLock::new(|| {
     let stored = KINDS.iter().filter(|kind| kind.stored_as.is_none());
@@ -223,8 +229,9 @@ impl Kind {
     }
 
     /// What its objects are made of.
-    pub(crate) fn schema(&self) -> Option<&'static Type> {
-        tidings_schema::find(self.group, self.version, self.kind)
+    pub(crate) fn schema(&'static self) -> Option<&'static Type> {
+        let place = KINDS.iter().position(|kind| std::ptr::eq(*kind, self))?;
+        SCHEMAS.get(place).copied().flatten()
     }
 
     /// The kind that its objects are stored as: mostly itself.
