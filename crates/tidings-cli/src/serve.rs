@@ -127,14 +127,17 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = ApiOptions::default();
     options.authentication = Authentication::Token(pki.token().to_owned());
     options.history = arguments.history;
-    let api = Api::start(store, options).await?;
-    announce(&kubeconfig, address)?;
-    let stop = async {
+    let mut stop = std::pin::pin!(async {
         tokio::select! {
             _ = terminate.recv() => tracing::info!("stopping: asked to terminate"),
             _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
         }
+    });
+    let api = tokio::select! {
+        api = Api::start(store, options) => api?,
+        () = &mut stop => return Ok(()),
     };
+    announce(&kubeconfig, address)?;
     listener.serve(api, pki.tls(), stop, DRAIN).await;
     Ok(())
 }

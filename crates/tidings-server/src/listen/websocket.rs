@@ -24,6 +24,8 @@ use crate::respond::ResponseBody;
 
 /// A client that takes nothing for this long is let go.
 const STUCK_AFTER: Duration = Duration::from_secs(600);
+/// Idle watches are many, and clients say next to nothing.
+const BUFFER_BYTES: usize = 2 << 10;
 /// What clients say is ignored; this much of it is read at once.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
@@ -76,6 +78,8 @@ impl Upgrade {
         io.write_all(head.as_bytes()).await?;
         io.flush().await?;
         let config = WebSocketConfig::default()
+            .read_buffer_size(BUFFER_BYTES)
+            .write_buffer_size(BUFFER_BYTES)
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;

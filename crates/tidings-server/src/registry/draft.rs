@@ -6,7 +6,11 @@ use serde_json::{Map, Value, json};
 use tidings_api::{Object, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
-use super::{Kind, Member, Shape, reading};
+use super::reading::{self, Place, depth};
+use super::{Kind, Member, Shape};
+
+/// How deep an object may be nested.
+pub(crate) const DEPTH_MAX: usize = 100;
 
 /// An object being written.
 #[derive(Debug, Clone)]
@@ -158,8 +162,11 @@ impl Draft {
                 mismatch(value, &format!("{}.{name}", kind.kind), go_type)
             };
             if let Some(mut value) = shaped(*shape, value, &wrong)? {
-                if let Some(field) = schema.and_then(|schema| schema.field(name)) {
-                    reading::prune(&mut value, field, name, &mut unknown);
+                if let Some(owner) = schema
+                    && let Some(field) = owner.field(name)
+                {
+                    let place = Place::Member(&Place::Top, name);
+                    reading::fit(&mut value, field, owner, &place, &mut unknown)?;
                 }
                 known.insert((*name).to_owned(), value);
             }
@@ -171,6 +178,25 @@ impl Draft {
             members: known,
             odd: unknown.iter().map(|field| odd("unknown", field)).collect(),
         })
+    }
+
+    /// An object that is nested deeper than this cannot be read by everybody; what is written down about its fields in the
+    /// metadata is a little deeper.
+    pub(crate) fn check_depth(&self) -> Result<(), Status> {
+        let members = self.members.values().map(depth).max().unwrap_or(0);
+        let managed = self
+            .meta
+            .managed_fields
+            .iter()
+            .map(depth)
+            .max()
+            .unwrap_or(0);
+        if members < DEPTH_MAX && managed < DEPTH_MAX {
+            return Ok(());
+        }
+        Err(Status::bad_request(format!(
+            "the object is nested deeper than {DEPTH_MAX} levels"
+        )))
     }
 
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.

@@ -456,46 +456,42 @@ fn written(entry: &Entry) -> Value {
     Value::Object(value)
 }
 
-/// Entries of updates beyond the bound become one.
+/// Entries of updates beyond the bound become one for each version.
 fn merge_oldest(entries: &mut Vec<Entry>) {
-    let updates = |entries: &Vec<Entry>| entries.iter().filter(|entry| entry.is_update()).count();
-    while updates(entries) > UPDATES_MAX {
-        entries.sort_by(|a, b| {
-            let order = |entry: &Entry| (!entry.is_update(), entry.text("time").to_owned());
-            order(a).cmp(&order(b))
-        });
-        let oldest = entries.remove(0);
-        let ancient = entries.iter_mut().find(|entry| {
-            entry.text("manager") == ANCIENT
-                && entry.text("apiVersion") == oldest.text("apiVersion")
-        });
-        match ancient {
-            Some(ancient) => {
-                ancient.fields.add(&oldest.fields);
-                if ancient.text("time") < oldest.text("time") {
+    let mut updates: Vec<Entry> = Vec::new();
+    let mut others: Vec<Entry> = Vec::new();
+    for entry in std::mem::take(entries) {
+        let list = if entry.is_update() {
+            &mut updates
+        } else {
+            &mut others
+        };
+        list.push(entry);
+    }
+    let beyond = updates.len().saturating_sub(UPDATES_MAX);
+    if beyond > 0 {
+        updates.sort_by_key(|entry| entry.text("time").to_owned());
+        // One more, because what they become is an entry too.
+        let mut ancient: BTreeMap<String, Entry> = BTreeMap::new();
+        for mut oldest in updates.drain(..=beyond) {
+            match ancient.get_mut(oldest.text("apiVersion")) {
+                Some(ancient) => {
+                    ancient.fields.add(&oldest.fields);
                     ancient
                         .value
                         .insert("time".into(), oldest.text("time").into());
                 }
-            }
-            None => {
-                let mut ancient = oldest;
-                ancient.value.insert("manager".into(), ANCIENT.into());
-                ancient.value.remove("subresource");
-                if updates(entries) < UPDATES_MAX || entries.is_empty() {
-                    entries.push(ancient);
-                } else {
-                    // The next oldest joins it.
-                    let next = entries.remove(0);
-                    ancient.fields.add(&next.fields);
-                    ancient
-                        .value
-                        .insert("time".into(), next.text("time").into());
-                    entries.push(ancient);
+                None => {
+                    oldest.value.insert("manager".into(), ANCIENT.into());
+                    oldest.value.remove("subresource");
+                    ancient.insert(oldest.text("apiVersion").to_owned(), oldest);
                 }
             }
         }
+        updates.extend(ancient.into_values());
     }
+    entries.extend(others);
+    entries.extend(updates);
 }
 
 #[cfg(test)]

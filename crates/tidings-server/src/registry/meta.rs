@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, validate};
 
-use super::{Kind, NameRule, reading};
+use super::reading::{self, Place};
+use super::{Kind, NameRule};
 
 /// Annotations may not take more than this, keys and values together (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
@@ -154,9 +155,12 @@ impl Meta {
         let schema = tidings_schema::find_type("meta/v1", "ObjectMeta");
         for (name, mut value) in members {
             if matches!(name.as_str(), "ownerReferences" | "managedFields")
-                && let Some(field) = schema.and_then(|schema| schema.field(&name))
+                && let Some(owner) = schema
+                && let Some(field) = owner.field(&name)
             {
-                reading::prune(&mut value, field, &format!("metadata.{name}"), unknown);
+                let metadata = Place::Member(&Place::Top, "metadata");
+                let place = Place::Member(&metadata, &name);
+                reading::fit(&mut value, field, owner, &place, unknown)?;
             }
             match name.as_str() {
                 "name" => meta.name = text(value, "name")?,
@@ -216,16 +220,17 @@ impl Meta {
 
     /// W141: drops owner references that occur twice and says which.
     pub(crate) fn deduplicate_owners(&mut self) -> Option<String> {
+        let mut seen = std::collections::HashSet::new();
         let mut kept: Vec<Value> = Vec::new();
         let mut repeated: Vec<String> = Vec::new();
         for reference in std::mem::take(&mut self.owner_references) {
-            if kept.contains(&reference) {
+            if !seen.insert(reference.to_string()) {
                 let uid = reference
                     .get("uid")
                     .and_then(Value::as_str)
                     .unwrap_or_default()
                     .to_owned();
-                if !repeated.contains(&uid) {
+                if repeated.len() < 100 && !repeated.contains(&uid) {
                     repeated.push(uid);
                 }
             } else {

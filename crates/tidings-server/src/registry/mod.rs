@@ -5,7 +5,7 @@ pub(crate) mod draft;
 mod kinds;
 pub(crate) mod managed;
 pub(crate) mod meta;
-mod reading;
+pub(crate) mod reading;
 mod rules;
 pub(crate) mod strategic;
 

@@ -1,10 +1,13 @@
-//! Reads JSON and notes what a plain reader lets pass: members that occur twice, and members that do not exist (W173).
+//! Reads JSON and notes what a plain reader lets pass: members that occur twice, members that do not exist (W173), and values that
+//! are not of the type of their field.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Type};
+
+use super::meta::mismatch;
 
 /// A document, and the paths of members that occur more than once.
 ///
@@ -22,8 +25,22 @@ pub(super) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     Ok((value, duplicates))
 }
 
+/// More oddities are not told, and none at more length: a request must not cost more than its size.
+const NOTES_MAX: usize = 100;
+const NOTE_CHARS_MAX: usize = 1000;
+
+fn note(notes: &mut Vec<String>, place: &Place<'_>) {
+    if notes.len() < NOTES_MAX {
+        let mut text = place.to_string();
+        if let Some((end, _)) = text.char_indices().nth(NOTE_CHARS_MAX) {
+            text.truncate(end);
+        }
+        notes.push(text);
+    }
+}
+
 /// Where in the document a value stands.
-enum Place<'a> {
+pub(super) enum Place<'a> {
     Top,
     Member(&'a Place<'a>, &'a str),
     Element(&'a Place<'a>, usize),
@@ -36,6 +53,18 @@ impl fmt::Display for Place<'_> {
             Place::Member(Place::Top, name) => f.write_str(name),
             Place::Member(owner, name) => write!(f, "{owner}.{name}"),
             Place::Element(owner, at) => write!(f, "{owner}[{at}]"),
+        }
+    }
+}
+
+impl Place<'_> {
+    /// The names on the way, without the places in lists, as Go's messages have it.
+    fn members(&self) -> String {
+        match self {
+            Place::Top => String::new(),
+            Place::Member(Place::Top, name) => (*name).to_owned(),
+            Place::Member(owner, name) => format!("{}.{name}", owner.members()),
+            Place::Element(owner, _) => owner.members(),
         }
     }
 }
@@ -113,7 +142,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
             match values.get_mut(&name) {
                 None => drop(values.insert(name, value)),
                 Some(known) => {
-                    self.duplicates.push(place.to_string());
+                    note(self.duplicates, &place);
                     join(known, value);
                 }
             }
@@ -137,46 +166,108 @@ fn join(known: &mut Value, value: Value) {
     }
 }
 
-/// Removes the members that the type of a field does not have, and names them.
-pub(super) fn prune(
+/// Removes the members that the type of a field does not have, and names them. `Err` is Go's message about a value that is not
+/// of the type.
+pub(super) fn fit(
     value: &mut Value,
     field: &'static Field,
-    path: &str,
+    owner: &'static Type,
+    place: &Place<'_>,
     unknown: &mut Vec<String>,
-) {
-    let Item::Struct(of) = field.item() else {
-        return;
+) -> Result<(), String> {
+    let wrong = |value: &Value, go_type: &str| {
+        let named = format!("{}.{}", owner.name, place.members());
+        Err(mismatch(value, &named, go_type))
     };
     match (value, field.kind) {
-        (Value::Array(elements), FieldKind::List(_)) => {
+        (Value::Null, _) => Ok(()),
+        (Value::Array(elements), FieldKind::List(item)) => {
             for (at, element) in elements.iter_mut().enumerate() {
-                prune_struct(element, of, &format!("{path}[{at}]"), unknown);
+                fit_item(element, item, &Place::Element(place, at), unknown, &wrong)?;
             }
+            Ok(())
         }
-        (Value::Object(members), FieldKind::Map(_)) => {
+        (Value::Object(members), FieldKind::Map(item)) => {
             for (name, value) in members {
-                prune_struct(value, of, &format!("{path}.{name}"), unknown);
+                fit_item(value, item, &Place::Member(place, name), unknown, &wrong)?;
             }
+            Ok(())
         }
-        (value, FieldKind::One(_)) => prune_struct(value, of, path, unknown),
-        _ => {}
+        (value, FieldKind::One(item)) => fit_item(value, item, place, unknown, &wrong),
+        (value, FieldKind::List(item)) => wrong(value, &format!("[]{}", go_type(item))),
+        (value, FieldKind::Map(item)) => wrong(value, &format!("map[string]{}", go_type(item))),
     }
 }
 
-fn prune_struct(value: &mut Value, of: &'static Type, path: &str, unknown: &mut Vec<String>) {
-    let Some(members) = value.as_object_mut() else {
-        return;
+fn fit_item(
+    value: &mut Value,
+    item: Item,
+    place: &Place<'_>,
+    unknown: &mut Vec<String>,
+    wrong: &dyn Fn(&Value, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let fits = match (item, &*value) {
+        (_, Value::Null) => true,
+        (Item::Struct(_), Value::Object(_)) => true,
+        (Item::String | Item::Bytes | Item::Time | Item::MicroTime, Value::String(_)) => true,
+        (Item::Bool, Value::Bool(_)) => true,
+        (Item::Int32, value) => value
+            .as_i64()
+            .is_some_and(|number| i32::try_from(number).is_ok()),
+        (Item::Int64, value) => value.as_i64().is_some(),
+        (Item::Quantity | Item::IntOrString, value) => value.is_string() || value.is_number(),
+        (Item::Raw | Item::Fields | Item::Strings, _) => true,
+        _ => false,
     };
-    members.retain(|name, value| match of.field(name) {
-        Some(field) => {
-            prune(value, field, &format!("{path}.{name}"), unknown);
-            true
-        }
-        None => {
-            unknown.push(format!("{path}.{name}"));
-            false
+    if !fits {
+        return wrong(value, &go_type(item));
+    }
+    let (Item::Struct(of), Value::Object(members)) = (item, value) else {
+        return Ok(());
+    };
+    let mut fitted = Ok(());
+    members.retain(|name, value| {
+        let place = Place::Member(place, name);
+        match of.field(name) {
+            Some(field) => {
+                if fitted.is_ok() {
+                    fitted = fit(value, field, of, &place, unknown);
+                }
+                true
+            }
+            None => {
+                note(unknown, &place);
+                false
+            }
         }
     });
+    fitted
+}
+
+/// What Go calls a type.
+fn go_type(item: Item) -> String {
+    match item {
+        Item::String | Item::Time | Item::MicroTime => "string".into(),
+        Item::Bytes => "[]uint8".into(),
+        Item::Bool => "bool".into(),
+        Item::Int32 => "int32".into(),
+        Item::Int64 => "int64".into(),
+        Item::Quantity => "resource.Quantity".into(),
+        Item::IntOrString => "intstr.IntOrString".into(),
+        Item::Raw => "runtime.RawExtension".into(),
+        Item::Fields => "v1.FieldsV1".into(),
+        Item::Strings => "v1.ExtraValue".into(),
+        Item::Struct(of) => format!("{}.{}", of.version, of.name),
+    }
+}
+
+/// How deep a value is nested.
+pub(crate) fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Array(values) => 1 + values.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -212,5 +303,14 @@ mod tests {
             read("[".repeat(1000).as_bytes()).is_err(),
             "depth is bounded"
         );
+    }
+
+    #[test]
+    fn odd_members_cost_no_more_than_their_document() {
+        let twice = vec![r#""a":1"#; 20_000].join(",");
+        let json = format!(r#"{{"{}":{{{twice}}}}}"#, "k".repeat(20_000));
+        let (_, duplicates) = read(json.as_bytes()).unwrap();
+        assert_eq!(duplicates.len(), NOTES_MAX);
+        assert!(duplicates.iter().all(|path| path.len() <= NOTE_CHARS_MAX));
     }
 }

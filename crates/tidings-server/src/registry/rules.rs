@@ -124,7 +124,11 @@ impl Draft {
             Generation::Counted | Generation::CountedFromZero => false,
         };
         let changed = marked || self.without_status() != old.without_status();
-        let next = old.meta.generation.unwrap_or(0) + i64::from(changed);
+        let next = old
+            .meta
+            .generation
+            .unwrap_or(0)
+            .saturating_add(i64::from(changed));
         Some(next).filter(|next| *next > 0)
     }
 

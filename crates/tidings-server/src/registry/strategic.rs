@@ -3,6 +3,8 @@
 //! Directives: `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`. Lists of
 //! which the types say nothing are replaced as a whole.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 use tidings_schema::{Field, Type};
 
@@ -73,13 +75,15 @@ fn merge_members(
     }
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         let keys = keys.as_array().ok_or("$retainKeys must be a list")?;
-        members.retain(|name, _| keys.iter().any(|key| key == name.as_str()));
+        let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+        members.retain(|name, _| keys.contains(name.as_str()));
     }
     for (name, value) in patch {
         if let Some(list) = name.strip_prefix(DELETE_PRIMITIVES) {
-            let gone = value.as_array().map_or(&[][..], Vec::as_slice);
+            let gone = value.as_array().into_iter().flatten();
+            let gone: HashSet<String> = gone.map(Value::to_string).collect();
             if let Some(values) = members.get_mut(list).and_then(Value::as_array_mut) {
-                values.retain(|value| !gone.contains(value));
+                values.retain(|value| !gone.contains(&value.to_string()));
             }
         }
     }
@@ -143,13 +147,11 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> 
     match list_merge(field) {
         ListMerge::Replace => *list = patch.iter().map(clean).collect(),
         ListMerge::Primitives => {
-            let before = list.clone();
-            for value in patch {
-                if !list.contains(value) {
-                    list.push(value.clone());
-                }
+            let before = Places::of(list, None);
+            for value in patch.iter().filter(|value| before.find(value).is_none()) {
+                list.push(value.clone());
             }
-            arrange(list, &before, patch, |element| Some(element));
+            arrange(list, &before, &Places::of(patch, None));
         }
         ListMerge::By(_) if replaces => {
             let only_directive = |element: &&Value| {
@@ -163,61 +165,97 @@ fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> 
             *list = kept.map(clean).collect();
         }
         ListMerge::By(key) => {
-            let before = list.clone();
+            let before = Places::of(list, Some(key));
+            let mut kept: Vec<Option<Value>> = std::mem::take(list).into_iter().map(Some).collect();
+            let mut known = before.clone();
             for element in patch {
-                let Some(identity) = element.get(key) else {
+                if element.get(key).is_none() {
                     return Err(format!(
                         "map: {element} does not contain declared merge key: {key}"
                     ));
-                };
-                let at = list
-                    .iter()
-                    .position(|known| known.get(key) == Some(identity));
+                }
+                let at = known.find(element);
                 match (directive(element).as_deref(), at) {
-                    (Some("delete"), Some(at)) => {
-                        list.remove(at);
-                    }
+                    (Some("delete"), Some(at)) => kept[at] = None,
                     (Some("delete"), None) => {}
-                    (None | Some("merge"), Some(at)) => {
-                        merge(&mut list[at], element, below(field))?
+                    (None | Some("merge"), Some(at)) => match &mut kept[at] {
+                        Some(own) => merge(own, element, below(field))?,
+                        gone => *gone = Some(clean(element)),
+                    },
+                    (None | Some("merge"), None) => {
+                        known.add(element, kept.len());
+                        kept.push(Some(clean(element)));
                     }
-                    (None | Some("merge"), None) => list.push(clean(element)),
                     (Some(other), _) => return Err(unknown_directive(other)),
                 }
             }
-            arrange(list, &before, patch, |element| element.get(key));
+            list.extend(kept.into_iter().flatten());
+            arrange(list, &before, &Places::of(patch, Some(key)));
         }
     }
     Ok(())
 }
 
+/// Where the elements of a list stand, by what identifies them.
+#[derive(Clone)]
+struct Places {
+    key: Option<&'static str>,
+    places: HashMap<String, usize>,
+}
+
+impl Places {
+    /// Of a list whose elements are identified by a member, or by all they are.
+    fn of(list: &[Value], key: Option<&'static str>) -> Places {
+        let mut places = Places {
+            key,
+            places: HashMap::new(),
+        };
+        for (at, element) in list.iter().enumerate() {
+            places.add(element, at);
+        }
+        places
+    }
+
+    fn identity(&self, element: &Value) -> Option<String> {
+        match self.key {
+            Some(key) => element.get(key).map(Value::to_string),
+            None => Some(element.to_string()),
+        }
+    }
+
+    fn add(&mut self, element: &Value, at: usize) {
+        if let Some(identity) = self.identity(element) {
+            self.places.entry(identity).or_insert(at);
+        }
+    }
+
+    fn find(&self, element: &Value) -> Option<usize> {
+        self.places.get(&self.identity(element)?).copied()
+    }
+}
+
 /// Puts merged elements in order: those of the patch as it has them, among those that only the document had. Where both were
 /// in the document, its order decides which comes first; what is new comes before.
-fn arrange(
-    list: &mut Vec<Value>,
-    before: &[Value],
-    patch: &[Value],
-    identity: impl Fn(&Value) -> Option<&Value>,
-) {
-    let position = |among: &[Value], element: &Value| {
-        let own = identity(element);
-        among.iter().position(|other| identity(other) == own)
-    };
-    let (mut patched, rest): (Vec<Value>, Vec<Value>) = std::mem::take(list)
-        .into_iter()
-        .partition(|element| position(patch, element).is_some());
-    patched.sort_by_key(|element| position(patch, element));
+fn arrange(list: &mut Vec<Value>, before: &Places, patch: &Places) {
+    let (mut patched, mut rest) = (Vec::new(), Vec::new());
+    for element in std::mem::take(list) {
+        let place = before.find(&element);
+        match patch.find(&element) {
+            Some(at) => patched.push((at, place, element)),
+            None => rest.push((place, element)),
+        }
+    }
+    patched.sort_by_key(|(at, _, _)| *at);
     let mut rest = rest.into_iter().peekable();
-    for element in patched {
-        while let Some(other) = rest.peek()
-            && let Some(place) = position(before, &element)
-            && position(before, other).is_some_and(|other| other < place)
+    for (_, place, element) in patched {
+        while let (Some((other, _)), Some(_)) = (rest.peek(), place)
+            && *other < place
         {
-            list.extend(rest.next());
+            list.extend(rest.next().map(|(_, element)| element));
         }
         list.push(element);
     }
-    list.extend(rest);
+    list.extend(rest.map(|(_, element)| element));
 }
 
 /// Puts the elements that the order names into it; others stay where they are as far as that is possible.
@@ -232,21 +270,12 @@ fn set_order(members: &mut Map<String, Value>, name: &str, order: &Value, field:
     let Some(list) = members.get_mut(name).and_then(Value::as_array_mut) else {
         return;
     };
-    let identity = |element: &Value| match key {
-        Some(key) => element.get(key).cloned(),
-        None => Some(element.clone()),
-    };
-    let place = |element: &Value| {
-        let own = identity(element);
-        order
-            .iter()
-            .position(|named| own.is_some() && identity(named) == own)
-    };
+    let order = Places::of(order, key);
     // Elements that the order does not name belong behind the one that stood before them.
     let mut after = None;
     let mut placed: Vec<(Option<usize>, Value)> = Vec::new();
     for element in std::mem::take(list) {
-        after = place(&element).or(after);
+        after = order.find(&element).or(after);
         placed.push((after, element));
     }
     placed.sort_by_key(|(place, _)| *place);

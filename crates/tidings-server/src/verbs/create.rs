@@ -10,7 +10,7 @@ use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
 use crate::registry::managed::{self, Manager};
-use crate::registry::{self, Kind, Special};
+use crate::registry::{self, Kind};
 use crate::request::Target;
 use crate::respond::Answer;
 
@@ -76,6 +76,7 @@ pub(crate) async fn create_from(
         };
         check_namespace(api, kind, &meta.namespace.clone(), &name).await?;
     }
+    draft.check_depth()?;
     draft.fill_in();
     managed::track_created(&mut draft, manager, &clock::now());
     draft.prepare_for_create();
@@ -164,7 +165,7 @@ async fn check_namespace(
     }
     match found {
         None => Err(Status::not_found(namespaces.group_resource(), namespace)),
-        Some(object) if object.is_terminating() && kind.special != Special::Namespace => {
+        Some(object) if object.is_terminating() => {
             let why = format!(
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );

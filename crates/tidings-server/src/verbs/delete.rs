@@ -367,7 +367,7 @@ fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
             return false;
         }
     } else if let Some(generation) = draft.meta.generation.filter(|generation| *generation > 0) {
-        draft.meta.generation = Some(generation + 1);
+        draft.meta.generation = Some(generation.saturating_add(1));
     }
     draft.meta.deletion_timestamp = Some(clock::in_seconds(grace_seconds));
     if draft.kind.special == Special::Namespace {

@@ -1,7 +1,7 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch (W149–W153).
 
 use bytes::Bytes;
-use json_patch::jsonptr;
+use json_patch::jsonptr::Pointer;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Reason, Status, go};
@@ -13,8 +13,9 @@ use super::update::{change, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options};
 use crate::api::Inner;
 use crate::negotiate;
-use crate::registry::draft::Draft;
+use crate::registry::draft::{DEPTH_MAX, Draft};
 use crate::registry::meta::go_kind;
+use crate::registry::reading::depth;
 use crate::registry::strategic;
 use crate::respond::Answer;
 
@@ -198,13 +199,19 @@ fn apply(patch: &Change, before: &[u8], schema: Option<&'static Type>) -> Result
     Ok(document)
 }
 
-/// Applies a JSON patch. As upstream does it, what is not there can be replaced, and is null when it is tested or copied.
+/// What the operations of one patch may move within arrays.
+const MOVED_ELEMENTS_MAX: usize = 20_000_000;
+
+/// Applies a JSON patch. As upstream does it, members that are not there can be replaced, and are null when they are tested or
+/// copied. Every operation leaves a document that is not nested too deep.
 fn operate(document: &mut Value, patch: &Patch) -> Result<(), Status> {
-    let mut copied = 0;
+    let (mut copied, mut moved) = (0, 0);
     for operation in &patch.0 {
-        let there = |path: &jsonptr::Pointer| path.resolve(document).is_ok();
+        let there = |path: &Pointer| path.resolve(document).is_ok();
         let operation = match operation {
-            PatchOperation::Replace(replace) if !there(&replace.path) => {
+            PatchOperation::Replace(replace)
+                if !there(&replace.path) && !in_array(document, &replace.path) =>
+            {
                 PatchOperation::Add(AddOperation {
                     path: replace.path.clone(),
                     value: replace.value.clone(),
@@ -225,7 +232,30 @@ fn operate(document: &mut Value, patch: &Patch) -> Result<(), Status> {
             }
             other => other.clone(),
         };
+        let path = operation.path();
+        let inserted = match &operation {
+            PatchOperation::Add(add) => Some(&add.value),
+            PatchOperation::Replace(replace) => Some(&replace.value),
+            PatchOperation::Move(from) => from.from.resolve(document).ok(),
+            _ => None,
+        };
+        let deep = inserted.map_or(0, depth) + path.tokens().count();
+        moved += parent(document, path)
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
+        if deep > DEPTH_MAX || moved > MOVED_ELEMENTS_MAX {
+            return Err(unprocessable());
+        }
         json_patch::patch(document, &[operation]).map_err(|_| unprocessable())?;
     }
     Ok(())
+}
+
+/// What a path stands in.
+fn parent<'a>(document: &'a Value, path: &Pointer) -> Option<&'a Value> {
+    path.parent()?.resolve(document).ok()
+}
+
+fn in_array(document: &Value, path: &Pointer) -> bool {
+    parent(document, path).is_some_and(Value::is_array)
 }

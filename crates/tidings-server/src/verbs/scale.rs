@@ -106,12 +106,15 @@ impl Wanted {
         };
         let replicas = match members.get("spec").and_then(|spec| spec.get("replicas")) {
             None | Some(Value::Null) => 0,
-            Some(value) => value.as_i64().ok_or_else(|| {
-                Status::bad_request(format!(
-                    "Scale in version \"v1\" cannot be handled as a Scale: {}",
-                    mismatch(value, "ScaleSpec.spec.replicas", "int32")
-                ))
-            })?,
+            Some(value) => value
+                .as_i64()
+                .filter(|count| i32::try_from(*count).is_ok())
+                .ok_or_else(|| {
+                    Status::bad_request(format!(
+                        "Scale in version \"v1\" cannot be handled as a Scale: {}",
+                        mismatch(value, "ScaleSpec.spec.replicas", "int32")
+                    ))
+                })?,
         };
         if !matches!(meta("namespace").as_str(), namespace if namespace.is_empty() || namespace == key.namespace())
         {

@@ -136,6 +136,7 @@ async fn replace(
         };
         return Err(Status::invalid(kind, key.name(), &wrong.into()));
     }
+    new.check_depth()?;
     inherit(&mut new, &old);
     new.prepare_for_update(&old, ask.target.subresource.as_deref());
     let mut errors = FieldErrors::new();

@@ -189,3 +189,34 @@ async fn w133_values_of_the_wrong_form() {
         "Namespace \"default\" is invalid: status.Phase: Invalid value: \"Foo\": may only be 'Active' if `deletionTimestamp` is empty"
     );
 }
+
+#[tokio::test]
+async fn w133_values_that_are_not_of_the_type_of_their_field() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    for (spec, why) in [
+        (
+            json!({"replicas": "two"}),
+            "string into Go struct field DeploymentSpec.spec.replicas of type int32",
+        ),
+        (
+            json!({"template": {"spec": {"containers": {}}}}),
+            "object into Go struct field PodSpec.spec.template.spec.containers of type []v1.Container",
+        ),
+        (
+            json!({"template": {"spec": {"containers": [{"image": 1}]}}}),
+            "number into Go struct field Container.spec.template.spec.containers.image of type string",
+        ),
+        (
+            json!({"paused": "yes"}),
+            "string into Go struct field DeploymentSpec.spec.paused of type bool",
+        ),
+    ] {
+        let body = json!({"metadata": {"name": "d"}, "spec": spec});
+        let answer = server.request("POST", deployments, body).await;
+        let expected = format!(
+            "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal {why}"
+        );
+        assert_eq!((answer.code, answer.message()), (400, expected));
+    }
+}

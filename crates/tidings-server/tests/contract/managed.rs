@@ -150,7 +150,7 @@ async fn w157_what_has_no_entries_gets_none() {
 }
 
 #[tokio::test]
-async fn w157_what_the_server_adds_is_nobodys() {
+async fn w157_what_the_server_fills_in() {
     let server = Server::start().await;
     let namespace = json!({"metadata": {"name": "a"}});
     let created = server

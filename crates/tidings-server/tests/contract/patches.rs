@@ -236,18 +236,13 @@ async fn w103_a_patch_that_changes_nothing_writes_nothing() {
 async fn w148_patches_of_many_do_not_fail_for_each_other() {
     let (server, path) = with_object().await;
     let patches = (0..20).map(|at| {
-        let (server, path) = (&server, path.clone());
-        async move {
-            server
-                .patch(&path, "merge", json!({"data": {format!("k{at}"): "1"}}))
-                .await
-                .code
-        }
+        let patch = json!({"data": {format!("k{at}"): "1"}});
+        let (server, path) = (&server, &path);
+        async move { server.patch(path, "merge", patch).await.code }
     });
-    let mut running: Vec<_> = patches.map(Box::pin).collect();
-    for patch in &mut running {
-        assert_eq!(patch.await, 200);
-    }
+    // All are begun before the first is done.
+    let codes = futures_util::future::join_all(patches).await;
+    assert_eq!(codes, [200; 20]);
     assert_eq!(
         server.get(&path).await.json()["data"]
             .as_object()
@@ -255,6 +250,113 @@ async fn w148_patches_of_many_do_not_fail_for_each_other() {
             .len(),
         21
     );
+}
+
+#[tokio::test]
+async fn nothing_is_nested_too_deep() {
+    let server = Server::start().await;
+    let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    server
+        .request(
+            "POST",
+            revisions,
+            json!({"metadata": {"name": "r"}, "data": {}}),
+        )
+        .await;
+    let path = format!("{revisions}/r");
+    // Each operation moves all that there is one level down.
+    let ops: Vec<_> = (0..2_000)
+        .flat_map(|_| {
+            [
+                json!({"op": "move", "from": "/data", "path": "/metadata/annotations"}),
+                json!({"op": "add", "path": "/data", "value": {}}),
+                json!({"op": "move", "from": "/metadata/annotations", "path": "/data/a"}),
+            ]
+        })
+        .collect();
+    assert_eq!(server.patch(&path, "json", json!(ops)).await.code, 422);
+    let nested = |depth: usize| format!("{{\"data\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(server.patch(&path, "merge", nested(110)).await.code, 400);
+    assert_eq!(server.patch(&path, "merge", nested(90)).await.code, 200);
+    let body = format!(
+        "{{\"metadata\":{{\"name\":\"s\"}},\"data\":{}{}}}",
+        "[".repeat(120),
+        "]".repeat(120)
+    );
+    assert_eq!(server.request("POST", revisions, body).await.code, 400);
+    let body = format!(
+        "{{\"metadata\":{{\"name\":\"s\"}},\"data\":{}{}}}",
+        "[".repeat(5000),
+        "]".repeat(5000)
+    );
+    assert_eq!(server.request("POST", revisions, body).await.code, 400);
+    assert_eq!(server.get_as(&path, "application/yaml").await.code, 200);
+    assert_eq!(server.request("DELETE", &path, "").await.code, 200);
+}
+
+/// A request of a few hundred kilobytes must not keep a thread for long: each of these took seconds when it was quadratic.
+#[tokio::test]
+async fn large_patches_take_little_time() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let env = |from: usize| -> Vec<_> {
+        (from..from + 10_000)
+            .map(|at| json!({"name": format!("n{at}")}))
+            .collect()
+    };
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "env": env(0)}]}});
+    assert_eq!(server.request("POST", pods, pod).await.code, 201);
+    let started = std::time::Instant::now();
+    let order: Vec<_> = env(5_000).into_iter().rev().collect();
+    let container = json!({"name": "c", "env": env(5_000), "$setElementOrder/env": order});
+    let patch = json!({"spec": {"containers": [container]}});
+    assert_eq!(
+        server
+            .patch(&format!("{pods}/p"), "strategic-merge", patch)
+            .await
+            .code,
+        200
+    );
+    let finalizers: Vec<_> = (0..20_000).map(|at| format!("example.com/f{at}")).collect();
+    let gone = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers}});
+    assert_eq!(
+        server
+            .patch(&format!("{pods}/p"), "strategic-merge", gone)
+            .await
+            .code,
+        200
+    );
+    let many: Vec<_> = (0..8_000).map(|at| json!({"manager": format!("m{at}"), "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}, "time": "2026-01-01T00:00:00Z"})).collect();
+    let managed = server
+        .patch(
+            &format!("{pods}/p"),
+            "merge",
+            json!({"metadata": {"managedFields": many, "labels": {"a": "b"}}}),
+        )
+        .await;
+    assert!(
+        managed.json()["metadata"]["managedFields"]
+            .as_array()
+            .unwrap()
+            .len()
+            <= 11
+    );
+    let owners: Vec<_> = (0..8_000)
+        .map(|at| json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": at.to_string()}))
+        .collect();
+    assert_eq!(
+        server
+            .patch(
+                &format!("{pods}/p"),
+                "merge",
+                json!({"metadata": {"ownerReferences": owners}})
+            )
+            .await
+            .code,
+        200
+    );
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
 
 #[tokio::test]
