@@ -424,6 +424,37 @@ async fn wait_and_delete() {
 }
 
 #[tokio::test]
+async fn lists_and_unknown_kinds() {
+    let server = with_configmap().await;
+    let both = server
+        .run(&["get", "cm/settings", "svc/kubernetes", "-o", "yaml"])
+        .unwrap();
+    assert!(both.contains("kind: List"));
+    let file = server.file("list.yaml", &both).unwrap();
+    let applied = server.run(&["apply", "-f", &file]).unwrap();
+    assert_eq!(
+        applied,
+        "configmap/settings configured\nservice/kubernetes configured\n"
+    );
+    let foo = server
+        .file(
+            "foo.yaml",
+            "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: x}\n",
+        )
+        .unwrap();
+    let unknown = server.kubectl(&["apply", "-f", &foo]).output().unwrap();
+    let text = String::from_utf8_lossy(&unknown.stderr);
+    assert!(
+        text.contains("no matches for kind \"Foo\" in version \"example.com/v1\""),
+        "{text}"
+    );
+    let old = server
+        .run(&["explain", "pod.spec", "--output=plaintext-openapiv2"])
+        .unwrap();
+    assert!(old.contains("containers"), "{old}");
+}
+
+#[tokio::test]
 async fn mistakes_are_explained() {
     let server = Server::start().await.unwrap();
     let refused = |text: &str| {

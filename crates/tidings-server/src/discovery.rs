@@ -231,7 +231,7 @@ fn storage_hash(kind: &'static Kind) -> String {
 
 /// A document that does not change, with its tag.
 pub(crate) struct Tagged {
-    pub(crate) json: Bytes,
+    bytes: Bytes,
     /// SHA-512 in upper-case hexadecimal digits.
     pub(crate) hash: String,
 }
@@ -240,11 +240,15 @@ impl Tagged {
     pub(crate) fn new(value: &Value) -> Tagged {
         let mut json = value.to_string().into_bytes();
         json.push(b'\n');
-        let digest = ring::digest::digest(&ring::digest::SHA512, &json);
+        Tagged::of_bytes(json)
+    }
+
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Tagged {
+        let digest = ring::digest::digest(&ring::digest::SHA512, &bytes);
         let hash = digest.as_ref().iter().map(|byte| format!("{byte:02X}"));
         Tagged {
             hash: hash.collect(),
-            json: json.into(),
+            bytes: bytes.into(),
         }
     }
 
@@ -258,7 +262,7 @@ impl Tagged {
         let (code, body) = if known {
             (StatusCode::NOT_MODIFIED, Bytes::new())
         } else {
-            (StatusCode::OK, self.json.clone())
+            (StatusCode::OK, self.bytes.clone())
         };
         let mut response = respond::json_response(code, ResponseBody::bytes(body));
         let headers = response.headers_mut();

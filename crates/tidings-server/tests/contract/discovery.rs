@@ -198,7 +198,16 @@ async fn w32_w33_kubectl_finds_that_fields_are_validated() {
 #[tokio::test]
 async fn w34_the_old_form_of_openapi() {
     let server = Server::start().await;
-    let document = server.get("/openapi/v2").await;
+    let path = "/openapi/v2";
+    let asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    let request = http::Request::get(path).header("accept", asked);
+    let response = server
+        .api
+        .handle(request.body(String::new()).unwrap())
+        .await;
+    let sent = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    assert_eq!(response.headers()["content-type"], sent);
+    let document = server.get(path).await;
     assert!(document.headers.contains_key("etag"));
     let document = document.json();
     assert_eq!(document["swagger"], "2.0");

@@ -3,10 +3,12 @@
 //! They say which fields there are and what they hold, not what they mean. Strategic merge patches are not named, so that kubectl
 //! takes their rules from its own types.
 
+mod protobuf;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
@@ -29,15 +31,19 @@ pub(crate) enum Document {
     V3(String),
 }
 
-static V2: LazyLock<Tagged> = LazyLock::new(|| {
+fn v2() -> Value {
     let definitions = schemas(&KINDS, "#/definitions/");
-    Tagged::new(&json!({
-        "swagger": "2.0",
-        "info": info(),
-        "paths": {},
-        "definitions": definitions,
-    }))
-});
+    json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
+}
+
+static V2: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&v2()));
+static V2_PROTOBUF: LazyLock<Tagged> =
+    LazyLock::new(|| Tagged::of_bytes(protobuf::document(&v2())));
+
+/// What kubectl asks for, and what it is told that it got.
+const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF_SENT: HeaderValue =
+    HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 
 static V3: LazyLock<BTreeMap<String, Tagged>> = LazyLock::new(|| {
     let mut by_version: BTreeMap<String, Vec<&'static Kind>> = BTreeMap::new();
@@ -70,7 +76,19 @@ pub(crate) fn answer(
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
     match document {
-        Document::V2 => Ok(V2.answer(&parts.headers)),
+        Document::V2 => {
+            let accept = parts
+                .headers
+                .get(ACCEPT)
+                .and_then(|value| value.to_str().ok());
+            let asked = accept.unwrap_or_default().split(',').next();
+            if asked.is_some_and(|asked| asked.trim().starts_with(PROTOBUF_ASKED)) {
+                let mut response = V2_PROTOBUF.answer(&parts.headers);
+                response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_SENT);
+                return Ok(response);
+            }
+            Ok(V2.answer(&parts.headers))
+        }
         Document::V3Index => {
             let entry = |(path, document): (&String, &Tagged)| {
                 let url = format!("/openapi/v3/{path}?hash={}", document.hash);
@@ -215,7 +233,11 @@ fn item(item: Item, refs: &str) -> Value {
         Item::Raw => json!({"x-kubernetes-preserve-unknown-fields": true}),
         Item::Fields => json!({"type": "object"}),
         Item::Strings => json!({"type": "array", "items": {"type": "string"}}),
-        Item::Struct(of) => json!({"allOf": [{"$ref": format!("{refs}{}", type_name(of))}]}),
+        // Version 3 knows what stands beside a reference only around it.
+        Item::Struct(of) if refs.starts_with("#/components") => {
+            json!({"allOf": [{"$ref": format!("{refs}{}", type_name(of))}]})
+        }
+        Item::Struct(of) => json!({"$ref": format!("{refs}{}", type_name(of))}),
     }
 }
 
