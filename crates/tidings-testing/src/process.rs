@@ -101,8 +101,15 @@ impl Server {
 
     /// User and system time so far.
     pub fn cpu(&self) -> Duration {
-        let ticks: u64 = self.pids.iter().filter_map(|pid| ticks(*pid)).sum();
+        let processes = self.pids.iter().map(|pid| format!("/proc/{pid}"));
+        let ticks: u64 = processes.filter_map(|path| ticks(&path)).sum();
         Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
+    }
+
+    /// User and system time so far of the threads of that name.
+    pub fn thread_cpu(&self, name: &str) -> Duration {
+        let threads = self.pids.iter().flat_map(|pid| threads(*pid, name));
+        Duration::from_millis(threads.filter_map(|path| ticks(&path)).sum::<u64>() * 10)
     }
 
     /// Resident memory in bytes.
@@ -140,8 +147,22 @@ impl Server {
     }
 }
 
-fn ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+/// Where the threads of a name are described.
+fn threads(pid: u32, name: &str) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    let paths = entries
+        .flatten()
+        .map(|entry| entry.path().display().to_string());
+    let named = |path: &String| {
+        fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    paths.filter(named).collect()
+}
+
+fn ticks(path: &str) -> Option<u64> {
+    let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }

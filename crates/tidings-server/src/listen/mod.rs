@@ -173,7 +173,9 @@ async fn serve_http1(
         io.rewind(&parts.read_buf);
         drop(parts.read_buf);
         if let Some(upgrade) = watch.upgrade {
-            return Ok(upgrade.stream(&mut io, watch.response.into_body()).await?);
+            // Boxed: plain watches, which are many, should not have room for it.
+            let stream = Box::pin(upgrade.stream(&mut io, watch.response.into_body()));
+            return Ok(stream.await?);
         }
         if !takeover::stream(&mut io, watch.response).await? || *stopping.borrow() {
             return Ok(io.shutdown().await?);

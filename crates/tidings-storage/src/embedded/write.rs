@@ -19,7 +19,7 @@ const GROUP_WRITES_MAX: usize = 512;
 const GROUP_BYTES_MAX: usize = 8 << 20;
 /// When writers come together, the next of them are waited for this long: a sync costs more than the wait. A lone writer never
 /// waits.
-const GATHER: Duration = Duration::from_micros(250);
+const GATHER: Duration = Duration::from_micros(100);
 /// So many in the last group mean that writers come together.
 const GATHER_WRITES_MIN: usize = 4;
 /// How often history is looked at, and how much of it is forgotten at once, so that writers do not wait for it.
@@ -85,7 +85,7 @@ fn collect(
     } else {
         last_group - last_group / 8
     };
-    let until = Instant::now() + GATHER;
+    let mut waited = false;
     let mut bytes = 0;
     let mut next = Some(first);
     while let Some(task) = next {
@@ -100,13 +100,13 @@ fn collect(
         if full {
             return;
         }
-        next = match tasks.try_recv() {
-            Ok(task) => Some(task),
-            Err(_) if group.len() < expected => tasks
-                .recv_timeout(until.saturating_duration_since(Instant::now()))
-                .ok(),
-            Err(_) => None,
-        };
+        next = tasks.try_recv().ok();
+        if next.is_none() && group.len() < expected && !waited {
+            // Asleep, not waiting for the next: to be woken for each of them would cost more than the sync.
+            std::thread::sleep(GATHER);
+            waited = true;
+            next = tasks.try_recv().ok();
+        }
     }
 }
 
