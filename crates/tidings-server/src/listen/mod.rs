@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::Api;
 use rewound::Rewound;
-use takeover::Takeover;
+use takeover::{Taken, Takeover};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Boxed: it is 1.5 KiB, and a future keeps room for every place that it is moved through.
@@ -138,7 +138,8 @@ async fn serve_connection(
 }
 
 /// Serves HTTP/1.1 requests one after the other. hyper reads the requests and answers them, except for watches: they are taken
-/// over, because a connection that hyper serves keeps 16 KiB of buffers, and idle watches are many.
+/// over, because a connection that hyper serves keeps 16 KiB of buffers, and idle watches are many. What is boxed here is not
+/// there while a watch is idle.
 async fn serve_http1(
     stream: TlsStream,
     api: Api,
@@ -146,41 +147,53 @@ async fn serve_http1(
 ) -> Result<(), BoxError> {
     let mut io = Rewound::new(stream);
     loop {
-        let taken = Arc::new(Takeover::default());
-        let service = {
-            let (api, taken) = (api.clone(), taken.clone());
-            // Boxed, because hyper keeps the place of the future as long as it serves the connection.
-            service_fn(move |request| {
-                Box::pin(takeover::answer(api.clone(), taken.clone(), request))
-            })
-        };
-        let mut builder = http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE_TIMEOUT)
-            .max_buf_size(HEAD_BYTES_MAX);
-        let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
-        let watch = tokio::select! {
-            ended = &mut *connection => return Ok(ended?),
-            watch = taken.watch() => watch,
-            () = stopped(&mut stopping) => {
-                std::pin::Pin::new(&mut *connection).graceful_shutdown();
-                return Ok(connection.await?);
+        let (head, body) = match Box::pin(until_watch(io, &api, &mut stopping)).await? {
+            None => return Ok(()),
+            Some((taken_from, watch)) => {
+                io = taken_from;
+                let (head, body) = watch.response.into_parts();
+                if let Some(upgrade) = watch.upgrade {
+                    return Ok(Box::pin(upgrade.stream(&mut io, body)).await?);
+                }
+                (takeover::head(&head)?, body)
             }
         };
-        let parts = connection.into_parts();
-        io = parts.io.into_inner();
-        io.rewind(&parts.read_buf);
-        drop(parts.read_buf);
-        if let Some(upgrade) = watch.upgrade {
-            // Boxed: plain watches, which are many, should not have room for it.
-            let stream = Box::pin(upgrade.stream(&mut io, watch.response.into_body()));
-            return Ok(stream.await?);
-        }
-        if !takeover::stream(&mut io, watch.response).await? || *stopping.borrow() {
+        if !takeover::stream(&mut io, head, body).await? || *stopping.borrow() {
             return Ok(io.shutdown().await?);
         }
     }
+}
+
+/// Lets hyper serve a connection until a watch is to be taken over. `None` if it has ended before.
+async fn until_watch(
+    io: Rewound<TlsStream>,
+    api: &Api,
+    stopping: &mut watch::Receiver<bool>,
+) -> Result<Option<(Rewound<TlsStream>, Taken)>, BoxError> {
+    let taken = Arc::new(Takeover::default());
+    let service = {
+        let (api, taken) = (api.clone(), taken.clone());
+        // Boxed, because hyper keeps the place of the future as long as it serves the connection.
+        service_fn(move |request| Box::pin(takeover::answer(api.clone(), taken.clone(), request)))
+    };
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(IDLE_TIMEOUT)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
+    let watch = tokio::select! {
+        ended = &mut *connection => return ended.map(|()| None).map_err(Into::into),
+        watch = taken.watch() => watch,
+        () = stopped(stopping) => {
+            std::pin::Pin::new(&mut *connection).graceful_shutdown();
+            return connection.await.map(|()| None).map_err(Into::into);
+        }
+    };
+    let parts = connection.into_parts();
+    let mut io = parts.io.into_inner();
+    io.rewind(&parts.read_buf);
+    Ok(Some((io, watch)))
 }
 
 async fn serve_http2(

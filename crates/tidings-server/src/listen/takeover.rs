@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::response::Parts;
 use http::{Request, Response, Version};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -81,31 +82,30 @@ pub(super) async fn answer(
     Ok(response)
 }
 
+/// The head of a response whose body comes in chunks.
+pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
+    let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
+    for (name, value) in &parts.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let date = crate::clock::http_date();
+    write!(head, "transfer-encoding: chunked\r\ndate: {date}\r\n\r\n")?;
+    Ok(head)
+}
+
 /// Writes a watch to its end. Returns whether the connection can be used again.
 pub(super) async fn stream<S>(
     io: &mut Rewound<S>,
-    response: Response<ResponseBody>,
+    head: Vec<u8>,
+    mut body: ResponseBody,
 ) -> io::Result<bool>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (parts, body) = response.into_parts();
-    let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
-    for (name, value) in &parts.headers {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
-    }
-    write!(
-        head,
-        "transfer-encoding: chunked\r\ndate: {}\r\n\r\n",
-        crate::clock::http_date()
-    )?;
-    drop(parts);
     send(io, &[&head]).await?;
     drop(head);
-    let mut body = body;
     let mut early = BytesMut::new();
     loop {
         match next(io, &mut body, &mut early).await? {

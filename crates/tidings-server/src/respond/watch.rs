@@ -33,8 +33,8 @@ const EVENTS_AT_ONCE: usize = 4096;
 pub(crate) struct WatchPlan {
     pub(crate) view: View,
     pub(crate) selection: Selection,
-    /// The state to begin with, as events.
-    pub(crate) initial: Option<(Walk, ResourceVersion)>,
+    /// The state to begin with, as events. Boxed: it is gone when the watch is idle.
+    pub(crate) initial: Option<Box<(Walk, ResourceVersion)>>,
     /// The initial state ends with a bookmark that says so.
     pub(crate) mark_end: bool,
     /// Events up to here are not for this watch (W94).
@@ -90,8 +90,8 @@ impl WatchBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        if let Some((walk, revision)) = self.plan.initial.take() {
-            let bytes = self.send_initial(walk, revision);
+        if let Some(initial) = self.plan.initial.take() {
+            let bytes = self.send_initial(initial);
             // An empty piece would read as the end of a chunked body.
             if !bytes.is_empty() {
                 return Poll::Ready(Some(bytes));
@@ -115,7 +115,8 @@ impl WatchBody {
     }
 
     /// The state as synthetic events, a chunk at a time, and the bookmark behind it (W93, W112).
-    fn send_initial(&mut self, mut walk: Walk, revision: ResourceVersion) -> Bytes {
+    fn send_initial(&mut self, mut initial: Box<(Walk, ResourceVersion)>) -> Bytes {
+        let (walk, revision) = &mut *initial;
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
         let (view, columns) = (self.plan.view, &mut self.columns);
@@ -130,9 +131,9 @@ impl WatchBody {
         });
         self.metrics.initial(count);
         if !ended {
-            self.plan.initial = Some((walk, revision));
+            self.plan.initial = Some(initial);
         } else if self.plan.mark_end {
-            buffer.put_slice(&self.bookmark(revision, true));
+            buffer.put_slice(&self.bookmark(*revision, true));
         }
         self.metrics.sent(count, buffer.len());
         buffer.freeze()

@@ -70,10 +70,10 @@ async fn open(
     let (initial, after, cursor) = if with_state || from_now {
         let (snapshot, cursor) = cache.follow(selection.scope());
         let walk = with_state.then(|| {
-            (
+            Box::new((
                 Walk::new(snapshot.state, selection.clone(), None),
                 snapshot.revision,
-            )
+            ))
         });
         (walk, snapshot.revision, cursor)
     } else {
