@@ -56,13 +56,13 @@ impl Fields {
         fields
     }
 
-    fn to_value(&self) -> Value {
-        let mut members = Map::new();
+    fn into_value(self) -> Value {
+        let mut members = Map::with_capacity(self.below.len() + 1);
         if self.here && !self.below.is_empty() {
-            members.insert(".".into(), json!({}));
+            members.insert(".".into(), Value::Object(Map::new()));
         }
-        for (name, fields) in &self.below {
-            members.insert(name.clone(), fields.to_value());
+        for (name, fields) in self.below {
+            members.insert(name, fields.into_value());
         }
         Value::Object(members)
     }
@@ -404,19 +404,16 @@ fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
         }
     }
     if !set.is_empty() {
-        let own = match entries.iter_mut().find(|entry| entry.is_of(manager)) {
-            Some(entry) => entry,
-            None => {
-                entries.push(Entry {
-                    value: described(manager),
-                    fields: Fields::default(),
-                });
-                let last = entries.len() - 1;
-                &mut entries[last]
+        match entries.iter_mut().find(|entry| entry.is_of(manager)) {
+            Some(own) => {
+                own.fields.add(&set);
+                own.value.insert("time".into(), now.into());
             }
-        };
-        own.fields.add(&set);
-        own.value.insert("time".into(), now.into());
+            None => entries.push(Entry {
+                value: described(manager, now),
+                fields: set,
+            }),
+        }
     }
     entries.retain(|entry| !entry.fields.is_empty());
     merge_oldest(&mut entries);
@@ -427,31 +424,36 @@ fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
         };
         order(a).cmp(&order(b))
     });
-    new.meta.managed_fields = entries.iter().map(written).collect();
+    new.meta.managed_fields = entries.into_iter().map(written).collect();
 }
 
-fn described(manager: &Manager) -> Map<String, Value> {
+fn described(manager: &Manager, now: &str) -> Map<String, Value> {
     let mut value = Map::new();
     value.insert("manager".into(), manager.name.clone().into());
     value.insert("operation".into(), "Update".into());
     value.insert("apiVersion".into(), manager.api_version.clone().into());
+    value.insert("time".into(), now.into());
     if !manager.subresource.is_empty() {
         value.insert("subresource".into(), manager.subresource.clone().into());
     }
     value
 }
 
-fn written(entry: &Entry) -> Value {
-    let mut value = Map::new();
-    for name in ["manager", "operation", "apiVersion", "time"] {
-        if let Some(member) = entry.value.get(name) {
-            value.insert(name.into(), member.clone());
+fn written(mut entry: Entry) -> Value {
+    let mut value = Map::with_capacity(7);
+    let mut put = |name: &str| {
+        if let Some(member) = entry.value.get_mut(name).map(Value::take) {
+            value.insert(name.to_owned(), member);
         }
+    };
+    for name in ["manager", "operation", "apiVersion", "time"] {
+        put(name);
     }
+    let subresource = entry.value.get_mut("subresource").map(Value::take);
     value.insert("fieldsType".into(), "FieldsV1".into());
-    value.insert("fieldsV1".into(), entry.fields.to_value());
-    if !entry.text("subresource").is_empty() {
-        value.insert("subresource".into(), entry.text("subresource").into());
+    value.insert("fieldsV1".into(), entry.fields.into_value());
+    if let Some(subresource) = subresource.filter(|name| *name != "") {
+        value.insert("subresource".into(), subresource);
     }
     Value::Object(value)
 }
