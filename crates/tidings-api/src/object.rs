@@ -109,13 +109,14 @@ impl Object {
     fn stamp(json: &[u8], spans: Spans, revision: ResourceVersion, event: EventType) -> Object {
         let text = revision.to_string();
         let prefix = event.json_prefix();
-        let mut buffer =
-            Vec::with_capacity(prefix.len() + json.len() + text.len() + 24 + EVENT_END.len());
-        buffer.extend_from_slice(prefix);
         let (position, removed, insert) = match spans.resource_version {
             Span { start, end } if start < end => (start, end - start, format!("\"{text}\"")),
             _ => insertion(json, spans, &text),
         };
+        // Exactly as long as it will be: there are many, and a buffer with room to spare needs a note of how much.
+        let length = json.len() + insert.len() - removed as usize;
+        let mut buffer = Vec::with_capacity(prefix.len() + length + EVENT_END.len());
+        buffer.extend_from_slice(prefix);
         buffer.extend_from_slice(&json[..position as usize]);
         buffer.extend_from_slice(insert.as_bytes());
         buffer.extend_from_slice(&json[(position + removed) as usize..]);
