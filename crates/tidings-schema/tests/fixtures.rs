@@ -35,7 +35,7 @@ fn check(path: &Path) -> Option<()> {
     tidings_schema::find(group, version, &envelope.kind)?;
     assert_eq!(expected["kind"], *envelope.kind);
     assert_eq!(expected["apiVersion"], *envelope.api_version);
-    let decoded = decode_object(&body).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    let decoded = decode_object(&body, None).unwrap_or_else(|error| panic!("{path:?}: {error}"));
     // As text, because values compare equal whatever the order of their members.
     let (decoded, expected) = (format!("{decoded:#}"), format!("{expected:#}"));
     if let Some((ours, theirs)) = decoded.lines().zip(expected.lines()).find(|(a, b)| a != b) {
@@ -67,7 +67,7 @@ fn truncated_bodies_never_panic() {
     for path in fixtures() {
         let body = std::fs::read(&path).expect("protobuf");
         for length in places(&body) {
-            let _ = decode_object(&body[..length]);
+            let _ = decode_object(&body[..length], None);
         }
     }
 }
@@ -79,7 +79,7 @@ fn flipped_bits_never_panic() {
         for place in places(&body) {
             for bit in 0..8 {
                 body[place] ^= 1 << bit;
-                let _ = decode_object(&body);
+                let _ = decode_object(&body, None);
                 body[place] ^= 1 << bit;
             }
         }
@@ -90,7 +90,7 @@ fn flipped_bits_never_panic() {
 fn delete_options_decode() {
     let body = b"k8s\0\x0a\x13\x0a\x02v1\x12\x0dDeleteOptions\
         \x12\x1c\x08\x00\x12\x07\x0a\x05other\x22\x0aBackground\x2a\x03All";
-    let decoded = decode_object(body).expect("decodes");
+    let decoded = decode_object(body, None).expect("decodes");
     let expected = r#"{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0,"preconditions":{"uid":"other"},"propagationPolicy":"Background","dryRun":["All"]}"#;
     assert_eq!(decoded.to_string(), expected);
 }
@@ -98,11 +98,11 @@ fn delete_options_decode() {
 #[test]
 fn what_is_no_envelope_is_refused() {
     assert!(!is_protobuf(b"{}"));
-    assert_eq!(decode_object(b"{}"), Err(DecodeError::Magic));
-    assert_eq!(decode_object(b"k8s"), Err(DecodeError::Magic));
+    assert_eq!(decode_object(b"{}", None), Err(DecodeError::Magic));
+    assert_eq!(decode_object(b"k8s", None), Err(DecodeError::Magic));
     let unknown = DecodeError::UnknownKind {
         api_version: String::new(),
         kind: String::new(),
     };
-    assert_eq!(decode_object(b"k8s\0"), Err(unknown));
+    assert_eq!(decode_object(b"k8s\0", None), Err(unknown));
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
-use tidings_api::{Reason, Status, go};
+use tidings_api::{Reason, Status};
 use tidings_schema::{Type, protobuf};
 
 use crate::request::Query;
@@ -286,27 +286,7 @@ fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, 
             "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({start})"
         ));
     }
-    let envelope = protobuf::decode_envelope(body).map_err(|error| error.to_string())?;
-    let (group, version) = envelope.group_version();
-    let said = tidings_schema::find(group, version, &envelope.kind);
-    let Some(of) = said.or(expected) else {
-        return Err(format!(
-            "no kind {} is registered for version {}",
-            go::quote(&envelope.kind),
-            go::quote(&envelope.api_version)
-        ));
-    };
-    let mut object = protobuf::decode(of, envelope.raw).map_err(|error| error.to_string())?;
-    if let Some(members) = object.as_object_mut() {
-        for (name, text) in [
-            ("kind", envelope.kind),
-            ("apiVersion", envelope.api_version),
-        ] {
-            if !text.is_empty() {
-                members.insert(name.to_owned(), text.into());
-            }
-        }
-    }
+    let object = protobuf::decode_object(body, expected).map_err(|error| error.to_string())?;
     Ok(object.to_string().into())
 }
 

@@ -8,7 +8,7 @@
 //! let body = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12\x07\x0a\x05\x0a\x03abc";
 //! let envelope = protobuf::decode_envelope(body)?;
 //! assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "Namespace"));
-//! let object = protobuf::decode_object(body)?;
+//! let object = protobuf::decode_object(body, None)?;
 //! assert_eq!(object["metadata"]["name"], "abc");
 //! # Ok::<(), protobuf::DecodeError>(())
 //! ```
@@ -28,6 +28,9 @@ const MAGIC: &[u8] = b"k8s\0";
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
+    /// The message is compressed.
+    #[error("the message is encoded as {0}, which is not understood")]
+    Encoded(String),
     /// The first four bytes are others.
     #[error("provided data does not appear to be a protobuf message")]
     Magic,
@@ -133,18 +136,29 @@ pub fn decode(message_type: &Type, raw: &[u8]) -> Result<Value, DecodeError> {
         .map(Value::Object)
 }
 
-/// The JSON of the object in a body, `kind` and `apiVersion` first.
-pub fn decode_object(body: &[u8]) -> Result<Value, DecodeError> {
+/// The JSON of the object in a body, `kind` and `apiVersion` first. A body that does not name a known kind is of the expected
+/// type, if there is one.
+pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Value, DecodeError> {
     let envelope = decode_envelope(body)?;
+    if !envelope.content_encoding.is_empty() {
+        return Err(DecodeError::Encoded(envelope.content_encoding));
+    }
     let (group, version) = envelope.group_version();
-    let Some(message_type) = crate::find(group, version, &envelope.kind) else {
+    let said = crate::find(group, version, &envelope.kind);
+    let Some(message_type) = said.or(expected) else {
         let Envelope {
             api_version, kind, ..
         } = envelope;
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
     let mut object = message::Decoder::new().message(message_type, envelope.raw)?;
-    object.shift_insert(0, "kind".to_owned(), envelope.kind.into());
-    object.shift_insert(1, "apiVersion".to_owned(), envelope.api_version.into());
+    for (name, text) in [
+        ("apiVersion", envelope.api_version),
+        ("kind", envelope.kind),
+    ] {
+        if !text.is_empty() {
+            object.shift_insert(0, name.to_owned(), text.into());
+        }
+    }
     Ok(Value::Object(object))
 }

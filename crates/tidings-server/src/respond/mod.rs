@@ -85,8 +85,7 @@ impl Rendering {
             ));
         }
         let bytes = formatted(&json, self.view.format).map_err(Status::internal)?;
-        let mut response = self::json_response(code, ResponseBody::bytes(Bytes::new()));
-        self.set_type(&mut response);
+        let mut response = typed(code, self.view.format);
         if self.gzip && bytes.len() > pack::MIN_BYTES {
             let mut packer = Packer::default();
             let mut packed = packer.push(&bytes).to_vec();
@@ -130,12 +129,6 @@ impl Rendering {
             pack::mark(&mut response);
         }
         Ok(response)
-    }
-
-    fn set_type(&self, response: &mut Response<ResponseBody>) {
-        if self.view.format == Format::Yaml {
-            response.headers_mut().insert(CONTENT_TYPE, YAML);
-        }
     }
 }
 
@@ -314,12 +307,18 @@ pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Respons
 
 /// A JSON document, without a line break behind it, in the given format.
 pub(crate) fn document(json: &[u8], format: Format) -> Result<Response<ResponseBody>, Status> {
-    let body = formatted(json, format).map_err(Status::internal)?;
-    let mut response = json_response(StatusCode::OK, ResponseBody::bytes(body));
+    let mut response = typed(StatusCode::OK, format);
+    *response.body_mut() = ResponseBody::bytes(formatted(json, format).map_err(Status::internal)?);
+    Ok(response)
+}
+
+/// A response that says its format, without a body.
+fn typed(code: StatusCode, format: Format) -> Response<ResponseBody> {
+    let mut response = json_response(code, ResponseBody::bytes(Bytes::new()));
     if format == Format::Yaml {
         response.headers_mut().insert(CONTENT_TYPE, YAML);
     }
-    Ok(response)
+    response
 }
 
 /// W24.
