@@ -30,7 +30,7 @@ struct Inner {
 }
 
 /// The labels of an object, sorted by key.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {

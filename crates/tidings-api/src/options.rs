@@ -112,6 +112,47 @@ impl ListOptions {
         })
     }
 
+    /// The query parameters that say these options; what is unset is not among them. The opposite of
+    /// [`ListOptions::from_query`].
+    pub fn to_query(&self) -> Vec<(&'static str, String)> {
+        let flag = |set: bool| if set { "true" } else { "" }.to_owned();
+        let matching = self.resource_version_match.as_ref();
+        let pairs = [
+            ("labelSelector", self.label_selector.clone()),
+            ("fieldSelector", self.field_selector.clone()),
+            ("watch", flag(self.watch)),
+            ("allowWatchBookmarks", flag(self.allow_watch_bookmarks)),
+            ("resourceVersion", self.resource_version.clone()),
+            (
+                "resourceVersionMatch",
+                matching.map_or_else(String::new, |matching| matching.as_str().to_owned()),
+            ),
+            (
+                "timeoutSeconds",
+                self.timeout_seconds
+                    .map_or_else(String::new, |seconds| seconds.to_string()),
+            ),
+            (
+                "limit",
+                if self.limit > 0 {
+                    self.limit.to_string()
+                } else {
+                    String::new()
+                },
+            ),
+            ("continue", self.continue_token.clone()),
+            (
+                "sendInitialEvents",
+                self.send_initial_events
+                    .map_or_else(String::new, |send| send.to_string()),
+            ),
+        ];
+        pairs
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
     /// True if the version is unset or "0".
     pub fn any_version(&self) -> bool {
         matches!(self.resource_version.as_str(), "" | "0")
@@ -240,6 +281,30 @@ mod tests {
             expected,
             "{query}"
         );
+    }
+
+    #[test]
+    fn options_survive_the_way_through_a_query() {
+        let options = ListOptions {
+            label_selector: "a in (b,c)".into(),
+            field_selector: "metadata.name=x".into(),
+            watch: true,
+            allow_watch_bookmarks: true,
+            resource_version: "0".into(),
+            resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
+            timeout_seconds: Some(300),
+            limit: 500,
+            continue_token: "next".into(),
+            send_initial_events: Some(false),
+        };
+        let pairs = options.to_query();
+        assert_eq!(pairs.len(), 10, "a field is missing: {pairs:?}");
+        let value = |name: &str| {
+            let found = pairs.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        assert_eq!(ListOptions::from_query(value), Ok(options));
+        assert_eq!(ListOptions::default().to_query(), []);
     }
 
     #[test]

@@ -389,11 +389,16 @@ impl Status {
         matches!(self.reason, Some(Reason::Expired | Reason::Gone)) || self.code == 410
     }
 
-    /// True if the resource version of the request is not reached yet.
+    /// True if the resource version of the request is not reached yet. Servers have said so in three ways: by a cause, by
+    /// the text of a cause, and (before 1.17) by the message alone (B42).
     pub fn is_too_large_resource_version(&self) -> bool {
-        self.details
-            .as_ref()
-            .is_some_and(|details| details.causes.iter().any(|cause| cause.reason == TOO_LARGE))
+        const TEXT: &str = "Too large resource version";
+        let causes = self.details.iter().flat_map(|details| &details.causes);
+        let timed_out = self.reason == Some(Reason::Timeout) || self.code == 504;
+        causes.clone().any(|cause| cause.reason == TOO_LARGE)
+            || timed_out
+                && (self.message.contains(TEXT)
+                    || causes.into_iter().any(|cause| cause.message == TEXT))
     }
 
     /// The Status as compact JSON without a newline.

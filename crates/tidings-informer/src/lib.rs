@@ -1,11 +1,42 @@
-//! The client half of list and watch.
+//! The client half of list and watch: informers.
 //!
-//! A [`ListerWatcher`] knows how to list the objects of a resource and how to follow their changes. A [`Reflector`] drives one:
-//! it lists, watches from there, resumes when a watch ends, lists again when the server has forgotten the version, and keeps a
-//! [`ReflectorStore`] up to date with what it sees.
+//! An event walks through the modules in this order: `source` (a [`ListerWatcher`] lists and watches) → `reflector` (a
+//! [`Reflector`] decides when to list, watch, resume and wait) → `intake` (objects are compared and decoded) → `queue` (a
+//! [`DeltaFifo`] keeps the changes in order) → `controller` (a [`Controller`] applies them) → `store` (an [`Indexer`] publishes
+//! snapshots) → `share` (a log of events that the handlers of a [`SharedInformer`] read at their own pace) → the user.
 
+mod backoff;
+mod controller;
+mod intake;
+mod lister;
+mod object;
+mod queue;
 mod reflector;
+mod share;
 mod source;
+mod store;
+mod sync;
 
-pub use reflector::{Reflector, ReflectorStore};
-pub use source::{BoxFuture, EventStream, List, ListerWatcher, SourceError};
+pub use backoff::{BackoffOptions, ExponentialBackoff};
+pub use controller::Controller;
+pub use lister::{GenericLister, GenericNamespaceLister, NotFound};
+pub use object::{Cached, Decode, DecodeError, Uid};
+pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
+pub use reflector::{
+    InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
+    ReflectorStats, ReflectorStore, RelistReason, Version,
+};
+pub use share::{
+    Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
+    InformerKey, InformerStats, Lag, Laggard, LogOptions, NotAllSynced, NotSynced, Overflow,
+    Pending, Registration, ResourceEventHandler, SharedIndexInformer, SharedInformer,
+    SharedInformerFactory, Stopped, Subscription,
+};
+pub use source::{
+    BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,
+    ListerWatcher, PAGE_SIZE, Paged, Pager, SourceError, WatchFunc, Watcher,
+};
+pub use store::{
+    ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
+    UnknownIndex, WriteOverlay,
+};

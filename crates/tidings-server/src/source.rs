@@ -6,8 +6,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_core::Stream;
-use tidings_api::{EventType, ListOptions, Object, ResourceVersion, Status, WatchEvent};
-use tidings_informer::{BoxFuture, EventStream, List, ListerWatcher, SourceError};
+use tidings_api::{
+    EventType, ListMetadata, ListOptions, Object, ResourceVersion, Status, WatchEvent,
+};
+use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
 use tidings_storage::{
     Change, Error, Event, Previous, Range, Revision, Storage, WatchBatch, WatchStream,
 };
@@ -41,10 +43,11 @@ impl StoreListerWatcher {
                 items.push(stamped(&entry.value, entry.revision, EventType::Added)?);
             }
             if !page.more {
-                return Ok(List {
-                    items,
-                    resource_version: ResourceVersion::new(at.0),
-                });
+                let metadata = ListMetadata {
+                    resource_version: at.to_string(),
+                    ..ListMetadata::default()
+                };
+                return Ok(List { items, metadata });
             }
             tokio::task::yield_now().await; // reading is not waiting: let others have the thread
         }
@@ -59,9 +62,9 @@ fn stamped(value: &[u8], revision: Revision, event: EventType) -> Result<Object,
     })
 }
 
-impl ListerWatcher for StoreListerWatcher {
+impl Lister for StoreListerWatcher {
     /// Any version means the oldest that the store has: the watch from there brings the history too.
-    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<List, SourceError>> {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
         Box::pin(async move {
             let at = match options.resource_version.as_str() {
                 "0" => self.store.oldest().await,
@@ -71,8 +74,14 @@ impl ListerWatcher for StoreListerWatcher {
                 Ok(at) => self.read(at).await,
                 Err(error) => Err(error),
             };
-            list.map_err(source_error)
+            list.map(List::into_stream).map_err(source_error)
         })
+    }
+}
+
+impl Watcher for StoreListerWatcher {
+    fn zero_is_a_version(&self) -> bool {
+        true
     }
 
     fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>> {
@@ -97,7 +106,7 @@ fn source_error(error: Error) -> SourceError {
         Error::Future { requested, current } => {
             Status::too_large_resource_version(requested.0, current.0).into()
         }
-        other => SourceError::Transport(other.to_string()),
+        other => SourceError::transport(other),
     }
 }
 

@@ -46,6 +46,16 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// A label and its value that everything selected has, if the selector names one: what an index can be asked for.
+    pub fn required_label(&self) -> Option<(&str, &str)> {
+        self.requirements
+            .iter()
+            .find_map(|requirement| match &requirement.test {
+                Test::In(values) if values.len() == 1 => Some((&*requirement.key, &*values[0])),
+                _ => None,
+            })
+    }
+
     /// True if the labels fulfil every requirement. Absent labels fulfil `!=` and `notin`.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.requirements.iter().all(|requirement| {

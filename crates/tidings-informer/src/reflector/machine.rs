@@ -1,192 +1,361 @@
-//! What a reflector does next: a pure function of what it has seen.
+//! What a reflector does next: a pure function of what it has seen, the time, and its chance.
 
 use std::time::Duration;
 
-use tidings_api::ResourceVersion;
+use tokio::time::Instant;
 
-use crate::source::SourceError;
+use super::options::{InitialState, OnRefusal, ReflectorOptions};
+use super::version::Version;
+use super::{Problem, RelistReason};
+use crate::backoff::ExponentialBackoff;
+use crate::source::{PAGE_SIZE, SourceError};
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(800);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this without an event is a failure: a server that closes every watch at once must not be
+/// asked again at once.
+const VERY_SHORT: Duration = Duration::from_secs(1);
+/// How often a watch may break at one version before the state is listed again: something there cannot be delivered.
+const FRUITLESS_MAX: u32 = 5;
+/// How often the initial events may break off before they are listed instead.
+const INITIAL_ATTEMPTS_MAX: u32 = 3;
+/// How long a server is taken for one that cannot send initial events.
+const UNSUPPORTED_FOR: Duration = Duration::from_secs(3600);
+/// The longest that a server may ask to wait.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// An internal error after this long without one starts a new window of patience.
+const INTERNAL_ERRORS_APART: Duration = Duration::from_secs(60);
 
 /// The next thing to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// List: "0" is any state, "" the newest.
+    /// List: "0" is any state, "" the newest, else one at least that new. A limit of zero asks for everything at once.
     List {
         resource_version: String,
+        limit: usize,
+    },
+    /// Watch with initial events: "" is the newest state.
+    WatchList {
+        resource_version: String,
+        timeout: Duration,
     },
     Watch {
-        resource_version: ResourceVersion,
+        from: Version,
+        timeout: Duration,
     },
     Wait {
         delay: Duration,
     },
+    /// The server refuses, and that is final.
+    Stop,
 }
 
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Listed(ResourceVersion),
-    /// A watch was open and has ended, cleanly or not, after everything up to `reached`.
-    Ended {
-        reached: ResourceVersion,
-        error: Option<SourceError>,
+    /// The state was listed; the store has it.
+    Listed {
+        version: Version,
+        paginated: bool,
     },
+    /// The initial events are complete; the store has them, and the same stream goes on.
+    InitialEventsEnded {
+        version: Version,
+    },
+    /// The state was had, and is older than the store's. It was not taken.
+    WentBack,
+    /// A watch was open and has ended, after everything up to `reached`.
+    Ended(Ended),
     /// A list or watch could not be had.
-    Failed(SourceError),
+    Failed(Problem),
     Waited,
 }
 
 #[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) reached: Version,
+    pub(super) events: usize,
+    pub(super) lasted: Duration,
+    /// Why, if not by the server's regular decision.
+    pub(super) problem: Option<Problem>,
+}
+
+#[derive(Debug)]
 pub(super) struct Machine {
-    /// The version that the store reflects; `None` before the first list.
-    reached: Option<ResourceVersion>,
-    must_list: bool,
-    /// The last list at a version failed because of the version: ask for the newest.
+    options: ReflectorOptions,
+    backoff: ExponentialBackoff,
+    chance: fastrand::Rng,
+    sends_initial_events: bool,
+    /// The version that the store reflects; `None` before the first state.
+    reached: Option<Version>,
+    next: Next,
+    /// The state has to be the newest: the version that the store has is of no use.
     newest: bool,
+    /// The server pages its lists even where any state will do: it has no cache, so paging costs nothing.
+    paginated: bool,
+    unsupported_until: Option<Instant>,
+    initial_attempts: u32,
+    fruitless: u32,
+    internal_errors: Option<(Instant, Instant)>,
     delay: Option<Duration>,
-    failures: u32,
+    relist: RelistReason,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    State,
+    Watch,
+    Stop,
 }
 
 impl Machine {
-    pub(super) fn new() -> Machine {
+    pub(super) fn new(options: ReflectorOptions, sends_initial_events: bool) -> Machine {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
         Machine {
+            backoff: ExponentialBackoff::new(options.backoff.clone(), seed),
+            chance: fastrand::Rng::with_seed(seed ^ 0x5eed),
+            options,
+            sends_initial_events,
             reached: None,
-            must_list: true,
+            next: Next::State,
             newest: false,
+            paginated: false,
+            unsupported_until: None,
+            initial_attempts: 0,
+            fruitless: 0,
+            internal_errors: None,
             delay: None,
-            failures: 0,
+            relist: RelistReason::First,
         }
     }
 
-    pub(super) fn step(&self) -> Step {
-        match (self.delay, self.must_list, self.reached) {
-            (Some(delay), _, _) => Step::Wait { delay },
-            (None, true, _) if self.newest => Step::List {
-                resource_version: String::new(),
+    /// Failures in a row.
+    pub(super) fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// The version that the store reflects.
+    pub(super) fn reached(&self) -> Option<&Version> {
+        self.reached.as_ref()
+    }
+
+    /// Why the state is asked for.
+    pub(super) fn relist_reason(&self) -> RelistReason {
+        self.relist
+    }
+
+    pub(super) fn step(&mut self, now: Instant) -> Step {
+        if let Some(delay) = self.delay {
+            return Step::Wait { delay };
+        }
+        match self.next {
+            Next::Stop => Step::Stop,
+            Next::Watch => Step::Watch {
+                from: self.reached.clone().unwrap_or_default(),
+                timeout: self.watch_timeout(),
             },
-            (None, true, reached) => Step::List {
-                resource_version: reached.unwrap_or_default().to_string(),
+            Next::State if self.asks_for_initial_events(now) => Step::WatchList {
+                resource_version: self.known_version().unwrap_or_default(),
+                timeout: self.watch_timeout(),
             },
-            (None, false, reached) => Step::Watch {
-                resource_version: reached.unwrap_or_default(),
-            },
+            Next::State => {
+                let resource_version = match self.known_version() {
+                    Some(version) => version,
+                    None if self.newest => String::new(),
+                    None => "0".to_owned(),
+                };
+                Step::List {
+                    limit: self.limit(&resource_version),
+                    resource_version,
+                }
+            }
         }
     }
 
-    pub(super) fn observe(&mut self, outcome: &Outcome) {
+    /// The version that a new state must not be older than.
+    fn known_version(&self) -> Option<String> {
+        let known = self.reached.as_ref().filter(|_| !self.newest)?;
+        (!known.is_unset()).then(|| known.text().to_owned())
+    }
+
+    fn asks_for_initial_events(&self, now: Instant) -> bool {
+        self.options.initial_state == InitialState::Streamed
+            && self.sends_initial_events
+            && self.unsupported_until.is_none_or(|until| now >= until)
+    }
+
+    /// A server answers a list at a real version from its cache only if it is not paged.
+    fn limit(&self, resource_version: &str) -> usize {
+        match self.options.page_size {
+            Some(page_size) => page_size,
+            None if self.paginated => PAGE_SIZE,
+            None if matches!(resource_version, "" | "0") => PAGE_SIZE,
+            None => 0,
+        }
+    }
+
+    /// Drawn, so that the watches of many programs do not all end at once.
+    fn watch_timeout(&mut self) -> Duration {
+        let least = self.options.watch_timeout_least();
+        least.mul_f64(1.0 + self.chance.f64())
+    }
+
+    pub(super) fn observe(&mut self, outcome: &Outcome, now: Instant) {
         match outcome {
             Outcome::Waited => self.delay = None,
-            Outcome::Listed(version) => {
-                self.reached = Some(*version);
-                self.must_list = false;
-                self.newest = false;
+            Outcome::Listed { version, paginated } => {
+                // A first list may be of any state; that such a list was paged says that the server has no cache.
+                self.paginated |= self.reached.is_none() && !self.newest && *paginated;
+                self.has_state(version.clone());
             }
-            Outcome::Ended { reached, error } => {
-                if self.reached < Some(*reached) {
-                    self.failures = 0; // it was of use
-                }
-                self.reached = Some(*reached);
-                if let Some(error) = error {
-                    self.failed(error);
-                }
+            Outcome::InitialEventsEnded { version } => {
+                self.backoff.healthy(now);
+                self.has_state(version.clone());
             }
-            Outcome::Failed(error) => self.failed(error),
+            Outcome::WentBack => {
+                self.reached = None;
+                self.next = Next::State;
+                self.newest = true;
+                self.relist = RelistReason::WentBack;
+            }
+            Outcome::Ended(ended) if self.next == Next::State => {
+                self.initial_events_broke(ended, now)
+            }
+            Outcome::Ended(ended) => self.watch_ended(ended, now),
+            Outcome::Failed(problem) => self.failed(problem, now),
         }
     }
 
-    fn failed(&mut self, error: &SourceError) {
+    fn has_state(&mut self, version: Version) {
+        self.reached = Some(version);
+        self.next = Next::Watch;
+        self.newest = false;
+        self.initial_attempts = 0;
+        self.fruitless = 0;
+    }
+
+    /// A watch-list ended before its initial events did.
+    fn initial_events_broke(&mut self, ended: &Ended, now: Instant) {
+        if let Some(problem) = &ended.problem {
+            self.failed(problem, now);
+        } else {
+            self.failed(&Problem::InitialEventsBrokeOff, now);
+        }
+    }
+
+    fn watch_ended(&mut self, ended: &Ended, now: Instant) {
+        let progressed = self.reached.as_ref() != Some(&ended.reached);
+        self.reached = Some(ended.reached.clone());
+        let of_use = progressed || ended.lasted >= VERY_SHORT;
+        let silent = matches!(ended.problem, Some(Problem::Silent(_))) && ended.events == 0;
+        if of_use && !silent {
+            self.backoff
+                .healthy(now.checked_sub(ended.lasted).unwrap_or(now));
+        }
+        if progressed {
+            self.fruitless = 0;
+        }
+        match &ended.problem {
+            // A watch ends when its time is over, when a server restarts, when a connection breaks: go on at once.
+            None | Some(Problem::Silent(_) | Problem::Source(SourceError::Transport(_)))
+                if of_use => {}
+            None => self.failed(&Problem::VeryShortWatch, now),
+            Some(problem) => self.failed(problem, now),
+        }
+    }
+
+    fn failed(&mut self, problem: &Problem, now: Instant) {
+        let waits = match self.next {
+            Next::State => self.state_failed(problem, now),
+            Next::Watch => self.watch_failed(problem, now),
+            Next::Stop => return,
+        };
+        let error = problem.source_error();
+        let refused = error.is_some_and(SourceError::is_refusal);
+        if refused && self.options.on_refusal == OnRefusal::Stop {
+            self.next = Next::Stop;
+            return;
+        }
+        if waits {
+            let asked = error.and_then(SourceError::retry_after);
+            let asked = asked.unwrap_or_default().min(RETRY_AFTER_MAX);
+            self.delay = Some(self.backoff.failed(now).max(asked));
+        }
+    }
+
+    /// Returns true if there is a wait before the next try.
+    fn state_failed(&mut self, problem: &Problem, now: Instant) -> bool {
+        let streamed = self.asks_for_initial_events(now);
+        match problem {
+            Problem::Source(error) if error.version_is_unusable() && !self.newest => {
+                self.newest = true;
+                return false;
+            }
+            Problem::Source(error) if streamed && error.is_refusal_of_the_question() => {
+                self.unsupported_until = Some(now + UNSUPPORTED_FOR);
+                return false;
+            }
+            Problem::InitialEventsStalled => {
+                self.unsupported_until = Some(now + UNSUPPORTED_FOR);
+                return false;
+            }
+            Problem::InitialEventsBrokeOff | Problem::Source(SourceError::Malformed(_))
+                if streamed =>
+            {
+                self.initial_attempts += 1;
+                if self.initial_attempts >= INITIAL_ATTEMPTS_MAX {
+                    self.initial_attempts = 0;
+                    self.unsupported_until = Some(now + UNSUPPORTED_FOR);
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// Resume unless the server said that the version is unusable or the state is provably lost. Returns true: there is
+    /// always a wait.
+    fn watch_failed(&mut self, problem: &Problem, now: Instant) -> bool {
+        self.fruitless += 1;
+        if let Some(reason) = self.relist_after(problem, now) {
+            self.relist = reason;
+            self.next = Next::State;
+            self.fruitless = 0;
+            self.newest = reason == RelistReason::OutOfOrder;
+        }
+        true
+    }
+
+    fn relist_after(&mut self, problem: &Problem, now: Instant) -> Option<RelistReason> {
+        let error = match problem {
+            Problem::OutOfOrder => return Some(RelistReason::OutOfOrder),
+            Problem::Source(error) => error,
+            _ => return None,
+        };
         if error.version_is_unusable() {
-            // A list that fails for its version is repeated without one; a watch leads to a list at its version first.
-            self.newest = self.must_list;
-            self.must_list = true;
+            return Some(RelistReason::Expired);
         }
-        let doubled = BACKOFF_FIRST * 2_u32.saturating_pow(self.failures.min(10));
-        self.delay = Some(doubled.min(BACKOFF_MAX));
-        self.failures = self.failures.saturating_add(1);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tidings_api::Status;
-
-    use super::*;
-
-    fn version(number: u64) -> ResourceVersion {
-        ResourceVersion::new(number)
-    }
-
-    fn list(text: &str) -> Step {
-        Step::List {
-            resource_version: text.into(),
+        if error.state_is_unreadable() {
+            return Some(RelistReason::StateUnreadable);
         }
-    }
-
-    fn transport() -> Outcome {
-        Outcome::Failed(SourceError::Transport("refused".into()))
-    }
-
-    #[test]
-    fn the_first_list_takes_any_state_and_the_watch_goes_on_from_it() {
-        let mut machine = Machine::new();
-        assert_eq!(machine.step(), list("0"));
-        machine.observe(&Outcome::Listed(version(5)));
-        assert_eq!(
-            machine.step(),
-            Step::Watch {
-                resource_version: version(5)
-            }
-        );
-        machine.observe(&Outcome::Ended {
-            reached: version(9),
-            error: None,
-        });
-        assert_eq!(
-            machine.step(),
-            Step::Watch {
-                resource_version: version(9)
-            },
-            "resume, do not list again"
-        );
-    }
-
-    #[test]
-    fn an_expired_watch_lists_at_its_version_and_then_at_the_newest() {
-        let mut machine = Machine::new();
-        machine.observe(&Outcome::Listed(version(5)));
-        let expired = || Some(SourceError::from(Status::expired("too old")));
-        machine.observe(&Outcome::Ended {
-            reached: version(7),
-            error: expired(),
-        });
-        machine.observe(&Outcome::Waited);
-        assert_eq!(machine.step(), list("7"));
-        machine.observe(&Outcome::Failed(Status::expired("too old").into()));
-        machine.observe(&Outcome::Waited);
-        assert_eq!(machine.step(), list(""));
-    }
-
-    #[test]
-    fn failures_back_off_to_a_bound_and_do_not_lose_the_version() {
-        let mut machine = Machine::new();
-        machine.observe(&Outcome::Listed(version(5)));
-        let mut delays = Vec::new();
-        for _ in 0..8 {
-            machine.observe(&transport());
-            let Step::Wait { delay } = machine.step() else {
-                panic!("{:?}", machine.step())
-            };
-            delays.push(delay.as_millis());
-            machine.observe(&Outcome::Waited);
-            assert_eq!(
-                machine.step(),
-                Step::Watch {
-                    resource_version: version(5)
-                }
-            );
+        if error.is_internal()
+            && let Some(patience) = self.options.internal_error_patience
+        {
+            return self
+                .internal_errors_exhaust(patience, now)
+                .then_some(RelistReason::InternalErrors);
         }
-        assert_eq!(delays, [800, 1600, 3200, 6400, 12800, 25600, 30000, 30000]);
+        // The connection may fail as often as it likes: that says nothing about the version. An answer that breaks at the
+        // same version each time does.
+        let says_something = error.is_internal() || matches!(error, SourceError::Malformed(_));
+        (says_something && self.fruitless >= FRUITLESS_MAX).then_some(RelistReason::Stuck)
+    }
+
+    fn internal_errors_exhaust(&mut self, patience: Duration, now: Instant) -> bool {
+        let first = match self.internal_errors {
+            Some((first, last)) if now.duration_since(last) < INTERNAL_ERRORS_APART => first,
+            _ => now,
+        };
+        self.internal_errors = Some((first, now));
+        patience.is_zero() || now.duration_since(first) > patience
     }
 }

@@ -1,136 +1,507 @@
 //! The reflector: it makes a store reflect what a lister-watcher sees.
 //!
-//! The decisions are in [`machine`], which knows no clock and does no I/O; here is the task that carries them out.
+//! The decisions are in [`machine`] (what to do next) and [`follow`] (which events count); both know no clock and do no I/O.
+//! Here is the task that carries them out.
 
+mod follow;
 mod machine;
+mod options;
+mod problem;
+mod state;
+mod trace;
+mod version;
 
-use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tidings_api::{ListOptions, ResourceVersion, WatchEvent};
+use tidings_api::{ListOptions, ObjectKey, ResourceVersionMatch, WatchEvent};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::source::{List, ListerWatcher, SourceError};
-use machine::{Machine, Outcome, Step};
+use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
+use crate::sync::{Mutex, lock};
+use follow::{Follow, foreign};
+use machine::{Ended, Machine, Outcome, Step};
+use trace::Trace;
+
+pub use options::{InitialState, OnRefusal, ReflectorOptions};
+pub use problem::Problem;
+pub(crate) use state::Observers;
+pub use state::{ProblemHandler, ReflectorState, ReflectorStats, RelistReason};
+pub use version::Version;
+
+/// A server that has not ended a watch this long after it should have is not going to.
+const GRACE: Duration = Duration::from_secs(15);
+/// How often missing initial events are complained about.
+const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
+/// Initial events that stop for this long are listed instead.
+const INITIAL_EVENTS_STALL: Duration = Duration::from_secs(60);
 
 /// What a reflector keeps up to date.
+///
+/// A whole state comes in parts, [`ReflectorStore::collect`], and counts when it is complete, [`ReflectorStore::replace`].
+/// Until then nothing that readers see may change.
 pub trait ReflectorStore: Send {
-    /// This is the whole state.
-    fn replace(&mut self, list: List);
+    /// A part of a new state: additions, and changes of what was added before.
+    fn collect(&mut self, part: Vec<WatchEvent>);
+
+    /// The parts so far are void.
+    fn discard(&mut self);
+
+    /// The server's history broke: that an object of the next state has the version of a known one says nothing.
+    fn distrust(&mut self);
+
+    /// The parts are the whole state at a version.
+    fn replace(&mut self, version: &Version);
 
     /// These are the next changes, in order. Bookmarks say how far the store is complete; errors never come here.
     fn apply(&mut self, events: Vec<WatchEvent>);
+
+    /// The version of an object that the store has.
+    fn latest(&self, key: &ObjectKey) -> Option<u64>;
 }
 
 /// Drives a lister-watcher into a store.
-#[derive(Debug)]
+///
+/// Dropping the future of [`Reflector::run`] stops it, at every point.
 pub struct Reflector<L: ?Sized, S> {
     source: Arc<L>,
     store: S,
-    name: String,
+    name: Arc<str>,
+    options: ReflectorOptions,
+    observers: Arc<Observers>,
+    /// How long a stream may be silent; longer than asked for where the server sends no bookmarks.
+    silence: Duration,
 }
 
 impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
     /// A reflector that has not started. The name is for logs.
-    pub fn new(name: impl Into<String>, source: Arc<L>, store: S) -> Reflector<L, S> {
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        source: Arc<L>,
+        store: S,
+        options: ReflectorOptions,
+    ) -> Reflector<L, S> {
         Reflector {
             source,
             store,
             name: name.into(),
+            silence: options.silence_max,
+            options,
+            observers: Arc::default(),
         }
     }
 
-    /// Runs until it is dropped.
-    pub async fn run(mut self) -> std::convert::Infallible {
-        let mut machine = Machine::new();
+    pub(crate) fn observed_by(mut self, observers: Arc<Observers>) -> Self {
+        self.observers = observers;
+        self
+    }
+
+    /// Runs until it is dropped, or until the server refuses and the options say to stop then.
+    pub async fn run(mut self) -> Problem {
+        let mut machine = Machine::new(self.options.clone(), self.source.sends_initial_events());
+        let mut degraded_since: Option<Instant> = None;
+        let mut last: Option<Problem> = None;
         loop {
-            let outcome = match machine.step() {
-                Step::List { resource_version } => self.list(resource_version).await,
-                Step::Watch { resource_version } => self.watch(resource_version).await,
+            let step = machine.step(Instant::now());
+            let outcome = match step {
+                Step::List {
+                    resource_version,
+                    limit,
+                } => {
+                    let reached = machine.reached().cloned();
+                    self.list(resource_version, limit, reached, machine.relist_reason())
+                        .await
+                }
+                Step::WatchList {
+                    resource_version,
+                    timeout,
+                } => {
+                    self.observers.stats.relisted(machine.relist_reason());
+                    self.watch_list(resource_version, timeout, &mut machine)
+                        .await
+                }
+                Step::Watch { from, timeout } => {
+                    self.watch(from, timeout, &mut degraded_since).await
+                }
                 Step::Wait { delay } => {
-                    tokio::time::sleep(delay).await;
+                    let now = Instant::now();
+                    let problem = last.clone().unwrap_or(Problem::VeryShortWatch);
+                    self.observers.state.send_replace(ReflectorState::Degraded {
+                        problem,
+                        since: *degraded_since.get_or_insert(now),
+                        attempts: machine.failures(),
+                        next_retry: now + delay,
+                    });
+                    sleep(delay).await;
                     Outcome::Waited
                 }
+                Step::Stop => {
+                    let problem = last.unwrap_or(Problem::VeryShortWatch);
+                    let stopped = ReflectorState::Stopped {
+                        problem: Some(problem.clone()),
+                    };
+                    self.observers.state.send_replace(stopped);
+                    return problem;
+                }
             };
-            if let Outcome::Failed(error)
-            | Outcome::Ended {
-                error: Some(error), ..
-            } = &outcome
-            {
-                tracing::warn!(reflector = self.name, %error, "list and watch were interrupted; they go on");
+            machine.observe(&outcome, Instant::now());
+            match outcome {
+                Outcome::Failed(problem) => {
+                    self.observers.report(&problem);
+                    last = Some(problem);
+                }
+                Outcome::Ended(ended) => {
+                    self.observers.stats.ended(ended.problem.as_ref());
+                    if let Some(problem) = &ended.problem {
+                        self.observers.report(problem);
+                    }
+                    last = ended.problem;
+                }
+                Outcome::Listed { .. } => degraded_since = None,
+                _ => {}
             }
-            machine.observe(&outcome);
         }
     }
 
-    async fn list(&mut self, resource_version: String) -> Outcome {
+    async fn list(
+        &mut self,
+        resource_version: String,
+        limit: usize,
+        reached: Option<Version>,
+        reason: RelistReason,
+    ) -> Outcome {
+        let lists = self.options.lists.clone();
+        let _permit = match &lists {
+            Some(lists) => lists.acquire().await.ok(),
+            None => None,
+        };
+        let observers = Arc::clone(&self.observers);
+        observers.stats.relisted(reason);
+        observers
+            .state
+            .send_replace(ReflectorState::Listing { received: 0 });
+        let mut trace = Trace::new("a list", Arc::clone(&self.name));
+        let source = Arc::clone(&self.source);
+        let heard = Mutex::new(Instant::now());
+        let store = &mut self.store;
+        store.discard();
+        let mut received = 0;
+        let pager = Pager::new(source.as_ref()).page_size(limit);
         let options = ListOptions {
             resource_version,
             ..ListOptions::default()
         };
-        match self.source.list(options).await {
-            Ok(list) => {
-                let version = list.resource_version;
-                self.store.replace(list);
-                Outcome::Listed(version)
+        let listing = pager.list(options, |part| {
+            *lock(&heard) = Instant::now();
+            match part {
+                Paged::Restart => {
+                    received = 0;
+                    store.discard();
+                }
+                Paged::Items(objects) => {
+                    received += objects.len();
+                    observers.stats.received(&objects);
+                    trace.step("receiving", objects.len());
+                    store.collect(objects.into_iter().map(WatchEvent::Added).collect());
+                    trace.step("decoding", 0);
+                    observers
+                        .state
+                        .send_replace(ReflectorState::Listing { received });
+                }
             }
-            Err(error) => Outcome::Failed(error),
+        });
+        let listed = tokio::select! {
+            biased;
+            listed = listing => listed,
+            () = silence(&heard, self.options.silence_max) => {
+                return Outcome::Failed(Problem::Silent(self.options.silence_max));
+            }
+        };
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => return Outcome::Failed(error.into()),
+        };
+        let version = Version::new(&listed.resource_version);
+        if !self.replace(&version, reached.as_ref()) {
+            return Outcome::WentBack;
+        }
+        trace.step("replacing", received);
+        Outcome::Listed {
+            version,
+            paginated: listed.paginated,
         }
     }
 
-    async fn watch(&mut self, from: ResourceVersion) -> Outcome {
+    /// Takes over the state that was collected. Returns false if it is older than what the store has reached: the server has
+    /// lost a part of its history, and the state must be had again without comparing it.
+    fn replace(&mut self, version: &Version, reached: Option<&Version>) -> bool {
+        if let Some(reached) = reached.filter(|reached| version.is_before(reached)) {
+            self.observers.report(&Problem::WentBack {
+                from: reached.text().into(),
+                to: version.text().into(),
+            });
+            self.store.distrust();
+            return false;
+        }
+        self.store.replace(version);
+        self.observers.stats.progressed();
+        self.observers.state.send_replace(ReflectorState::Synced);
+        true
+    }
+
+    async fn open(&self, options: ListOptions) -> Result<EventStream, Problem> {
+        let opening = timeout(self.options.silence_max, self.source.watch(options));
+        match opening.await {
+            Err(_) => Err(Problem::Silent(self.options.silence_max)),
+            Ok(opened) => opened.map_err(Problem::from),
+        }
+    }
+
+    async fn watch_list(
+        &mut self,
+        resource_version: String,
+        lasting: Duration,
+        machine: &mut Machine,
+    ) -> Outcome {
+        let start = Instant::now();
         let options = ListOptions {
-            watch: true,
-            allow_watch_bookmarks: true,
-            resource_version: from.to_string(),
-            ..ListOptions::default()
+            resource_version,
+            resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
+            send_initial_events: Some(true),
+            ..watch_options(lasting)
         };
-        let mut reached = from;
-        let mut stream = match self.source.watch(options).await {
+        self.observers
+            .state
+            .send_replace(ReflectorState::Streaming { received: 0 });
+        self.store.discard();
+        let mut trace = Trace::new("a first stream", Arc::clone(&self.name));
+        let mut stream = match self.open(options).await {
             Ok(stream) => stream,
-            Err(error) => return Outcome::Failed(error),
+            Err(problem) => return Outcome::Failed(problem),
         };
+        trace.step("opening", 0);
+        let collected = self
+            .collect(&mut stream, start + lasting + GRACE, &mut trace)
+            .await;
+        let (version, rest) = match collected {
+            Ok(collected) => collected,
+            Err(problem) => return Outcome::Failed(problem),
+        };
+        if !self.replace(&version, machine.reached()) {
+            return Outcome::WentBack;
+        }
+        trace.step("replacing", 0);
+        drop(trace);
+        machine.observe(
+            &Outcome::InitialEventsEnded {
+                version: version.clone(),
+            },
+            Instant::now(),
+        );
+        self.follow(stream, version, rest, start, lasting).await
+    }
+
+    /// Takes in the initial events. Returns the version at which they end, and what came behind them.
+    async fn collect(
+        &mut self,
+        stream: &mut EventStream,
+        deadline: Instant,
+        trace: &mut Trace,
+    ) -> Result<(Version, Vec<WatchEvent>), Problem> {
+        let mut received = 0;
+        let mut heard = Instant::now();
+        let mut warn_at = heard + INITIAL_EVENTS_WARNING;
         loop {
-            match poll_fn(|context| stream.as_mut().poll_next(context)).await {
-                None => {
-                    return Outcome::Ended {
-                        reached,
-                        error: None,
-                    };
-                }
-                Some(Err(error)) => {
-                    return Outcome::Ended {
-                        reached,
-                        error: Some(error),
-                    };
-                }
-                Some(Ok(events)) => {
-                    if let Some(WatchEvent::Error(status)) = events.last() {
-                        let error = SourceError::Status(status.clone());
-                        return Outcome::Ended {
-                            reached,
-                            error: Some(error),
-                        };
+            let wake = warn_at.min(heard + INITIAL_EVENTS_STALL).min(deadline);
+            let mut batch = match timeout_at(wake, next(stream)).await {
+                Ok(Some(batch)) => batch?,
+                Ok(None) => return Err(Problem::InitialEventsBrokeOff),
+                Err(_) => {
+                    let now = Instant::now();
+                    if now >= deadline || now - heard >= INITIAL_EVENTS_STALL {
+                        return Err(Problem::InitialEventsStalled);
                     }
-                    reached = events
-                        .iter()
-                        .filter_map(version)
-                        .next_back()
-                        .unwrap_or(reached);
-                    self.store.apply(events);
+                    warn_at = now + INITIAL_EVENTS_WARNING;
+                    self.warn_of_missing_end(received, now - heard);
+                    continue;
                 }
+            };
+            heard = Instant::now();
+            let end = batch.iter().position(ends_initial_events);
+            let rest = match end {
+                Some(end) => batch.split_off(end),
+                None => Vec::new(),
+            };
+            if let Some(error) = batch
+                .iter()
+                .position(|event| matches!(event, WatchEvent::Error(_)))
+            {
+                return Err(match batch.swap_remove(error) {
+                    WatchEvent::Error(status) => SourceError::Status(status).into(),
+                    _ => Problem::InitialEventsBrokeOff,
+                });
+            }
+            batch.retain(|event| object(event).is_some_and(|object| foreign(object).is_none()));
+            received += batch.len();
+            self.observers
+                .stats
+                .received(batch.iter().filter_map(object));
+            trace.step("receiving", batch.len());
+            self.store.collect(batch);
+            trace.step("decoding", 0);
+            self.observers
+                .state
+                .send_replace(ReflectorState::Streaming { received });
+            let mut rest = rest.into_iter();
+            if let Some(WatchEvent::Bookmark {
+                resource_version, ..
+            }) = rest.next()
+            {
+                return Ok((Version::new(&resource_version), rest.collect()));
             }
         }
+    }
+
+    fn warn_of_missing_end(&self, received: usize, quiet: Duration) {
+        if received == 0 {
+            tracing::warn!(
+                reflector = &*self.name,
+                "no initial events yet, and no bookmark that ends them"
+            );
+        } else {
+            tracing::warn!(
+                reflector = &*self.name,
+                received,
+                "no bookmark ends the initial events; the last event came {quiet:.0?} ago"
+            );
+        }
+    }
+
+    async fn watch(
+        &mut self,
+        from: Version,
+        lasting: Duration,
+        degraded_since: &mut Option<Instant>,
+    ) -> Outcome {
+        let start = Instant::now();
+        let options = ListOptions {
+            resource_version: from.text().to_owned(),
+            ..watch_options(lasting)
+        };
+        let stream = match self.open(options).await {
+            Ok(stream) => stream,
+            Err(problem) => return Outcome::Failed(problem),
+        };
+        *degraded_since = None;
+        self.observers.stats.opened();
+        self.observers.state.send_if_modified(|state| {
+            let changes = !matches!(state, ReflectorState::Synced);
+            *state = ReflectorState::Synced;
+            changes
+        });
+        self.follow(stream, from, Vec::new(), start, lasting).await
+    }
+
+    /// Applies what a watch brings until it ends.
+    async fn follow(
+        &mut self,
+        mut stream: EventStream,
+        from: Version,
+        rest: Vec<WatchEvent>,
+        start: Instant,
+        lasting: Duration,
+    ) -> Outcome {
+        let deadline = start + lasting + GRACE;
+        let mut follow = Follow::new(from, self.source.zero_is_a_version());
+        let mut events = 0;
+        let mut batch = rest;
+        let problem = loop {
+            events += batch.len();
+            self.observers
+                .stats
+                .received(batch.iter().filter_map(object));
+            let store = &mut self.store;
+            let admitted = follow.admit(batch, |key| store.latest(key));
+            if admitted.bookmarked {
+                self.silence = self.options.silence_max;
+            }
+            if !admitted.events.is_empty() {
+                store.apply(admitted.events);
+                self.observers.stats.progressed();
+            }
+            for skipped in &admitted.skipped {
+                self.observers.report(skipped);
+            }
+            if admitted.problem.is_some() {
+                break admitted.problem;
+            }
+            let quiet_until = (Instant::now() + self.silence).min(deadline);
+            batch = match timeout_at(quiet_until, next(&mut stream)).await {
+                Ok(Some(Ok(batch))) => batch,
+                Ok(Some(Err(error))) => break Some(error.into()),
+                Ok(None) => break None,
+                Err(_) => {
+                    let silence = self.silence;
+                    if events == 0 {
+                        self.silence = (self.silence * 2).min(lasting);
+                    }
+                    break Some(Problem::Silent(silence));
+                }
+            };
+        };
+        Outcome::Ended(Ended {
+            reached: follow.reached,
+            events,
+            lasted: start.elapsed(),
+            problem,
+        })
     }
 }
 
-fn version(event: &WatchEvent) -> Option<ResourceVersion> {
+/// Waits until nothing was heard for so long.
+async fn silence(heard: &Mutex<Instant>, longest: Duration) {
+    loop {
+        let until = *lock(heard) + longest;
+        if until <= Instant::now() {
+            return;
+        }
+        sleep_until(until).await;
+    }
+}
+
+fn watch_options(lasting: Duration) -> ListOptions {
+    ListOptions {
+        watch: true,
+        allow_watch_bookmarks: true,
+        timeout_seconds: Some(lasting.as_secs() as i64),
+        ..ListOptions::default()
+    }
+}
+
+fn object(event: &WatchEvent) -> Option<&tidings_api::Object> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-            Some(object.revision())
+            Some(object)
         }
+        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => None,
+    }
+}
+
+fn ends_initial_events(event: &WatchEvent) -> bool {
+    matches!(
+        event,
         WatchEvent::Bookmark {
-            resource_version, ..
-        } => resource_version.parse().ok(),
-        WatchEvent::Error(_) => None,
+            initial_events_end: true,
+            ..
+        }
+    )
+}
+
+impl<L: ?Sized, S> std::fmt::Debug for Reflector<L, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reflector")
+            .field("name", &self.name)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }

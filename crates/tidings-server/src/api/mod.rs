@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use tidings_api::ResourceVersion;
-use tidings_informer::Reflector;
+use tidings_informer::{Reflector, ReflectorOptions};
 use tidings_storage::{Error, Revision, Storage};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -84,6 +84,9 @@ impl Api {
             .collect();
         let prefixes: Vec<Bytes> = STORED.iter().map(|kind| kind.prefix().into()).collect();
         let mut tasks = JoinSet::new();
+        // The store is in this process or has its own signs of life: silence means that nothing happens.
+        let mut reflector_options = ReflectorOptions::default();
+        reflector_options.silence_max = Duration::from_secs(3600);
         for ((kind, cache), prefix) in STORED.iter().zip(&caches).zip(&prefixes) {
             let source = Arc::new(StoreListerWatcher {
                 store: store.clone(),
@@ -92,9 +95,13 @@ impl Api {
             let reflector = Reflector::new(
                 kind.group_resource().to_string(),
                 source,
-                CacheStore(cache.clone()),
+                CacheStore::new(cache.clone()),
+                reflector_options.clone(),
             );
-            tasks.spawn(async move { match reflector.run().await {} });
+            tasks.spawn(async move {
+                // It stops for refusals only, and a store does not refuse.
+                reflector.run().await;
+            });
         }
         tasks.spawn(tick(store.clone(), caches.clone(), prefixes.clone()));
         let uuid_header = |name: &'static str| {

@@ -9,7 +9,7 @@ pub(crate) mod wake;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_api::{Object, ObjectKey, ResourceVersion, WatchEvent};
-use tidings_informer::{List, ReflectorStore};
+use tidings_informer::{ReflectorStore, Version};
 use tokio::sync::watch;
 
 use log::{Event, FellBehind, Log, Segment, State};
@@ -213,30 +213,67 @@ pub(crate) struct Cursor {
 
 /// The writing end of a cache, for its reflector.
 #[derive(Debug)]
-pub(crate) struct CacheStore(pub(crate) Arc<Cache>);
+pub(crate) struct CacheStore {
+    cache: Arc<Cache>,
+    /// A state that is not complete yet.
+    collected: State,
+}
+
+impl CacheStore {
+    pub(crate) fn new(cache: Arc<Cache>) -> CacheStore {
+        CacheStore {
+            cache,
+            collected: State::new(),
+        }
+    }
+}
 
 impl ReflectorStore for CacheStore {
-    fn replace(&mut self, list: List) {
-        let state: State = list
-            .items
-            .into_iter()
-            .map(|object| (object.key(), object))
-            .collect();
-        {
-            let mut inner = self.0.inner_mut();
-            inner.log.restart(state.clone(), list.resource_version);
-            inner.state = state;
-            inner.revision = list.resource_version;
-            inner.oldest = list.resource_version;
+    fn collect(&mut self, part: Vec<WatchEvent>) {
+        for event in part {
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.collected.insert(object.key(), object);
+                }
+                WatchEvent::Deleted(object) => {
+                    self.collected.remove(&object.key());
+                }
+                WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
+            }
         }
-        self.0.reached.send_replace(Some(list.resource_version));
-        self.0.wake_all();
+    }
+
+    fn discard(&mut self) {
+        self.collected = State::new();
+    }
+
+    /// Objects are never compared with those before.
+    fn distrust(&mut self) {
+        self.discard();
+    }
+
+    fn replace(&mut self, version: &Version) {
+        let state = std::mem::take(&mut self.collected);
+        let revision = ResourceVersion::new(version.number().unwrap_or_default());
+        {
+            let mut inner = self.cache.inner_mut();
+            inner.log.restart(state.clone(), revision);
+            inner.state = state;
+            inner.revision = revision;
+            inner.oldest = revision;
+        }
+        self.cache.reached.send_replace(Some(revision));
+        self.cache.wake_all();
+    }
+
+    fn latest(&self, key: &ObjectKey) -> Option<u64> {
+        self.cache.get(key).map(|object| object.revision().get())
     }
 
     fn apply(&mut self, events: Vec<WatchEvent>) {
         let mut changed = Vec::with_capacity(events.len());
         let reached = {
-            let mut inner = self.0.inner_mut();
+            let mut inner = self.cache.inner_mut();
             let inner = &mut *inner;
             for event in events {
                 let (object, deleted) = match event {
@@ -272,9 +309,9 @@ impl ReflectorStore for CacheStore {
             inner.revision
         };
         // Readers who wait for a revision find it; watches find the events.
-        self.0.reached.send_replace(Some(reached));
+        self.cache.reached.send_replace(Some(reached));
         if !changed.is_empty() {
-            self.0.wakers.wake(changed);
+            self.cache.wakers.wake(changed);
         }
     }
 }

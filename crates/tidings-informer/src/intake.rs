@@ -1,0 +1,209 @@
+//! The reflector's side of the queue: objects are compared with what is known, decoded if they are new, and queued.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use imbl::OrdMap;
+use tidings_api::{Object, ObjectKey, WatchEvent};
+
+use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
+use crate::queue::{Delta, DeltaFifo, Objects};
+use crate::reflector::{Observers, Problem, ReflectorStore, Version};
+use crate::store::{Held, Store};
+use crate::sync::{Mutex, lock};
+
+/// Objects that are left out of a store, and why.
+pub(crate) type Quarantine = Mutex<HashMap<ObjectKey, Quarantined>>;
+
+#[derive(Debug)]
+pub(crate) struct Quarantined {
+    version: u64,
+    pub(crate) error: DecodeError,
+}
+
+/// Takes in what a reflector sees.
+pub(crate) struct Intake<K> {
+    queue: DeltaFifo<K>,
+    /// What is known, to be compared with.
+    store: Store<K>,
+    decoder: Decoder<K>,
+    collected: OrdMap<ObjectKey, Held<K>>,
+    /// What was left out of `collected`.
+    left_out: HashSet<ObjectKey>,
+    distrusted: bool,
+    quarantine: Arc<Quarantine>,
+    observers: Arc<Observers>,
+    decode_nanos: Arc<AtomicU64>,
+}
+
+impl<K: Send + Sync + 'static> Intake<K> {
+    pub(crate) fn new(
+        queue: DeltaFifo<K>,
+        store: Store<K>,
+        decode: Decode<K>,
+        observers: Arc<Observers>,
+        quarantine: Arc<Quarantine>,
+        decode_nanos: Arc<AtomicU64>,
+    ) -> Intake<K> {
+        Intake {
+            queue,
+            store,
+            decoder: Decoder::new(decode),
+            collected: OrdMap::new(),
+            left_out: HashSet::new(),
+            distrusted: false,
+            quarantine,
+            observers,
+            decode_nanos,
+        }
+    }
+
+    /// Decodes an object. One that cannot be decoded is quarantined and reported, once for each of its states.
+    fn decode(&mut self, object: &Object) -> Option<Arc<Cached<K>>> {
+        let version = object.revision().get();
+        match self.decoder.decode(object) {
+            Ok(decoded) => {
+                lock(&self.quarantine).remove(decoded.key());
+                Some(decoded)
+            }
+            Err(error) => {
+                let key = object.key();
+                let quarantined = Quarantined {
+                    version,
+                    error: error.clone(),
+                };
+                let before = lock(&self.quarantine).insert(key.clone(), quarantined);
+                if before.is_none_or(|before| version == 0 || before.version != version) {
+                    let key = key.to_string();
+                    self.observers.report(&Problem::Quarantined { key, error });
+                }
+                None
+            }
+        }
+    }
+
+    /// The object for a new state: the known one if that is the same, else a decoded one, else the last that could be
+    /// decoded.
+    fn take(&mut self, object: &Object) -> Option<Arc<Cached<K>>> {
+        let key = object.key();
+        let known = self
+            .collected
+            .get(&key)
+            .map(|held| Arc::clone(&held.0))
+            .or_else(|| self.store.get_by_key(key.as_str()));
+        let (version, uid) = (object.revision().get(), Uid::new(&object.uid()));
+        if let Some(known) = &known
+            && !self.distrusted
+            && known.is_same(version, uid)
+        {
+            return Some(Arc::clone(known));
+        }
+        let quarantined = lock(&self.quarantine)
+            .get(&key)
+            .is_some_and(|quarantined| version > 0 && quarantined.version == version);
+        let decoded = if quarantined && !self.distrusted {
+            None
+        } else {
+            self.decode(object)
+        };
+        if decoded.is_none() {
+            self.left_out.insert(key);
+        }
+        decoded.or_else(|| known.filter(|known| known.uid() == uid))
+    }
+
+    fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let start = std::time::Instant::now();
+        let done = work(self);
+        let nanos = start.elapsed().as_nanos() as u64;
+        self.decode_nanos.fetch_add(nanos, Ordering::Relaxed);
+        done
+    }
+
+    fn delta(&mut self, event: WatchEvent) -> Option<Delta<K>> {
+        match event {
+            WatchEvent::Added(object) => Some(match self.decode(&object) {
+                Some(decoded) => Delta::Added(decoded),
+                None => dealt_with(&object),
+            }),
+            WatchEvent::Modified(object) => Some(match self.decode(&object) {
+                Some(decoded) => Delta::Updated(decoded),
+                None => dealt_with(&object),
+            }),
+            WatchEvent::Deleted(object) => {
+                let key = object.key();
+                lock(&self.quarantine).remove(&key);
+                // What cannot be decoded any more is gone all the same.
+                let last = self.decoder.decode(&object).ok();
+                let version = Version::new(&object.resource_version());
+                Some(Delta::Deleted { key, last, version })
+            }
+            WatchEvent::Bookmark {
+                resource_version, ..
+            } => Some(Delta::Bookmark(Version::new(&resource_version))),
+            WatchEvent::Error(_) => None,
+        }
+    }
+}
+
+/// There is nothing to be done about an event.
+fn dealt_with<K>(object: &Object) -> Delta<K> {
+    Delta::Bookmark(Version::new(&object.resource_version()))
+}
+
+impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
+    fn collect(&mut self, part: Vec<WatchEvent>) {
+        self.timed(|intake| {
+            for event in part {
+                match event {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        if let Some(taken) = intake.take(&object) {
+                            intake.collected.insert(taken.key().clone(), Held(taken));
+                        }
+                    }
+                    WatchEvent::Deleted(object) => {
+                        intake.collected.remove(&object.key());
+                        lock(&intake.quarantine).remove(&object.key());
+                    }
+                    WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
+                }
+            }
+        });
+    }
+
+    fn discard(&mut self) {
+        self.collected = OrdMap::new();
+        self.left_out.clear();
+    }
+
+    fn distrust(&mut self) {
+        self.distrusted = true;
+        self.discard();
+    }
+
+    fn replace(&mut self, version: &Version) {
+        self.distrusted = false;
+        lock(&self.quarantine).retain(|key, _| self.left_out.contains(key));
+        self.left_out.clear();
+        let objects = Objects(std::mem::take(&mut self.collected));
+        self.queue.push(Delta::Replaced {
+            objects,
+            version: version.clone(),
+        });
+    }
+
+    fn apply(&mut self, events: Vec<WatchEvent>) {
+        let deltas: Vec<Delta<K>> = self.timed(|intake| {
+            let deltas = events.into_iter().filter_map(|event| intake.delta(event));
+            deltas.collect()
+        });
+        self.queue.extend(deltas);
+    }
+
+    fn latest(&self, key: &ObjectKey) -> Option<u64> {
+        self.store
+            .get_by_key(key.as_str())
+            .map(|object| object.version())
+    }
+}

@@ -1,0 +1,108 @@
+//! Reads an informer's store as generated listers do in client-go.
+
+use std::sync::Arc;
+
+use tidings_api::LabelSelector;
+
+use crate::object::Cached;
+use crate::share::SharedInformer;
+use crate::store::{Index, IndexValue, Snapshot, UnknownIndex};
+
+/// There is no such object in the store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{informer} {key:?} not found")]
+pub struct NotFound {
+    /// The informer's name.
+    pub informer: String,
+    /// The key that was asked for.
+    pub key: String,
+}
+
+/// Reads the store of an informer, and keeps the informer running.
+#[derive(Debug)]
+pub struct GenericLister<K: Send + Sync + 'static> {
+    informer: SharedInformer<K>,
+}
+
+impl<K: Send + Sync + 'static> Clone for GenericLister<K> {
+    fn clone(&self) -> GenericLister<K> {
+        GenericLister::new(self.informer.clone())
+    }
+}
+
+impl<K: Send + Sync + 'static> GenericLister<K> {
+    pub(crate) fn new(informer: SharedInformer<K>) -> GenericLister<K> {
+        GenericLister { informer }
+    }
+
+    /// The state now.
+    pub fn snapshot(&self) -> Arc<Snapshot<K>> {
+        self.informer.store().snapshot()
+    }
+
+    /// The objects that a selector selects, in the order of their keys.
+    pub fn list(&self, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
+        self.informer.store().select(None, selector)
+    }
+
+    /// A cluster-scoped object.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn get(&self, name: &str) -> Result<Arc<Cached<K>>, NotFound> {
+        self.get_in("", name)
+    }
+
+    fn get_in(&self, namespace: &str, name: &str) -> Result<Arc<Cached<K>>, NotFound> {
+        self.informer
+            .store()
+            .get(namespace, name)
+            .ok_or_else(|| NotFound {
+                informer: self.informer.name().to_owned(),
+                key: tidings_api::ObjectKey::new(namespace, name).to_string(),
+            })
+    }
+
+    /// The objects of one namespace.
+    pub fn by_namespace(&self, namespace: impl Into<String>) -> GenericNamespaceLister<K> {
+        GenericNamespaceLister {
+            lister: self.clone(),
+            namespace: namespace.into(),
+        }
+    }
+
+    /// The objects with a value in an index.
+    ///
+    /// # Errors
+    /// If the index is of another store.
+    pub fn by_index<V: IndexValue>(
+        &self,
+        index: &Index<K, V>,
+        value: &V,
+    ) -> Result<Vec<Arc<Cached<K>>>, UnknownIndex> {
+        self.informer.store().by_index(index, value)
+    }
+}
+
+/// Reads the objects of one namespace.
+#[derive(Debug)]
+pub struct GenericNamespaceLister<K: Send + Sync + 'static> {
+    lister: GenericLister<K>,
+    namespace: String,
+}
+
+impl<K: Send + Sync + 'static> GenericNamespaceLister<K> {
+    /// The objects that a selector selects, in the order of their names.
+    pub fn list(&self, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
+        let store = self.lister.informer.store();
+        store.select(Some(&self.namespace), selector)
+    }
+
+    /// An object by its name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn get(&self, name: &str) -> Result<Arc<Cached<K>>, NotFound> {
+        self.lister.get_in(&self.namespace, name)
+    }
+}

@@ -1,0 +1,260 @@
+//! What a store keeps of an object, and how it is made from the bytes of the wire.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use tidings_api::{Labels, Object, ObjectKey};
+
+/// Why an object cannot be taken into a store.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error(transparent)]
+pub struct DecodeError(Arc<dyn std::error::Error + Send + Sync>);
+
+impl DecodeError {
+    /// From any error.
+    pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DecodeError {
+        DecodeError(Arc::from(error.into()))
+    }
+}
+
+impl From<serde_json::Error> for DecodeError {
+    fn from(error: serde_json::Error) -> DecodeError {
+        DecodeError::new(error)
+    }
+}
+
+type DecodeFunc<K> = dyn Fn(&Object) -> Result<K, DecodeError> + Send + Sync;
+
+/// Makes what the store keeps from the bytes of the wire. It runs exactly once for each object that is new or has changed.
+pub struct Decode<K>(Arc<DecodeFunc<K>>);
+
+impl Decode<Object> {
+    /// Keeps the bytes.
+    pub fn bytes() -> Decode<Object> {
+        Decode::with(|object| Ok(object.clone()))
+    }
+}
+
+impl Decode<()> {
+    /// Keeps nothing but the key, the version, the uid and the labels.
+    pub fn keys() -> Decode<()> {
+        Decode::with(|_| Ok(()))
+    }
+}
+
+impl<K: DeserializeOwned + 'static> Decode<K> {
+    /// Decodes into a type: a whole object of Kubernetes, or a struct with the few fields that matter.
+    pub fn json() -> Decode<K> {
+        Decode::with(|object| Ok(serde_json::from_slice(object.as_bytes())?))
+    }
+}
+
+impl<K: 'static> Decode<K> {
+    /// Decodes by a function.
+    pub fn with(
+        decode: impl Fn(&Object) -> Result<K, DecodeError> + Send + Sync + 'static,
+    ) -> Decode<K> {
+        Decode(Arc::new(decode))
+    }
+
+    /// Transforms what was decoded, before anyone sees it. The transform sees each object once, and never one that it has
+    /// transformed before.
+    #[must_use]
+    pub fn transform(
+        self,
+        transform: impl Fn(K) -> Result<K, DecodeError> + Send + Sync + 'static,
+    ) -> Decode<K> {
+        Decode::with(move |object| transform((self.0)(object)?))
+    }
+
+    pub(crate) fn run(&self, object: &Object) -> Result<K, DecodeError> {
+        let decode = || (self.0)(object);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
+            .unwrap_or_else(|_| Err(DecodeError::new("decoding or transforming panicked")))
+    }
+}
+
+impl<K> Clone for Decode<K> {
+    fn clone(&self) -> Decode<K> {
+        Decode(Arc::clone(&self.0))
+    }
+}
+
+impl<K> fmt::Debug for Decode<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Decode")
+    }
+}
+
+/// Which object this is, over deletion and creation of the same name: a UUID in sixteen bytes, or a hash of something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Uid(u128);
+
+impl Uid {
+    /// From the text of `metadata.uid`.
+    pub fn new(text: &str) -> Uid {
+        if text.is_empty() {
+            return Uid(0);
+        }
+        let digits = text.bytes().filter(|byte| *byte != b'-');
+        let uuid = digits.clone().count() == 32;
+        let number = digits.clone().try_fold(0_u128, |number, byte| {
+            let digit = char::from(byte).to_digit(16)?;
+            Some(number << 4 | u128::from(digit))
+        });
+        match number {
+            Some(number) if uuid => Uid(number),
+            // FNV-1a: the same text must give the same uid in every store.
+            _ => Uid(text
+                .bytes()
+                .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+                    (hash ^ u128::from(byte))
+                        .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+                })),
+        }
+    }
+
+    /// True if the object has none.
+    pub fn is_unset(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// An object as a store keeps it: what the user asked for, and what every object has. It never changes; a changed object is
+/// another one.
+pub struct Cached<K> {
+    key: ObjectKey,
+    version: u64,
+    uid: Uid,
+    labels: Arc<Labels>,
+    memory_bytes: u32,
+    value: K,
+}
+
+impl<K> Cached<K> {
+    /// Namespace and name.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The namespace; empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        self.key.namespace()
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        self.key.name()
+    }
+
+    /// The resource version as a number; zero if it is none.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Which object this is.
+    pub fn uid(&self) -> Uid {
+        self.uid
+    }
+
+    /// The labels. Equal labels are kept once.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// What the user asked for.
+    pub fn value(&self) -> &K {
+        &self.value
+    }
+
+    /// How large the object came, as an estimate of what it keeps.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes as usize
+    }
+
+    /// True if this is the same state of the same object. Versions that are no numbers are never the same.
+    pub(crate) fn is_same(&self, version: u64, uid: Uid) -> bool {
+        version != 0 && self.version == version && self.uid == uid
+    }
+}
+
+impl<K> Deref for Cached<K> {
+    type Target = K;
+
+    fn deref(&self) -> &K {
+        &self.value
+    }
+}
+
+impl<K> fmt::Debug for Cached<K> {
+    /// Names the object without its content, which may be a Secret's.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.key, self.version)
+    }
+}
+
+/// Decodes, and keeps equal labels once.
+#[derive(Debug)]
+pub(crate) struct Decoder<K> {
+    decode: Decode<K>,
+    labels: LabelPool,
+}
+
+impl<K: 'static> Decoder<K> {
+    pub(crate) fn new(decode: Decode<K>) -> Decoder<K> {
+        Decoder {
+            decode,
+            labels: LabelPool::default(),
+        }
+    }
+
+    pub(crate) fn decode(&mut self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
+        Ok(Arc::new(Cached {
+            value: self.decode.run(object)?,
+            key: object.key(),
+            version: object.revision().get(),
+            uid: Uid::new(&object.uid()),
+            labels: self.labels.get(object),
+            memory_bytes: u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX),
+        }))
+    }
+}
+
+/// Labels by the bytes that spelled them. Most objects of a resource share theirs with others.
+///
+/// Bound: twice the sets in use, at least a thousand.
+#[derive(Debug)]
+struct LabelPool {
+    known: HashMap<Box<[u8]>, Arc<Labels>>,
+    sweep_at: usize,
+}
+
+const LABEL_SETS_LEAST: usize = 1024;
+
+impl Default for LabelPool {
+    fn default() -> LabelPool {
+        LabelPool {
+            known: HashMap::new(),
+            sweep_at: LABEL_SETS_LEAST,
+        }
+    }
+}
+
+impl LabelPool {
+    fn get(&mut self, object: &Object) -> Arc<Labels> {
+        let spelled = object.spans().labels.of(object.as_bytes());
+        if let Some(known) = self.known.get(spelled) {
+            return Arc::clone(known);
+        }
+        let labels = Arc::new(object.labels().clone());
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, labels| Arc::strong_count(labels) > 1);
+            self.sweep_at = (self.known.len() * 2).max(LABEL_SETS_LEAST);
+        }
+        self.known.insert(spelled.into(), Arc::clone(&labels));
+        labels
+    }
+}

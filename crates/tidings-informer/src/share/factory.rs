@@ -1,0 +1,305 @@
+//! Informers by what they follow: one for all who ask for the same.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::informer::{Alive, InformerBuilder, Inner, NotSynced, SharedInformer};
+use crate::reflector::ReflectorState;
+use crate::source::BoxFuture;
+use crate::sync::{Mutex, lock};
+
+/// What an informer follows, and in which form. Two who ask for the same share one informer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub struct InformerKey {
+    /// The resource: `v1/pods`, `apps/v1/deployments`.
+    pub resource: String,
+    /// One namespace; empty for all.
+    pub namespace: String,
+    /// Only objects with these labels.
+    pub label_selector: String,
+    /// Only objects with these fields.
+    pub field_selector: String,
+    /// What tells apart two forms of the same type: a transform, for example.
+    pub form: String,
+}
+
+impl InformerKey {
+    /// All objects of a resource.
+    pub fn new(resource: impl Into<String>) -> InformerKey {
+        InformerKey {
+            resource: resource.into(),
+            ..InformerKey::default()
+        }
+    }
+
+    /// In one namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> InformerKey {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// With these labels.
+    #[must_use]
+    pub fn label_selector(mut self, selector: impl Into<String>) -> InformerKey {
+        self.label_selector = selector.into();
+        self
+    }
+
+    /// With these fields.
+    #[must_use]
+    pub fn field_selector(mut self, selector: impl Into<String>) -> InformerKey {
+        self.field_selector = selector.into();
+        self
+    }
+
+    /// In a form of its own.
+    #[must_use]
+    pub fn form(mut self, form: impl Into<String>) -> InformerKey {
+        self.form = form.into();
+        self
+    }
+}
+
+impl fmt::Display for InformerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.resource)?;
+        let parts = [
+            (" in ", &self.namespace),
+            (" with ", &self.label_selector),
+            (" where ", &self.field_selector),
+            (" as ", &self.form),
+        ];
+        for (word, value) in parts {
+            if !value.is_empty() {
+                write!(f, "{word}{value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An informer of any type, which the factory does not keep alive.
+trait AnyInformer: Send + Sync {
+    fn start(&self);
+    fn stop(&self) -> BoxFuture<'static, ()>;
+    fn is_gone(&self) -> bool;
+    fn wait_synced(&self) -> BoxFuture<'static, Result<(), NotSynced>>;
+    fn state(&self) -> Option<(Arc<str>, ReflectorState)>;
+    fn as_any(&self) -> &dyn Any;
+}
+
+struct Shared<K: Send + Sync + 'static>((std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>));
+
+impl<K: Send + Sync + 'static> Shared<K> {
+    fn get(&self) -> Option<SharedInformer<K>> {
+        SharedInformer::upgrade(&self.0).filter(|informer| !informer.is_stopped())
+    }
+}
+
+impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
+    fn start(&self) {
+        if let Some(informer) = self.get() {
+            informer.start();
+        }
+    }
+
+    fn stop(&self) -> BoxFuture<'static, ()> {
+        let informer = self.get();
+        Box::pin(async move {
+            if let Some(informer) = informer {
+                informer.stop().await;
+            }
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.get().is_none()
+    }
+
+    fn wait_synced(&self) -> BoxFuture<'static, Result<(), NotSynced>> {
+        let informer = SharedInformer::upgrade(&self.0);
+        Box::pin(async move {
+            match informer {
+                Some(informer) => informer.wait_synced().await,
+                None => Ok(()), // nobody wants it any more
+            }
+        })
+    }
+
+    fn state(&self) -> Option<(Arc<str>, ReflectorState)> {
+        let informer = SharedInformer::upgrade(&self.0)?;
+        Some((informer.name().into(), informer.state()))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An informer that others wait for.
+#[derive(Debug, Clone)]
+pub struct Laggard {
+    /// Its name.
+    pub informer: Arc<str>,
+    /// What it is doing, and its last problem.
+    pub state: ReflectorState,
+}
+
+/// Not every informer has its initial state.
+#[derive(Debug, Clone)]
+pub struct NotAllSynced {
+    /// Those that have not.
+    pub laggards: Vec<Laggard>,
+}
+
+impl fmt::Display for NotAllSynced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not synced")?;
+        for (index, Laggard { informer, state }) in self.laggards.iter().enumerate() {
+            let comma = if index == 0 { ": " } else { "; " };
+            write!(f, "{comma}{informer} ({state})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for NotAllSynced {}
+
+/// Shares informers. Clones share the factory.
+///
+/// The factory does not keep informers alive: one whose last handle is dropped stops, and who asks again gets a new one.
+#[derive(Clone, Default)]
+pub struct SharedInformerFactory {
+    informers: Arc<Mutex<HashMap<(InformerKey, TypeId), Box<dyn AnyInformer>>>>,
+}
+
+impl SharedInformerFactory {
+    /// A factory without informers.
+    pub fn new() -> SharedInformerFactory {
+        SharedInformerFactory::default()
+    }
+
+    /// The informer for a key: the one that is there, or a new one that has not started.
+    ///
+    /// `set_up` is called only for a new one. It gets the name that the key has.
+    pub fn informer<K: Send + Sync + 'static>(
+        &self,
+        key: &InformerKey,
+        set_up: impl FnOnce() -> InformerBuilder<K>,
+    ) -> SharedInformer<K> {
+        let mut informers = lock(&self.informers);
+        informers.retain(|_, informer| !informer.is_gone());
+        let id = (key.clone(), TypeId::of::<K>());
+        let shared = informers
+            .get(&id)
+            .and_then(|shared| shared.as_any().downcast_ref::<Shared<K>>())
+            .and_then(Shared::get);
+        if let Some(informer) = shared {
+            return informer;
+        }
+        let informer = set_up().name(key.to_string()).build();
+        informers.insert(id, Box::new(Shared(informer.downgrade())));
+        informer
+    }
+
+    /// Starts every informer that has not started.
+    pub fn start(&self) {
+        for informer in lock(&self.informers).values() {
+            informer.start();
+        }
+    }
+
+    /// How many informers are alive.
+    pub fn len(&self) -> usize {
+        let informers = lock(&self.informers);
+        informers
+            .values()
+            .filter(|informer| !informer.is_gone())
+            .count()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Stops the informers of one key, of every type. Who asks again gets a new one.
+    pub async fn stop(&self, key: &InformerKey) {
+        let mut stopping = Vec::new();
+        lock(&self.informers).retain(|(candidate, _), informer| {
+            let stop = candidate == key;
+            if stop {
+                stopping.push(informer.stop());
+            }
+            !stop
+        });
+        for stop in stopping {
+            stop.await;
+        }
+    }
+
+    /// Stops every informer, and waits until all tasks have ended.
+    pub async fn shut_down(&self) {
+        let informers = std::mem::take(&mut *lock(&self.informers));
+        for informer in informers.into_values() {
+            informer.stop().await;
+        }
+    }
+
+    /// Waits until every informer has its initial state, not longer than this.
+    ///
+    /// # Errors
+    /// With the informers that have not, what they are doing, and their last problems. One that has stopped for good does not
+    /// make the others wait.
+    pub async fn wait_synced(&self, longest: Duration) -> Result<(), NotAllSynced> {
+        let deadline = tokio::time::Instant::now() + longest;
+        let waits: Vec<_> = {
+            let informers = lock(&self.informers);
+            informers
+                .values()
+                .map(|informer| (informer.state(), informer.wait_synced()))
+                .collect()
+        };
+        let mut laggards = Vec::new();
+        for (known, wait) in waits {
+            let laggard = match tokio::time::timeout_at(deadline, wait).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(NotSynced { informer, state })) => Laggard { informer, state },
+                Err(_) => match known {
+                    Some((informer, state)) => Laggard {
+                        state: self.state_of(&informer).unwrap_or(state),
+                        informer,
+                    },
+                    None => continue,
+                },
+            };
+            laggards.push(laggard);
+        }
+        if laggards.is_empty() {
+            return Ok(());
+        }
+        laggards.sort_by(|left, right| left.informer.cmp(&right.informer));
+        Err(NotAllSynced { laggards })
+    }
+
+    fn state_of(&self, name: &str) -> Option<ReflectorState> {
+        let informers = lock(&self.informers);
+        let mut states = informers.values().filter_map(|informer| informer.state());
+        states
+            .find(|(candidate, _)| **candidate == *name)
+            .map(|(_, state)| state)
+    }
+}
+
+impl fmt::Debug for SharedInformerFactory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedInformerFactory")
+            .field("informers", &self.len())
+            .finish_non_exhaustive()
+    }
+}

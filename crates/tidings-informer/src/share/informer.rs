@@ -1,0 +1,638 @@
+//! The shared informer: a reflector, a queue, a controller, a store and a log, put together.
+
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::event::Event;
+use super::handler::{self, Callback, Registration, ResourceEventHandler};
+use super::log::{Log, LogOptions};
+use super::subscription::{HandlerOptions, Subscription};
+use crate::controller::Controller;
+use crate::intake::{Intake, Quarantine};
+use crate::lister::GenericLister;
+use crate::object::{Cached, Decode, DecodeError};
+use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
+use crate::reflector::{
+    Observers, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
+    ReflectorStats, Version,
+};
+use crate::source::ListerWatcher;
+use crate::store::{Index, IndexConflict, IndexError, IndexValue, Indexer, Store, WriteOverlay};
+use crate::sync::{Mutex, lock};
+
+/// Sets up an informer.
+pub struct InformerBuilder<K> {
+    source: Arc<dyn ListerWatcher>,
+    decode: Decode<K>,
+    name: Arc<str>,
+    reflector: ReflectorOptions,
+    log: LogOptions,
+    queue_bytes_max: usize,
+    on_problem: Option<ProblemHandler>,
+    label_index: bool,
+}
+
+impl<K: Send + Sync + 'static> InformerBuilder<K> {
+    /// Its name in logs, metrics and errors.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Transforms every object once, before anyone sees it.
+    #[must_use]
+    pub fn transform(
+        mut self,
+        transform: impl Fn(K) -> Result<K, DecodeError> + Send + Sync + 'static,
+    ) -> Self {
+        self.decode = self.decode.transform(transform);
+        self
+    }
+
+    /// How it lists and watches.
+    #[must_use]
+    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
+        self.reflector = options;
+        self
+    }
+
+    /// How much it keeps for its slowest handler.
+    #[must_use]
+    pub fn log(mut self, options: LogOptions) -> Self {
+        self.log = options;
+        self
+    }
+
+    /// How many bytes of changes may wait for the store before they are coalesced by key.
+    #[must_use]
+    pub fn queue_bytes_max(mut self, bytes_max: usize) -> Self {
+        self.queue_bytes_max = bytes_max;
+        self
+    }
+
+    /// Is told of every problem, also of those inside a watch.
+    #[must_use]
+    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        self.on_problem = Some(Arc::new(handler));
+        self
+    }
+
+    /// Keeps an index over all labels, from which selectors are answered.
+    #[must_use]
+    pub fn label_index(mut self) -> Self {
+        self.label_index = true;
+        self
+    }
+
+    /// The informer, which has not started.
+    pub fn build(self) -> SharedInformer<K> {
+        let indexer = Arc::new(Indexer::new());
+        if self.label_index {
+            // The store is new: there is no other.
+            let _ = indexer.add_label_index();
+        }
+        let observers = Arc::new(Observers::new(Arc::clone(&self.name), self.on_problem));
+        let inner = Arc::new(Inner {
+            log: Log::new(self.log, indexer.snapshot()),
+            queue: DeltaFifo::new(self.queue_bytes_max),
+            overlay: WriteOverlay::new(indexer.store()),
+            indexer,
+            observers,
+            name: self.name,
+            progress: watch::Sender::new(Progress::default()),
+            quarantine: Arc::default(),
+            decode_nanos: Arc::default(),
+            life: Mutex::new(Life::New(Box::new(Parts {
+                source: self.source,
+                decode: self.decode,
+                options: self.reflector,
+            }))),
+            handlers: Mutex::default(),
+        });
+        let alive = Arc::new(Alive(Arc::downgrade(&inner)));
+        SharedInformer { inner, alive }
+    }
+
+    /// The informer, started.
+    pub fn start(self) -> SharedInformer<K> {
+        let informer = self.build();
+        informer.start();
+        informer
+    }
+}
+
+impl<K> std::fmt::Debug for InformerBuilder<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InformerBuilder")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Follows a resource: one reflector, one store, many handlers.
+///
+/// Clones share the informer. When the last clone, lister and subscription is dropped, it stops.
+pub struct SharedInformer<K: Send + Sync + 'static> {
+    inner: Arc<Inner<K>>,
+    alive: Arc<Alive<K>>,
+}
+
+/// client-go's name of the informer; every informer here has indexes.
+pub type SharedIndexInformer<K> = SharedInformer<K>;
+
+impl<K: Send + Sync + 'static> Clone for SharedInformer<K> {
+    fn clone(&self) -> Self {
+        SharedInformer {
+            inner: Arc::clone(&self.inner),
+            alive: Arc::clone(&self.alive),
+        }
+    }
+}
+
+/// What an informer and its tasks share.
+pub(super) struct Inner<K> {
+    name: Arc<str>,
+    indexer: Arc<Indexer<K>>,
+    queue: DeltaFifo<K>,
+    log: Log<K>,
+    overlay: WriteOverlay<K>,
+    observers: Arc<Observers>,
+    progress: watch::Sender<Progress>,
+    quarantine: Arc<Quarantine>,
+    decode_nanos: Arc<AtomicU64>,
+    life: Mutex<Life<K>>,
+    handlers: Mutex<Vec<(Registration<K>, JoinHandle<()>)>>,
+}
+
+/// Stops the informer when the last handle goes.
+pub(super) struct Alive<K: Send + Sync + 'static>(std::sync::Weak<Inner<K>>);
+
+impl<K: Send + Sync + 'static> Drop for Alive<K> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.abort();
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    version: Version,
+    synced: bool,
+    stopped: bool,
+}
+
+struct Parts<K> {
+    source: Arc<dyn ListerWatcher>,
+    decode: Decode<K>,
+    options: ReflectorOptions,
+}
+
+enum Life<K> {
+    New(Box<Parts<K>>),
+    Running(Vec<JoinHandle<()>>),
+    Stopped,
+}
+
+/// The informer has stopped, or was asked to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the informer {informer} has stopped; start another")]
+pub struct Stopped {
+    /// Its name.
+    pub informer: Arc<str>,
+}
+
+/// An informer that has no state, and what is wrong with it.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the informer {informer} has not synced: {state}")]
+pub struct NotSynced {
+    /// Its name.
+    pub informer: Arc<str>,
+    /// What it is doing.
+    pub state: ReflectorState,
+}
+
+/// The version did not come before the informer stopped.
+pub type Closed = Stopped;
+
+/// Figures of an informer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct InformerStats {
+    /// Objects in the store.
+    pub objects: usize,
+    /// About how many bytes they keep.
+    pub object_bytes: usize,
+    /// Deltas that wait for the store.
+    pub queued: usize,
+    /// About how many bytes they keep.
+    pub queued_bytes: usize,
+    /// Deltas that were taken over by later ones of the same key.
+    pub coalesced: u64,
+    /// Events that wait for the slowest handler.
+    pub logged: usize,
+    /// About how many bytes they keep.
+    pub logged_bytes: usize,
+    /// Handlers and subscriptions.
+    pub handlers: usize,
+    /// Objects that are left out because they cannot be decoded.
+    pub quarantined: usize,
+    /// Time spent in comparing and decoding objects.
+    pub decoding: Duration,
+    /// The version of the store.
+    pub version: Version,
+}
+
+impl<K: Send + Sync + 'static> SharedInformer<K> {
+    /// Sets up an informer over a source.
+    pub fn builder(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
+        InformerBuilder {
+            source,
+            decode,
+            name: Arc::from("informer"),
+            reflector: ReflectorOptions::default(),
+            log: LogOptions::default(),
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            on_problem: None,
+            label_index: false,
+        }
+    }
+
+    /// Starts. Does nothing if it has started before.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(&self) {
+        let mut life = lock(&self.inner.life);
+        let Life::New(_) = &*life else { return };
+        let Life::New(parts) = std::mem::replace(&mut *life, Life::Running(Vec::new())) else {
+            return;
+        };
+        *life = Life::Running(self.inner.spawn(*parts));
+    }
+
+    /// Stops, and waits until every task has ended; a handler's call that runs is not interrupted. The store keeps what it has.
+    pub async fn stop(&self) {
+        let tasks = self.inner.abort();
+        for task in tasks {
+            // Whether it ended or was cut off, it is over.
+            let _ = task.await;
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// True after [`SharedInformer::stop`], or when the server refused and it was told to stop then.
+    pub fn is_stopped(&self) -> bool {
+        self.inner.progress.borrow().stopped
+    }
+
+    /// True when the store has the initial state.
+    pub fn has_synced(&self) -> bool {
+        self.inner.progress.borrow().synced
+    }
+
+    /// Waits for the initial state. Any number of tasks may wait.
+    ///
+    /// # Errors
+    /// If it stops before.
+    pub async fn wait_synced(&self) -> Result<(), NotSynced> {
+        let mut progress = self.inner.progress.subscribe();
+        let waited = progress.wait_for(|progress| progress.synced || progress.stopped);
+        match waited.await {
+            Ok(progress) if progress.synced => Ok(()),
+            _ => Err(self.not_synced()),
+        }
+    }
+
+    /// Waits for the initial state, not longer than this.
+    ///
+    /// # Errors
+    /// If it does not come; the error says what the informer is doing and what is wrong.
+    pub async fn wait_synced_within(&self, longest: Duration) -> Result<(), NotSynced> {
+        match tokio::time::timeout(longest, self.wait_synced()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(self.not_synced()),
+        }
+    }
+
+    fn not_synced(&self) -> NotSynced {
+        NotSynced {
+            informer: Arc::clone(&self.inner.name),
+            state: self.state(),
+        }
+    }
+
+    /// What it is doing.
+    pub fn state(&self) -> ReflectorState {
+        self.inner.observers.state.borrow().clone()
+    }
+
+    /// Follows what it is doing.
+    pub fn watch_state(&self) -> watch::Receiver<ReflectorState> {
+        self.inner.observers.state.subscribe()
+    }
+
+    /// The version that the store has reached.
+    pub fn last_sync_resource_version(&self) -> Version {
+        self.inner.progress.borrow().version.clone()
+    }
+
+    /// Waits until the store includes a version: what a write returned, for example.
+    ///
+    /// # Errors
+    /// If the informer stops before.
+    pub async fn wait_for(&self, version: impl Into<Version>) -> Result<(), Closed> {
+        let version = version.into();
+        let mut progress = self.inner.progress.subscribe();
+        let reached = progress.wait_for(|progress| {
+            progress.stopped || progress.synced && progress.version.includes(&version)
+        });
+        match reached.await {
+            Ok(progress) if progress.version.includes(&version) => Ok(()),
+            _ => Err(self.stopped()),
+        }
+    }
+
+    fn stopped(&self) -> Stopped {
+        Stopped {
+            informer: Arc::clone(&self.inner.name),
+        }
+    }
+
+    /// The store. It stays readable when the informer has stopped, and does not keep it from stopping.
+    pub fn store(&self) -> Store<K> {
+        self.inner.indexer.store()
+    }
+
+    /// Reads the store, and keeps the informer running.
+    pub fn lister(&self) -> GenericLister<K> {
+        GenericLister::new(self.clone())
+    }
+
+    /// The program's own writes, laid over the store until the watch has caught up with them.
+    pub fn overlay(&self) -> &WriteOverlay<K> {
+        &self.inner.overlay
+    }
+
+    /// Adds an index; see [`Indexer::add_index`]. At any time.
+    ///
+    /// # Errors
+    /// If there is an index of that name.
+    pub fn add_index<V: IndexValue, I: IntoIterator<Item = V>>(
+        &self,
+        name: &str,
+        values: impl Fn(&Cached<K>) -> I + Send + Sync + 'static,
+    ) -> Result<Index<K, V>, IndexConflict> {
+        self.try_add_index(name, move |object| Ok(values(object).into_iter().collect()))
+    }
+
+    /// Adds an index whose function may fail for an object.
+    ///
+    /// # Errors
+    /// If there is an index of that name.
+    pub fn try_add_index<V: IndexValue>(
+        &self,
+        name: &str,
+        values: impl Fn(&Cached<K>) -> Result<Vec<V>, IndexError> + Send + Sync + 'static,
+    ) -> Result<Index<K, V>, IndexConflict> {
+        self.inner.indexer.add_index(name, values)
+    }
+
+    /// The events from now on, after the state as it is now.
+    ///
+    /// # Errors
+    /// If the informer has stopped.
+    pub fn subscribe(&self, options: &HandlerOptions) -> Result<Subscription<K>, Stopped> {
+        if self.is_stopped() {
+            return Err(self.stopped());
+        }
+        let subscription = Subscription::new(self.inner.log.clone(), options);
+        Ok(subscription.keeping(self.alive.clone()))
+    }
+
+    /// Adds a handler, at any time. It is given the state as it is now, and everything after it.
+    ///
+    /// # Errors
+    /// If the informer has stopped.
+    pub fn add_event_handler(
+        &self,
+        handler: impl ResourceEventHandler<K>,
+        options: &HandlerOptions,
+    ) -> Result<Registration<K>, Stopped> {
+        let name = handler_name(options, std::any::type_name_of_val(&handler));
+        self.add(name, options, Callback::Sync(Box::new(handler)))
+    }
+
+    /// Adds an async function of events as a handler: the next event waits until it is done.
+    ///
+    /// # Errors
+    /// If the informer has stopped.
+    pub fn for_each<F, T>(
+        &self,
+        mut function: F,
+        options: &HandlerOptions,
+    ) -> Result<Registration<K>, Stopped>
+    where
+        F: FnMut(Event<K>) -> T + Send + 'static,
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let name = handler_name(options, std::any::type_name::<F>());
+        let callback = Callback::Async(Box::new(move |event| Box::pin(function(event))));
+        self.add(name, options, callback)
+    }
+
+    fn add(
+        &self,
+        name: Arc<str>,
+        options: &HandlerOptions,
+        callback: Callback<K>,
+    ) -> Result<Registration<K>, Stopped> {
+        let mut handlers = lock(&self.inner.handlers);
+        if self.is_stopped() {
+            return Err(self.stopped());
+        }
+        let subscription = Subscription::new(self.inner.log.clone(), options);
+        let log = self.inner.log.clone();
+        let (registration, task) = handler::spawn(log, name, subscription, callback);
+        handlers.retain(|(_, task)| !task.is_finished());
+        handlers.push((registration.clone(), task));
+        Ok(registration)
+    }
+
+    /// The handlers that were added and have not ended, and how far they are behind.
+    pub fn registrations(&self) -> Vec<Registration<K>> {
+        let handlers = lock(&self.inner.handlers);
+        let alive = handlers.iter().filter(|(_, task)| !task.is_finished());
+        alive
+            .map(|(registration, _)| registration.clone())
+            .collect()
+    }
+
+    /// Objects that are left out of the store because they cannot be decoded, and why.
+    pub fn quarantined(&self) -> Vec<(String, DecodeError)> {
+        let quarantine = lock(&self.inner.quarantine);
+        let mut left_out: Vec<_> = quarantine
+            .iter()
+            .map(|(key, quarantined)| (key.to_string(), quarantined.error.clone()))
+            .collect();
+        left_out.sort_by(|left, right| left.0.cmp(&right.0));
+        left_out
+    }
+
+    /// Figures.
+    pub fn stats(&self) -> InformerStats {
+        self.inner.stats()
+    }
+
+    /// Figures of listing and watching.
+    pub fn reflector_stats(&self) -> &ReflectorStats {
+        &self.inner.observers.stats
+    }
+
+    pub(super) fn downgrade(&self) -> (std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>) {
+        (Arc::downgrade(&self.inner), Arc::downgrade(&self.alive))
+    }
+
+    pub(super) fn upgrade(
+        weak: &(std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>),
+    ) -> Option<SharedInformer<K>> {
+        Some(SharedInformer {
+            inner: weak.0.upgrade()?,
+            alive: weak.1.upgrade()?,
+        })
+    }
+}
+
+/// A handler's name: the one it was given, or that of its type without the path of its module.
+fn handler_name(options: &HandlerOptions, type_name: &str) -> Arc<str> {
+    options.name.clone().unwrap_or_else(|| {
+        type_name
+            .rsplit_once("::{{")
+            .map_or(type_name, |(path, _)| path)
+            .into()
+    })
+}
+
+impl<K: Send + Sync + 'static> Inner<K> {
+    fn spawn(self: &Arc<Self>, parts: Parts<K>) -> Vec<JoinHandle<()>> {
+        let intake = Intake::new(
+            self.queue.clone(),
+            self.indexer.store(),
+            parts.decode,
+            Arc::clone(&self.observers),
+            Arc::clone(&self.quarantine),
+            Arc::clone(&self.decode_nanos),
+        );
+        let reflector = Reflector::new(Arc::clone(&self.name), parts.source, intake, parts.options)
+            .observed_by(Arc::clone(&self.observers));
+        let reflecting = {
+            let inner = Arc::clone(self);
+            tokio::spawn(async move {
+                // The server refused for good.
+                reflector.run().await;
+                inner.end();
+            })
+        };
+        let controller = Controller::new(
+            self.queue.clone(),
+            Arc::clone(&self.indexer),
+            Arc::clone(&self.observers),
+        );
+        let inner = Arc::clone(self);
+        let controlling = tokio::spawn(async move { inner.control(&controller).await });
+        vec![reflecting, controlling]
+    }
+
+    /// Applies what is queued to the store and tells the log.
+    async fn control(&self, controller: &Controller<K>) {
+        loop {
+            // Only handlers that block make this wait.
+            poll_fn(|context| self.log.poll_room(context)).await;
+            let Some(changes) = controller.next().await else {
+                return;
+            };
+            let version = changes.after.version().clone();
+            self.log
+                .append(changes.events, changes.initial, changes.after);
+            controller.processed();
+            let synced = self.queue.has_synced();
+            self.overlay.caught_up();
+            self.progress.send_modify(|progress| {
+                progress.version = version;
+                progress.synced = synced;
+            });
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// Ends everything; returns the tasks, for who wants to wait for them.
+    fn abort(&self) -> Vec<JoinHandle<()>> {
+        let life = std::mem::replace(&mut *lock(&self.life), Life::Stopped);
+        let mut tasks = match life {
+            Life::Running(tasks) => tasks,
+            Life::New(_) | Life::Stopped => Vec::new(),
+        };
+        for task in &tasks {
+            task.abort();
+        }
+        let stopped = ReflectorState::Stopped { problem: None };
+        self.observers.state.send_if_modified(|state| {
+            let running = !matches!(state, ReflectorState::Stopped { .. });
+            if running {
+                *state = stopped;
+            }
+            running
+        });
+        tasks.extend(self.end());
+        tasks
+    }
+
+    fn end(&self) -> Vec<JoinHandle<()>> {
+        self.progress
+            .send_modify(|progress| progress.stopped = true);
+        self.queue.close();
+        let handlers = std::mem::take(&mut *lock(&self.handlers));
+        for (registration, _) in &handlers {
+            registration.remove();
+        }
+        self.log.close();
+        handlers.into_iter().map(|(_, task)| task).collect()
+    }
+
+    pub(super) fn stats(&self) -> InformerStats {
+        let snapshot = self.indexer.snapshot();
+        let (logged, logged_bytes) = self.log.size();
+        InformerStats {
+            objects: snapshot.len(),
+            object_bytes: snapshot.memory_bytes(),
+            queued: self.queue.len(),
+            queued_bytes: self.queue.bytes(),
+            coalesced: self.queue.coalesced(),
+            logged,
+            logged_bytes,
+            handlers: self.log.subscribers(),
+            quarantined: lock(&self.quarantine).len(),
+            decoding: Duration::from_nanos(self.decode_nanos.load(Ordering::Relaxed)),
+            version: snapshot.version().clone(),
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> std::fmt::Debug for SharedInformer<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformer")
+            .field("name", &self.inner.name)
+            .field("store", &self.inner.indexer)
+            .finish_non_exhaustive()
+    }
+}

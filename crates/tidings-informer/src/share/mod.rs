@@ -1,0 +1,17 @@
+//! One store and one log of events, shared by many handlers.
+
+mod event;
+mod factory;
+mod handler;
+mod informer;
+mod log;
+mod subscription;
+
+pub use event::Event;
+pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
+pub use handler::{FilteringResourceEventHandler, Pending, Registration, ResourceEventHandler};
+pub use informer::{
+    Closed, InformerBuilder, InformerStats, NotSynced, SharedIndexInformer, SharedInformer, Stopped,
+};
+pub use log::{Lag, LogOptions, Overflow};
+pub use subscription::{FellBehind, HandlerOptions, Subscription};

@@ -1,0 +1,130 @@
+//! A lister-watcher made of two functions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidings_api::ListOptions;
+
+use crate::source::{
+    BoxFuture, EventStream, ListStream, Lister, ListerWatcher, SourceError, Watcher,
+};
+
+/// Lists, as a function.
+pub type ListFunc =
+    Arc<dyn Fn(ListOptions) -> BoxFuture<'static, Result<ListStream, SourceError>> + Send + Sync>;
+
+/// Watches, as a function.
+pub type WatchFunc =
+    Arc<dyn Fn(ListOptions) -> BoxFuture<'static, Result<EventStream, SourceError>> + Send + Sync>;
+
+type Modifier = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
+
+/// A lister-watcher made of two functions, with what narrows both.
+#[derive(Clone)]
+pub struct ListWatch {
+    list: ListFunc,
+    watch: WatchFunc,
+    modifiers: Vec<Modifier>,
+    sends_initial_events: bool,
+}
+
+impl ListWatch {
+    /// Lists and watches by these functions.
+    pub fn new(list: ListFunc, watch: WatchFunc) -> ListWatch {
+        ListWatch {
+            list,
+            watch,
+            modifiers: Vec::new(),
+            sends_initial_events: true,
+        }
+    }
+
+    /// Lists and watches by another lister-watcher.
+    pub fn over(source: Arc<dyn ListerWatcher>) -> ListWatch {
+        let sends_initial_events = source.sends_initial_events();
+        let watcher = Arc::clone(&source);
+        let list: ListFunc = Arc::new(move |options| {
+            let source = Arc::clone(&source);
+            Box::pin(async move { source.list(options).await })
+        });
+        let watch: WatchFunc = Arc::new(move |options| {
+            let source = Arc::clone(&watcher);
+            Box::pin(async move { source.watch(options).await })
+        });
+        ListWatch {
+            sends_initial_events,
+            ..ListWatch::new(list, watch)
+        }
+    }
+
+    /// Changes the options of every list and watch: selectors, a timeout, whatever a server understands.
+    ///
+    /// What the reflector needs to keep its promises is not up for change: the version and its match, `watch`, bookmarks,
+    /// initial events, paging. They are as the reflector set them whatever the function does.
+    #[must_use]
+    pub fn modify_options(
+        mut self,
+        modifier: impl Fn(&mut ListOptions) + Send + Sync + 'static,
+    ) -> ListWatch {
+        self.modifiers.push(Arc::new(modifier));
+        self
+    }
+
+    /// Only objects with these fields.
+    #[must_use]
+    pub fn field_selector(self, selector: impl Into<String>) -> ListWatch {
+        let selector = selector.into();
+        self.modify_options(move |options| options.field_selector.clone_from(&selector))
+    }
+
+    /// Only objects with these labels.
+    #[must_use]
+    pub fn label_selector(self, selector: impl Into<String>) -> ListWatch {
+        let selector = selector.into();
+        self.modify_options(move |options| options.label_selector.clone_from(&selector))
+    }
+
+    /// Says that watches cannot send the initial state: do not ask.
+    #[must_use]
+    pub fn without_initial_events(mut self) -> ListWatch {
+        self.sends_initial_events = false;
+        self
+    }
+
+    fn modified(&self, asked: ListOptions) -> ListOptions {
+        let mut options = asked.clone();
+        for modifier in &self.modifiers {
+            modifier(&mut options);
+        }
+        ListOptions {
+            label_selector: options.label_selector,
+            field_selector: options.field_selector,
+            timeout_seconds: options.timeout_seconds,
+            ..asked
+        }
+    }
+}
+
+impl Lister for ListWatch {
+    fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
+        (self.list)(self.modified(options))
+    }
+}
+
+impl Watcher for ListWatch {
+    fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>> {
+        (self.watch)(self.modified(options))
+    }
+
+    fn sends_initial_events(&self) -> bool {
+        self.sends_initial_events
+    }
+}
+
+impl fmt::Debug for ListWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListWatch")
+            .field("modifiers", &self.modifiers.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! The program's own writes, laid over a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidings_api::{Object, ObjectKey};
+
+use super::{Snapshot, Store};
+use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
+use crate::sync::{Mutex, lock};
+
+/// What a program wrote and the watch has not brought back yet.
+///
+/// A write is visible here from the moment it is laid over, and until the store includes its version. client-go calls this a
+/// MutationCache.
+///
+/// Bound: an entry goes when the store's version has passed it, so there are at most as many as writes within the lag of the
+/// watch.
+pub struct WriteOverlay<K> {
+    store: Store<K>,
+    writes: Mutex<HashMap<ObjectKey, Written<K>>>,
+}
+
+struct Written<K> {
+    version: u64,
+    uid: Uid,
+    /// `None` for a deletion.
+    object: Option<Arc<Cached<K>>>,
+}
+
+impl<K: Send + Sync + 'static> WriteOverlay<K> {
+    pub(crate) fn new(store: Store<K>) -> WriteOverlay<K> {
+        WriteOverlay {
+            store,
+            writes: Mutex::default(),
+        }
+    }
+
+    /// Lays an object over the store, as the server returned it from a create or update.
+    ///
+    /// # Errors
+    /// If it cannot be decoded.
+    pub fn wrote(
+        &self,
+        object: &Object,
+        decode: &Decode<K>,
+    ) -> Result<Arc<Cached<K>>, DecodeError> {
+        let written = Decoder::new(decode.clone()).decode(object)?;
+        self.lay(
+            written.key().clone(),
+            Written {
+                version: written.version(),
+                uid: written.uid(),
+                object: Some(Arc::clone(&written)),
+            },
+        );
+        Ok(written)
+    }
+
+    /// Says that the program deleted an object; `version` is that of the deletion.
+    pub fn deleted(&self, key: &ObjectKey, uid: Uid, version: u64) {
+        let written = Written {
+            version,
+            uid,
+            object: None,
+        };
+        self.lay(key.clone(), written);
+    }
+
+    fn lay(&self, key: ObjectKey, written: Written<K>) {
+        let snapshot = self.store.snapshot();
+        let mut writes = lock(&self.writes);
+        let newer = writes
+            .get(&key)
+            .is_none_or(|known| known.version <= written.version);
+        if newer && !written.is_old(&key, &snapshot) {
+            writes.insert(key, written);
+        }
+    }
+
+    /// Forgets what the store has caught up with.
+    pub(crate) fn caught_up(&self) {
+        let mut writes = lock(&self.writes);
+        if !writes.is_empty() {
+            let snapshot = self.store.snapshot();
+            writes.retain(|key, written| !written.is_old(key, &snapshot));
+        }
+    }
+
+    /// An object by its key, with the program's own writes.
+    pub fn get_by_key(&self, key: &str) -> Option<Arc<Cached<K>>> {
+        let snapshot = self.store.snapshot();
+        let writes = lock(&self.writes);
+        match writes.get(key) {
+            Some(written) if !written.is_old(&ObjectKey::from_joined(key), &snapshot) => {
+                written.object.clone()
+            }
+            _ => snapshot.get(key).cloned(),
+        }
+    }
+
+    /// All objects in the order of their keys, with the program's own writes.
+    pub fn list(&self) -> Vec<Arc<Cached<K>>> {
+        let snapshot = self.store.snapshot();
+        let mut objects = snapshot.objects.clone();
+        for (key, written) in lock(&self.writes).iter() {
+            if written.is_old(key, &snapshot) {
+                continue;
+            }
+            match &written.object {
+                Some(object) => {
+                    objects.insert(key.clone(), super::Held(Arc::clone(object)));
+                }
+                None => {
+                    objects.remove(key);
+                }
+            }
+        }
+        objects.values().map(|held| Arc::clone(&held.0)).collect()
+    }
+
+    /// How many writes the store has not caught up with.
+    pub fn len(&self) -> usize {
+        lock(&self.writes).len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Send + Sync + 'static> Written<K> {
+    /// The store has this write, or something newer.
+    fn is_old(&self, key: &ObjectKey, snapshot: &Snapshot<K>) -> bool {
+        let passed = snapshot
+            .version()
+            .number()
+            .is_some_and(|version| version >= self.version);
+        let stored = snapshot.get(key.as_str());
+        // An object that was created again is another: what was written to the one before is over if it is older.
+        passed
+            || stored.is_some_and(|stored| stored.version() >= self.version && !self.uid.is_unset())
+    }
+}
+
+impl<K> std::fmt::Debug for WriteOverlay<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteOverlay")
+            .field("writes", &lock(&self.writes).len())
+            .finish_non_exhaustive()
+    }
+}
