@@ -25,6 +25,18 @@ impl ObjectKey {
         ObjectKey(joined.into())
     }
 
+    /// Reads a joined key.
+    ///
+    /// # Errors
+    /// If it has more than one slash, or no name.
+    pub fn parse(joined: &str) -> Result<ObjectKey, KeyError> {
+        let name = joined.split_once('/').map_or(joined, |(_, name)| name);
+        if name.is_empty() || name.contains('/') {
+            return Err(KeyError(joined.to_owned()));
+        }
+        Ok(ObjectKey::from_joined(joined))
+    }
+
     /// The joined text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -42,6 +54,11 @@ impl ObjectKey {
         self.0.split_once('/').map_or(&self.0, |(_, name)| name)
     }
 }
+
+/// A text that is no key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unexpected key format: {0:?}")]
+pub struct KeyError(pub String);
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

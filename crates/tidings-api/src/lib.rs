@@ -40,7 +40,7 @@ pub mod validate;
 
 pub use event::{EventType, INITIAL_EVENTS_END, WatchEvent};
 pub use field_error::{FieldError, FieldErrors};
-pub use key::ObjectKey;
+pub use key::{KeyError, ObjectKey};
 pub use object::{Labels, Object};
 pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};

@@ -9,13 +9,16 @@ mod backoff;
 mod controller;
 mod intake;
 mod lister;
+pub mod metrics;
 mod object;
 mod queue;
 mod reflector;
+mod run;
 mod share;
 mod source;
 mod store;
 mod sync;
+pub mod workqueue;
 
 pub use backoff::{BackoffOptions, ExponentialBackoff};
 pub use controller::Controller;
@@ -26,6 +29,7 @@ pub use reflector::{
     InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
     ReflectorStats, ReflectorStore, RelistReason, Version,
 };
+pub use run::{Action, RunOptions, RunSummary, run_controller};
 pub use share::{
     Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
     InformerKey, InformerStats, Lag, Laggard, LogOptions, NotAllSynced, NotSynced, Overflow,
@@ -40,3 +44,4 @@ pub use store::{
     ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
     UnknownIndex, WriteOverlay,
 };
+pub use workqueue::WorkQueue;

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tidings_api::{Labels, Object, ObjectKey};
+use tidings_api::{KeyError, Labels, Object, ObjectKey};
 
 /// Why an object cannot be taken into a store.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -135,6 +135,17 @@ pub struct Cached<K> {
 }
 
 impl<K> Cached<K> {
+    /// Makes what a store keeps of an object.
+    ///
+    /// # Errors
+    /// If it has no name, or cannot be decoded.
+    pub fn new(object: &Object, decode: &Decode<K>) -> Result<Arc<Cached<K>>, DecodeError>
+    where
+        K: 'static,
+    {
+        Decoder::new(decode.clone()).decode(object)
+    }
+
     /// Namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.key
@@ -212,6 +223,9 @@ impl<K: 'static> Decoder<K> {
     }
 
     pub(crate) fn decode(&mut self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
+        if object.name().is_empty() {
+            return Err(DecodeError::new(KeyError(object.key().to_string())));
+        }
         Ok(Arc::new(Cached {
             value: self.decode.run(object)?,
             key: object.key(),

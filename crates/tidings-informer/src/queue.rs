@@ -258,12 +258,6 @@ impl<K> DeltaFifo<K> {
     pub fn coalesced(&self) -> u64 {
         lock(&self.0).coalesced
     }
-
-    /// How many deltas there is room for: for a test that the room is given back.
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
-        lock(&self.0).deltas.capacity()
-    }
 }
 
 /// Room for fewer deltas than this is not given back.

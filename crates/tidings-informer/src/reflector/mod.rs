@@ -25,7 +25,7 @@ use trace::Trace;
 
 pub use options::{InitialState, OnRefusal, ReflectorOptions};
 pub use problem::Problem;
-pub(crate) use state::Observers;
+pub(crate) use state::{Observers, WATCH_ENDS};
 pub use state::{ProblemHandler, ReflectorState, ReflectorStats, RelistReason};
 pub use version::Version;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::informer::{Alive, InformerBuilder, Inner, NotSynced, SharedInformer};
+use crate::metrics::InformerMetrics;
 use crate::reflector::ReflectorState;
 use crate::source::BoxFuture;
 use crate::sync::{Mutex, lock};
@@ -175,13 +176,23 @@ impl std::error::Error for NotAllSynced {}
 /// The factory does not keep informers alive: one whose last handle is dropped stops, and who asks again gets a new one.
 #[derive(Clone, Default)]
 pub struct SharedInformerFactory {
-    informers: Arc<Mutex<HashMap<(InformerKey, TypeId), Box<dyn AnyInformer>>>>,
+    informers: Arc<Mutex<Informers>>,
+    metrics: Option<InformerMetrics>,
 }
+
+type Informers = HashMap<(InformerKey, TypeId), Box<dyn AnyInformer>>;
 
 impl SharedInformerFactory {
     /// A factory without informers.
     pub fn new() -> SharedInformerFactory {
         SharedInformerFactory::default()
+    }
+
+    /// Shows every informer of this factory to Prometheus.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: InformerMetrics) -> SharedInformerFactory {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// The informer for a key: the one that is there, or a new one that has not started.
@@ -204,6 +215,9 @@ impl SharedInformerFactory {
         }
         let informer = set_up().name(key.to_string()).build();
         informers.insert(id, Box::new(Shared(informer.downgrade())));
+        if let Some(metrics) = &self.metrics {
+            metrics.observe(&informer);
+        }
         informer
     }
 

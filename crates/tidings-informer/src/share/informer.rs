@@ -10,11 +10,12 @@ use tokio::task::JoinHandle;
 
 use super::event::Event;
 use super::handler::{self, Callback, Registration, ResourceEventHandler};
-use super::log::{Log, LogOptions};
+use super::log::{Lag, Log, LogOptions};
 use super::subscription::{HandlerOptions, Subscription};
 use crate::controller::Controller;
 use crate::intake::{Intake, Quarantine};
 use crate::lister::GenericLister;
+use crate::metrics::Observed;
 use crate::object::{Cached, Decode, DecodeError};
 use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{
@@ -499,6 +500,11 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         &self.inner.observers.stats
     }
 
+    pub(crate) fn observed(&self) -> std::sync::Weak<dyn Observed> {
+        let inner: std::sync::Weak<Inner<K>> = Arc::downgrade(&self.inner);
+        inner
+    }
+
     pub(super) fn downgrade(&self) -> (std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>) {
         (Arc::downgrade(&self.inner), Arc::downgrade(&self.alive))
     }
@@ -513,14 +519,13 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     }
 }
 
-/// A handler's name: the one it was given, or that of its type without the path of its module.
+/// A handler's name: the one it was given, or that of its type; of a closure, that of the function it is in.
 fn handler_name(options: &HandlerOptions, type_name: &str) -> Arc<str> {
-    options.name.clone().unwrap_or_else(|| {
-        type_name
-            .rsplit_once("::{{")
-            .map_or(type_name, |(path, _)| path)
-            .into()
-    })
+    let function = type_name.split("::{{closure}}").next();
+    match &options.name {
+        Some(name) => Arc::clone(name),
+        None => function.unwrap_or(type_name).into(),
+    }
 }
 
 impl<K: Send + Sync + 'static> Inner<K> {
@@ -625,6 +630,28 @@ impl<K: Send + Sync + 'static> Inner<K> {
             decoding: Duration::from_nanos(self.decode_nanos.load(Ordering::Relaxed)),
             version: snapshot.version().clone(),
         }
+    }
+}
+
+impl<K: Send + Sync + 'static> Observed for Inner<K> {
+    fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    fn stats(&self) -> InformerStats {
+        Inner::stats(self)
+    }
+
+    fn reflector(&self) -> &ReflectorStats {
+        &self.observers.stats
+    }
+
+    fn lags(&self) -> Vec<(Arc<str>, Lag)> {
+        let handlers = lock(&self.handlers);
+        let alive = handlers.iter().filter(|(_, task)| !task.is_finished());
+        alive
+            .map(|(registration, _)| (Arc::clone(&registration.name), registration.lag()))
+            .collect()
     }
 }
 

@@ -4,6 +4,8 @@ mod event;
 mod factory;
 mod handler;
 mod informer;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod log;
 mod subscription;
 

@@ -193,6 +193,11 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         self.log.lag(self.slot)
     }
 
+    /// No more resyncs.
+    pub fn stop_resync(&mut self) {
+        self.resync = None;
+    }
+
     /// Set if the stream ended because the subscriber fell behind.
     ///
     /// # Errors

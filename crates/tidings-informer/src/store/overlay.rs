@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidings_api::{Object, ObjectKey};
 
 use super::{Snapshot, Store};
-use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
+use crate::object::{Cached, Decode, DecodeError, Uid};
 use crate::sync::{Mutex, lock};
 
 /// What a program wrote and the watch has not brought back yet.
@@ -45,7 +45,7 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         object: &Object,
         decode: &Decode<K>,
     ) -> Result<Arc<Cached<K>>, DecodeError> {
-        let written = Decoder::new(decode.clone()).decode(object)?;
+        let written = Cached::new(object, decode)?;
         self.lay(
             written.key().clone(),
             Written {

@@ -1,0 +1,444 @@
+//! Figures of informers and work queues for Prometheus.
+//!
+//! Nothing is counted here: a scrape reads what the informers and queues count for themselves. One that is dropped takes its
+//! figures with it. Labels are bounded: a name for each informer and queue that is alive, fixed reasons, and at most
+//! [`HANDLERS_MAX`] handlers of an informer.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use crate::reflector::{ReflectorStats, RelistReason, WATCH_ENDS};
+use crate::share::{InformerStats, Lag};
+use crate::sync::{Mutex, lock};
+use crate::workqueue::metrics::{BUCKET_BOUNDS_SECONDS, HistogramSnapshot};
+use crate::workqueue::{QueueKey, WorkQueue};
+
+/// How many handlers of an informer have figures of their own: those that are furthest behind.
+pub const HANDLERS_MAX: usize = 64;
+
+/// An informer that can be looked at.
+pub(crate) trait Observed: Send + Sync {
+    fn name(&self) -> Arc<str>;
+    fn stats(&self) -> InformerStats;
+    fn reflector(&self) -> &ReflectorStats;
+    fn lags(&self) -> Vec<(Arc<str>, Lag)>;
+}
+
+type QueueFigures = Box<dyn Fn() -> Option<crate::workqueue::Metrics> + Send + Sync>;
+
+/// Shows informers and work queues to Prometheus: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
+#[derive(Clone, Default)]
+pub struct InformerMetrics(Arc<Mutex<Shown>>);
+
+#[derive(Default)]
+struct Shown {
+    informers: Vec<(Arc<str>, Weak<dyn Observed>)>,
+    queues: Vec<(Arc<str>, QueueFigures)>,
+}
+
+impl InformerMetrics {
+    /// Shows nothing yet.
+    pub fn new() -> InformerMetrics {
+        InformerMetrics::default()
+    }
+
+    /// Shows an informer. False if one of that name is shown already: names are unique, and free again when the informer is
+    /// gone.
+    pub fn observe<K: Send + Sync + 'static>(&self, informer: &crate::SharedInformer<K>) -> bool {
+        let observed = informer.observed();
+        let Some(name) = observed.upgrade().map(|observed| observed.name()) else {
+            return false;
+        };
+        let mut shown = lock(&self.0);
+        shown
+            .informers
+            .retain(|(_, informer)| informer.strong_count() > 0);
+        if shown.informers.iter().any(|(known, _)| *known == name) {
+            return false;
+        }
+        shown.informers.push((name, observed));
+        true
+    }
+
+    /// Shows a work queue. False if one of that name is shown already.
+    pub fn observe_queue<T: QueueKey>(
+        &self,
+        name: impl Into<Arc<str>>,
+        queue: &WorkQueue<T>,
+    ) -> bool {
+        let name = name.into();
+        let mut shown = lock(&self.0);
+        shown.queues.retain(|(_, figures)| figures().is_some());
+        if shown.queues.iter().any(|(known, _)| *known == name) {
+            return false;
+        }
+        let queue = queue.downgrade();
+        shown
+            .queues
+            .push((name, Box::new(move || Some(queue.upgrade()?.metrics()))));
+        true
+    }
+}
+
+impl fmt::Debug for InformerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = lock(&self.0);
+        f.debug_struct("InformerMetrics")
+            .field("informers", &shown.informers.len())
+            .field("queues", &shown.queues.len())
+            .finish()
+    }
+}
+
+/// What a scrape reads of one informer.
+struct Read {
+    name: Arc<str>,
+    stats: InformerStats,
+    lags: Vec<(Arc<str>, Lag)>,
+    informer: Arc<dyn Observed>,
+}
+
+impl Read {
+    fn of(informer: Arc<dyn Observed>) -> Read {
+        let mut lags = informer.lags();
+        lags.sort_by_key(|(_, lag)| std::cmp::Reverse(lag.events));
+        lags.truncate(HANDLERS_MAX);
+        Read {
+            name: informer.name(),
+            stats: informer.stats(),
+            lags,
+            informer,
+        }
+    }
+}
+
+impl Collector for InformerMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (informers, queues) = {
+            let shown = lock(&self.0);
+            let informers: Vec<Read> = shown
+                .informers
+                .iter()
+                .filter_map(|(_, informer)| informer.upgrade())
+                .map(Read::of)
+                .collect();
+            let queues: Vec<_> = shown
+                .queues
+                .iter()
+                .filter_map(|(name, figures)| Some((Arc::clone(name), figures()?)))
+                .collect();
+            (informers, queues)
+        };
+        encode_informers(&mut encoder, &informers)?;
+        encode_queues(&mut encoder, &queues)
+    }
+}
+
+/// A metric's name, what it says, and where its figure comes from.
+type Described<F> = (&'static str, &'static str, F);
+
+/// One sample: the values of the labels, and the figure.
+type Sample<'a> = (Vec<&'a str>, f64);
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    labels: &[&'static str],
+    samples: Vec<Sample<'_>>,
+) -> fmt::Result {
+    write_samples(encoder, name, help, MetricType::Gauge, labels, samples)
+}
+
+/// The encoder appends `_total` to the name.
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    labels: &[&'static str],
+    samples: Vec<Sample<'_>>,
+) -> fmt::Result {
+    write_samples(encoder, name, help, MetricType::Counter, labels, samples)
+}
+
+fn write_samples(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    labels: &[&'static str],
+    samples: Vec<Sample<'_>>,
+) -> fmt::Result {
+    let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+    for (values, figure) in samples {
+        let set: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
+        let mut sample = metric.encode_family(&set)?;
+        match kind {
+            MetricType::Counter => sample.encode_counter::<NoLabelSet, f64, f64>(&figure, None)?,
+            _ => sample.encode_gauge(&figure)?,
+        }
+    }
+    Ok(())
+}
+
+fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> fmt::Result {
+    use std::sync::atomic::Ordering::Relaxed;
+    let each = |figure: &dyn Fn(&Read) -> f64| -> Vec<(Vec<&str>, f64)> {
+        let samples = informers
+            .iter()
+            .map(|read| (vec![&*read.name], figure(read)));
+        samples.collect()
+    };
+    let name = &["name"];
+    let by_reason = &["name", "reason"];
+
+    let lists = informers.iter().flat_map(|read| {
+        let reasons = RelistReason::ALL.into_iter();
+        reasons.map(|reason| {
+            let lists = read.informer.reflector().lists(reason);
+            (vec![&*read.name, reason.as_str()], lists as f64)
+        })
+    });
+    counter(
+        encoder,
+        "informer_lists",
+        "States asked for as a whole, by reason",
+        by_reason,
+        lists.collect(),
+    )?;
+    let ends = informers.iter().flat_map(|read| {
+        let ends = read.informer.reflector().watch_ends.iter().zip(WATCH_ENDS);
+        ends.map(|(count, reason)| (vec![&*read.name, reason], count.load(Relaxed) as f64))
+    });
+    counter(
+        encoder,
+        "informer_watch_ends",
+        "Watches that ended, by reason",
+        by_reason,
+        ends.collect(),
+    )?;
+    let watches = each(&|read| read.informer.reflector().watches() as f64);
+    counter(encoder, "informer_watches", "Watches opened", name, watches)?;
+    let objects = each(&|read| read.informer.reflector().objects_received() as f64);
+    counter(
+        encoder,
+        "informer_received_objects",
+        "Objects received in lists and events",
+        name,
+        objects,
+    )?;
+    let bytes = each(&|read| read.informer.reflector().bytes_received() as f64);
+    counter(
+        encoder,
+        "informer_received_bytes",
+        "Bytes of objects received",
+        name,
+        bytes,
+    )?;
+    let problems = each(&|read| read.informer.reflector().problems.load(Relaxed) as f64);
+    counter(
+        encoder,
+        "informer_problems",
+        "Problems reported",
+        name,
+        problems,
+    )?;
+    let decoding = each(&|read| read.stats.decoding.as_secs_f64());
+    counter(
+        encoder,
+        "informer_decode_seconds",
+        "Time spent comparing and decoding objects",
+        name,
+        decoding,
+    )?;
+    let coalesced = each(&|read| read.stats.coalesced as f64);
+    counter(
+        encoder,
+        "informer_coalesced_deltas",
+        "Queued changes taken over by later ones of the same object",
+        name,
+        coalesced,
+    )?;
+
+    let gauges: [Described<&dyn Fn(&Read) -> f64>; 10] = [
+        (
+            "informer_queued_items",
+            "Changes that wait for the store",
+            &|read| read.stats.queued as f64,
+        ),
+        (
+            "informer_queued_bytes",
+            "Bytes of objects that wait for the store",
+            &|read| read.stats.queued_bytes as f64,
+        ),
+        (
+            "informer_log_events",
+            "Events that wait for the slowest handler",
+            &|read| read.stats.logged as f64,
+        ),
+        (
+            "informer_log_bytes",
+            "Bytes of objects in those events",
+            &|read| read.stats.logged_bytes as f64,
+        ),
+        ("informer_handlers", "Handlers and subscriptions", &|read| {
+            read.stats.handlers as f64
+        }),
+        ("informer_objects", "Objects in the store", &|read| {
+            read.stats.objects as f64
+        }),
+        (
+            "informer_object_bytes",
+            "Bytes of objects in the store",
+            &|read| read.stats.object_bytes as f64,
+        ),
+        (
+            "informer_quarantined_objects",
+            "Objects left out because they cannot be decoded",
+            &|read| read.stats.quarantined as f64,
+        ),
+        (
+            "informer_seconds_since_progress",
+            "Time since the server last said something new",
+            &|read| read.informer.reflector().since_progress().as_secs_f64(),
+        ),
+        // The last fifteen digits: a float has no more.
+        (
+            "informer_store_resource_version",
+            "The version of the store, its last fifteen digits",
+            &|read| {
+                (read.stats.version.number().unwrap_or_default() % 1_000_000_000_000_000) as f64
+            },
+        ),
+    ];
+    for (metric, help, figure) in gauges {
+        gauge(encoder, metric, help, name, each(figure))?;
+    }
+
+    let lag: [Described<fn(&Lag) -> f64>; 3] = [
+        (
+            "informer_handler_lag_events",
+            "Events that a handler has not taken",
+            |lag| lag.events as f64,
+        ),
+        (
+            "informer_handler_lag_bytes",
+            "Bytes of objects in those events",
+            |lag| lag.bytes as f64,
+        ),
+        (
+            "informer_handler_lag_seconds",
+            "How long the oldest of them has waited",
+            |lag| lag.age.as_secs_f64(),
+        ),
+    ];
+    for (metric, help, figure) in lag {
+        let samples = informers.iter().flat_map(|read| {
+            let lags = read.lags.iter();
+            lags.map(move |(handler, lag)| (vec![&*read.name, &**handler], figure(lag)))
+        });
+        gauge(
+            encoder,
+            metric,
+            help,
+            &["name", "handler"],
+            samples.collect(),
+        )?;
+    }
+    Ok(())
+}
+
+fn encode_queues(
+    encoder: &mut DescriptorEncoder<'_>,
+    queues: &[(Arc<str>, crate::workqueue::Metrics)],
+) -> fmt::Result {
+    type Figures = crate::workqueue::Metrics;
+    let each = |figure: fn(&Figures) -> f64| -> Vec<(Vec<&str>, f64)> {
+        let samples = queues
+            .iter()
+            .map(|(name, figures)| (vec![&**name], figure(figures)));
+        samples.collect()
+    };
+    let name = &["name"];
+    let adds = each(|figures| figures.adds_total as f64);
+    counter(encoder, "workqueue_adds", "Items added", name, adds)?;
+    let retries = each(|figures| figures.retries_total as f64);
+    counter(
+        encoder,
+        "workqueue_retries",
+        "Items added again after a failure",
+        name,
+        retries,
+    )?;
+    let gauges: [Described<fn(&Figures) -> f64>; 4] = [
+        (
+            "workqueue_depth",
+            "Items that wait for a worker",
+            |figures| figures.depth as f64,
+        ),
+        (
+            "workqueue_delayed",
+            "Items that wait for their time",
+            |figures| figures.delayed as f64,
+        ),
+        (
+            "workqueue_unfinished_work_seconds",
+            "Time that running items have taken so far",
+            |figures| figures.unfinished_work_seconds,
+        ),
+        (
+            "workqueue_longest_running_processor_seconds",
+            "Time that the longest running item has taken",
+            |figures| figures.longest_running_processor_seconds,
+        ),
+    ];
+    for (metric, help, figure) in gauges {
+        gauge(encoder, metric, help, name, each(figure))?;
+    }
+    let histograms: [Described<fn(&Figures) -> &HistogramSnapshot>; 2] = [
+        (
+            "workqueue_queue_duration_seconds",
+            "How long items waited",
+            |figures| &figures.queue_duration,
+        ),
+        (
+            "workqueue_work_duration_seconds",
+            "How long workers took",
+            |figures| &figures.work_duration,
+        ),
+    ];
+    for (metric, help, figure) in histograms {
+        let mut descriptor =
+            encoder.encode_descriptor(metric, help, None, MetricType::Histogram)?;
+        for (name, figures) in queues {
+            let histogram = figure(figures);
+            let mut below = 0;
+            let buckets: Vec<(f64, u64)> = BUCKET_BOUNDS_SECONDS
+                .iter()
+                .zip(histogram.cumulative)
+                .map(|(bound, cumulative)| {
+                    let inside = cumulative - below;
+                    below = cumulative;
+                    (*bound, inside)
+                })
+                .chain([(
+                    f64::MAX,
+                    histogram.count - histogram.cumulative.last().unwrap_or(&0),
+                )])
+                .collect();
+            let set = [("name", &**name)];
+            let mut sample = descriptor.encode_family(&set)?;
+            sample.encode_histogram::<NoLabelSet>(
+                histogram.sum_seconds,
+                histogram.count,
+                &buckets,
+                None,
+            )?;
+        }
+    }
+    Ok(())
+}

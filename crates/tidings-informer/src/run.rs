@@ -1,0 +1,223 @@
+//! The loop of a controller: takes keys from a queue and reconciles them, a bounded number at a time.
+//!
+//! Each reconcile is a task of its own, so that one that panics is an error of its key and no more. The task holds the lease: the
+//! key goes to no other worker until the task has really ended, also when it was aborted.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument, debug_span, error, warn};
+
+use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
+
+/// How long aborted reconciles have to go away before the loop returns without them: one that never yields cannot be aborted.
+const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// What a reconcile that went well wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing, until the key is added again.
+    AwaitChange,
+    /// To run again after this time, whatever happens.
+    RequeueAfter(Duration),
+}
+
+/// How [`run_controller`] runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunOptions {
+    /// How many reconciles run at once; none counts as one.
+    pub concurrency: usize,
+    /// How long running reconciles have to finish after the stop.
+    pub grace: Duration,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            concurrency: 8,
+            grace: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RunSummary {
+    /// Reconciles that ended by themselves, well or not.
+    pub reconciles: u64,
+    /// Those that returned an error.
+    pub errors: u64,
+    /// Those that panicked.
+    pub panics: u64,
+    /// Reconciles that outlived the grace and were aborted.
+    pub abandoned: u64,
+    /// Keys that were queued or delayed and did not run because of the stop.
+    pub left: u64,
+}
+
+/// Reconciles the keys of `queue` until `stop` is ready or the queue is shut down and drained.
+///
+/// A reconcile that fails or panics is tried again after its key's backoff; one that succeeds ends the backoff. Retries keep the
+/// priority that the key was handed out with. A key is never reconciled twice at once.
+///
+/// At the stop the queue is shut down and no new reconcile starts. Those that run have `options.grace` to finish, then they are
+/// aborted. Dropping the future aborts them at once.
+pub async fn run_controller<T, E, R, F>(
+    queue: WorkQueue<T>,
+    options: RunOptions,
+    reconcile: R,
+    stop: impl Future<Output = ()>,
+) -> RunSummary
+where
+    T: QueueKey + Debug,
+    E: Display + 'static,
+    R: Fn(T) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Action, E>> + Send + 'static,
+{
+    let reconcile = Arc::new(reconcile);
+    let mut running = Running::new(queue.clone());
+    let mut stop = pin!(stop);
+    let mut drained = false;
+    loop {
+        if drained && running.tasks.is_empty() {
+            return running.summary;
+        }
+        let has_room = running.tasks.len() < options.concurrency.max(1);
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(ended) = running.tasks.join_next_with_id() => running.settle(&ended),
+            lease = queue.get(), if has_room && !drained => match lease {
+                Some(lease) => running.start(lease, Arc::clone(&reconcile)),
+                None => drained = true,
+            },
+        }
+    }
+    running.stop(options.grace).await
+}
+
+/// The reconciles under way.
+struct Running<T: QueueKey> {
+    queue: WorkQueue<T>,
+    /// Each says whether it went well.
+    tasks: JoinSet<bool>,
+    /// Whose task it is, for a task that cannot say so itself because it panicked.
+    keys: HashMap<Id, (T, Priority)>,
+    summary: RunSummary,
+}
+
+impl<T: QueueKey + Debug> Running<T> {
+    fn new(queue: WorkQueue<T>) -> Running<T> {
+        Running {
+            queue,
+            tasks: JoinSet::new(),
+            keys: HashMap::new(),
+            summary: RunSummary::default(),
+        }
+    }
+
+    fn start<E, R, F>(&mut self, lease: Lease<T>, reconcile: Arc<R>)
+    where
+        E: Display + 'static,
+        R: Fn(T) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let (key, priority) = (T::clone(&lease), lease.priority());
+        let span = debug_span!("reconcile", ?key);
+        let task = reconcile_one(self.queue.clone(), lease, reconcile).instrument(span);
+        let task = self.tasks.spawn(task);
+        self.keys.insert(task.id(), (key, priority));
+    }
+
+    fn settle(&mut self, ended: &Result<(Id, bool), JoinError>) {
+        let id = ended
+            .as_ref()
+            .map_or_else(|error| error.id(), |(id, _)| *id);
+        let key = self.keys.remove(&id);
+        self.summary.reconciles += 1;
+        match ended {
+            Ok((_, true)) => {}
+            Ok((_, false)) => self.summary.errors += 1,
+            Err(_) => {
+                self.summary.panics += 1;
+                if let Some((key, priority)) = key {
+                    // Not the payload: it may quote the object. The panic hook has shown where it was.
+                    error!(?key, "reconcile panicked, will retry");
+                    retry(&self.queue, key, priority);
+                }
+            }
+        }
+    }
+
+    async fn stop(mut self, grace: Duration) -> RunSummary {
+        let undelivered = self.queue.shut_down();
+        let deadline = Instant::now() + grace.min(FAR);
+        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            self.settle(&ended);
+        }
+        if !self.tasks.is_empty() {
+            self.abort().await;
+        }
+        // Only now: a key that was added while it ran is queued when it is done.
+        self.summary.left = (self.queue.len() + undelivered.len()) as u64;
+        self.summary
+    }
+
+    async fn abort(&mut self) {
+        let running = self.tasks.len();
+        warn!(running, "reconciles outlived the grace, aborting them");
+        self.tasks.abort_all();
+        let deadline = Instant::now() + ABORT_WAIT_MAX;
+        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            if ended.as_ref().is_err_and(JoinError::is_cancelled) {
+                self.summary.abandoned += 1;
+            } else {
+                self.settle(&ended);
+            }
+        }
+        self.summary.abandoned += self.tasks.len() as u64;
+    }
+}
+
+async fn reconcile_one<T, E, R, F>(queue: WorkQueue<T>, lease: Lease<T>, reconcile: Arc<R>) -> bool
+where
+    T: QueueKey + Debug,
+    E: Display + 'static,
+    R: Fn(T) -> F,
+    F: Future<Output = Result<Action, E>>,
+{
+    match reconcile(T::clone(&lease)).await {
+        Ok(action) => {
+            queue.forget(&lease);
+            if let Action::RequeueAfter(after) = action {
+                let options = AddOptions {
+                    priority: lease.priority(),
+                    after,
+                    rate_limited: false,
+                };
+                queue.add_with(T::clone(&lease), options);
+            }
+            true
+        }
+        Err(error) => {
+            warn!(key = ?*lease, %error, "reconcile failed, will retry");
+            retry(&queue, T::clone(&lease), lease.priority());
+            false
+        }
+    }
+}
+
+fn retry<T: QueueKey>(queue: &WorkQueue<T>, key: T, priority: Priority) {
+    let options = AddOptions {
+        priority,
+        after: Duration::ZERO,
+        rate_limited: true,
+    };
+    queue.add_with(key, options);
+}

@@ -1,0 +1,318 @@
+//! How long an item that failed waits for its next try.
+//!
+//! Limiters have no clock: the caller passes `now`, which must not go back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::bucket::TokenBucket;
+use super::trim;
+
+/// The least time that a failure is remembered. A limiter with a small maximum would otherwise forget an item while a slow
+/// worker still has it, and let it fail at full speed.
+const MEMORY_MIN: Duration = Duration::from_secs(300);
+
+/// How many expired items one call removes at most: more than one call can add, so the backlog shrinks.
+const SWEEP_STEPS: usize = 4;
+
+/// Decides how long an item waits before it is tried again.
+///
+/// A queue calls its limiter under a lock: a limiter must neither wait nor call its queue.
+pub trait RateLimiter<T>: Send {
+    /// Counts a failure of the item and says how long it should wait.
+    fn when(&mut self, item: &T, now: Instant) -> Duration;
+
+    /// Ends the item's run of failures.
+    fn forget(&mut self, item: &T, now: Instant);
+
+    /// How many failures the item has behind it.
+    fn num_requeues(&self, item: &T, now: Instant) -> u32;
+}
+
+impl<T, L: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<L> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        (**self).when(item, now)
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        (**self).forget(item, now);
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        (**self).num_requeues(item, now)
+    }
+}
+
+/// What controllers use unless told otherwise: 5 ms doubling to 1 000 s for each item, and 10 tries a second with a burst of 100
+/// for all together; the longer wait counts.
+#[must_use]
+pub fn default_limiter<T: Clone + Eq + Hash + Send + 'static>() -> MaxOf<T> {
+    MaxOf::new(vec![
+        Box::new(ItemExponential::new(
+            Duration::from_millis(5),
+            Duration::from_secs(1000),
+        )),
+        Box::new(TokenBucket::new(10.0, 100)),
+    ])
+}
+
+/// Base, doubled for each failure in a row, up to a maximum.
+///
+/// An item that nobody forgets is dropped once it has not failed for twice the maximum (and at least five minutes).
+#[derive(Debug)]
+pub struct ItemExponential<T> {
+    base: Duration,
+    max: Duration,
+    failures: Failures<T>,
+}
+
+impl<T: Clone + Eq + Hash> ItemExponential<T> {
+    /// The wait after the first failure, and the longest.
+    #[must_use]
+    pub fn new(base: Duration, max: Duration) -> ItemExponential<T> {
+        ItemExponential {
+            base,
+            max,
+            failures: Failures::new(max.saturating_mul(2).max(MEMORY_MIN)),
+        }
+    }
+
+    /// Sets how long a failure is remembered.
+    #[must_use]
+    pub fn with_expiry(mut self, expiry: Duration) -> ItemExponential<T> {
+        self.failures.expiry = expiry;
+        self
+    }
+
+    /// How many items it remembers.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.failures.counts.len()
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponential<T> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        let earlier = self.failures.count_one(item, now);
+        doubled(self.base, earlier).min(self.max)
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        self.failures.forget(item, now);
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        self.failures.count(item, now)
+    }
+}
+
+/// `base`·2^`times`, or the longest duration there is.
+pub(super) fn doubled(base: Duration, times: u32) -> Duration {
+    let nanos = base.as_nanos().saturating_mul(1_u128 << times.min(64));
+    if nanos > Duration::MAX.as_nanos() {
+        return Duration::MAX;
+    }
+    Duration::from_nanos_u128(nanos)
+}
+
+/// A short wait for the first failures of an item, then a long one.
+#[derive(Debug)]
+pub struct ItemFastSlow<T> {
+    fast: Duration,
+    slow: Duration,
+    fast_attempts_max: u32,
+    failures: Failures<T>,
+}
+
+impl<T: Clone + Eq + Hash> ItemFastSlow<T> {
+    /// Waits `fast` for each of the first `fast_attempts_max` failures, `slow` afterwards.
+    #[must_use]
+    pub fn new(fast: Duration, slow: Duration, fast_attempts_max: u32) -> ItemFastSlow<T> {
+        ItemFastSlow {
+            fast,
+            slow,
+            fast_attempts_max,
+            failures: Failures::new(fast.max(slow).saturating_mul(2).max(MEMORY_MIN)),
+        }
+    }
+
+    /// How many items it remembers.
+    #[must_use]
+    pub fn tracked(&self) -> usize {
+        self.failures.counts.len()
+    }
+}
+
+impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemFastSlow<T> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        if self.failures.count_one(item, now) < self.fast_attempts_max {
+            self.fast
+        } else {
+            self.slow
+        }
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        self.failures.forget(item, now);
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        self.failures.count(item, now)
+    }
+}
+
+/// The longest wait that any of several limiters asks for.
+pub struct MaxOf<T> {
+    limiters: Vec<Box<dyn RateLimiter<T>>>,
+}
+
+impl<T> MaxOf<T> {
+    /// Asks all of `limiters` each time.
+    #[must_use]
+    pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> MaxOf<T> {
+        MaxOf { limiters }
+    }
+}
+
+impl<T> RateLimiter<T> for MaxOf<T> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        // Each must see each failure: no short cut.
+        self.limiters
+            .iter_mut()
+            .map(|limiter| limiter.when(item, now))
+            .max()
+            .unwrap_or_default()
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        for limiter in &mut self.limiters {
+            limiter.forget(item, now);
+        }
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        self.limiters
+            .iter()
+            .map(|limiter| limiter.num_requeues(item, now))
+            .max()
+            .unwrap_or_default()
+    }
+}
+
+/// Caps another limiter's wait.
+#[derive(Debug)]
+pub struct WithMaxWait<L> {
+    inner: L,
+    max: Duration,
+}
+
+impl<L> WithMaxWait<L> {
+    /// Never waits longer than `max`.
+    #[must_use]
+    pub fn new(inner: L, max: Duration) -> WithMaxWait<L> {
+        WithMaxWait { inner, max }
+    }
+}
+
+impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        self.inner.when(item, now).min(self.max)
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        self.inner.forget(item, now);
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        self.inner.num_requeues(item, now)
+    }
+}
+
+/// Failures in a row by item, each dropped when it has not been renewed for `expiry`.
+#[derive(Debug)]
+struct Failures<T> {
+    expiry: Duration,
+    counts: HashMap<T, Failure>,
+    /// By last failure, the oldest first: exactly one entry for each item.
+    order: BTreeMap<u64, T>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Failure {
+    count: u32,
+    last: Instant,
+    place: u64,
+}
+
+impl<T: Clone + Eq + Hash> Failures<T> {
+    fn new(expiry: Duration) -> Failures<T> {
+        Failures {
+            expiry,
+            counts: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Counts a failure and says how many came before it.
+    fn count_one(&mut self, item: &T, now: Instant) -> u32 {
+        self.sweep(now);
+        let earlier = self.count(item, now);
+        let place = self.next;
+        self.next += 1;
+        self.order.insert(place, item.clone());
+        let failure = Failure {
+            count: earlier.saturating_add(1),
+            last: now,
+            place,
+        };
+        if let Some(replaced) = self.counts.insert(item.clone(), failure) {
+            self.order.remove(&replaced.place);
+        }
+        earlier
+    }
+
+    fn count(&self, item: &T, now: Instant) -> u32 {
+        let live = self
+            .counts
+            .get(item)
+            .filter(|failure| !self.has_expired(failure, now));
+        live.map_or(0, |failure| failure.count)
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        if let Some(failure) = self.counts.remove(item) {
+            self.order.remove(&failure.place);
+            trim(&mut self.counts);
+        }
+        self.sweep(now);
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        for _ in 0..SWEEP_STEPS {
+            let Some((place, item)) = self.order.first_key_value() else {
+                return;
+            };
+            if self
+                .counts
+                .get(item)
+                .is_some_and(|failure| !self.has_expired(failure, now))
+            {
+                return;
+            }
+            let place = *place;
+            if let Some(item) = self.order.remove(&place) {
+                self.counts.remove(&item);
+                trim(&mut self.counts);
+            }
+        }
+    }
+
+    fn has_expired(&self, failure: &Failure, now: Instant) -> bool {
+        now.saturating_duration_since(failure.last) > self.expiry
+    }
+}
