@@ -488,3 +488,50 @@ fn k17_lookups_equal_a_scan_under_random_histories() {
         }
     }
 }
+
+/// The slowest of a thousand reads, in nanoseconds, while `busy` says so.
+fn slowest_of_a_thousand(store: &Store<Object>, busy: impl Fn() -> bool) -> u64 {
+    let keys: Vec<String> = (0..100)
+        .map(|index| format!("default/n{:06}", index * 997))
+        .collect();
+    let mut times = Vec::new();
+    while busy() {
+        for key in &keys {
+            let start = std::time::Instant::now();
+            assert!(store.get_by_key(key).is_some());
+            times.push(start.elapsed().as_nanos() as u64);
+        }
+    }
+    times.sort_unstable();
+    times[times.len() - 1 - times.len() / 1000]
+}
+
+#[test]
+fn k10_reads_do_not_wait_while_a_hundred_thousand_objects_are_replaced() {
+    let generation = |version: u64| -> Vec<Arc<Cached<Object>>> {
+        (0..100_000)
+            .map(|index| cached(&object(&format!("n{index:06}"), version)))
+            .collect()
+    };
+    let indexer = Arc::new(Indexer::new());
+    indexer
+        .add_index("version", |object: &Cached<Object>| {
+            Ok(vec![object.version()])
+        })
+        .unwrap();
+    indexer.replace(generation(1), &Version::new("1"));
+    let store = indexer.store();
+    // What the machine does to a reader anyway, before what a writer does to it.
+    let until = std::time::Instant::now() + Duration::from_millis(500);
+    let at_rest = slowest_of_a_thousand(&store, || std::time::Instant::now() < until);
+    let next = generation(2);
+    let writing = std::thread::spawn(move || indexer.replace(next, &Version::new("2")));
+    let during = slowest_of_a_thousand(&store, || !writing.is_finished());
+    writing.join().unwrap();
+    assert_eq!(store.get_by_key("default/n000000").unwrap().version(), 2);
+    let most = 1_000_000.max(3 * at_rest);
+    assert!(
+        during < most,
+        "p99.9 of a read: {during} ns while replacing, {at_rest} ns at rest"
+    );
+}
