@@ -4,20 +4,29 @@
 //! [`Reflector`] decides when to list, watch, resume and wait) → `intake` (objects are compared and decoded) → `queue` (a
 //! [`DeltaFifo`] keeps the changes in order) → `controller` (a [`Controller`] applies them) → `store` (an [`Indexer`] publishes
 //! snapshots) → `share` (a log of events that the handlers of a [`SharedInformer`] read at their own pace) → the user.
+//!
+//! Beside that road: a [`WorkQueue`] and [`run_controller`] do the work that events ask for, a [`RetryWatcher`] is a watch without
+//! a store, [`until`] waits for an event, [`synced`] for several things to be done, and a [`leader::LeaderElector`] lets one of
+//! several programs do the work.
 
 mod backoff;
 mod controller;
 mod intake;
+pub mod leader;
 mod lister;
 pub mod metrics;
 mod object;
 mod queue;
 mod reflector;
+mod retry_watcher;
 mod run;
 mod share;
 mod source;
 mod store;
 mod sync;
+pub mod synced;
+pub mod synctrack;
+pub mod until;
 pub mod workqueue;
 
 pub use backoff::{BackoffOptions, ExponentialBackoff};
@@ -29,12 +38,13 @@ pub use reflector::{
     InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
     ReflectorStats, ReflectorStore, RelistReason, Version,
 };
+pub use retry_watcher::{NotResumable, RetryWatcher};
 pub use run::{Action, RunOptions, RunSummary, run_controller};
 pub use share::{
     Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
-    InformerKey, InformerStats, Lag, Laggard, LogOptions, NotAllSynced, NotSynced, Overflow,
-    Pending, Registration, ResourceEventHandler, SharedIndexInformer, SharedInformer,
-    SharedInformerFactory, Stopped, Subscription,
+    InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced, NotSynced,
+    Overflow, Pending, Registration, ResourceEventHandler, SharedIndexInformer, SharedInformer,
+    SharedInformerFactory, Stopped, Subscription, WatchItem,
 };
 pub use source::{
     BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,
@@ -42,6 +52,6 @@ pub use source::{
 };
 pub use store::{
     ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
-    UnknownIndex, WriteOverlay,
+    UndeltaStore, UnknownIndex, WriteOverlay,
 };
 pub use workqueue::WorkQueue;

@@ -8,6 +8,7 @@ mod informer;
 mod interleavings;
 mod log;
 mod subscription;
+mod watch;
 
 pub use event::Event;
 pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
@@ -17,3 +18,4 @@ pub use informer::{
 };
 pub use log::{Lag, LogOptions, Overflow};
 pub use subscription::{FellBehind, HandlerOptions, Subscription};
+pub use watch::{InformerWatch, WatchItem};

@@ -8,6 +8,7 @@ mod index;
 mod indexer;
 mod overlay;
 mod snapshot;
+mod undelta;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub use indexer::{IndexConflict, Indexer};
 pub use overlay::WriteOverlay;
 pub(crate) use snapshot::{Difference, Held};
 pub use snapshot::{Snapshot, UnknownIndex};
+pub use undelta::UndeltaStore;
 
 /// The name of the index over labels.
 pub(crate) const LABEL_INDEX: &str = "labels";

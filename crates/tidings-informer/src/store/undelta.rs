@@ -1,0 +1,67 @@
+//! A store that tells its whole state after each change.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tidings_api::ObjectKey;
+
+use super::{Indexer, Snapshot, Store};
+use crate::object::Cached;
+use crate::reflector::Version;
+use crate::sync::{Mutex, lock};
+
+type Push<K> = Box<dyn FnMut(Arc<Snapshot<K>>) + Send>;
+
+/// A store that pushes its complete state once for each write, and never for a read.
+///
+/// Writers take turns, so the pushes are in the order of the writes and none is skipped. The function that is pushed to may
+/// read the store; it must not write it, which would be for ever.
+pub struct UndeltaStore<K> {
+    indexer: Indexer<K>,
+    push: Mutex<Push<K>>,
+}
+
+impl<K: Send + Sync + 'static> UndeltaStore<K> {
+    /// An empty store. Nothing is pushed before the first write.
+    pub fn new(push: impl FnMut(Arc<Snapshot<K>>) + Send + 'static) -> UndeltaStore<K> {
+        UndeltaStore {
+            indexer: Indexer::new(),
+            push: Mutex::new(Box::new(push)),
+        }
+    }
+
+    /// Adds an object or updates the one with its key.
+    pub fn put(&self, object: Arc<Cached<K>>) {
+        self.write(|indexer| indexer.put(object));
+    }
+
+    /// Deletes an object. This is a write also if there is none.
+    pub fn delete(&self, key: &ObjectKey) {
+        self.write(|indexer| indexer.delete(key));
+    }
+
+    /// These are all objects, at this version: one write.
+    pub fn replace(&self, objects: impl IntoIterator<Item = Arc<Cached<K>>>, version: &Version) {
+        self.write(|indexer| indexer.replace(objects, version));
+    }
+
+    fn write(&self, write: impl FnOnce(&Indexer<K>)) {
+        let mut push = lock(&self.push);
+        write(&self.indexer);
+        push(self.indexer.snapshot());
+    }
+}
+
+impl<K> Deref for UndeltaStore<K> {
+    type Target = Store<K>;
+
+    fn deref(&self) -> &Store<K> {
+        &self.indexer
+    }
+}
+
+impl<K> std::fmt::Debug for UndeltaStore<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("UndeltaStore").field(&self.indexer).finish()
+    }
+}

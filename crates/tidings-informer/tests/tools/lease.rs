@@ -1,0 +1,257 @@
+//! A lease in memory, and candidates that note what happens to them.
+
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use tidings_informer::BoxFuture;
+use tidings_informer::leader::{
+    ElectionEnd, ElectionOptions, LeaderCallbacks, LeaderElector, LeaseLock, LeaseRecord,
+    LeaseVersion, LockError,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+/// Where the lease is, and what was done to it.
+#[derive(Default)]
+pub(crate) struct Board {
+    pub(crate) lease: Mutex<Option<(LeaseRecord, u64)>>,
+    calls: Mutex<Vec<(Instant, String)>>,
+}
+
+impl Board {
+    pub(crate) fn record(&self) -> LeaseRecord {
+        self.lease.lock().unwrap().clone().unwrap().0
+    }
+
+    /// Writes as somebody else.
+    pub(crate) fn put(&self, record: LeaseRecord) {
+        let mut lease = self.lease.lock().unwrap();
+        let version = lease.as_ref().map_or(0, |(_, version)| *version);
+        *lease = Some((record, version + 1));
+    }
+
+    /// Somebody labels the lease: another version, the same record.
+    pub(crate) fn touch(&self) {
+        self.put(self.record());
+    }
+
+    fn note(&self, call: String) {
+        self.calls.lock().unwrap().push((Instant::now(), call));
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let calls = self.calls.lock().unwrap();
+        calls.iter().map(|(_, call)| call.clone()).collect()
+    }
+
+    pub(crate) fn clear_calls(&self) {
+        self.calls.lock().unwrap().clear();
+    }
+
+    /// The times between calls.
+    pub(crate) fn gaps(&self, call: &str) -> Vec<Duration> {
+        let calls = self.calls.lock().unwrap();
+        let calls: Vec<_> = calls.iter().filter(|(_, name)| name == call).collect();
+        calls.windows(2).map(|two| two[1].0 - two[0].0).collect()
+    }
+}
+
+/// A candidate's way to the board.
+pub(crate) struct MemoryLock {
+    pub(crate) identity: &'static str,
+    board: Arc<Board>,
+    /// Every call fails.
+    pub(crate) down: AtomicBool,
+    /// No call is answered.
+    pub(crate) hangs: AtomicBool,
+}
+
+impl MemoryLock {
+    async fn call(&self, name: &str) -> Result<(), LockError> {
+        let call = format!("{} {name}", self.identity);
+        self.board.note(call);
+        if self.hangs.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+        if self.down.load(Ordering::SeqCst) {
+            return Err(LockError::failed("down"));
+        }
+        Ok(())
+    }
+}
+
+impl LeaseLock for MemoryLock {
+    fn identity(&self) -> &str {
+        self.identity
+    }
+
+    fn get(&self) -> BoxFuture<'_, Result<Option<(LeaseRecord, LeaseVersion)>, LockError>> {
+        Box::pin(async move {
+            self.call("get").await?;
+            let lease = self.board.lease.lock().unwrap().clone();
+            Ok(lease.map(|(record, version)| (record, version.to_string())))
+        })
+    }
+
+    fn create(&self, record: LeaseRecord) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
+        Box::pin(async move {
+            self.call("create").await?;
+            let mut lease = self.board.lease.lock().unwrap();
+            if lease.is_some() {
+                return Err(LockError::Conflict);
+            }
+            *lease = Some((record, 1));
+            Ok("1".to_owned())
+        })
+    }
+
+    fn update(
+        &self,
+        record: LeaseRecord,
+        version: LeaseVersion,
+    ) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
+        Box::pin(async move {
+            self.call("update").await?;
+            let mut lease = self.board.lease.lock().unwrap();
+            match &mut *lease {
+                Some((old, current)) if current.to_string() == version => {
+                    *old = record;
+                    *current += 1;
+                    Ok(current.to_string())
+                }
+                _ => Err(LockError::Conflict),
+            }
+        })
+    }
+}
+
+/// Notes what it is told, and how its work goes.
+#[derive(Clone, Default)]
+pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
+
+impl Diary {
+    fn note(&self, word: &str) {
+        self.0.lock().unwrap().push(word.to_owned());
+    }
+
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// The end of the work. Nobody else may begin before it.
+struct Work {
+    diary: Diary,
+    board: Arc<Board>,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if self.board.record().holder.is_empty() {
+            self.diary.note("the lease was given back before");
+        }
+        self.diary.note("work ended");
+    }
+}
+
+struct Noting {
+    diary: Diary,
+    panics_after: Option<Duration>,
+    board: Arc<Board>,
+}
+
+impl LeaderCallbacks for Noting {
+    fn on_started_leading(&mut self) -> BoxFuture<'static, ()> {
+        self.diary.note("started");
+        let working = Work {
+            diary: self.diary.clone(),
+            board: Arc::clone(&self.board),
+        };
+        let panics_after = self.panics_after;
+        Box::pin(async move {
+            let _working = working;
+            match panics_after {
+                Some(time) => sleep(time).await,
+                None => pending().await,
+            }
+            panic!("the work panics");
+        })
+    }
+
+    fn on_stopped_leading(&mut self) {
+        // What the lease says at this moment belongs to the order.
+        let lease = self.board.lease.lock().unwrap();
+        let holder = lease.as_ref().map_or("", |(record, _)| &record.holder);
+        let holder = if holder.is_empty() { "nobody" } else { holder };
+        self.diary.note(&format!("stopped, held by {holder}"));
+    }
+
+    fn on_new_leader(&mut self, identity: &str) {
+        self.diary.note(&format!("new {identity}"));
+    }
+}
+
+pub(crate) struct Stand {
+    pub(crate) lock: Arc<MemoryLock>,
+    pub(crate) diary: Diary,
+    pub(crate) board: Arc<Board>,
+    pub(crate) options: ElectionOptions,
+    pub(crate) panics_after: Option<Duration>,
+}
+
+pub(crate) fn stand(identity: &'static str, board: &Arc<Board>) -> Stand {
+    Stand {
+        lock: Arc::new(MemoryLock {
+            identity,
+            board: Arc::clone(board),
+            down: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
+        }),
+        diary: Diary::default(),
+        board: Arc::clone(board),
+        options: ElectionOptions::default().seed(7),
+        panics_after: None,
+    }
+}
+
+impl Stand {
+    pub(crate) fn run(
+        &self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ElectionEnd> + Send + 'static {
+        let lock = Arc::clone(&self.lock);
+        let elector = LeaderElector::new(lock, self.options.clone()).unwrap();
+        let callbacks = Noting {
+            diary: self.diary.clone(),
+            panics_after: self.panics_after,
+            board: Arc::clone(&self.board),
+        };
+        elector.run(callbacks, stop)
+    }
+
+    pub(crate) fn spawn(&self) -> JoinHandle<ElectionEnd> {
+        tokio::spawn(self.run(pending()))
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        let words = self.diary.words();
+        words.iter().any(|word| word == "started") && words.iter().all(|word| word != "work ended")
+    }
+}
+
+pub(crate) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A lease of somebody whose clock is far off.
+pub(crate) fn held_by(holder: &str, renewals: u64) -> LeaseRecord {
+    LeaseRecord {
+        holder: holder.to_owned(),
+        lease_duration_seconds: 15,
+        acquire_time: SystemTime::UNIX_EPOCH,
+        renew_time: SystemTime::UNIX_EPOCH + seconds(renewals),
+        transitions: 4,
+    }
+}

@@ -1,0 +1,10 @@
+//! What stands beside informers: watches without a store, waiting, leader election. Points B16, B105 to B108, B121 to B125, B132.
+#![cfg(not(feature = "shuttle"))] // its locks work inside its own tests only
+#![allow(clippy::unwrap_used)]
+
+mod leader;
+mod lease;
+mod retry_watcher;
+mod script;
+mod synced;
+mod until;
