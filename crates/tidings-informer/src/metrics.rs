@@ -28,7 +28,7 @@ pub(crate) trait Observed: Send + Sync {
     fn lags(&self) -> Vec<(Arc<str>, Lag)>;
 }
 
-type QueueFigures = Box<dyn Fn() -> Option<crate::workqueue::Metrics> + Send + Sync>;
+type QueueFigures = Box<dyn Fn() -> Option<Figures> + Send + Sync>;
 
 /// Shows informers and work queues to Prometheus: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
 #[derive(Clone, Default)]
@@ -140,6 +140,12 @@ impl Collector for InformerMetrics {
 
 /// A metric's name, what it says, and where its figure comes from.
 type Described<F> = (&'static str, &'static str, F);
+
+type OfInformer<'a> = &'a dyn Fn(&Read) -> f64;
+type OfLag = fn(&Lag) -> f64;
+type OfQueue = fn(&Figures) -> f64;
+type HistogramOfQueue = fn(&Figures) -> &HistogramSnapshot;
+type Figures = crate::workqueue::Metrics;
 
 /// One sample: the values of the labels, and the figure.
 type Sample<'a> = (Vec<&'a str>, f64);
@@ -264,7 +270,7 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
         coalesced,
     )?;
 
-    let gauges: [Described<&dyn Fn(&Read) -> f64>; 10] = [
+    let gauges: [Described<OfInformer<'_>>; 10] = [
         (
             "informer_queued_items",
             "Changes that wait for the store",
@@ -319,7 +325,7 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
         gauge(encoder, metric, help, name, each(figure))?;
     }
 
-    let lag: [Described<fn(&Lag) -> f64>; 3] = [
+    let lag: [Described<OfLag>; 3] = [
         (
             "informer_handler_lag_events",
             "Events that a handler has not taken",
@@ -354,9 +360,8 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
 
 fn encode_queues(
     encoder: &mut DescriptorEncoder<'_>,
-    queues: &[(Arc<str>, crate::workqueue::Metrics)],
+    queues: &[(Arc<str>, Figures)],
 ) -> fmt::Result {
-    type Figures = crate::workqueue::Metrics;
     let each = |figure: fn(&Figures) -> f64| -> Vec<(Vec<&str>, f64)> {
         let samples = queues
             .iter()
@@ -374,7 +379,7 @@ fn encode_queues(
         name,
         retries,
     )?;
-    let gauges: [Described<fn(&Figures) -> f64>; 4] = [
+    let gauges: [Described<OfQueue>; 4] = [
         (
             "workqueue_depth",
             "Items that wait for a worker",
@@ -399,7 +404,7 @@ fn encode_queues(
     for (metric, help, figure) in gauges {
         gauge(encoder, metric, help, name, each(figure))?;
     }
-    let histograms: [Described<fn(&Figures) -> &HistogramSnapshot>; 2] = [
+    let histograms: [Described<HistogramOfQueue>; 2] = [
         (
             "workqueue_queue_duration_seconds",
             "How long items waited",

@@ -2,7 +2,7 @@
 //!
 //! They share a lease, an object of the server. Who holds it renews it; who does not watches whether it is renewed, and takes it
 //! when it has not been for as long as it says. Nobody compares clocks: how old a lease is counts from when its last change was
-//! seen here. The decisions are in [`election`], which knows no clock and does no I/O; [`elector`] carries them out.
+//! seen here. The decisions are in `election`, which knows no clock and does no I/O; `elector` carries them out.
 
 mod election;
 mod elector;
