@@ -209,9 +209,19 @@ impl WatchSplitter {
 fn event(envelope: &[u8], object: Option<Object>) -> Result<WatchEvent, SplitError> {
     #[derive(Deserialize)]
     struct Envelope {
-        r#type: EventType,
+        r#type: Option<EventType>,
+        #[serde(default)]
+        kind: String,
     }
-    let Envelope { r#type } = serde_json::from_slice(envelope).map_err(SplitError::Envelope)?;
+    let Envelope { r#type, kind } =
+        serde_json::from_slice(envelope).map_err(SplitError::Envelope)?;
+    let Some(r#type) = r#type else {
+        // Proxies and aggregated servers end a watch with a Status that stands in no event.
+        return match &*kind {
+            "Status" => status(envelope),
+            _ => Err(SplitError::Shape("a watch event with a type")),
+        };
+    };
     let object = object.ok_or(SplitError::Shape("a watch event with an object"))?;
     Ok(match r#type {
         EventType::Added => WatchEvent::Added(object),
@@ -221,12 +231,13 @@ fn event(envelope: &[u8], object: Option<Object>) -> Result<WatchEvent, SplitErr
             resource_version: object.resource_version().into_owned(),
             initial_events_end: object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
         },
-        EventType::Error => {
-            let status: Status =
-                serde_json::from_slice(object.as_bytes()).map_err(SplitError::Envelope)?;
-            WatchEvent::Error(Box::new(status))
-        }
+        EventType::Error => status(object.as_bytes())?,
     })
+}
+
+fn status(json: &[u8]) -> Result<WatchEvent, SplitError> {
+    let status: Status = serde_json::from_slice(json).map_err(SplitError::Envelope)?;
+    Ok(WatchEvent::Error(Box::new(status)))
 }
 
 /// Where the objects stand in a document.

@@ -154,6 +154,23 @@ fn bookmarks_and_errors_are_understood() {
 }
 
 #[test]
+fn a_status_that_stands_in_no_event_ends_the_watch() {
+    let stream = "{\n  \"kind\": \"Status\",\n  \"status\": \"Failure\",\n  \"code\": 410\n}\n";
+    for size in 1..=stream.len() {
+        let mut splitter = WatchSplitter::new(SplitOptions::default());
+        let mut events = Vec::new();
+        for chunk in stream.as_bytes().chunks(size) {
+            splitter.feed(chunk, |event| events.push(event)).unwrap();
+        }
+        splitter.finish().unwrap();
+        assert!(matches!(&events[..], [WatchEvent::Error(status)] if status.is_expired()));
+    }
+    let mut splitter = WatchSplitter::new(SplitOptions::default());
+    let refused = splitter.feed(br#"{"kind":"Secret"}"#, |_| panic!("no event"));
+    assert!(refused.is_err());
+}
+
+#[test]
 fn objects_beyond_their_bound_are_refused() {
     let mut options = SplitOptions::default();
     options.object_bytes_max = 100;
