@@ -20,9 +20,39 @@ impl DecodeError {
     }
 }
 
+/// An object that does not fit its type: what the type wants and where, but not what the object has, which may be a Secret's.
+#[derive(Debug, thiserror::Error)]
+#[error("the object does not fit its type: {wanted} at line {line} column {column}")]
+struct Misfit {
+    wanted: String,
+    line: usize,
+    column: usize,
+}
+
 impl From<serde_json::Error> for DecodeError {
     fn from(error: serde_json::Error) -> DecodeError {
-        DecodeError::new(error)
+        let text = error.to_string();
+        let text = text.rfind(" at line ").map_or(&*text, |end| &text[..end]);
+        let quotes = [
+            "invalid type: ",
+            "invalid value: ",
+            "invalid length ",
+            "unknown ",
+        ];
+        let names = ["missing field `", "duplicate field `"];
+        let starts_with =
+            |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
+        // What stands after the last "expected" is from the program, what stands before it is from the object.
+        let wanted = match text.rfind(", expected ") {
+            Some(at) if starts_with(&quotes) => &text[at + 2..],
+            _ if starts_with(&names) => text,
+            _ => "something is wrong",
+        };
+        DecodeError::new(Misfit {
+            wanted: wanted.to_owned(),
+            line: error.line(),
+            column: error.column(),
+        })
     }
 }
 
@@ -270,5 +300,60 @@ impl LabelPool {
         }
         self.known.insert(spelled.into(), Arc::clone(&labels));
         labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn k20_why_an_object_does_not_fit_says_nothing_of_its_content() {
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code)]
+        enum Size {
+            Small,
+            Large,
+        }
+
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code)]
+        struct Typed {
+            number: u8,
+            size: Option<Size>,
+            address: Option<std::net::IpAddr>,
+            word: Option<Word>,
+        }
+
+        #[derive(Debug)]
+        struct Word;
+
+        impl<'de> serde::Deserialize<'de> for Word {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+                let text = String::deserialize(from)?;
+                Err(serde::de::Error::custom(format!("{text} is no word")))
+            }
+        }
+
+        let check = |json: &str, expected: &str| {
+            let object = Object::parse(json.to_owned().into_bytes().into()).unwrap();
+            let error = Decode::<Typed>::json().run(&object).unwrap_err();
+            assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+            let text = error.to_string();
+            let expected =
+                format!("the object does not fit its type: {expected} at line 1 column ");
+            assert!(text.starts_with(&expected), "{text}");
+            assert!(!text.contains("hunter"), "{text}");
+        };
+        check(r#"{"number":"hunter, expected 2"}"#, "expected u8");
+        check(r#"{"number":"hunter at line 2"}"#, "expected u8");
+        check(r#"{"number":65536}"#, "expected u8");
+        check(r#"{}"#, "missing field `number`");
+        check(
+            r#"{"number":1,"size":"hunter2"}"#,
+            "expected `Small` or `Large`",
+        );
+        check(r#"{"number":1,"address":"hunter2"}"#, "something is wrong");
+        check(r#"{"number":1,"word":"hunter2"}"#, "something is wrong");
     }
 }
