@@ -1,0 +1,180 @@
+//! What is asked for: a resource, a scope, a form.
+
+use std::fmt::Write as _;
+
+use http::HeaderValue;
+use kube::core::ApiResource;
+use tidings_informer::InformerKey;
+
+/// Which objects of a resource: a namespace, labels, fields. Empty text means all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub struct Scope {
+    /// One namespace. Leave it empty for resources that have none.
+    pub namespace: String,
+    /// Only objects with these labels.
+    pub label_selector: String,
+    /// Only objects with these fields.
+    pub field_selector: String,
+}
+
+impl Scope {
+    /// All objects.
+    pub fn all() -> Scope {
+        Scope::default()
+    }
+
+    /// Those of one namespace.
+    pub fn namespace(namespace: impl Into<String>) -> Scope {
+        Scope {
+            namespace: namespace.into(),
+            ..Scope::default()
+        }
+    }
+
+    /// Only those with these labels.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Scope {
+        self.label_selector = selector.into();
+        self
+    }
+
+    /// Only those with these fields.
+    #[must_use]
+    pub fn fields(mut self, selector: impl Into<String>) -> Scope {
+        self.field_selector = selector.into();
+        self
+    }
+}
+
+/// How objects are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Whole,
+    /// Kind and metadata only.
+    Metadata,
+}
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+impl Form {
+    /// What to accept. A server that cannot cut objects down sends them whole.
+    pub(crate) fn accept(self, watch: bool) -> HeaderValue {
+        const LIST: HeaderValue = HeaderValue::from_static(
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+        );
+        const OBJECT: HeaderValue = HeaderValue::from_static(
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+        );
+        match self {
+            Form::Whole => JSON,
+            Form::Metadata if watch => OBJECT,
+            Form::Metadata => LIST,
+        }
+    }
+
+    /// The form in the key of an informer.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Form::Whole => "",
+            Form::Metadata => "metadata",
+        }
+    }
+}
+
+/// The path of a resource's objects: all of them, or those of one namespace.
+pub fn collection_path(resource: &ApiResource, namespace: &str) -> String {
+    let mut path = String::from(if resource.group.is_empty() {
+        "/api/"
+    } else {
+        "/apis/"
+    });
+    let namespaced: &[&str] = match namespace {
+        "" => &[],
+        namespace => &["namespaces", namespace],
+    };
+    let group = (!resource.group.is_empty()).then_some(&*resource.group);
+    let before = group.into_iter().chain([&*resource.version]);
+    let segments = before
+        .chain(namespaced.iter().copied())
+        .chain([&*resource.plural]);
+    for (index, segment) in segments.enumerate() {
+        if index > 0 {
+            path.push('/');
+        }
+        push_segment(&mut path, segment);
+    }
+    path
+}
+
+/// Names come from users: one that is no name must not become another path.
+fn push_segment(path: &mut String, segment: &str) {
+    for byte in segment.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                path.push(char::from(byte));
+            }
+            other => {
+                // Writing into a String does not fail.
+                let _ = write!(path, "%{other:02X}");
+            }
+        }
+    }
+}
+
+/// What tells this informer from others.
+pub(crate) fn key(resource: &ApiResource, scope: &Scope, form: Form) -> InformerKey {
+    let ApiResource {
+        api_version,
+        plural,
+        ..
+    } = resource;
+    InformerKey::new(format!("{api_version}/{plural}"))
+        .namespace(&*scope.namespace)
+        .label_selector(&*scope.label_selector)
+        .field_selector(&*scope.field_selector)
+        .form(form.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+
+    use super::*;
+
+    fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+        let gvk = GroupVersionKind::gvk(group, "v1", kind);
+        ApiResource::from_gvk_with_plural(&gvk, plural)
+    }
+
+    #[test]
+    fn paths_of_core_and_group_resources() {
+        let check = |group, namespace, expected| {
+            let found = collection_path(&resource(group, "Pod", "pods"), namespace);
+            assert_eq!(found, expected);
+        };
+        check("", "", "/api/v1/pods");
+        check("", "default", "/api/v1/namespaces/default/pods");
+        check("apps", "", "/apis/apps/v1/pods");
+        check("a.example", "x", "/apis/a.example/v1/namespaces/x/pods");
+        check(
+            "",
+            "a/../b?c#d e",
+            "/api/v1/namespaces/a%2F..%2Fb%3Fc%23d%20e/pods",
+        );
+    }
+
+    #[test]
+    fn the_key_has_everything_that_tells_informers_apart() {
+        let scope = Scope::namespace("n").labels("a=b").fields("c=d");
+        let key = key(
+            &resource("apps", "Deployment", "deployments"),
+            &scope,
+            Form::Metadata,
+        );
+        assert_eq!(
+            key.to_string(),
+            "apps/v1/deployments in n with a=b where c=d as metadata"
+        );
+    }
+}
