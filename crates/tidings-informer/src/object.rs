@@ -176,6 +176,24 @@ impl<K> Cached<K> {
         Decoder::new(decode.clone()).decode(object)
     }
 
+    /// From its parts, for an object that was decoded elsewhere: what the answer to a write holds, for example.
+    pub fn from_parts(
+        key: ObjectKey,
+        version: u64,
+        uid: Uid,
+        labels: impl IntoIterator<Item = (String, String)>,
+        value: K,
+    ) -> Arc<Cached<K>> {
+        Arc::new(Cached {
+            key,
+            version,
+            uid,
+            labels: Arc::new(labels.into_iter().collect()),
+            memory_bytes: u32::try_from(size_of::<Cached<K>>()).unwrap_or(u32::MAX),
+            value,
+        })
+    }
+
     /// Namespace and name.
     pub fn key(&self) -> &ObjectKey {
         &self.key

@@ -13,10 +13,52 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, debug_span, error, warn};
 
+use crate::object::Cached;
+use crate::share::{Event, HandlerOptions, Registration, SharedInformer, Stopped};
 use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
 
 /// How long aborted reconciles have to go away before the loop returns without them: one that never yields cannot be aborted.
 const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
+
+impl<K: Send + Sync + 'static> SharedInformer<K> {
+    /// Queues the keys that an event is about: for an update those of both states, so that who lost an object hears of it too.
+    /// The initial state and resyncs are queued behind what changes.
+    ///
+    /// # Errors
+    /// If the informer has stopped.
+    pub fn enqueue<T: QueueKey, I: IntoIterator<Item = T>>(
+        &self,
+        queue: &WorkQueue<T>,
+        keys: impl Fn(&Cached<K>) -> I + Send + 'static,
+        options: &HandlerOptions,
+    ) -> Result<Registration<K>, Stopped>
+    where
+        T: Sync,
+    {
+        let queue = queue.clone();
+        let add = move |event: Event<K>| {
+            let priority = match &event {
+                Event::Added { initial: true, .. } | Event::Resync { .. } => Priority::LOW,
+                _ => Priority::NORMAL,
+            };
+            let old = match &event {
+                Event::Updated { old, .. } => Some(old),
+                _ => None,
+            };
+            for object in old.into_iter().chain(event.object()) {
+                for key in keys(object) {
+                    let options = AddOptions {
+                        priority,
+                        ..AddOptions::default()
+                    };
+                    queue.add_with(key, options);
+                }
+            }
+            std::future::ready(())
+        };
+        self.for_each(add, options)
+    }
+}
 
 /// What a reconcile that went well wants next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

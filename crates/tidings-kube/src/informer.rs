@@ -6,8 +6,10 @@ use bytes::Bytes;
 use kube::core::{ApiResource, ObjectMeta, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tidings_api::Object;
-use tidings_informer::{Decode, DecodeError, InformerBuilder, SharedInformer};
+use tidings_api::{Object, ObjectKey};
+use tidings_informer::{
+    Cached, Decode, DecodeError, InformerBuilder, SharedInformer, Uid, Version,
+};
 
 use crate::client::RestClient;
 use crate::list_watch::RestListWatch;
@@ -107,4 +109,20 @@ fn with_type(resource: &ApiResource) -> Decode<Object> {
         bytes.extend_from_slice(members);
         Object::parse(Bytes::from(bytes)).map_err(DecodeError::new)
     })
+}
+
+/// Lays what the server answered to a write over an informer's store: see [`tidings_informer::WriteOverlay`].
+pub fn wrote<K>(informer: &SharedInformer<K>, object: K)
+where
+    K: Resource + Send + Sync + 'static,
+{
+    let meta = object.meta();
+    let name = meta.name.as_deref().unwrap_or_default();
+    let key = ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), name);
+    let version = meta.resource_version.as_deref().unwrap_or_default();
+    let version = Version::new(version).number().unwrap_or_default();
+    let uid = Uid::new(meta.uid.as_deref().unwrap_or_default());
+    let labels = meta.labels.clone().unwrap_or_default();
+    let written = Cached::from_parts(key, version, uid, labels, object);
+    informer.overlay().wrote(written);
 }

@@ -40,7 +40,7 @@ mod warning;
 
 pub use client::{Compression, RestClient};
 pub use factory::KubeInformerFactory;
-pub use informer::{ObjectMetadata, dynamic, informer, metadata, projected};
+pub use informer::{ObjectMetadata, dynamic, informer, metadata, projected, wrote};
 pub use limiter::RateLimiter;
 pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,

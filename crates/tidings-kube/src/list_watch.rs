@@ -32,7 +32,8 @@ impl RestListWatch {
     /// The objects of a resource: of one namespace, or all if that is empty.
     pub fn new(client: &RestClient, resource: &ApiResource, namespace: &str) -> RestListWatch {
         RestListWatch {
-            client: client.clone(),
+            // The reflector tries again, and shows that it does.
+            client: client.clone().retries(0),
             path: collection_path(resource, namespace),
             form: Form::Whole,
             split: SplitOptions::default().without_managed_fields(),

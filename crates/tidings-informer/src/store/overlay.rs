@@ -40,21 +40,24 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
     ///
     /// # Errors
     /// If it cannot be decoded.
-    pub fn wrote(
+    pub fn wrote_raw(
         &self,
         object: &Object,
         decode: &Decode<K>,
     ) -> Result<Arc<Cached<K>>, DecodeError> {
         let written = Cached::new(object, decode)?;
-        self.lay(
-            written.key().clone(),
-            Written {
-                version: written.version(),
-                uid: written.uid(),
-                object: Some(Arc::clone(&written)),
-            },
-        );
+        self.wrote(Arc::clone(&written));
         Ok(written)
+    }
+
+    /// Lays an object over the store that was decoded already.
+    pub fn wrote(&self, object: Arc<Cached<K>>) {
+        let written = Written {
+            version: object.version(),
+            uid: object.uid(),
+            object: Some(Arc::clone(&object)),
+        };
+        self.lay(object.key().clone(), written);
     }
 
     /// Says that the program deleted an object; `version` is that of the deletion.

@@ -357,7 +357,9 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
             .get_by_key("default/a")
             .map(|object| object.version())
     };
-    overlay.wrote(&object("a", 12), &Decode::bytes()).unwrap();
+    overlay
+        .wrote_raw(&object("a", 12), &Decode::bytes())
+        .unwrap();
     assert_eq!(
         (
             version(),
@@ -377,7 +379,9 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
         (Some(12), 0),
         "the same version ends it"
     );
-    overlay.wrote(&object("a", 11), &Decode::bytes()).unwrap();
+    overlay
+        .wrote_raw(&object("a", 11), &Decode::bytes())
+        .unwrap();
     assert_eq!(
         (version(), overlay.len()),
         (Some(12), 0),
@@ -385,11 +389,15 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
     );
     // An own deletion hides the object, and an own creation shows it.
     overlay.deleted(&ObjectKey::new("default", "a"), Uid::new("uid-a"), 14);
-    overlay.wrote(&object("b", 15), &Decode::bytes()).unwrap();
+    overlay
+        .wrote_raw(&object("b", 15), &Decode::bytes())
+        .unwrap();
     assert_eq!(version(), None);
     assert_eq!(names(&overlay.list()), ["b"]);
     informer.wait_for(Version::new("14")).await.unwrap();
-    overlay.wrote(&object("a", 13), &Decode::bytes()).unwrap();
+    overlay
+        .wrote_raw(&object("a", 13), &Decode::bytes())
+        .unwrap();
     assert_eq!(version(), None, "a late write does not bring it back");
     informer.wait_for(Version::new("16")).await.unwrap();
     assert_eq!(version(), Some(16), "one that was created again wins");

@@ -1,0 +1,56 @@
+//! Pods with five fields: nothing else of them is ever built in memory.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::ApiResource;
+use serde::Deserialize;
+use tidings::kube::{KubeInformerFactory, RestClient, Scope};
+
+#[derive(Deserialize)]
+struct SlimPod {
+    metadata: Named,
+    #[serde(default)]
+    spec: Placed,
+    #[serde(default)]
+    status: Running,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Placed {
+    node_name: Option<Box<str>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Running {
+    phase: Box<str>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<Box<str>>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let client = RestClient::from_config(kube::Config::infer().await?)?;
+    let factory = KubeInformerFactory::new(client);
+    let pods = factory.projected::<SlimPod>(&ApiResource::erase::<Pod>(&()), &Scope::all());
+    factory.start();
+    factory.wait_synced(Duration::from_secs(30)).await?;
+    for pod in pods.store().snapshot().iter() {
+        let Named { name, namespace } = &pod.metadata;
+        let node = pod.spec.node_name.as_deref().unwrap_or("no node");
+        let address = pod.status.pod_ip.as_deref().unwrap_or("no address");
+        println!(
+            "{namespace}/{name}: {} on {node}, {address}",
+            pod.status.phase
+        );
+    }
+    Ok(())
+}
