@@ -1,6 +1,7 @@
 //! The command `tidings`.
 
 mod serve;
+mod watch;
 
 use clap::{Parser, Subcommand};
 
@@ -16,11 +17,16 @@ struct Arguments {
 enum Command {
     /// Run an API server on this machine
     Serve(serve::Arguments),
+    /// Follow the objects of a resource on any API server, one line an event
+    Watch(watch::Arguments),
 }
 
 fn main() -> std::process::ExitCode {
-    let Command::Serve(arguments) = Arguments::parse().command;
-    match serve::run(&arguments) {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
+    };
+    match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidings: {error:#}");

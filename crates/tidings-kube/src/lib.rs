@@ -29,6 +29,8 @@
 
 mod body;
 mod client;
+mod connect;
+mod discovery;
 mod factory;
 mod failure;
 mod informer;
@@ -39,6 +41,8 @@ mod response;
 mod warning;
 
 pub use client::{Compression, RestClient};
+pub use connect::{ConnectError, Connection, connect};
+pub use discovery::{ResolveError, Resolved, resolve};
 pub use factory::KubeInformerFactory;
 pub use informer::{ObjectMetadata, dynamic, informer, metadata, projected, wrote};
 pub use limiter::RateLimiter;

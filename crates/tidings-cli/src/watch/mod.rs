@@ -1,0 +1,320 @@
+//! `tidings watch`: a live view on the objects of a resource, on any API server.
+
+mod diff;
+mod show;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tidings_api::{EventType, LabelSelector, Object};
+use tidings_informer::{
+    Event, HandlerOptions, OnRefusal, Problem, ReflectorOptions, ReflectorState, SharedInformer,
+    SourceError, Subscription,
+};
+use tidings_kube::{Connection, ResolveError, Resolved, Scope, connect, dynamic, resolve};
+use tokio::signal::unix::{SignalKind, signal};
+
+use show::{Output, Shown, Style};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What to follow: configmaps, cm, deployments.apps, …
+    resource: String,
+
+    /// Only the object of this name
+    name: Option<String>,
+
+    /// Only the objects of this namespace [default: that of the kubeconfig's context]
+    #[arg(
+        short,
+        long,
+        value_name = "NAMESPACE",
+        conflicts_with = "all_namespaces"
+    )]
+    namespace: Option<String>,
+
+    /// The objects of all namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+
+    /// Only objects with these labels: app=web,tier!=db
+    #[arg(
+        short = 'l',
+        long,
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    selector: String,
+
+    /// Only objects with these fields: metadata.name=web
+    #[arg(
+        long,
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "name"
+    )]
+    field_selector: String,
+
+    /// How events are shown [default: a line with what changed]
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+
+    /// Leave out what is there already: only changes
+    #[arg(short = 'w', long)]
+    watch_only: bool,
+
+    /// The kubeconfig [default: KUBECONFIG, or .kube/config in the home directory]
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Colors [default: on a terminal, unless NO_COLOR is set]
+    #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(follow(arguments))
+}
+
+async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Err(error) = LabelSelector::parse(&arguments.selector) {
+        bail!(
+            "the selector {:?} cannot be read: {error}",
+            arguments.selector
+        );
+    }
+    let connection = connect(
+        arguments.kubeconfig.as_deref(),
+        arguments.context.as_deref(),
+    )
+    .await?;
+    let resolved = resolve(&connection.client.clone().retries(1), &arguments.resource)
+        .await
+        .map_err(|error| explain(error, &connection.server))?;
+    let informer = informer(arguments, &connection, &resolved);
+    let style = style(arguments, &resolved);
+    let events = informer.subscribe(&HandlerOptions::default())?;
+    informer.start();
+    tokio::select! {
+        outcome = sync(&informer, &connection.server, &resolved.resource.plural) => outcome?,
+        () = stopped() => return Ok(()),
+    }
+    tokio::select! {
+        outcome = show(events, &style, arguments.watch_only) => outcome,
+        outcome = report(&informer) => outcome,
+        () = stopped() => Ok(()),
+    }
+}
+
+async fn stopped() {
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+fn informer(
+    arguments: &Arguments,
+    connection: &Connection,
+    resolved: &Resolved,
+) -> SharedInformer<Object> {
+    let namespace = match &arguments.namespace {
+        _ if arguments.all_namespaces || !resolved.namespaced => "",
+        Some(namespace) => namespace,
+        None => &connection.namespace,
+    };
+    let fields = match &arguments.name {
+        Some(name) => format!("metadata.name={name}"),
+        None => arguments.field_selector.clone(),
+    };
+    let scope = Scope::namespace(namespace)
+        .labels(&arguments.selector)
+        .fields(fields);
+    let mut options = ReflectorOptions::default();
+    options.on_refusal = OnRefusal::Stop;
+    dynamic(&connection.client, &resolved.resource, &scope)
+        .name(resolved.resource.plural.as_str())
+        .reflector(options)
+        .build()
+}
+
+fn style(arguments: &Arguments, resolved: &Resolved) -> Style {
+    let kind = resolved.resource.kind.to_lowercase();
+    let color = match arguments.color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+    };
+    Style {
+        output: arguments.output,
+        color,
+        namespaces: resolved.namespaced && arguments.all_namespaces,
+        prefix: match resolved.resource.group.as_str() {
+            "" => kind,
+            group => format!("{kind}.{group}"),
+        },
+        secret: resolved.resource.kind == "Secret" && resolved.resource.group.is_empty(),
+    }
+}
+
+/// Waits for the initial state and shows how it comes. A server that cannot be reached is an error now; once it was, it is
+/// waited for.
+async fn sync(
+    informer: &SharedInformer<Object>,
+    server: &str,
+    resource: &str,
+) -> anyhow::Result<()> {
+    let progress = std::io::stderr().is_terminal();
+    let mut states = informer.watch_state();
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    ticks.tick().await;
+    loop {
+        tokio::select! {
+            synced = informer.wait_synced() => {
+                if progress {
+                    eprint!("\r\x1b[K");
+                }
+                let Err(error) = synced else { return Ok(()) };
+                return match error.state {
+                    ReflectorState::Stopped { problem: Some(problem) } => Err(refusal(&problem)),
+                    _ => Err(error.into()),
+                };
+            }
+            changed = states.changed() => {
+                changed.context("the informer has stopped")?;
+                if let ReflectorState::Degraded { problem, .. } = &*states.borrow_and_update()
+                    && let Some(SourceError::Transport(_)) = problem.source_error()
+                {
+                    bail!("the server {server} cannot be reached: {}", root(problem));
+                }
+            }
+            _ = ticks.tick(), if progress => {
+                if let ReflectorState::Listing { received } | ReflectorState::Streaming { received } = informer.state() {
+                    eprint!("\r\x1b[K{received} {resource} so far …");
+                    let _ = std::io::stderr().flush();
+                }
+            }
+        }
+    }
+}
+
+/// What is at the bottom of an error: a refused connection, an unknown certificate. What stands above only repeats it.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut root = error;
+    while let Some(cause) = root.source() {
+        root = cause;
+    }
+    root.to_string()
+}
+
+fn refusal(problem: &Problem) -> anyhow::Error {
+    anyhow::anyhow!("the server refuses: {}", problem.story())
+}
+
+fn explain(error: ResolveError, server: &str) -> anyhow::Error {
+    match error {
+        ResolveError::Source(error) if error.status().is_some() => {
+            anyhow::anyhow!("the server {server} refuses: {}", error.story())
+        }
+        ResolveError::Source(error) => {
+            anyhow::anyhow!("the server {server} cannot be reached: {}", root(&error))
+        }
+        other => other.into(),
+    }
+}
+
+/// Says on the side when the connection is lost and when it is back. Ends when the server refuses for good.
+async fn report(informer: &SharedInformer<Object>) -> anyhow::Result<()> {
+    let mut states = informer.watch_state();
+    let mut degraded = false;
+    loop {
+        states.changed().await.context("the informer has stopped")?;
+        match &*states.borrow_and_update() {
+            ReflectorState::Degraded {
+                problem, attempts, ..
+            } if *attempts > 1 && !degraded => {
+                degraded = true;
+                let why = match problem.source_error() {
+                    Some(error) if error.status().is_none() => root(error),
+                    _ => problem.story(),
+                };
+                eprintln!("tidings: the server cannot be followed, trying again: {why}");
+            }
+            ReflectorState::Synced if degraded => {
+                degraded = false;
+                eprintln!("tidings: following again");
+            }
+            ReflectorState::Stopped {
+                problem: Some(problem),
+            } => return Err(refusal(problem)),
+            _ => {}
+        }
+    }
+}
+
+async fn show(
+    mut events: Subscription<Object>,
+    style: &Style,
+    watch_only: bool,
+) -> anyhow::Result<()> {
+    let stdout = std::io::stdout();
+    while let Some(event) = events.next().await {
+        let shown = match &event {
+            Event::Added { initial: true, .. } if watch_only => continue,
+            Event::Added { object, .. } => Shown {
+                event: EventType::Added,
+                object: object.value(),
+                old: None,
+                unseen: false,
+            },
+            Event::Updated { old, new } => Shown {
+                event: EventType::Modified,
+                object: new.value(),
+                old: Some(old.value()),
+                unseen: false,
+            },
+            Event::Deleted {
+                last,
+                final_state_known,
+            } => Shown {
+                event: EventType::Deleted,
+                object: last.value(),
+                old: None,
+                unseen: !final_state_known,
+            },
+            _ => continue,
+        };
+        let time = jiff::Zoned::now().strftime("%H:%M:%S").to_string();
+        let text = style.text(&shown, &time);
+        let mut out = stdout.lock();
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        match written {
+            Ok(()) => {}
+            // Who reads the lines has had enough: that is how `| head` ends.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => return Err(error).context("the events cannot be written"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,291 @@
+//! Events as lines.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use tidings_api::{EventType, Object};
+
+use super::diff::{Change, diff};
+
+/// How events are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Output {
+    /// A line of JSON for each event: its type and the object
+    Json,
+    /// A YAML document for each event
+    Yaml,
+    /// The name of the object
+    Name,
+}
+
+/// What is shown of one event.
+pub(super) struct Shown<'a> {
+    pub(super) event: EventType,
+    pub(super) object: &'a Object,
+    /// The state before an update.
+    pub(super) old: Option<&'a Object>,
+    /// The deletion itself was not seen.
+    pub(super) unseen: bool,
+}
+
+/// How lines are made.
+pub(super) struct Style {
+    pub(super) output: Option<Output>,
+    pub(super) color: bool,
+    /// The namespace is part of the name.
+    pub(super) namespaces: bool,
+    /// `configmap`, as names are prefixed; with the group where there is one.
+    pub(super) prefix: String,
+    /// Values are not shown: the resource holds secrets.
+    pub(super) secret: bool,
+}
+
+/// More changes than this of one update are counted, not shown.
+const CHANGES_MAX: usize = 8;
+/// Longer values are cut.
+const VALUE_CHARS_MAX: usize = 48;
+
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const RED: &str = "\x1b[31m";
+const DIM: &str = "\x1b[2m";
+const RESET: &str = "\x1b[0m";
+
+impl Style {
+    fn paint(&self, color: &str, text: &str) -> String {
+        if self.color {
+            format!("{color}{text}{RESET}")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// The text of an event, with its last newline.
+    pub(super) fn text(&self, shown: &Shown<'_>, time: &str) -> String {
+        match self.output {
+            Some(Output::Name) => format!("{}/{}\n", self.prefix, printable(&shown.object.name())),
+            Some(Output::Json) => {
+                String::from_utf8_lossy(&shown.object.event_bytes(shown.event)).into_owned()
+            }
+            Some(Output::Yaml) => {
+                let object: Value =
+                    serde_json::from_slice(shown.object.as_bytes()).unwrap_or_default();
+                let event = serde_json::json!({ "type": word(shown.event), "object": object });
+                let yaml = serde_saphyr::to_string(&event).unwrap_or_default();
+                format!("---\n{}\n", yaml.trim_end())
+            }
+            None => self.line(shown, time),
+        }
+    }
+
+    fn line(&self, shown: &Shown<'_>, time: &str) -> String {
+        let color = match shown.event {
+            EventType::Added => GREEN,
+            EventType::Deleted => RED,
+            _ => YELLOW,
+        };
+        let mut line = String::new();
+        if !time.is_empty() {
+            line = self.paint(DIM, time);
+            line.push(' ');
+        }
+        let event = format!("{:<8}", word(shown.event));
+        line += &self.paint(color, &event);
+        line.push(' ');
+        if self.namespaces {
+            let _ = write!(line, "{}/", printable(&shown.object.namespace()));
+        }
+        line += &printable(&shown.object.name());
+        if shown.unseen {
+            line += " (the deletion was not seen; this is the last known state)";
+        }
+        if let Some(old) = shown.old {
+            line += &self.changes(old, shown.object);
+        }
+        line.push('\n');
+        line
+    }
+
+    fn changes(&self, old: &Object, new: &Object) -> String {
+        let value = |object: &Object| -> Value {
+            serde_json::from_slice(object.as_bytes()).unwrap_or_default()
+        };
+        let changes = diff(&value(old), &value(new));
+        let mut text = String::new();
+        for change in changes.iter().take(CHANGES_MAX) {
+            text.push_str("  ");
+            text += &self.change(change);
+        }
+        if changes.len() > CHANGES_MAX {
+            let _ = write!(text, "  and {} more", changes.len() - CHANGES_MAX);
+        }
+        text
+    }
+
+    fn change(&self, change: &Change) -> String {
+        let path = printable(&change.path);
+        if self.secret && (path.starts_with("data") || path.starts_with("stringData")) {
+            return format!("{path} {}", self.paint(YELLOW, "changed"));
+        }
+        let old = change
+            .old
+            .as_ref()
+            .map(|value| self.paint(RED, &brief(value)));
+        let new = change
+            .new
+            .as_ref()
+            .map(|value| self.paint(GREEN, &brief(value)));
+        match (old, new) {
+            (Some(old), Some(new)) => format!("{path}: {old} → {new}"),
+            (None, Some(new)) => format!("+{path}: {new}"),
+            (Some(old), None) => format!("-{path}: {old}"),
+            (None, None) => path,
+        }
+    }
+}
+
+fn word(event: EventType) -> &'static str {
+    match event {
+        EventType::Added => "ADDED",
+        EventType::Modified => "MODIFIED",
+        EventType::Deleted => "DELETED",
+        EventType::Bookmark => "BOOKMARK",
+        EventType::Error => "ERROR",
+    }
+}
+
+/// A value in one short line: strings without quotes, the rest as JSON.
+fn brief(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => printable(text),
+        other => other.to_string(),
+    };
+    if text.chars().count() <= VALUE_CHARS_MAX {
+        return text;
+    }
+    let cut: String = text.chars().take(VALUE_CHARS_MAX - 1).collect();
+    format!("{cut}…")
+}
+
+/// Nothing of an object may steer the terminal or break the line.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|character| match character {
+            '\n' => '⏎',
+            character if character.is_control() => '\u{fffd}',
+            character => character,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(json: &str) -> Object {
+        Object::parse(json.to_owned().into()).unwrap()
+    }
+
+    fn style() -> Style {
+        Style {
+            output: None,
+            color: false,
+            namespaces: true,
+            prefix: "configmap".into(),
+            secret: false,
+        }
+    }
+
+    fn update(style: &Style, old: &str, new: &str) -> String {
+        let (old, new) = (object(old), object(new));
+        let shown = Shown {
+            event: EventType::Modified,
+            object: &new,
+            old: Some(&old),
+            unseen: false,
+        };
+        style.text(&shown, "12:00:00")
+    }
+
+    const OLD: &str = r#"{"metadata":{"name":"a","namespace":"n"},"data":{"k":"v","gone":"x"}}"#;
+    const NEW: &str =
+        r#"{"metadata":{"name":"a","namespace":"n"},"data":{"k":"w\u001b[2J\nz","come":1}}"#;
+
+    #[test]
+    fn an_update_is_one_line_with_what_changed() {
+        assert_eq!(
+            update(&style(), OLD, NEW),
+            "12:00:00 MODIFIED n/a  data.k: v → w\u{fffd}[2J⏎z  +data.come: 1  -data.gone: x\n"
+        );
+    }
+
+    #[test]
+    fn colors_tell_old_from_new() {
+        let colored = Style {
+            color: true,
+            ..style()
+        };
+        let line = update(&colored, OLD, NEW);
+        assert!(
+            line.contains("data.k: \x1b[31mv\x1b[0m → \x1b[32mw"),
+            "{line:?}"
+        );
+    }
+
+    #[test]
+    fn values_of_secrets_are_not_shown() {
+        let secret = Style {
+            secret: true,
+            ..style()
+        };
+        let line = update(&secret, OLD, NEW);
+        assert_eq!(
+            line,
+            "12:00:00 MODIFIED n/a  data.k changed  data.come changed  data.gone changed\n"
+        );
+    }
+
+    #[test]
+    fn long_values_and_many_changes_are_cut() {
+        let many = |value: &str| {
+            let fields: Vec<String> = (0..20)
+                .map(|index| format!(r#""k{index:02}":"{}""#, value.repeat(100)))
+                .collect();
+            format!(
+                r#"{{"metadata":{{"name":"a"}},"data":{{{}}}}}"#,
+                fields.join(",")
+            )
+        };
+        let line = update(&style(), &many("x"), &many("y"));
+        assert!(line.ends_with("  and 12 more\n"), "{line}");
+        assert!(line.chars().count() < 1100, "{}", line.len());
+        assert_eq!(line.lines().count(), 1);
+    }
+
+    #[test]
+    fn the_other_outputs_have_the_whole_object_or_its_name() {
+        let object = object(r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#);
+        let shown = Shown {
+            event: EventType::Deleted,
+            object: &object,
+            old: None,
+            unseen: true,
+        };
+        let text = |output| {
+            Style {
+                output: Some(output),
+                ..style()
+            }
+            .text(&shown, "")
+        };
+        assert_eq!(text(Output::Name), "configmap/a\n");
+        assert_eq!(
+            text(Output::Json),
+            "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"v\"}}}\n"
+        );
+        assert_eq!(
+            text(Output::Yaml),
+            "---\ntype: DELETED\nobject:\n  metadata:\n    name: a\n  data:\n    k: v\n"
+        );
+    }
+}
