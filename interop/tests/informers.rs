@@ -145,7 +145,7 @@ async fn told(events: &mut Subscription<ConfigMap>, count: usize) -> Vec<String>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn states_and_changes_are_told_listed_and_streamed() {
+async fn k19_states_and_changes_are_told_listed_and_streamed() {
     everywhere("changes", |place| async move {
         place.put("a", "1").await;
         for options in [ReflectorOptions::default(), streamed()] {

@@ -1,17 +1,24 @@
 //! The controller: it takes deltas from the queue, applies them to the store, and says what changed.
+//!
+//! A [`Processor`] does that; a shared informer gives what it says to many handlers, a [`Controller`] to one.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidings_api::ResourceVersion;
+use tokio::sync::watch;
 
-use crate::object::Cached;
-use crate::queue::{Batch, Delta, DeltaFifo};
-use crate::reflector::{Observers, Problem};
-use crate::share::Event;
-use crate::store::{Applied, Indexer, NotIndexed, Snapshot, Write};
+use crate::intake::Intake;
+use crate::object::{Cached, Decode};
+use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
+use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions};
+use crate::share::{Event, ResourceEventHandler};
+use crate::source::ListerWatcher;
+use crate::store::{Applied, Indexer, NotIndexed, Snapshot, Store, Write};
 
 /// Applies deltas to a store.
-pub struct Controller<K> {
+pub(crate) struct Processor<K> {
     queue: DeltaFifo<K>,
     indexer: Arc<Indexer<K>>,
     observers: Arc<Observers>,
@@ -26,13 +33,13 @@ pub(crate) struct Changes<K> {
     pub(crate) after: Arc<Snapshot<K>>,
 }
 
-impl<K: Send + Sync + 'static> Controller<K> {
+impl<K: Send + Sync + 'static> Processor<K> {
     pub(crate) fn new(
         queue: DeltaFifo<K>,
         indexer: Arc<Indexer<K>>,
         observers: Arc<Observers>,
-    ) -> Controller<K> {
-        Controller {
+    ) -> Processor<K> {
+        Processor {
             queue,
             indexer,
             observers,
@@ -163,7 +170,119 @@ fn push_events<K>(
     }
 }
 
-impl<K> std::fmt::Debug for Controller<K> {
+/// The form with one handler: what client-go calls `NewIndexerInformer`. It runs where it is run, and a panic of the handler
+/// is the caller's.
+pub struct Controller<K: Send + Sync + 'static> {
+    processor: Processor<K>,
+    queue: DeltaFifo<K>,
+    reflector: Reflector<dyn ListerWatcher, Intake<K>>,
+    handler: Box<dyn ResourceEventHandler<K>>,
+    resync: Option<Duration>,
+    indexer: Arc<Indexer<K>>,
+    synced: watch::Sender<bool>,
+}
+
+impl<K: Send + Sync + 'static> Controller<K> {
+    /// A controller that has not started, and the store that it will fill.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        source: Arc<dyn ListerWatcher>,
+        decode: Decode<K>,
+        handler: impl ResourceEventHandler<K>,
+        options: ReflectorOptions,
+    ) -> (Store<K>, Controller<K>) {
+        let name = name.into();
+        let queue = DeltaFifo::new(QUEUE_BYTES_MAX);
+        let indexer: Arc<Indexer<K>> = Arc::default();
+        let observers = Arc::new(Observers::new(Arc::clone(&name), None));
+        let intake = Intake::new(
+            queue.clone(),
+            indexer.store(),
+            decode,
+            Arc::clone(&observers),
+            Arc::default(),
+            Arc::default(),
+        );
+        let reflector =
+            Reflector::new(name, source, intake, options).observed_by(Arc::clone(&observers));
+        let controller = Controller {
+            processor: Processor::new(queue.clone(), Arc::clone(&indexer), observers),
+            queue,
+            reflector,
+            handler: Box::new(handler),
+            resync: None,
+            indexer: Arc::clone(&indexer),
+            synced: watch::Sender::new(false),
+        };
+        (indexer.store(), controller)
+    }
+
+    /// Delivers every object again this often, as [`Event::Resync`].
+    #[must_use]
+    pub fn resync(mut self, every: Duration) -> Controller<K> {
+        self.resync = Some(every);
+        self
+    }
+
+    /// The store's writing side: for indexes.
+    pub fn indexer(&self) -> Arc<Indexer<K>> {
+        Arc::clone(&self.indexer)
+    }
+
+    /// Becomes true when the handler has been given the initial state.
+    pub fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    /// Runs until it is dropped, or until the server refuses and the options say to stop then.
+    pub async fn run(self) -> Problem {
+        let Controller {
+            processor,
+            queue,
+            reflector,
+            mut handler,
+            resync,
+            indexer: _,
+            synced,
+        } = self;
+        let mut reflecting = pin!(reflector.run());
+        let mut resyncs = resync.map(tokio::time::interval);
+        if let Some(resyncs) = &mut resyncs {
+            resyncs.tick().await; // the first is at once
+        }
+        loop {
+            let resync = async {
+                match &mut resyncs {
+                    Some(resyncs) => drop(resyncs.tick().await),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changes = processor.next() => {
+                    let Some(changes) = changes else { continue };
+                    if changes.initial {
+                        for object in changes.after.iter() {
+                            let object = Arc::clone(object);
+                            let initial = true;
+                            handler.handle(&Event::Added { object, initial });
+                        }
+                        handler.handle(&Event::Synced);
+                    }
+                    for event in &changes.events {
+                        handler.handle(event);
+                    }
+                    processor.processed();
+                    synced.send_if_modified(|synced| !std::mem::replace(synced, queue.has_synced()));
+                }
+                problem = &mut reflecting => return problem,
+                () = resync, if *synced.borrow() => queue.push(Delta::Sync),
+            }
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> std::fmt::Debug for Controller<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Controller")
             .field("queue", &self.queue)

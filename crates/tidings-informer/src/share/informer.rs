@@ -12,7 +12,7 @@ use super::event::Event;
 use super::handler::{self, Callback, Registration, ResourceEventHandler};
 use super::log::{Lag, Log, LogOptions};
 use super::subscription::{HandlerOptions, Subscription};
-use crate::controller::Controller;
+use crate::controller::Processor;
 use crate::intake::{Intake, Quarantine};
 use crate::lister::GenericLister;
 use crate::metrics::Observed;
@@ -548,28 +548,28 @@ impl<K: Send + Sync + 'static> Inner<K> {
                 inner.end();
             })
         };
-        let controller = Controller::new(
+        let processor = Processor::new(
             self.queue.clone(),
             Arc::clone(&self.indexer),
             Arc::clone(&self.observers),
         );
         let inner = Arc::clone(self);
-        let controlling = tokio::spawn(async move { inner.control(&controller).await });
+        let controlling = tokio::spawn(async move { inner.control(&processor).await });
         vec![reflecting, controlling]
     }
 
     /// Applies what is queued to the store and tells the log.
-    async fn control(&self, controller: &Controller<K>) {
+    async fn control(&self, processor: &Processor<K>) {
         loop {
             // Only handlers that block make this wait.
             poll_fn(|context| self.log.poll_room(context)).await;
-            let Some(changes) = controller.next().await else {
+            let Some(changes) = processor.next().await else {
                 return;
             };
             let version = changes.after.version().clone();
             self.log
                 .append(changes.events, changes.initial, changes.after);
-            controller.processed();
+            processor.processed();
             let synced = self.queue.has_synced();
             self.overlay.caught_up();
             self.progress.send_modify(|progress| {

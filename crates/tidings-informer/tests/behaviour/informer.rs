@@ -992,3 +992,42 @@ async fn many_informers_of_one_program_do_not_list_all_at_once() {
     }
     assert_eq!(most.load(Ordering::SeqCst), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn b98_b63_the_form_with_one_handler_runs_in_its_caller_and_panics_there() {
+    let server = Server::new();
+    server.put("a");
+    let noted = Noted::default();
+    let options = ReflectorOptions::default();
+    let (store, controller) = Controller::new(
+        "one",
+        server.source(),
+        Decode::bytes(),
+        noted.clone(),
+        options.clone(),
+    );
+    let by_name = controller
+        .indexer()
+        .add_index("name", |object| Ok(vec![object.name().to_owned()]))
+        .unwrap();
+    let controller = controller.resync(2 * SECOND);
+    let mut is_synced = controller.synced();
+    let running = tokio::spawn(async move { drop(controller.run().await) });
+    is_synced.wait_for(|synced| *synced).await.unwrap();
+    server.put("b");
+    server.delete("a");
+    tokio::time::sleep(3 * SECOND).await;
+    // A resync has nothing that could fail: it is told, and the watch goes on.
+    assert_eq!(noted.take(), ["+a@1!", "synced", "+b@2", "-a@3", "=b@2"]);
+    assert_eq!(store.by_index(&by_name, &"b".to_owned()).unwrap().len(), 1);
+    running.abort();
+
+    let times: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let panics = Panics {
+        noted: Noted::default(),
+        times,
+    };
+    let (_, controller) = Controller::new("one", server.source(), Decode::bytes(), panics, options);
+    let outcome = tokio::spawn(async move { drop(controller.run().await) }).await;
+    assert!(outcome.unwrap_err().is_panic(), "the caller is told");
+}
