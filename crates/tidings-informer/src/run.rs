@@ -26,15 +26,12 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     ///
     /// # Errors
     /// If the informer has stopped.
-    pub fn enqueue<T: QueueKey, I: IntoIterator<Item = T>>(
+    pub fn enqueue<T: QueueKey + Sync, I: IntoIterator<Item = T>>(
         &self,
         queue: &WorkQueue<T>,
         keys: impl Fn(&Cached<K>) -> I + Send + 'static,
         options: &HandlerOptions,
-    ) -> Result<Registration<K>, Stopped>
-    where
-        T: Sync,
-    {
+    ) -> Result<Registration<K>, Stopped> {
         let queue = queue.clone();
         let add = move |event: Event<K>| {
             let priority = match &event {

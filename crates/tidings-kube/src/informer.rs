@@ -124,5 +124,5 @@ where
     let uid = Uid::new(meta.uid.as_deref().unwrap_or_default());
     let labels = meta.labels.clone().unwrap_or_default();
     let written = Cached::from_parts(key, version, uid, labels, object);
-    informer.overlay().wrote(written);
+    informer.overlay().wrote(&written);
 }

@@ -35,8 +35,3 @@ pub mod api {
 pub mod kube {
     pub use tidings_kube::*;
 }
-
-/// The Rust examples of the README compile.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -133,9 +133,9 @@ mod tests {
 
     use super::*;
 
-    fn check(old: Value, new: Value, expected: &[&str]) {
+    fn check(old: &Value, new: &Value, expected: &[&str]) {
         let say = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
-        let changes: Vec<String> = diff(&old, &new)
+        let changes: Vec<String> = diff(old, new)
             .iter()
             .map(|change| format!("{} {} {}", change.path, say(&change.old), say(&change.new)))
             .collect();
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn fields_that_differ_are_named_by_their_paths() {
         check(
-            json!({"spec": {"replicas": 1, "paused": true}, "metadata": {"resourceVersion": "1"}}),
-            json!({"spec": {"replicas": 3, "template": {"a": 1}}, "metadata": {"resourceVersion": "2"}}),
+            &json!({"spec": {"replicas": 1, "paused": true}, "metadata": {"resourceVersion": "1"}}),
+            &json!({"spec": {"replicas": 3, "template": {"a": 1}}, "metadata": {"resourceVersion": "2"}}),
             &[
                 "spec.replicas 1 3",
                 "spec.template.a - 1",
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn elements_of_lists_are_named_by_what_names_them() {
         check(
-            json!({"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}], "args": ["1", "2"]}),
-            json!({"containers": [{"name": "b", "image": "z"}, {"name": "a", "image": "x"}], "args": ["1", "3", "4"]}),
+            &json!({"containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}], "args": ["1", "2"]}),
+            &json!({"containers": [{"name": "b", "image": "z"}, {"name": "a", "image": "x"}], "args": ["1", "3", "4"]}),
             &[
                 "containers[b].image \"y\" \"z\"",
                 "args[1] \"2\" \"3\"",
@@ -171,14 +171,14 @@ mod tests {
     #[test]
     fn keys_with_dots_stand_in_brackets() {
         check(
-            json!({"metadata": {"labels": {"app.kubernetes.io/name": "a"}}}),
-            json!({"metadata": {"labels": {"app.kubernetes.io/name": "b"}}}),
+            &json!({"metadata": {"labels": {"app.kubernetes.io/name": "a"}}}),
+            &json!({"metadata": {"labels": {"app.kubernetes.io/name": "b"}}}),
             &["metadata.labels[app.kubernetes.io/name] \"a\" \"b\""],
         );
     }
 
     #[test]
     fn what_is_the_same_is_not_told() {
-        check(json!({"a": {"b": [1]}}), json!({"a": {"b": [1]}}), &[]);
+        check(&json!({"a": {"b": [1]}}), &json!({"a": {"b": [1]}}), &[]);
     }
 }

@@ -46,16 +46,16 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         decode: &Decode<K>,
     ) -> Result<Arc<Cached<K>>, DecodeError> {
         let written = Cached::new(object, decode)?;
-        self.wrote(Arc::clone(&written));
+        self.wrote(&written);
         Ok(written)
     }
 
     /// Lays an object over the store that was decoded already.
-    pub fn wrote(&self, object: Arc<Cached<K>>) {
+    pub fn wrote(&self, object: &Arc<Cached<K>>) {
         let written = Written {
             version: object.version(),
             uid: object.uid(),
-            object: Some(Arc::clone(&object)),
+            object: Some(Arc::clone(object)),
         };
         self.lay(object.key().clone(), written);
     }
