@@ -86,7 +86,9 @@ pub(crate) fn builder<K: Send + Sync + 'static>(
     form: Form,
     decode: Decode<K>,
 ) -> InformerBuilder<K> {
-    let source = RestListWatch::new(client, resource, &scope.namespace).form(form);
+    // The reflector tries again, and shows that it does.
+    let client = client.clone().retries(0);
+    let source = RestListWatch::new(&client, resource, &scope.namespace).form(form);
     SharedInformer::builder(Arc::new(source.selected(scope)), decode)
         .name(key(resource, scope, form).to_string())
 }

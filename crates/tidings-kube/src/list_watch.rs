@@ -32,8 +32,7 @@ impl RestListWatch {
     /// The objects of a resource: of one namespace, or all if that is empty.
     pub fn new(client: &RestClient, resource: &ApiResource, namespace: &str) -> RestListWatch {
         RestListWatch {
-            // The reflector tries again, and shows that it does.
-            client: client.clone().retries(0),
+            client: client.clone(),
             path: collection_path(resource, namespace),
             form: Form::Whole,
             split: SplitOptions::default().without_managed_fields(),
