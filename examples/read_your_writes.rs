@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     let key = format!("default/{name}");
 
     // Without waiting: the overlay has it at once, and forgets it when the watch has brought it.
-    wrote(&maps, written);
+    wrote(&maps, &written)?;
     assert!(maps.overlay().get_by_key(&key).is_some());
 
     // By waiting: the store has everything up to the version that the write returned.

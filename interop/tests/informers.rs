@@ -186,7 +186,7 @@ async fn a_program_sees_what_it_wrote() {
             assert_eq!(seen.data.as_ref().unwrap()["value"], round.to_string());
         }
         let written = place.maps.get("counter").await.unwrap();
-        wrote(&informer, written);
+        wrote(&informer, &written).unwrap();
         assert!(informer.overlay().is_empty(), "the watch has it already");
     })
     .await;

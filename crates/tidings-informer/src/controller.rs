@@ -12,10 +12,10 @@ use tokio::sync::watch;
 use crate::intake::Intake;
 use crate::object::{Cached, Decode};
 use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
-use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions};
+use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions, Version};
 use crate::share::{Event, ResourceEventHandler};
 use crate::source::ListerWatcher;
-use crate::store::{Applied, Indexer, NotIndexed, Snapshot, Store, Write};
+use crate::store::{Applied, Held, Indexer, NotIndexed, Snapshot, Store, Write};
 
 /// Applies deltas to a store.
 pub(crate) struct Processor<K> {
@@ -61,7 +61,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
         let mut events = Vec::new();
         let mut writes = Vec::new();
         let mut finals = std::collections::HashMap::new();
-        let mut version = None;
+        let mut version: Option<Version> = None;
         let mut initial = false;
         let known = self.indexer.snapshot();
         for delta in batch.deltas {
@@ -95,8 +95,19 @@ impl<K: Send + Sync + 'static> Processor<K> {
                         writes.push(Write::Delete(key));
                     }
                 }
-                Delta::Replaced { objects, version } => {
-                    let (applied, not_indexed) = self.indexer.replace_with(objects.0, &version);
+                Delta::Replaced {
+                    mut objects,
+                    version,
+                } => {
+                    for (key, uid) in objects.left_out {
+                        if let Some(stored) =
+                            known.get(key.as_str()).filter(|known| known.uid() == uid)
+                        {
+                            objects.by_key.insert(key, Held(Arc::clone(stored)));
+                        }
+                    }
+                    let (applied, not_indexed) =
+                        self.indexer.replace_with(objects.by_key, &version);
                     self.report(not_indexed);
                     // Of the initial state nobody has seen anything: it need not be spelled out.
                     initial = batch.initial && applied.iter().all(|change| change.old.is_none());
@@ -114,11 +125,20 @@ impl<K: Send + Sync + 'static> Processor<K> {
                 Delta::Bookmark(bookmark) => version = Some(bookmark),
             }
         }
+        if let Some(from) = batch.incomplete_from
+            && version.as_ref().and_then(Version::number) >= Some(from)
+        {
+            version = Some(ResourceVersion::new(from.saturating_sub(1)).into());
+        }
         if !writes.is_empty() || version.is_some() {
             let (applied, not_indexed) = self.indexer.write(writes, version.as_ref());
             self.report(not_indexed);
             for change in applied {
-                let last = change.old.as_ref().and_then(|old| finals.remove(old.key()));
+                // The state in which another object of that name was deleted is not this one's.
+                let last = change.old.as_ref().and_then(|old| {
+                    let last: Option<Arc<Cached<K>>> = finals.remove(old.key());
+                    last.filter(|last| last.uid() == old.uid())
+                });
                 push_events(&mut events, change, last, batch.initial);
             }
         }
@@ -217,10 +237,10 @@ impl<K: Send + Sync + 'static> Controller<K> {
         (indexer.store(), controller)
     }
 
-    /// Delivers every object again this often, as [`Event::Resync`].
+    /// Delivers every object again this often, as [`Event::Resync`]; never if zero.
     #[must_use]
     pub fn resync(mut self, every: Duration) -> Controller<K> {
-        self.resync = Some(every);
+        self.resync = Some(every).filter(|every| !every.is_zero());
         self
     }
 

@@ -1,6 +1,6 @@
 //! The reflector's side of the queue: objects are compared with what is known, decoded if they are new, and queued.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,9 @@ pub(crate) struct Intake<K> {
     decoder: Decoder<K>,
     collected: OrdMap<ObjectKey, Held<K>>,
     /// What was left out of `collected`.
-    left_out: HashSet<ObjectKey>,
+    left_out: HashMap<ObjectKey, Uid>,
+    /// About how many bytes of `collected` the store did not have.
+    new_bytes: usize,
     distrusted: bool,
     quarantine: Arc<Quarantine>,
     observers: Arc<Observers>,
@@ -51,7 +53,8 @@ impl<K: Send + Sync + 'static> Intake<K> {
             store,
             decoder: Decoder::new(decode),
             collected: OrdMap::new(),
-            left_out: HashSet::new(),
+            left_out: HashMap::new(),
+            new_bytes: 0,
             distrusted: false,
             quarantine,
             observers,
@@ -83,8 +86,8 @@ impl<K: Send + Sync + 'static> Intake<K> {
         }
     }
 
-    /// The object for a new state: the known one if that is the same, else a decoded one, else the last that could be
-    /// decoded.
+    /// The object for a new state: the known one if that is the same, else a decoded one. One that cannot be decoded is left
+    /// out, and what the store has of it when the state is applied stays.
     fn take(&mut self, object: &Object) -> Option<Arc<Cached<K>>> {
         let key = object.key();
         let known = self
@@ -107,10 +110,17 @@ impl<K: Send + Sync + 'static> Intake<K> {
         } else {
             self.decode(object)
         };
-        if decoded.is_none() {
-            self.left_out.insert(key);
+        match &decoded {
+            Some(decoded) => {
+                self.left_out.remove(&key);
+                self.new_bytes += decoded.memory_bytes();
+            }
+            None => {
+                self.collected.remove(&key);
+                self.left_out.insert(key, uid);
+            }
         }
-        decoded.or_else(|| known.filter(|known| known.uid() == uid))
+        decoded
     }
 
     fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
@@ -164,6 +174,7 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
                     }
                     WatchEvent::Deleted(object) => {
                         intake.collected.remove(&object.key());
+                        intake.left_out.remove(&object.key());
                         lock(&intake.quarantine).remove(&object.key());
                     }
                     WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
@@ -175,6 +186,7 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
     fn discard(&mut self) {
         self.collected = OrdMap::new();
         self.left_out.clear();
+        self.new_bytes = 0;
     }
 
     fn distrust(&mut self) {
@@ -184,9 +196,12 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
 
     fn replace(&mut self, version: &Version) {
         self.distrusted = false;
-        lock(&self.quarantine).retain(|key, _| self.left_out.contains(key));
-        self.left_out.clear();
-        let objects = Objects(std::mem::take(&mut self.collected));
+        lock(&self.quarantine).retain(|key, _| self.left_out.contains_key(key));
+        let objects = Objects {
+            by_key: std::mem::take(&mut self.collected),
+            left_out: std::mem::take(&mut self.left_out).into_iter().collect(),
+            new_bytes: std::mem::take(&mut self.new_bytes),
+        };
         self.queue.push(Delta::Replaced {
             objects,
             version: version.clone(),

@@ -44,7 +44,7 @@ pub use share::{
     Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
     InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced, NotSynced,
     Overflow, Pending, Registration, ResourceEventHandler, SharedIndexInformer, SharedInformer,
-    SharedInformerFactory, Stopped, Subscription, WatchItem,
+    SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer,
 };
 pub use source::{
     BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,

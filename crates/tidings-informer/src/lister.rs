@@ -63,7 +63,7 @@ impl<K: Send + Sync + 'static> GenericLister<K> {
             })
     }
 
-    /// The objects of one namespace.
+    /// The objects of one namespace; of all if it is empty.
     pub fn by_namespace(&self, namespace: impl Into<String>) -> GenericNamespaceLister<K> {
         GenericNamespaceLister {
             lister: self.clone(),
@@ -94,8 +94,8 @@ pub struct GenericNamespaceLister<K: Send + Sync + 'static> {
 impl<K: Send + Sync + 'static> GenericNamespaceLister<K> {
     /// The objects that a selector selects, in the order of their names.
     pub fn list(&self, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
-        let store = self.lister.informer.store();
-        store.select(Some(&self.namespace), selector)
+        let namespace = Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        self.lister.informer.store().select(namespace, selector)
     }
 
     /// An object by its name.

@@ -23,6 +23,7 @@ pub const HANDLERS_MAX: usize = 64;
 /// An informer that can be looked at.
 pub(crate) trait Observed: Send + Sync {
     fn name(&self) -> Arc<str>;
+    fn is_stopped(&self) -> bool;
     fn stats(&self) -> InformerStats;
     fn reflector(&self) -> &ReflectorStats;
     fn lags(&self) -> Vec<(Arc<str>, Lag)>;
@@ -46,8 +47,8 @@ impl InformerMetrics {
         InformerMetrics::default()
     }
 
-    /// Shows an informer. False if one of that name is shown already: names are unique, and free again when the informer is
-    /// gone.
+    /// Shows an informer. False if one of that name is shown already: names are unique, and free again when the informer has
+    /// stopped.
     pub fn observe<K: Send + Sync + 'static>(&self, informer: &crate::SharedInformer<K>) -> bool {
         let observed = informer.observed();
         let Some(name) = observed.upgrade().map(|observed| observed.name()) else {
@@ -56,7 +57,7 @@ impl InformerMetrics {
         let mut shown = lock(&self.0);
         shown
             .informers
-            .retain(|(_, informer)| informer.strong_count() > 0);
+            .retain(|(_, informer)| informer.upgrade().is_some_and(|known| !known.is_stopped()));
         if shown.informers.iter().any(|(known, _)| *known == name) {
             return false;
         }

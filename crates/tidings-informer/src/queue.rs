@@ -4,14 +4,14 @@
 //! budget a delta takes the place of the one that waits for the same key, so that it never holds more than one state of each
 //! object, and the reader of the socket never waits for the reader of the queue.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use imbl::OrdMap;
 use tidings_api::ObjectKey;
 
-use crate::object::Cached;
+use crate::object::{Cached, Uid};
 use crate::reflector::Version;
 use crate::store::Held;
 use crate::sync::{Mutex, lock};
@@ -51,12 +51,21 @@ pub enum Delta<K> {
 }
 
 /// All objects of a state, by key.
-#[derive(Clone)]
-pub struct Objects<K>(pub(crate) OrdMap<ObjectKey, Held<K>>);
+pub struct Objects<K> {
+    pub(crate) by_key: OrdMap<ObjectKey, Held<K>>,
+    /// Objects that cannot be decoded: what the store has of them stays.
+    pub(crate) left_out: Vec<(ObjectKey, Uid)>,
+    /// About how many bytes it has that the store did not have.
+    pub(crate) new_bytes: usize,
+}
 
 impl<K> Default for Objects<K> {
     fn default() -> Objects<K> {
-        Objects(OrdMap::new())
+        Objects {
+            by_key: OrdMap::new(),
+            left_out: Vec::new(),
+            new_bytes: 0,
+        }
     }
 }
 
@@ -65,19 +74,22 @@ impl<K> FromIterator<Arc<Cached<K>>> for Objects<K> {
         let pairs = objects
             .into_iter()
             .map(|object| (object.key().clone(), Held(object)));
-        Objects(pairs.collect())
+        Objects {
+            by_key: pairs.collect(),
+            ..Objects::default()
+        }
     }
 }
 
 impl<K> Objects<K> {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.by_key.len()
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_key.is_empty()
     }
 }
 
@@ -91,12 +103,23 @@ impl<K> Delta<K> {
         }
     }
 
+    /// The version at which it happened; zero if that is no number.
+    fn version(&self) -> u64 {
+        match self {
+            Delta::Added(object) | Delta::Updated(object) => object.version(),
+            Delta::Deleted { version, .. }
+            | Delta::Replaced { version, .. }
+            | Delta::Bookmark(version) => version.number().unwrap_or_default(),
+            Delta::Sync => 0,
+        }
+    }
+
     fn memory_bytes(&self) -> usize {
         let object = match self {
             Delta::Added(object) | Delta::Updated(object) => object.memory_bytes(),
             Delta::Deleted { last, .. } => last.as_ref().map_or(0, |last| last.memory_bytes()),
-            // The objects of a state are the store's in a moment, and most are already.
-            Delta::Replaced { .. } | Delta::Sync | Delta::Bookmark(_) => 0,
+            Delta::Replaced { objects, .. } => objects.new_bytes,
+            Delta::Sync | Delta::Bookmark(_) => 0,
         };
         object + size_of::<Delta<K>>()
     }
@@ -124,6 +147,9 @@ pub struct Batch<K> {
     pub deltas: Vec<Delta<K>>,
     /// They belong to the initial state.
     pub initial: bool,
+    /// When these are applied, a change at this version still waits: it was taken over by a later one of its key. The state is
+    /// complete only before it.
+    pub incomplete_from: Option<u64>,
 }
 
 /// A queue of deltas with one consumer. Clones share it.
@@ -142,6 +168,9 @@ struct Inner<K> {
     popped: u64,
     /// Where the last delta of a key waits. Of keys before a whole state there is none.
     last: HashMap<ObjectKey, u64>,
+    /// The first version of each key that was taken over by a delta which still waits.
+    owed: HashMap<ObjectKey, u64>,
+    owed_versions: BTreeSet<(u64, ObjectKey)>,
     waiting: usize,
     bytes: usize,
     bytes_max: usize,
@@ -170,6 +199,8 @@ impl<K> DeltaFifo<K> {
             deltas: VecDeque::new(),
             popped: 0,
             last: HashMap::new(),
+            owed: HashMap::new(),
+            owed_versions: BTreeSet::new(),
             waiting: 0,
             bytes: 0,
             bytes_max,
@@ -265,20 +296,24 @@ const CAPACITY_KEPT: usize = 4 * BATCH;
 
 impl<K> Inner<K> {
     fn push(&mut self, delta: Delta<K>) {
+        let over_budget = self.bytes > self.bytes_max;
+        if over_budget && matches!(delta, Delta::Replaced { .. }) {
+            self.supersede();
+        }
         let position = self.popped + self.deltas.len() as u64;
-        match delta.key() {
-            Some(key) => {
-                let before = self.last.insert(key.clone(), position);
-                if self.bytes > self.bytes_max
-                    && let Some(before) = before
-                {
-                    self.take_over(before);
+        match &delta {
+            Delta::Added(_) | Delta::Updated(_) | Delta::Deleted { .. } => {
+                if let Some(key) = delta.key() {
+                    let before = self.last.insert(key.clone(), position);
+                    if let Some(before) = before.filter(|_| over_budget) {
+                        self.take_over(before);
+                    }
                 }
                 if self.initial == Initial::Awaited {
                     self.initial = Initial::Done;
                 }
             }
-            None => {
+            Delta::Replaced { .. } | Delta::Sync => {
                 // Deltas before a state or a sync must not move behind it.
                 self.last.clear();
                 let is_state = matches!(delta, Delta::Replaced { .. });
@@ -286,10 +321,24 @@ impl<K> Inner<K> {
                     self.initial = Initial::Queued(position + 1);
                 }
             }
+            Delta::Bookmark(_) => {}
         }
         self.bytes += delta.memory_bytes();
         self.waiting += 1;
         self.deltas.push_back(Some(delta));
+    }
+
+    /// A whole state comes: what waits before it need not be seen.
+    fn supersede(&mut self) {
+        self.coalesced += self.waiting as u64;
+        self.popped += self.deltas.len() as u64;
+        self.deltas.clear();
+        self.owed.clear();
+        self.owed_versions.clear();
+        (self.waiting, self.bytes) = (0, 0);
+        if matches!(self.initial, Initial::Queued(_)) {
+            self.initial = Initial::Awaited; // the state that comes is the initial one
+        }
     }
 
     /// A later delta of the same key has come: this one need not be seen.
@@ -297,10 +346,15 @@ impl<K> Inner<K> {
         let Some(index) = position.checked_sub(self.popped) else {
             return;
         };
-        if let Some(delta) = self.deltas.get_mut(index as usize).and_then(Option::take) {
-            self.bytes -= delta.memory_bytes();
-            self.waiting -= 1;
-            self.coalesced += 1;
+        let Some(delta) = self.deltas.get_mut(index as usize).and_then(Option::take) else {
+            return;
+        };
+        self.bytes -= delta.memory_bytes();
+        self.waiting -= 1;
+        self.coalesced += 1;
+        if let Some(key) = delta.key().filter(|key| !self.owed.contains_key(*key)) {
+            self.owed.insert(key.clone(), delta.version());
+            self.owed_versions.insert((delta.version(), key.clone()));
         }
     }
 
@@ -331,10 +385,13 @@ impl<K> Inner<K> {
             let popped = self.deltas.pop_front().flatten();
             self.popped += 1;
             let Some(delta) = popped else { continue };
-            if let Some(key) = delta.key()
-                && self.last.get(key).is_some_and(|last| *last < self.popped)
-            {
-                self.last.remove(key);
+            if let Some(key) = delta.key() {
+                if self.last.get(key).is_some_and(|last| *last < self.popped) {
+                    self.last.remove(key);
+                }
+                if let Some((key, version)) = self.owed.remove_entry(key) {
+                    self.owed_versions.remove(&(version, key));
+                }
             }
             self.bytes -= delta.memory_bytes();
             self.waiting -= 1;
@@ -353,7 +410,12 @@ impl<K> Inner<K> {
         {
             self.initial = Initial::Processing;
         }
-        (!deltas.is_empty()).then_some(Batch { deltas, initial })
+        let incomplete_from = self.owed_versions.first().map(|(version, _)| *version);
+        (!deltas.is_empty()).then_some(Batch {
+            deltas,
+            initial,
+            incomplete_from,
+        })
     }
 }
 

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kube::core::{ApiResource, ObjectMeta, Resource};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tidings_api::{Object, ObjectKey};
-use tidings_informer::{
-    Cached, Decode, DecodeError, InformerBuilder, SharedInformer, Uid, Version,
-};
+use serde::{Deserialize, Serialize};
+use tidings_api::Object;
+use tidings_informer::{Decode, DecodeError, InformerBuilder, SharedInformer};
 
 use crate::client::RestClient;
 use crate::list_watch::RestListWatch;
@@ -113,18 +111,17 @@ fn with_type(resource: &ApiResource) -> Decode<Object> {
     })
 }
 
-/// Lays what the server answered to a write over an informer's store: see [`tidings_informer::WriteOverlay`].
-pub fn wrote<K>(informer: &SharedInformer<K>, object: K)
+/// Lays what the server answered to a write over an informer's store, in the informer's own form: see
+/// [`tidings_informer::WriteOverlay`].
+///
+/// # Errors
+/// If it cannot be read in that form.
+pub fn wrote<P, K>(informer: &SharedInformer<P>, answer: &K) -> Result<(), DecodeError>
 where
-    K: Resource + Send + Sync + 'static,
+    P: Send + Sync + 'static,
+    K: Serialize,
 {
-    let meta = object.meta();
-    let name = meta.name.as_deref().unwrap_or_default();
-    let key = ObjectKey::new(meta.namespace.as_deref().unwrap_or_default(), name);
-    let version = meta.resource_version.as_deref().unwrap_or_default();
-    let version = Version::new(version).number().unwrap_or_default();
-    let uid = Uid::new(meta.uid.as_deref().unwrap_or_default());
-    let labels = meta.labels.clone().unwrap_or_default();
-    let written = Cached::from_parts(key, version, uid, labels, object);
-    informer.overlay().wrote(&written);
+    let json = serde_json::to_vec(answer)?;
+    let object = Object::parse(Bytes::from(json)).map_err(DecodeError::new)?;
+    informer.wrote(&object).map(drop)
 }

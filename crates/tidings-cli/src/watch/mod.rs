@@ -118,9 +118,16 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
         () = stopped() => return Ok(()),
     }
     tokio::select! {
-        outcome = show(events, &style, arguments.watch_only) => outcome,
-        outcome = report(&informer) => outcome,
-        () = stopped() => Ok(()),
+        outcome = show(events, &style, arguments.watch_only) => outcome?,
+        outcome = report(&informer) => outcome?,
+        () = stopped() => return Ok(()),
+    }
+    // The events end when the reader has enough, or when the server refuses.
+    match informer.state() {
+        ReflectorState::Stopped {
+            problem: Some(problem),
+        } => Err(refusal(&problem)),
+        _ => Ok(()),
     }
 }
 
@@ -265,9 +272,7 @@ async fn report(informer: &SharedInformer<Object>) -> anyhow::Result<()> {
                 degraded = false;
                 eprintln!("tidings: following again");
             }
-            ReflectorState::Stopped {
-                problem: Some(problem),
-            } => return Err(refusal(problem)),
+            ReflectorState::Stopped { .. } => return Ok(()),
             _ => {}
         }
     }

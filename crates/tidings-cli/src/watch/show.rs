@@ -124,7 +124,9 @@ impl Style {
 
     fn change(&self, change: &Change) -> String {
         let path = printable(&change.path);
-        if self.secret && (path.starts_with("data") || path.starts_with("stringData")) {
+        // An annotation may hold what was applied.
+        let is_plain = path.starts_with("metadata") && !path.starts_with("metadata.annotations");
+        if self.secret && !is_plain {
             return format!("{path} {}", self.paint(YELLOW, "changed"));
         }
         let old = change
@@ -158,7 +160,7 @@ fn word(event: EventType) -> &'static str {
 fn brief(value: &Value) -> String {
     let text = match value {
         Value::String(text) => printable(text),
-        other => other.to_string(),
+        other => printable(&other.to_string()),
     };
     if text.chars().count() <= VALUE_CHARS_MAX {
         return text;

@@ -53,6 +53,9 @@ impl Follow {
                     resource_version, ..
                 } => {
                     let version = Version::new(resource_version);
+                    if version.text().is_empty() {
+                        continue; // it says nothing
+                    }
                     if version.is_before(&self.reached) {
                         admitted.problem = Some(Problem::OutOfOrder);
                         break;
@@ -78,7 +81,8 @@ impl Follow {
                 admitted.problem = Some(Problem::OutOfOrder);
                 break;
             }
-            if !(self.unordered && added) {
+            // What has no version says nothing about how far the watch has come.
+            if !version.text().is_empty() && !(self.unordered && added) {
                 self.unordered = false;
                 self.reached = version;
             }
@@ -99,4 +103,45 @@ pub(super) fn foreign(object: &Object) -> Option<String> {
         .name()
         .is_empty()
         .then(|| format!("{kind} without a name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, version: u64) -> WatchEvent {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
+        WatchEvent::Modified(Object::parse(json.into()).unwrap())
+    }
+
+    #[test]
+    fn b137_an_older_event_that_the_store_has_is_dropped_and_another_ends_the_watch() {
+        let mut follow = Follow::new(Version::new("10"), false);
+        let known = |key: &ObjectKey| (key.name() == "a").then_some(11);
+        let admitted = follow.admit(
+            vec![
+                event("a", 11),
+                event("b", 12),
+                event("a", 11),
+                event("c", 13),
+            ],
+            known,
+        );
+        assert_eq!(admitted.events.len(), 3, "said before");
+        assert!(admitted.problem.is_none());
+        assert_eq!(follow.reached.text(), "13");
+        let admitted = follow.admit(vec![event("a", 12), event("d", 14)], known);
+        assert!(admitted.events.is_empty());
+        assert!(matches!(admitted.problem, Some(Problem::OutOfOrder)));
+        assert_eq!(follow.reached.text(), "13", "it is not moved back");
+    }
+
+    #[test]
+    fn versions_that_are_no_numbers_are_taken_as_they_come() {
+        let mut follow = Follow::new(Version::new("z"), false);
+        let json = r#"{"metadata":{"name":"a","resourceVersion":"b"}}"#;
+        let event = WatchEvent::Added(Object::parse(json.into()).unwrap());
+        let admitted = follow.admit(vec![event], |_| None);
+        assert_eq!((admitted.events.len(), follow.reached.text()), (1, "b"));
+    }
 }

@@ -12,7 +12,7 @@ use crate::source::{PAGE_SIZE, SourceError};
 
 /// A watch that ends sooner than this without an event is a failure: a server that closes every watch at once must not be
 /// asked again at once.
-const VERY_SHORT: Duration = Duration::from_secs(1);
+pub(super) const VERY_SHORT: Duration = Duration::from_secs(1);
 /// How often a watch may break at one version before the state is listed again: something there cannot be delivered.
 const FRUITLESS_MAX: u32 = 5;
 /// How often the initial events may break off before they are listed instead.
@@ -66,6 +66,8 @@ pub(super) enum Outcome {
     Ended(Ended),
     /// A list or watch could not be had.
     Failed(Problem),
+    /// A watch was open and its initial events did not come to their end.
+    InitialEventsFailed(Problem),
     Waited,
 }
 
@@ -216,11 +218,16 @@ impl Machine {
                 self.newest = true;
                 self.relist = RelistReason::WentBack;
             }
-            Outcome::Ended(ended) if self.next == Next::State => {
-                self.initial_events_broke(ended, now)
-            }
             Outcome::Ended(ended) => self.watch_ended(ended, now),
-            Outcome::Failed(problem) => self.failed(problem, now),
+            Outcome::Failed(problem) => {
+                let nobody_there = matches!(problem, Problem::Source(SourceError::Transport(_)));
+                self.initial_attempts += u32::from(!nobody_there && !is_busy(problem));
+                self.failed(problem, now);
+            }
+            Outcome::InitialEventsFailed(problem) => {
+                self.initial_attempts += u32::from(!is_busy(problem));
+                self.failed(problem, now);
+            }
         }
     }
 
@@ -230,15 +237,6 @@ impl Machine {
         self.newest = false;
         self.initial_attempts = 0;
         self.fruitless = 0;
-    }
-
-    /// A watch-list ended before its initial events did.
-    fn initial_events_broke(&mut self, ended: &Ended, now: Instant) {
-        if let Some(problem) = &ended.problem {
-            self.failed(problem, now);
-        } else {
-            self.failed(&Problem::InitialEventsBrokeOff, now);
-        }
     }
 
     fn watch_ended(&mut self, ended: &Ended, now: Instant) {
@@ -283,31 +281,22 @@ impl Machine {
 
     /// Returns true if there is a wait before the next try.
     fn state_failed(&mut self, problem: &Problem, now: Instant) -> bool {
-        let streamed = self.asks_for_initial_events(now);
-        match problem {
-            Problem::Source(error) if error.version_is_unusable() && !self.newest => {
-                self.newest = true;
-                return false;
-            }
-            Problem::Source(error) if streamed && error.is_refusal_of_the_question() => {
-                self.unsupported_until = Some(now + UNSUPPORTED_FOR);
-                return false;
-            }
-            Problem::InitialEventsStalled => {
-                self.unsupported_until = Some(now + UNSUPPORTED_FOR);
-                return false;
-            }
-            Problem::InitialEventsBrokeOff | Problem::Source(SourceError::Malformed(_))
-                if streamed =>
-            {
-                self.initial_attempts += 1;
-                if self.initial_attempts >= INITIAL_ATTEMPTS_MAX {
-                    self.initial_attempts = 0;
-                    self.unsupported_until = Some(now + UNSUPPORTED_FOR);
-                    return false;
-                }
-            }
-            _ => {}
+        let error = problem.source_error();
+        if error.is_some_and(SourceError::version_is_unusable) && !self.newest {
+            self.newest = true;
+            return false;
+        }
+        if !self.asks_for_initial_events(now) {
+            return true;
+        }
+        // A server that cannot do it, or that fails again and again at it, is asked for a list instead. That nobody is there, or
+        // that there are too many, says nothing about it.
+        let refused = error.is_some_and(SourceError::is_refusal_of_the_question);
+        let stalled = matches!(problem, Problem::InitialEventsStalled);
+        if refused || stalled || self.initial_attempts >= INITIAL_ATTEMPTS_MAX {
+            self.initial_attempts = 0;
+            self.unsupported_until = Some(now + UNSUPPORTED_FOR);
+            return false;
         }
         true
     }
@@ -315,7 +304,6 @@ impl Machine {
     /// Resume unless the server said that the version is unusable or the state is provably lost. Returns true: there is
     /// always a wait.
     fn watch_failed(&mut self, problem: &Problem, now: Instant) -> bool {
-        self.fruitless += 1;
         if let Some(reason) = self.relist_after(problem, now) {
             self.relist = reason;
             self.next = Next::State;
@@ -347,6 +335,7 @@ impl Machine {
         // The connection may fail as often as it likes: that says nothing about the version. An answer that breaks at the
         // same version each time does.
         let says_something = error.is_internal() || matches!(error, SourceError::Malformed(_));
+        self.fruitless += u32::from(says_something);
         (says_something && self.fruitless >= FRUITLESS_MAX).then_some(RelistReason::Stuck)
     }
 
@@ -358,4 +347,11 @@ impl Machine {
         self.internal_errors = Some((first, now));
         patience.is_zero() || now.duration_since(first) > patience
     }
+}
+
+/// There are too many requests: that says nothing about this one.
+fn is_busy(problem: &Problem) -> bool {
+    problem
+        .source_error()
+        .is_some_and(|error| error.code() == Some(429) || error.version_is_unusable())
 }

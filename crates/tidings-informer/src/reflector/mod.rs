@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
 use crate::sync::{Mutex, lock};
 use follow::{Follow, foreign};
-use machine::{Ended, Machine, Outcome, Step};
+use machine::{Ended, Machine, Outcome, Step, VERY_SHORT};
 use trace::Trace;
 
 pub use options::{InitialState, OnRefusal, ReflectorOptions};
@@ -31,6 +31,8 @@ pub use version::Version;
 
 /// A server that has not ended a watch this long after it should have is not going to.
 const GRACE: Duration = Duration::from_secs(15);
+/// As good as for ever, and not more than a clock can hold.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often missing initial events are complained about.
 const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
 /// Initial events that stop for this long are listed instead.
@@ -79,8 +81,9 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         name: impl Into<Arc<str>>,
         source: Arc<L>,
         store: S,
-        options: ReflectorOptions,
+        mut options: ReflectorOptions,
     ) -> Reflector<L, S> {
+        options.silence_max = options.silence_max.min(LONGEST);
         Reflector {
             source,
             store,
@@ -117,7 +120,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                     timeout,
                 } => {
                     self.observers.stats.relisted(machine.relist_reason());
-                    self.watch_list(resource_version, timeout, &mut machine)
+                    self.watch_list(resource_version, timeout, &mut machine, &mut degraded_since)
                         .await
                 }
                 Step::Watch { from, timeout } => {
@@ -146,7 +149,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             };
             machine.observe(&outcome, Instant::now());
             match outcome {
-                Outcome::Failed(problem) => {
+                Outcome::Failed(problem) | Outcome::InitialEventsFailed(problem) => {
                     self.observers.report(&problem);
                     last = Some(problem);
                 }
@@ -262,6 +265,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         resource_version: String,
         lasting: Duration,
         machine: &mut Machine,
+        degraded_since: &mut Option<Instant>,
     ) -> Outcome {
         let start = Instant::now();
         let options = ListOptions {
@@ -279,17 +283,19 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             Ok(stream) => stream,
             Err(problem) => return Outcome::Failed(problem),
         };
+        self.observers.stats.opened();
         trace.step("opening", 0);
         let collected = self
             .collect(&mut stream, start + lasting + GRACE, &mut trace)
             .await;
         let (version, rest) = match collected {
             Ok(collected) => collected,
-            Err(problem) => return Outcome::Failed(problem),
+            Err(problem) => return Outcome::InitialEventsFailed(problem),
         };
         if !self.replace(&version, machine.reached()) {
             return Outcome::WentBack;
         }
+        *degraded_since = None;
         trace.step("replacing", 0);
         drop(trace);
         machine.observe(
@@ -412,17 +418,19 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         lasting: Duration,
     ) -> Outcome {
         let deadline = start + lasting + GRACE;
-        let mut follow = Follow::new(from, self.source.zero_is_a_version());
+        let mut follow = Follow::new(from.clone(), self.source.zero_is_a_version());
         let mut events = 0;
+        let mut bookmarked = false;
         let mut batch = rest;
-        let problem = loop {
+        let mut problem = loop {
             events += batch.len();
             self.observers
                 .stats
                 .received(batch.iter().filter_map(object));
             let store = &mut self.store;
             let admitted = follow.admit(batch, |key| store.latest(key));
-            if admitted.bookmarked {
+            bookmarked |= admitted.bookmarked;
+            if bookmarked {
                 self.silence = self.options.silence_max;
             }
             if !admitted.events.is_empty() {
@@ -440,19 +448,24 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                 Ok(Some(Ok(batch))) => batch,
                 Ok(Some(Err(error))) => break Some(error.into()),
                 Ok(None) => break None,
+                Err(_) if Instant::now() >= deadline => break None,
                 Err(_) => {
                     let silence = self.silence;
-                    if events == 0 {
+                    if !bookmarked {
                         self.silence = (self.silence * 2).min(lasting);
                     }
                     break Some(Problem::Silent(silence));
                 }
             };
         };
+        let lasted = start.elapsed();
+        if problem.is_none() && follow.reached == from && lasted < VERY_SHORT {
+            problem = Some(Problem::VeryShortWatch);
+        }
         Outcome::Ended(Ended {
             reached: follow.reached,
             events,
-            lasted: start.elapsed(),
+            lasted,
             problem,
         })
     }

@@ -34,6 +34,9 @@ pub enum Problem {
         /// What the server has now.
         to: Box<str>,
     },
+    /// The source or an index panicked. The informer has stopped.
+    #[error("the source or an index panicked")]
+    Panicked,
     /// Something that is not an object of the resource was skipped.
     #[error("skipped an event that carries a {0}")]
     WrongKind(String),

@@ -258,7 +258,10 @@ impl Observers {
             );
         }
         if let Some(on_problem) = &self.on_problem {
-            on_problem(problem);
+            let told = std::panic::AssertUnwindSafe(|| on_problem(problem));
+            if std::panic::catch_unwind(told).is_err() {
+                tracing::error!(informer = &*self.name, "a problem handler panicked");
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::informer::{Alive, InformerBuilder, Inner, NotSynced, SharedInformer};
+use super::informer::{InformerBuilder, NotSynced, SharedInformer, WeakInformer};
 use crate::metrics::InformerMetrics;
 use crate::reflector::ReflectorState;
 use crate::source::BoxFuture;
@@ -89,16 +89,17 @@ trait AnyInformer: Send + Sync {
     fn start(&self);
     fn stop(&self) -> BoxFuture<'static, ()>;
     fn is_gone(&self) -> bool;
+    fn is_started(&self) -> bool;
     fn wait_synced(&self) -> BoxFuture<'static, Result<(), NotSynced>>;
     fn state(&self) -> Option<(Arc<str>, ReflectorState)>;
     fn as_any(&self) -> &dyn Any;
 }
 
-struct Shared<K: Send + Sync + 'static>((std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>));
+struct Shared<K: Send + Sync + 'static>(WeakInformer<K>);
 
 impl<K: Send + Sync + 'static> Shared<K> {
     fn get(&self) -> Option<SharedInformer<K>> {
-        SharedInformer::upgrade(&self.0).filter(|informer| !informer.is_stopped())
+        self.0.upgrade().filter(|informer| !informer.is_stopped())
     }
 }
 
@@ -122,8 +123,14 @@ impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
         self.get().is_none()
     }
 
+    fn is_started(&self) -> bool {
+        self.0
+            .upgrade()
+            .is_some_and(|informer| informer.is_started())
+    }
+
     fn wait_synced(&self) -> BoxFuture<'static, Result<(), NotSynced>> {
-        let informer = SharedInformer::upgrade(&self.0);
+        let informer = self.0.upgrade();
         Box::pin(async move {
             match informer {
                 Some(informer) => informer.wait_synced().await,
@@ -133,7 +140,7 @@ impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
     }
 
     fn state(&self) -> Option<(Arc<str>, ReflectorState)> {
-        let informer = SharedInformer::upgrade(&self.0)?;
+        let informer = self.0.upgrade()?;
         Some((informer.name().into(), informer.state()))
     }
 
@@ -213,7 +220,12 @@ impl SharedInformerFactory {
         if let Some(informer) = shared {
             return informer;
         }
-        let informer = set_up().name(key.to_string()).build();
+        let in_another_form = informers.keys().any(|(known, _)| known == key);
+        let name = match in_another_form {
+            true => format!("{key} as {}", std::any::type_name::<K>()),
+            false => key.to_string(),
+        };
+        let informer = set_up().name(name).build();
         informers.insert(id, Box::new(Shared(informer.downgrade())));
         if let Some(metrics) = &self.metrics {
             metrics.observe(&informer);
@@ -265,7 +277,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until every informer has its initial state, not longer than this.
+    /// Waits until every informer that was started has its initial state, not longer than this.
     ///
     /// # Errors
     /// With the informers that have not, what they are doing, and their last problems. One that has stopped for good does not
@@ -276,6 +288,7 @@ impl SharedInformerFactory {
             let informers = lock(&self.informers);
             informers
                 .values()
+                .filter(|informer| informer.is_started())
                 .map(|informer| (informer.state(), informer.wait_synced()))
                 .collect()
         };

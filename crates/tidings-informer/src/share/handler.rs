@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::event::Event;
-use super::log::{Lag, Log};
+use super::log::{Lag, Log, Seat};
 use super::subscription::{Control, Subscription};
 use crate::object::Cached;
 
@@ -122,11 +122,11 @@ pub enum Pending {
 pub struct Registration<K> {
     pub(super) name: Arc<str>,
     log: Log<K>,
-    slot: usize,
+    seat: Seat,
     control: Arc<Control>,
     synced: watch::Receiver<bool>,
     ended: watch::Receiver<bool>,
-    task: tokio::task::Id,
+    pub(super) task: tokio::task::Id,
 }
 
 impl<K> Clone for Registration<K> {
@@ -134,7 +134,7 @@ impl<K> Clone for Registration<K> {
         Registration {
             name: Arc::clone(&self.name),
             log: self.log.clone(),
-            slot: self.slot,
+            seat: self.seat,
             control: Arc::clone(&self.control),
             synced: self.synced.clone(),
             ended: self.ended.clone(),
@@ -163,19 +163,14 @@ impl<K: Send + Sync + 'static> Registration<K> {
 
     /// How far the handler is behind.
     pub fn lag(&self) -> Lag {
-        if *self.ended.borrow() {
-            return Lag::default(); // the slot may be another's
-        }
-        self.log.lag(self.slot)
+        self.log.lag(self.seat)
     }
 
     /// Removes the handler without waiting: nothing pending is delivered, a running call ends in its own time. May be called
     /// any number of times.
     pub fn remove(&self) {
         self.control.abort();
-        if !*self.ended.borrow() {
-            self.log.wake(self.slot);
-        }
+        self.log.wake(self.seat);
     }
 
     /// Removes the handler and waits until its last call has returned. Called by the handler itself it does not wait, as that
@@ -183,8 +178,7 @@ impl<K: Send + Sync + 'static> Registration<K> {
     pub async fn shut_down(&self, pending: Pending) {
         match pending {
             Pending::Drop => self.remove(),
-            Pending::Deliver if !*self.ended.borrow() => self.log.stop_at_end(self.slot),
-            Pending::Deliver => {}
+            Pending::Deliver => self.log.stop_at_end(self.seat),
         }
         if tokio::task::try_id() == Some(self.task) {
             return;
@@ -221,7 +215,7 @@ pub(super) fn spawn<K: Send + Sync + 'static>(
 ) -> (Registration<K>, tokio::task::JoinHandle<()>) {
     let (synced_sender, synced) = watch::channel(false);
     let (ended_sender, ended) = watch::channel(false);
-    let (control, slot) = subscription.control();
+    let (control, seat) = subscription.control();
     let task_name = Arc::clone(&name);
     let task = tokio::spawn(async move {
         let _ended = SetOnDrop(ended_sender);
@@ -255,7 +249,7 @@ pub(super) fn spawn<K: Send + Sync + 'static>(
     let registration = Registration {
         name,
         log,
-        slot,
+        seat,
         control,
         synced,
         ended,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidings_api::Object;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -109,6 +110,9 @@ impl<K: Send + Sync + 'static> InformerBuilder<K> {
             progress: watch::Sender::new(Progress::default()),
             quarantine: Arc::default(),
             decode_nanos: Arc::default(),
+            decode: self.decode.clone(),
+            ending: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
             life: Mutex::new(Life::New(Box::new(Parts {
                 source: self.source,
                 decode: self.decode,
@@ -167,7 +171,11 @@ pub(super) struct Inner<K> {
     progress: watch::Sender<Progress>,
     quarantine: Arc<Quarantine>,
     decode_nanos: Arc<AtomicU64>,
+    decode: Decode<K>,
     life: Mutex<Life<K>>,
+    /// Tasks that are ending and that nobody has waited for; who does takes a turn.
+    ending: Mutex<Vec<JoinHandle<()>>>,
+    turn: tokio::sync::Mutex<()>,
     handlers: Mutex<Vec<(Registration<K>, JoinHandle<()>)>>,
 }
 
@@ -178,6 +186,18 @@ impl<K: Send + Sync + 'static> Drop for Alive<K> {
     fn drop(&mut self) {
         if let Some(inner) = self.0.upgrade() {
             inner.abort();
+        }
+    }
+}
+
+/// Ends the informer when one of its tasks panics: in a source, or in the order of an index's values.
+struct EndOnPanic<K: Send + Sync + 'static>(Arc<Inner<K>>);
+
+impl<K: Send + Sync + 'static> Drop for EndOnPanic<K> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stopped(Some(Problem::Panicked));
+            self.0.end();
         }
     }
 }
@@ -279,9 +299,24 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     }
 
     /// Stops, and waits until every task has ended; a handler's call that runs is not interrupted. The store keeps what it has.
+    ///
+    /// Called by one of its handlers it does not wait, as that would be for ever.
     pub async fn stop(&self) {
-        let tasks = self.inner.abort();
-        for task in tasks {
+        let own = tokio::task::try_id();
+        let in_handler = {
+            let handlers = lock(&self.inner.handlers);
+            let mut ids = handlers.iter().map(|(registration, _)| registration.task);
+            ids.any(|id| Some(id) == own)
+        };
+        self.inner.abort();
+        if in_handler {
+            return;
+        }
+        // Whoever comes first waits for the tasks, and the others for him.
+        let _turn = self.inner.turn.lock().await;
+        loop {
+            let task = lock(&self.inner.ending).pop();
+            let Some(task) = task else { return };
             // Whether it ended or was cut off, it is over.
             let _ = task.await;
         }
@@ -290,6 +325,11 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// True if it has been started.
+    pub fn is_started(&self) -> bool {
+        !matches!(&*lock(&self.inner.life), Life::New(_))
     }
 
     /// True after [`SharedInformer::stop`], or when the server refused and it was told to stop then.
@@ -385,6 +425,24 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         &self.inner.overlay
     }
 
+    /// Lays what the server answered to a write over the store, decoded and transformed as everything else.
+    ///
+    /// # Errors
+    /// If it cannot be decoded.
+    pub fn wrote(&self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
+        let written = Cached::new(object, &self.inner.decode)?;
+        self.inner.overlay.wrote(&written);
+        Ok(written)
+    }
+
+    /// The informer without keeping it running: for handlers that need their own informer, which would keep itself alive.
+    pub fn downgrade(&self) -> WeakInformer<K> {
+        WeakInformer {
+            inner: Arc::downgrade(&self.inner),
+            alive: Arc::downgrade(&self.alive),
+        }
+    }
+
     /// Adds an index; see [`Indexer::add_index`]. At any time.
     ///
     /// # Errors
@@ -422,6 +480,9 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     }
 
     /// Adds a handler, at any time. It is given the state as it is now, and everything after it.
+    ///
+    /// A handler that holds the informer, a lister or a subscription keeps it running: give it the [`Store`] or a
+    /// [`WeakInformer`].
     ///
     /// # Errors
     /// If the informer has stopped.
@@ -504,18 +565,36 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         let inner: std::sync::Weak<Inner<K>> = Arc::downgrade(&self.inner);
         inner
     }
+}
 
-    pub(super) fn downgrade(&self) -> (std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>) {
-        (Arc::downgrade(&self.inner), Arc::downgrade(&self.alive))
-    }
+/// An informer that may have stopped because nobody holds it.
+pub struct WeakInformer<K: Send + Sync + 'static> {
+    inner: std::sync::Weak<Inner<K>>,
+    alive: std::sync::Weak<Alive<K>>,
+}
 
-    pub(super) fn upgrade(
-        weak: &(std::sync::Weak<Inner<K>>, std::sync::Weak<Alive<K>>),
-    ) -> Option<SharedInformer<K>> {
+impl<K: Send + Sync + 'static> WeakInformer<K> {
+    /// The informer, if somebody still holds it.
+    pub fn upgrade(&self) -> Option<SharedInformer<K>> {
         Some(SharedInformer {
-            inner: weak.0.upgrade()?,
-            alive: weak.1.upgrade()?,
+            inner: self.inner.upgrade()?,
+            alive: self.alive.upgrade()?,
         })
+    }
+}
+
+impl<K: Send + Sync + 'static> Clone for WeakInformer<K> {
+    fn clone(&self) -> WeakInformer<K> {
+        WeakInformer {
+            inner: self.inner.clone(),
+            alive: self.alive.clone(),
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static> std::fmt::Debug for WeakInformer<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WeakInformer")
     }
 }
 
@@ -541,11 +620,11 @@ impl<K: Send + Sync + 'static> Inner<K> {
         let reflector = Reflector::new(Arc::clone(&self.name), parts.source, intake, parts.options)
             .observed_by(Arc::clone(&self.observers));
         let reflecting = {
-            let inner = Arc::clone(self);
+            let guard = EndOnPanic(Arc::clone(self));
             tokio::spawn(async move {
                 // The server refused for good.
                 reflector.run().await;
-                inner.end();
+                guard.0.end();
             })
         };
         let processor = Processor::new(
@@ -553,8 +632,8 @@ impl<K: Send + Sync + 'static> Inner<K> {
             Arc::clone(&self.indexer),
             Arc::clone(&self.observers),
         );
-        let inner = Arc::clone(self);
-        let controlling = tokio::spawn(async move { inner.control(&processor).await });
+        let guard = EndOnPanic(Arc::clone(self));
+        let controlling = tokio::spawn(async move { guard.0.control(&processor).await });
         vec![reflecting, controlling]
     }
 
@@ -580,29 +659,31 @@ impl<K: Send + Sync + 'static> Inner<K> {
         }
     }
 
-    /// Ends everything; returns the tasks, for who wants to wait for them.
-    fn abort(&self) -> Vec<JoinHandle<()>> {
+    /// Ends everything. The tasks are in `ending`, for who wants to wait for them.
+    fn abort(&self) {
         let life = std::mem::replace(&mut *lock(&self.life), Life::Stopped);
-        let mut tasks = match life {
-            Life::Running(tasks) => tasks,
-            Life::New(_) | Life::Stopped => Vec::new(),
-        };
-        for task in &tasks {
-            task.abort();
+        if let Life::Running(tasks) = life {
+            for task in &tasks {
+                task.abort();
+            }
+            lock(&self.ending).extend(tasks);
         }
-        let stopped = ReflectorState::Stopped { problem: None };
+        self.stopped(None);
+        self.end();
+    }
+
+    /// Says that it has stopped, unless that was said before.
+    fn stopped(&self, problem: Option<Problem>) {
         self.observers.state.send_if_modified(|state| {
             let running = !matches!(state, ReflectorState::Stopped { .. });
             if running {
-                *state = stopped;
+                *state = ReflectorState::Stopped { problem };
             }
             running
         });
-        tasks.extend(self.end());
-        tasks
     }
 
-    fn end(&self) -> Vec<JoinHandle<()>> {
+    fn end(&self) {
         self.progress
             .send_modify(|progress| progress.stopped = true);
         self.queue.close();
@@ -611,7 +692,7 @@ impl<K: Send + Sync + 'static> Inner<K> {
             registration.remove();
         }
         self.log.close();
-        handlers.into_iter().map(|(_, task)| task).collect()
+        lock(&self.ending).extend(handlers.into_iter().map(|(_, task)| task));
     }
 
     pub(super) fn stats(&self) -> InformerStats {
@@ -634,6 +715,10 @@ impl<K: Send + Sync + 'static> Inner<K> {
 }
 
 impl<K: Send + Sync + 'static> Observed for Inner<K> {
+    fn is_stopped(&self) -> bool {
+        self.progress.borrow().stopped
+    }
+
     fn name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }

@@ -75,8 +75,15 @@ pub(super) struct LogBatch<K> {
 }
 
 struct Subscriber {
+    /// Tells it from others that had its slot before.
+    generation: u64,
     /// The batch that it reads next.
     next: u64,
+    /// Events and bytes that were appended before that batch, ever.
+    events_before: u64,
+    bytes_before: u64,
+    /// Since when something waits for it.
+    waits_since: Option<Instant>,
     blocks: bool,
     /// It ends before this batch.
     stop_at: Option<u64>,
@@ -93,6 +100,7 @@ struct Inner<K> {
     bytes_ever: u64,
     options: LogOptions,
     subscribers: slab::Slab<Subscriber>,
+    generations: u64,
     /// The state after the last batch.
     state: Arc<Snapshot<K>>,
     synced: bool,
@@ -110,9 +118,16 @@ impl<K> Clone for Log<K> {
     }
 }
 
+/// Names a subscriber of a log, also when it has gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seat {
+    slot: usize,
+    generation: u64,
+}
+
 /// Where a subscriber begins.
 pub(super) struct Start<K> {
-    pub(super) slot: usize,
+    pub(super) seat: Seat,
     pub(super) state: Arc<Snapshot<K>>,
     pub(super) synced: bool,
 }
@@ -151,6 +166,7 @@ impl<K: Send + Sync + 'static> Log<K> {
             bytes_ever: 0,
             options,
             subscribers: slab::Slab::new(),
+            generations: 0,
             state,
             synced: false,
             closed: false,
@@ -161,23 +177,29 @@ impl<K: Send + Sync + 'static> Log<K> {
     /// A cursor behind the current state, and that state.
     pub(super) fn subscribe(&self, overflow: Overflow) -> Start<K> {
         let mut inner = lock(&self.0);
-        let next = inner.end();
-        let slot = inner.subscribers.insert(Subscriber {
-            next,
+        inner.generations += 1;
+        let generation = inner.generations;
+        let subscriber = Subscriber {
+            generation,
+            next: inner.end(),
+            events_before: inner.events_ever,
+            bytes_before: inner.bytes_ever,
+            waits_since: None,
             blocks: overflow == Overflow::Block,
             stop_at: None,
             waker: None,
-        });
+        };
+        let slot = inner.subscribers.insert(subscriber);
         Start {
-            slot,
+            seat: Seat { slot, generation },
             state: Arc::clone(&inner.state),
             synced: inner.synced,
         }
     }
 
-    pub(super) fn unsubscribe(&self, slot: usize) {
+    pub(super) fn unsubscribe(&self, seat: Seat) {
         let mut inner = lock(&self.0);
-        let subscriber = inner.subscribers.remove(slot);
+        let subscriber = inner.subscribers.remove(seat.slot);
         let skip = subscriber.next.saturating_sub(inner.first) as usize;
         for (_, readers) in inner.batches.iter_mut().skip(skip) {
             *readers -= 1;
@@ -221,7 +243,11 @@ impl<K: Send + Sync + 'static> Log<K> {
         inner.events_ever += batch.events.len() as u64;
         inner.bytes_ever += bytes as u64;
         let readers = inner.subscribers.len();
+        let appended = batch.appended;
         inner.batches.push_back((batch, readers));
+        for (_, subscriber) in &mut inner.subscribers {
+            subscriber.waits_since.get_or_insert(appended);
+        }
         inner.trim();
         let wakers: Vec<Waker> = inner
             .subscribers
@@ -234,11 +260,11 @@ impl<K: Send + Sync + 'static> Log<K> {
         }
     }
 
-    pub(super) fn poll_next(&self, slot: usize, context: &mut Context<'_>) -> Poll<Found<K>> {
+    pub(super) fn poll_next(&self, seat: Seat, context: &mut Context<'_>) -> Poll<Found<K>> {
         let mut guard = lock(&self.0);
         let inner = &mut *guard;
         let end = inner.end();
-        let subscriber = &mut inner.subscribers[slot];
+        let subscriber = &mut inner.subscribers[seat.slot];
         if subscriber
             .stop_at
             .is_some_and(|stop| subscriber.next >= stop)
@@ -247,6 +273,9 @@ impl<K: Send + Sync + 'static> Log<K> {
         }
         if subscriber.next < inner.first {
             subscriber.next = end;
+            subscriber.events_before = inner.events_ever;
+            subscriber.bytes_before = inner.bytes_ever;
+            subscriber.waits_since = None;
             let state = Arc::clone(&inner.state);
             let synced = inner.synced;
             // The batches that are left have been jumped over.
@@ -261,6 +290,10 @@ impl<K: Send + Sync + 'static> Log<K> {
             subscriber.next += 1;
             *readers -= 1;
             let batch = Arc::clone(batch);
+            subscriber.events_before = batch.events_before + batch.events.len() as u64;
+            subscriber.bytes_before = batch.bytes_before + batch.bytes as u64;
+            let following = inner.batches.get(index + 1);
+            subscriber.waits_since = following.map(|(batch, _)| batch.appended);
             inner.trim();
             let writer = inner.writer.take();
             drop(guard);
@@ -275,10 +308,10 @@ impl<K: Send + Sync + 'static> Log<K> {
     }
 
     /// Lets a subscriber take what is there now, and then end.
-    pub(super) fn stop_at_end(&self, slot: usize) {
+    pub(super) fn stop_at_end(&self, seat: Seat) {
         let mut inner = lock(&self.0);
         let end = inner.end();
-        let waker = inner.subscribers.get_mut(slot).and_then(|subscriber| {
+        let waker = inner.subscriber(seat).and_then(|subscriber| {
             subscriber.stop_at = Some(end);
             subscriber.waker.take()
         });
@@ -287,11 +320,10 @@ impl<K: Send + Sync + 'static> Log<K> {
     }
 
     /// Wakes a subscriber, to look at something else than the log.
-    pub(super) fn wake(&self, slot: usize) {
+    pub(super) fn wake(&self, seat: Seat) {
         let mut inner = lock(&self.0);
         let waker = inner
-            .subscribers
-            .get_mut(slot)
+            .subscriber(seat)
             .and_then(|subscriber| subscriber.waker.take());
         drop(inner);
         wake(waker);
@@ -313,19 +345,19 @@ impl<K: Send + Sync + 'static> Log<K> {
         }
     }
 
-    pub(super) fn lag(&self, slot: usize) -> Lag {
-        let inner = lock(&self.0);
-        let Some(subscriber) = inner.subscribers.get(slot) else {
-            return Lag::default();
-        };
-        let index = subscriber.next.saturating_sub(inner.first) as usize;
-        let Some((batch, _)) = inner.batches.get(index) else {
+    /// Nothing if the subscriber has gone.
+    pub(super) fn lag(&self, seat: Seat) -> Lag {
+        let mut inner = lock(&self.0);
+        let (events, bytes) = (inner.events_ever, inner.bytes_ever);
+        let Some(subscriber) = inner.subscriber(seat) else {
             return Lag::default();
         };
         Lag {
-            events: inner.events_ever - batch.events_before,
-            bytes: inner.bytes_ever - batch.bytes_before,
-            age: batch.appended.elapsed(),
+            events: events - subscriber.events_before,
+            bytes: bytes - subscriber.bytes_before,
+            age: subscriber
+                .waits_since
+                .map_or(Duration::ZERO, |since| since.elapsed()),
         }
     }
 
@@ -347,6 +379,11 @@ fn wake(waker: Option<Waker>) {
 }
 
 impl<K> Inner<K> {
+    fn subscriber(&mut self, seat: Seat) -> Option<&mut Subscriber> {
+        let subscriber = self.subscribers.get_mut(seat.slot)?;
+        (subscriber.generation == seat.generation).then_some(subscriber)
+    }
+
     fn end(&self) -> u64 {
         self.first + self.batches.len() as u64
     }

@@ -14,7 +14,8 @@ pub use event::Event;
 pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
 pub use handler::{FilteringResourceEventHandler, Pending, Registration, ResourceEventHandler};
 pub use informer::{
-    Closed, InformerBuilder, InformerStats, NotSynced, SharedIndexInformer, SharedInformer, Stopped,
+    Closed, InformerBuilder, InformerStats, NotSynced, SharedIndexInformer, SharedInformer,
+    Stopped, WeakInformer,
 };
 pub use log::{Lag, LogOptions, Overflow};
 pub use subscription::{FellBehind, HandlerOptions, Subscription};

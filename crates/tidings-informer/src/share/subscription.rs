@@ -13,7 +13,7 @@ use tidings_api::ObjectKey;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::event::Event;
-use super::log::{Found, Lag, Log, LogBatch, Overflow};
+use super::log::{Found, Lag, Log, LogBatch, Overflow, Seat};
 use crate::store::{Difference, Snapshot};
 
 /// A resync more often than this is a busy loop.
@@ -28,7 +28,7 @@ const CHUNK: usize = 64;
 pub struct HandlerOptions {
     /// The name, for logs and metrics.
     pub name: Option<Arc<str>>,
-    /// Deliver every object again this often, as [`Event::Resync`]. Never unless set; at least a second.
+    /// Deliver every object again this often, as [`Event::Resync`]. Never unless set, and never if zero; at most once a second.
     pub resync: Option<Duration>,
     /// What happens when the handler is slower than the changes.
     pub overflow: Overflow,
@@ -67,7 +67,7 @@ pub struct FellBehind;
 /// Ends when the informer stops. Dropping it ends the subscription.
 pub struct Subscription<K: Send + Sync + 'static> {
     log: Log<K>,
-    slot: usize,
+    seat: Seat,
     overflow: Overflow,
     place: Place<K>,
     /// What the subscriber has seen when it has taken everything up to its place.
@@ -161,7 +161,8 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         } else {
             Place::Between
         };
-        let resync = options.resync.map(|every| {
+        let resync = options.resync.filter(|every| !every.is_zero());
+        let resync = resync.map(|every| {
             let every = every.max(RESYNC_LEAST);
             Resync {
                 every,
@@ -170,7 +171,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         });
         Subscription {
             log,
-            slot: start.slot,
+            seat: start.seat,
             overflow: options.overflow,
             place,
             seen: start.state,
@@ -190,7 +191,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
 
     /// How far the subscriber is behind.
     pub fn lag(&self) -> Lag {
-        self.log.lag(self.slot)
+        self.log.lag(self.seat)
     }
 
     /// No more resyncs.
@@ -215,8 +216,8 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
-    pub(super) fn control(&self) -> (Arc<Control>, usize) {
-        (Arc::clone(&self.control), self.slot)
+    pub(super) fn control(&self) -> (Arc<Control>, Seat) {
+        (Arc::clone(&self.control), self.seat)
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Event<K>>> {
@@ -230,7 +231,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
             if matches!(self.place, Place::End) {
                 return Poll::Ready(None);
             }
-            match self.log.poll_next(self.slot, context) {
+            match self.log.poll_next(self.seat, context) {
                 Poll::Ready(Found::Batch(batch)) => self.take(batch),
                 Poll::Ready(Found::Gone { state, synced }) => {
                     if let Some(event) = self.jump(state, synced) {
@@ -378,7 +379,7 @@ impl<K: Send + Sync + 'static> Stream for Subscription<K> {
 
 impl<K: Send + Sync + 'static> Drop for Subscription<K> {
     fn drop(&mut self) {
-        self.log.unsubscribe(self.slot);
+        self.log.unsubscribe(self.seat);
     }
 }
 

@@ -67,7 +67,7 @@ impl SourceError {
 
     /// The server understood the question and will not answer it as it stands: asking again changes nothing.
     pub(crate) fn is_refusal_of_the_question(&self) -> bool {
-        matches!(self.code(), Some(400 | 404 | 405 | 406 | 415 | 422 | 501))
+        matches!(self.code(), Some(400 | 405 | 406 | 415 | 422 | 501))
     }
 
     /// Nobody may have this, or it does not exist: 401, 403, 404.

@@ -7,6 +7,7 @@ use tidings_api::{Object, ObjectKey};
 
 use super::{Snapshot, Store};
 use crate::object::{Cached, Decode, DecodeError, Uid};
+use crate::reflector::Version;
 use crate::sync::{Mutex, lock};
 
 /// What a program wrote and the watch has not brought back yet.
@@ -18,7 +19,13 @@ use crate::sync::{Mutex, lock};
 /// watch.
 pub struct WriteOverlay<K> {
     store: Store<K>,
-    writes: Mutex<HashMap<ObjectKey, Written<K>>>,
+    writes: Mutex<Writes<K>>,
+}
+
+struct Writes<K> {
+    laid: HashMap<ObjectKey, Written<K>>,
+    /// The version of the store when it was last looked at.
+    seen: Version,
 }
 
 struct Written<K> {
@@ -32,7 +39,10 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
     pub(crate) fn new(store: Store<K>) -> WriteOverlay<K> {
         WriteOverlay {
             store,
-            writes: Mutex::default(),
+            writes: Mutex::new(Writes {
+                laid: HashMap::new(),
+                seen: Version::default(),
+            }),
         }
     }
 
@@ -71,30 +81,38 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
     }
 
     fn lay(&self, key: ObjectKey, written: Written<K>) {
-        let snapshot = self.store.snapshot();
         let mut writes = lock(&self.writes);
+        let snapshot = self.store.snapshot();
         let newer = writes
+            .laid
             .get(&key)
             .is_none_or(|known| known.version <= written.version);
         if newer && !written.is_old(&key, &snapshot) {
-            writes.insert(key, written);
+            writes.laid.insert(key, written);
         }
     }
 
     /// Forgets what the store has caught up with.
     pub(crate) fn caught_up(&self) {
         let mut writes = lock(&self.writes);
-        if !writes.is_empty() {
-            let snapshot = self.store.snapshot();
-            writes.retain(|key, written| !written.is_old(key, &snapshot));
+        let snapshot = self.store.snapshot();
+        if snapshot.version().is_before(&writes.seen) {
+            writes.laid.clear(); // the server has lost them
+        }
+        writes.seen = snapshot.version().clone();
+        if !writes.laid.is_empty() {
+            writes
+                .laid
+                .retain(|key, written| !written.is_old(key, &snapshot));
         }
     }
 
     /// An object by its key, with the program's own writes.
     pub fn get_by_key(&self, key: &str) -> Option<Arc<Cached<K>>> {
-        let snapshot = self.store.snapshot();
+        // The lock first: a write that is forgotten in between is in the snapshot then.
         let writes = lock(&self.writes);
-        match writes.get(key) {
+        let snapshot = self.store.snapshot();
+        match writes.laid.get(key) {
             Some(written) if !written.is_old(&ObjectKey::from_joined(key), &snapshot) => {
                 written.object.clone()
             }
@@ -104,9 +122,10 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
 
     /// All objects in the order of their keys, with the program's own writes.
     pub fn list(&self) -> Vec<Arc<Cached<K>>> {
+        let writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
         let mut objects = snapshot.objects.clone();
-        for (key, written) in lock(&self.writes).iter() {
+        for (key, written) in &writes.laid {
             if written.is_old(key, &snapshot) {
                 continue;
             }
@@ -124,7 +143,7 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
 
     /// How many writes the store has not caught up with.
     pub fn len(&self) -> usize {
-        lock(&self.writes).len()
+        lock(&self.writes).laid.len()
     }
 
     /// True if there are none.
@@ -150,7 +169,7 @@ impl<K: Send + Sync + 'static> Written<K> {
 impl<K> std::fmt::Debug for WriteOverlay<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WriteOverlay")
-            .field("writes", &lock(&self.writes).len())
+            .field("writes", &lock(&self.writes).laid.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! Random histories on a simulated server with random faults, and handlers that come and go. At the end every store equals the
-//! server, and what each handler was told replays to the store. A failure names its seed; `TIDINGS_SEED=n` runs that one alone.
+//! server, and what each handler was told replays to the store. A failure names its seed; `TIDINGS_SEED=n` runs that one
+//! alone, `TIDINGS_SEEDS=n` that many.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -130,6 +131,31 @@ fn contents(informer: &SharedInformer<Object>) -> Vec<String> {
     snapshot.iter().map(say).collect()
 }
 
+/// The store is a state that the server had. With a queue that coalesces it may hold some objects that are newer than its
+/// version says, never older ones.
+fn check_state(informer: &SharedInformer<Object>, server: &Server, queue_bytes: usize, seed: u64) {
+    let snapshot = informer.store().snapshot();
+    let Some(version) = snapshot.version().number() else {
+        return;
+    };
+    let Some(expected) = server.contents_at(version) else {
+        return;
+    };
+    let found = contents(informer);
+    if queue_bytes == QUEUE_BYTES_MAX {
+        assert_eq!(found, expected, "seed {seed}: the state at {version}");
+        return;
+    }
+    for said in &expected {
+        let (key, version) = said.split_once('@').unwrap();
+        let version: u64 = version.parse().unwrap();
+        let newer = snapshot
+            .get(key)
+            .is_none_or(|object| object.version() >= version);
+        assert!(newer, "seed {seed}: {said} is older in {found:?}");
+    }
+}
+
 async fn history(seed: u64) {
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut server = Server::new();
@@ -148,7 +174,7 @@ async fn history(seed: u64) {
     if chance.bool() {
         options.initial_state = InitialState::Streamed;
     }
-    let queue_bytes = if chance.bool() { 0 } else { QUEUE_BYTES_MAX };
+    let queue_bytes = [0, 2000, QUEUE_BYTES_MAX][chance.usize(..3)];
     let informer = SharedInformer::builder(server.source(), Decode::bytes())
         .name(format!("seed {seed}"))
         .reflector(options)
@@ -161,6 +187,7 @@ async fn history(seed: u64) {
     let mut restored = false;
     let regressions = chance.u8(..5) == 0;
     for _ in 0..chance.usize(50..200) {
+        check_state(&informer, &server, queue_bytes, seed);
         match chance.u8(..40) {
             0..16 => {
                 server.put(&format!("n{}", chance.u8(..40)));
@@ -223,6 +250,7 @@ async fn history(seed: u64) {
         }
     }
     informer.start();
+    check_state(&informer, &server, queue_bytes, seed);
     server.heal();
     server.put("the-end");
     // A stream that hangs is noticed within the hour, even if the server never sends bookmarks.
@@ -257,9 +285,14 @@ async fn history(seed: u64) {
 
 #[test]
 fn random_histories_end_in_the_state_of_the_server() {
-    let seeds = match std::env::var("TIDINGS_SEED") {
-        Ok(seed) => vec![seed.parse().expect("TIDINGS_SEED is a number")],
-        Err(_) => (0..400).collect(),
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    let seeds = match number("TIDINGS_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TIDINGS_SEEDS").unwrap_or(400),
     };
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -424,10 +424,81 @@ fn beyond_its_budget_the_queue_moves_nothing_over_a_state() {
     let popped: Vec<String> = std::iter::from_fn(|| pop(&fifo)).collect();
     assert_eq!(
         popped,
-        [
-            "[Updated(default/a@1)]",
-            "[Replaced(1 objects@5)]",
-            "[Updated(default/a@7)]"
-        ]
+        ["[Replaced(1 objects@5)]", "[Updated(default/a@7)]"]
     );
+}
+
+#[test]
+fn beyond_its_budget_the_queue_says_up_to_where_the_state_is_complete() {
+    let fifo: DeltaFifo<Object> = DeltaFifo::new(0);
+    // The budget of nothing is passed by the first delta; `a` at 1 is taken over by `a` at 4.
+    fifo.extend([put("a", 1), put("b", 2)]);
+    fifo.extend([
+        put("c", 3),
+        put("a", 4),
+        Delta::Bookmark(Version::new("5")),
+        put("c", 6),
+    ]);
+    let mut incomplete = Vec::new();
+    let mut popped = std::pin::pin!(fifo.pop_batch());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    if let std::task::Poll::Ready(Some(batch)) = popped.as_mut().poll(&mut context) {
+        incomplete.push((format!("{:?}", batch.deltas), batch.incomplete_from));
+    }
+    assert_eq!(
+        incomplete,
+        [(
+            "[Updated(default/b@2), Updated(default/a@4), Bookmark(5), Updated(default/c@6)]"
+                .to_owned(),
+            None
+        )],
+        "all of it at once: nothing is owed"
+    );
+    // When a batch ends before what is owed, the state is not complete up to its versions.
+    fifo.extend([put("a", 11), put("b", 12)]);
+    for index in 0..1000 {
+        fifo.push(put(&format!("n{index}"), 100 + index));
+    }
+    fifo.push(put("a", 2000));
+    let mut popped = std::pin::pin!(fifo.pop_batch());
+    let std::task::Poll::Ready(Some(batch)) = popped.as_mut().poll(&mut context) else {
+        panic!()
+    };
+    assert_eq!(
+        (batch.deltas.len(), batch.incomplete_from),
+        (1000, Some(11))
+    );
+}
+
+#[test]
+fn beyond_its_budget_a_state_supersedes_what_waits_before_it() {
+    let fifo: DeltaFifo<Object> = DeltaFifo::new(0);
+    fifo.extend([
+        state(1, &[("a", 1)]),
+        put("b", 2),
+        Delta::Bookmark(Version::new("3")),
+        put("b", 4),
+    ]);
+    assert!(!fifo.has_synced());
+    fifo.push(state(9, &[("z", 8)]));
+    assert_eq!(
+        pop(&fifo).unwrap(),
+        "[Replaced(1 objects@9)]!",
+        "it is the initial state now"
+    );
+    assert!(pop(&fifo).is_none());
+    assert!(fifo.has_synced());
+    assert_eq!((fifo.bytes(), fifo.len()), (0, 0));
+    // Bookmarks do not keep it from coalescing.
+    fifo.push(put("a", 10));
+    for version in 11..1000 {
+        fifo.extend([
+            Delta::Bookmark(Version::new(&version.to_string())),
+            put("a", version),
+        ]);
+    }
+    let states = std::iter::from_fn(|| pop(&fifo))
+        .map(|batch| batch.matches("Updated").count())
+        .sum::<usize>();
+    assert_eq!(states, 1);
 }

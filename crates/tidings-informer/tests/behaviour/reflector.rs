@@ -254,7 +254,7 @@ async fn b44_a_page_size_that_is_set_holds_for_every_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b49_b66_b28_errors_of_lists_and_watches_reach_the_problem_handler_with_their_cause() {
+async fn b49_b66_errors_of_lists_and_watches_reach_the_problem_handler_with_their_cause() {
     let denied = Status::failure(403, Reason::Forbidden, "Access Denied");
     let script = Script::new()
         .list_fails(denied)
@@ -351,6 +351,10 @@ async fn b55_d8_k8_a_watch_that_ends_at_once_is_a_failure_that_waits_and_resumes
         script.watches()
     );
     assert!(script.asked()[1..].iter().all(|asked| asked == "watch 10"));
+    let problems = problems.lock().unwrap();
+    let short = |problem: &Problem| matches!(problem, Problem::VeryShortWatch);
+    assert!(problems.iter().all(short), "{problems:?}");
+    assert_eq!(problems.len(), script.watches(), "each is reported");
     drop(informer);
 }
 
@@ -788,6 +792,78 @@ async fn b140_a_list_and_an_opening_that_hang_are_given_up() {
     );
     let _ = tokio::time::timeout(5 * MINUTE, reflector.run()).await;
     assert!(script.lists() >= 3, "{:?}", script.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn b140_an_opening_that_hangs_is_given_up() {
+    let opened = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&opened);
+    let list_func: ListFunc = Arc::new(|_| Box::pin(async { Ok(list("10", &[]).into_stream()) }));
+    let watch_func: WatchFunc = Arc::new(move |_| {
+        *counted.lock().unwrap() += 1;
+        Box::pin(std::future::pending())
+    });
+    let source = Arc::new(ListWatch::new(list_func, watch_func));
+    let reflector = Reflector::new("test", source, Recorder::default(), options());
+    let _ = tokio::time::timeout(5 * MINUTE, reflector.run()).await;
+    assert!(*opened.lock().unwrap() >= 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn b75_d1_a_stream_that_breaks_again_and_again_is_listed() {
+    let internal = || SourceError::from(Status::internal("broken"));
+    for fails in [
+        Script::new()
+            .watch_fails(internal())
+            .watch_fails(internal())
+            .watch_fails(internal()),
+        Script::new()
+            .watch(Watch::of(vec![added("a", 1)]).end(End::Break(refused())))
+            .watch(Watch::of(vec![added("a", 1), error(Status::internal("x"))]))
+            .watch(Watch::of(vec![added("a", 1)]).end(End::Break(refused()))),
+    ] {
+        let script = fails.list(list("10", &[object("a", 1)]));
+        let recorder = run_for(&script, streamed(), 10 * MINUTE).await;
+        assert_eq!(script.asked()[3], r#"list "0" 500"#, "{:?}", script.asked());
+        assert_eq!(recorder.words(), ["replace 10 [a@1]"]);
+    }
+    // That nobody is there, or that there are too many, says nothing about streams.
+    let mut script = Script::new();
+    for _ in 0..40 {
+        script = script
+            .watch_fails(refused())
+            .watch_fails(Status::too_many_requests("later", 0));
+    }
+    run_for(&script, streamed(), 10 * MINUTE).await;
+    assert_eq!(script.lists(), 0, "{:?}", script.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d8_connections_that_fail_say_nothing_about_the_version() {
+    let mut script = Script::new().list(list("10", &[]));
+    for _ in 0..3 {
+        for _ in 0..4 {
+            script = script.watch_fails(refused());
+        }
+        script = script.watch(Watch::of(vec![error(Status::internal("restarting"))]));
+    }
+    run_for(&script, options(), 60 * MINUTE).await;
+    assert_eq!(script.lists(), 1, "{:?}", script.asked());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_without_a_version_do_not_lose_the_place() {
+    let bare =
+        Object::parse(r#"{"metadata":{"name":"bare","namespace":"default"}}"#.into()).unwrap();
+    let nowhere = WatchEvent::Bookmark {
+        resource_version: String::new(),
+        initial_events_end: false,
+    };
+    let script = Script::new().list(list("10", &[])).watch(
+        Watch::of(vec![added("a", 11), WatchEvent::Added(bare), nowhere]).close_after(2 * SECOND),
+    );
+    run_for(&script, options(), 5 * SECOND).await;
+    assert_eq!(script.asked().last().unwrap(), "watch 11");
 }
 
 #[tokio::test(start_paused = true)]

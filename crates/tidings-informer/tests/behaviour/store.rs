@@ -325,7 +325,7 @@ async fn b15_entries_of_an_expiring_store_vanish_and_come_back_fresh() {
 }
 
 #[test]
-fn b17_d18_what_a_store_hands_out_cannot_be_changed() {
+fn b17_what_a_store_hands_out_cannot_be_changed() {
     // A detector of changes is not needed: an object is behind an `Arc`, and `Cached` has no way to change it. A copy is one's own.
     let store = Indexer::new();
     store.put(Cached::new(&object("a", 1), &Decode::<serde_json::Value>::json()).unwrap());

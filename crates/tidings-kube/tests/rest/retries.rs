@@ -183,7 +183,7 @@ async fn b126_a_version_that_is_not_reached_is_not_asked_for_again() {
 
 /// kube retries the start of a watch for minutes, and tells nobody (B14).
 #[tokio::test(start_paused = true)]
-async fn b14_a_watch_is_sent_once() {
+async fn a_watch_is_sent_once() {
     let server = Server::script([overloaded(503, "5"), fail(ErrorKind::ConnectionReset)]);
     let start = Instant::now();
     let error = watch(&server.pods()).await.1.unwrap_err();

@@ -43,7 +43,7 @@ async fn busy_server() -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn b126_kubes_lost_connections_are_known_and_b14_kube_does_not_retry() {
+async fn b126_kubes_lost_connections_are_known_and_kube_does_not_retry() {
     let (address, asked) = busy_server().await;
     let config = kube::Config::new(address.parse().unwrap());
     let client = RestClient::from_config(config).unwrap();

@@ -160,6 +160,24 @@ impl Server {
         objects.iter().map(say).collect()
     }
 
+    /// The objects as they were at a version, if that is known.
+    pub(crate) fn contents_at(&self, version: u64) -> Option<Vec<String>> {
+        let state = self.state();
+        if version > state.revision || state.epoch > 0 {
+            return None;
+        }
+        let past = state
+            .past
+            .iter()
+            .rev()
+            .find(|(revision, _)| *revision <= version);
+        let objects = past.map(|(_, objects)| objects.values().cloned().collect());
+        let mut objects: Vec<Object> = objects.unwrap_or_default();
+        objects.sort_by_key(Object::key);
+        let say = |object: &Object| format!("{}@{}", object.key(), object.revision());
+        Some(objects.iter().map(say).collect())
+    }
+
     pub(crate) fn fail_list(&self, fault: Fault) {
         self.state().list_faults.push_back(Some(fault));
     }
