@@ -169,6 +169,7 @@ async fn measure<K: Send + Sync + 'static>(
             );
         }
         Scenario::Events => {
+            eprintln!("ready"); // who writes may begin
             let (cpu, told) = (cpu_seconds(), calls.load(Ordering::Relaxed));
             let received = informer.reflector_stats().objects_received();
             tokio::time::sleep(Duration::from_secs(arguments.seconds)).await;
@@ -250,9 +251,10 @@ fn print<K: Send + Sync + 'static>(
     let initial = if arguments.streamed { "stream" } else { "list" };
     let mode = format!("{initial}-{:?}", arguments.mode).to_lowercase();
     let resource = format!("{:?}", arguments.resource).to_lowercase();
+    let scenario = format!("{:?}", arguments.scenario).to_lowercase();
     let (peak, steady) = (memory("VmHWM:"), memory("VmRSS:"));
     println!(
-        r#"{{"peer":"tidings","mode":"{mode}","resource":"{resource}","handlers":{},"stalled":{},"objects":{},{figures},"peak_mib":{peak:.1},"steady_mib":{steady:.1}}}"#,
+        r#"{{"peer":"tidings","scenario":"{scenario}","mode":"{mode}","resource":"{resource}","handlers":{},"stalled":{},"objects":{},{figures},"peak_mib":{peak:.1},"steady_mib":{steady:.1}}}"#,
         arguments.handlers,
         arguments.stalled,
         informer.store().len(),

@@ -407,3 +407,57 @@ async fn a_controller_keeps_a_promise() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b132_one_of_several_programs_leads() {
+    use tidings_informer::leader::{ElectionEnd, ElectionOptions, LeaderCallbacks, LeaderElector};
+
+    struct Noted(&'static str, std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+    impl LeaderCallbacks for Noted {
+        fn on_started_leading(&mut self) -> BoxFuture<'static, ()> {
+            self.1.lock().unwrap().push(format!("{} leads", self.0));
+            Box::pin(std::future::pending())
+        }
+        fn on_stopped_leading(&mut self) {
+            self.1.lock().unwrap().push(format!("{} stopped", self.0));
+        }
+    }
+    everywhere("leader", |place| async move {
+        let noted: std::sync::Arc<std::sync::Mutex<Vec<String>>> = std::sync::Arc::default();
+        let options = || {
+            ElectionOptions::default().times(
+                Duration::from_secs(3),
+                Duration::from_secs(2),
+                Duration::from_millis(200),
+            )
+        };
+        let stand = |name: &'static str, stop: tokio::sync::oneshot::Receiver<()>| {
+            let lock = KubeLeaseLock::new(&place.client, &place.namespace, "leader", name);
+            let elector = LeaderElector::new(std::sync::Arc::new(lock), options()).unwrap();
+            let callbacks = Noted(name, std::sync::Arc::clone(&noted));
+            tokio::spawn(elector.run(callbacks, async { drop(stop.await) }))
+        };
+        let until = |wanted: usize| {
+            let noted = std::sync::Arc::clone(&noted);
+            async move {
+                while noted.lock().unwrap().len() < wanted {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        };
+        let (stop_a, stopped_a) = tokio::sync::oneshot::channel();
+        let (stop_b, stopped_b) = tokio::sync::oneshot::channel();
+        let a = stand("a", stopped_a);
+        until(1).await;
+        let b = stand("b", stopped_b);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(*noted.lock().unwrap(), ["a leads"], "only one");
+        stop_a.send(()).unwrap();
+        assert_eq!(a.await.unwrap(), ElectionEnd::Stopped);
+        until(3).await;
+        assert_eq!(*noted.lock().unwrap(), ["a leads", "a stopped", "b leads"]);
+        stop_b.send(()).unwrap();
+        b.await.unwrap();
+    })
+    .await;
+}

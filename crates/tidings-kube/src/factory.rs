@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::core::{ApiResource, Resource};
 use serde::de::DeserializeOwned;
 use tidings_api::Object;
+use tidings_informer::metrics::InformerMetrics;
 use tidings_informer::{
     InformerBuilder, NotAllSynced, ReflectorOptions, SharedInformer, SharedInformerFactory,
 };
@@ -31,6 +32,13 @@ impl KubeInformerFactory {
             informers: SharedInformerFactory::new(),
             reflector: ReflectorOptions::default(),
         }
+    }
+
+    /// Shows every informer that is made from now on to Prometheus.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: InformerMetrics) -> KubeInformerFactory {
+        self.informers = self.informers.with_metrics(metrics);
+        self
     }
 
     /// How informers that are made from now on list and watch.

@@ -34,6 +34,7 @@ mod discovery;
 mod factory;
 mod failure;
 mod informer;
+mod lease;
 mod limiter;
 mod list_watch;
 mod resource;
@@ -45,6 +46,7 @@ pub use connect::{ConnectError, Connection, connect};
 pub use discovery::{ResolveError, Resolved, resolve};
 pub use factory::KubeInformerFactory;
 pub use informer::{ObjectMetadata, dynamic, informer, metadata, projected, wrote};
+pub use lease::KubeLeaseLock;
 pub use limiter::RateLimiter;
 pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,

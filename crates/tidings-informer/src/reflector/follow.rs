@@ -82,7 +82,9 @@ impl Follow {
                 break;
             }
             // What has no version says nothing about how far the watch has come.
-            if !version.text().is_empty() && !(self.unordered && added) {
+            let says_how_far = !version.text().is_empty();
+            let in_order = !self.unordered || !added;
+            if says_how_far && in_order {
                 self.unordered = false;
                 self.reached = version;
             }

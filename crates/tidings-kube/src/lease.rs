@@ -1,0 +1,202 @@
+//! A lease of Kubernetes, for leader election.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{Method, Request, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Limited};
+use serde::{Deserialize, Serialize};
+use tidings_informer::leader::{LeaseLock, LeaseRecord, LeaseVersion, LockError};
+use tidings_informer::{BoxFuture, SourceError};
+
+use crate::client::RestClient;
+
+/// A `coordination.k8s.io/v1` Lease that programs elect their leader by.
+#[derive(Debug, Clone)]
+pub struct KubeLeaseLock {
+    client: RestClient,
+    namespace: String,
+    name: String,
+    identity: String,
+}
+
+/// Much more than a lease has.
+const BYTES_MAX: usize = 1 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lease {
+    api_version: String,
+    kind: String,
+    metadata: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    spec: LeaseSpec,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeaseSpec {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<u32>,
+    #[serde(with = "micro_time")]
+    acquire_time: Option<SystemTime>,
+    #[serde(with = "micro_time")]
+    renew_time: Option<SystemTime>,
+    lease_transitions: Option<u32>,
+}
+
+/// Times as leases write them: with six digits behind the point.
+mod micro_time {
+    use std::time::SystemTime;
+
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[allow(clippy::ref_option)] // serde passes it so
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let time = time.and_then(|time| Timestamp::try_from(time).ok());
+        match time {
+            Some(time) => serializer.collect_str(&format_args!("{time:.6}")),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        let text: Option<String> = Option::deserialize(deserializer)?;
+        let time = text.map(|text| text.parse::<Timestamp>()).transpose();
+        Ok(time
+            .map_err(serde::de::Error::custom)?
+            .map(SystemTime::from))
+    }
+}
+
+impl KubeLeaseLock {
+    /// The lease of a name in a namespace; `identity` tells this program from the others, as the name of its Pod does.
+    pub fn new(
+        client: &RestClient,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        identity: impl Into<String>,
+    ) -> KubeLeaseLock {
+        KubeLeaseLock {
+            // The election has its own times; nothing may wait below it for longer.
+            client: client.clone().retries(0).timeout(Duration::from_secs(10)),
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: identity.into(),
+        }
+    }
+
+    fn collection(&self) -> String {
+        format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            self.namespace
+        )
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Lease>,
+    ) -> Result<Lease, SourceError> {
+        let body = match body {
+            Some(lease) => serde_json::to_vec(lease).map_err(SourceError::transport)?,
+            None => Vec::new(),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(CONTENT_TYPE, "application/json")
+            .body(Bytes::from(body))
+            .map_err(SourceError::transport)?;
+        let answer = self.client.request(request).await?.into_body();
+        let answer = Limited::new(answer, BYTES_MAX).collect().await;
+        let answer = answer.map_err(SourceError::transport)?.to_bytes();
+        serde_json::from_slice(&answer)
+            .map_err(|_| SourceError::Unexpected("something else than a Lease".into()))
+    }
+
+    fn lease(&self, record: LeaseRecord, version: Option<LeaseVersion>) -> Lease {
+        let mut metadata = serde_json::Map::new();
+        metadata.insert("name".into(), self.name.clone().into());
+        metadata.insert("namespace".into(), self.namespace.clone().into());
+        if let Some(version) = version {
+            metadata.insert("resourceVersion".into(), version.into());
+        }
+        Lease {
+            api_version: "coordination.k8s.io/v1".into(),
+            kind: "Lease".into(),
+            metadata,
+            spec: LeaseSpec {
+                holder_identity: Some(record.holder),
+                lease_duration_seconds: Some(record.lease_duration_seconds),
+                acquire_time: Some(record.acquire_time),
+                renew_time: Some(record.renew_time),
+                lease_transitions: Some(record.transitions),
+            },
+        }
+    }
+}
+
+fn version(lease: &Lease) -> LeaseVersion {
+    let version = lease.metadata.get("resourceVersion");
+    version
+        .and_then(|version| version.as_str())
+        .unwrap_or_default()
+        .to_owned()
+}
+
+impl LeaseLock for KubeLeaseLock {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn get(&self) -> BoxFuture<'_, Result<Option<(LeaseRecord, LeaseVersion)>, LockError>> {
+        Box::pin(async move {
+            let path = format!("{}/{}", self.collection(), self.name);
+            let lease = match self.ask(Method::GET, &path, None).await {
+                Ok(lease) => lease,
+                Err(error) if error.code() == Some(404) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let version = version(&lease);
+            let record = LeaseRecord {
+                holder: lease.spec.holder_identity.unwrap_or_default(),
+                lease_duration_seconds: lease.spec.lease_duration_seconds.unwrap_or_default(),
+                acquire_time: lease.spec.acquire_time.unwrap_or(SystemTime::UNIX_EPOCH),
+                renew_time: lease.spec.renew_time.unwrap_or(SystemTime::UNIX_EPOCH),
+                transitions: lease.spec.lease_transitions.unwrap_or_default(),
+            };
+            Ok(Some((record, version)))
+        })
+    }
+
+    fn create(&self, record: LeaseRecord) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
+        Box::pin(async move {
+            let lease = self.lease(record, None);
+            let written = self
+                .ask(Method::POST, &self.collection(), Some(&lease))
+                .await?;
+            Ok(version(&written))
+        })
+    }
+
+    fn update(
+        &self,
+        record: LeaseRecord,
+        at: LeaseVersion,
+    ) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
+        Box::pin(async move {
+            let lease = self.lease(record, Some(at));
+            let path = format!("{}/{}", self.collection(), self.name);
+            let written = self.ask(Method::PUT, &path, Some(&lease)).await?;
+            Ok(version(&written))
+        })
+    }
+}
