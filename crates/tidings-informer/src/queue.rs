@@ -429,3 +429,26 @@ impl<K> std::fmt::Debug for DeltaFifo<K> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::future::Future;
+
+    use super::*;
+
+    #[test]
+    fn b36_d16_room_is_given_back_after_a_burst() {
+        let queue: DeltaFifo<()> = DeltaFifo::new(QUEUE_BYTES_MAX);
+        for version in 0..100_000 {
+            queue.push(Delta::Bookmark(Version::new(&version.to_string())));
+        }
+        let room = || lock(&queue.0).deltas.capacity();
+        assert!(room() >= 100_000);
+        let mut context = std::task::Context::from_waker(Waker::noop());
+        while std::pin::pin!(queue.pop_batch())
+            .poll(&mut context)
+            .is_ready()
+        {}
+        assert!(room() <= CAPACITY_KEPT, "{}", room());
+    }
+}

@@ -248,6 +248,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_applied_as_a_secret_is_not_shown() {
+        let secret = Style {
+            secret: true,
+            ..style()
+        };
+        let applied = |value: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"a","namespace":"n","labels":{{"app":"{value}"}},"annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{value}"}}}},"type":"{value}"}}"#
+            )
+        };
+        assert_eq!(
+            update(&secret, &applied("hunter1"), &applied("hunter2")),
+            "12:00:00 MODIFIED n/a  metadata.labels.app: hunter1 → hunter2  \
+             metadata.annotations[kubectl.kubernetes.io/last-applied-configuration] changed  type changed\n"
+        );
+    }
+
+    #[test]
     fn long_values_and_many_changes_are_cut() {
         let many = |value: &str| {
             let fields: Vec<String> = (0..20)

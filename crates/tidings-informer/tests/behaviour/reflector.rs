@@ -736,7 +736,7 @@ async fn d1_b135_a_stream_that_never_ends_its_initial_events_is_given_up_after_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn b79_b135_a_stalled_stream_is_listed_after_a_minute() {
+async fn b135_a_stalled_stream_is_listed_after_a_minute() {
     let script = Script::new()
         .watch(Watch::of(vec![added("a", 1)]))
         .list(list("10", &[]));
@@ -1097,4 +1097,48 @@ async fn the_state_says_what_the_reflector_is_doing() {
     assert_eq!(seen, ["degraded 1", "synced", "degraded 2", "synced"]);
     informer.stop().await;
     assert_eq!(informer.state().to_string(), "stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn b79_every_ten_seconds_it_is_said_that_the_initial_events_do_not_end() {
+    let logged = crate::support::logged::Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let script = Script::new().watch(Watch::silent().then(25 * SECOND, vec![added("a", 1)]));
+    run_for(&script, streamed(), 45 * SECOND).await;
+    let said = logged.messages();
+    let nothing = "no initial events yet, and no bookmark that ends them";
+    assert_eq!(said[..2], [nothing, nothing]);
+    let later = said[2..]
+        .iter()
+        .all(|text| text.starts_with("no bookmark ends the initial events; the last event came "));
+    assert!(later && said.len() == 4, "{said:?}");
+    // When they have ended nothing is said.
+    let logged = crate::support::logged::Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let script = Script::new().watch(Watch::of(vec![initial_events_end(5)]));
+    run_for(&script, streamed(), 50 * SECOND).await;
+    assert!(logged.messages().is_empty(), "{:?}", logged.messages());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_takes_long_is_traced_step_by_step() {
+    let logged = crate::support::logged::Logged::default();
+    let _guard = tracing::subscriber::set_default(logged.clone());
+    let list_func: ListFunc = Arc::new(|_| {
+        Box::pin(async {
+            tokio::time::sleep(12 * SECOND).await;
+            Ok(list("10", &[object("a", 1)]).into_stream())
+        })
+    });
+    let watch_func: WatchFunc = Arc::new(|_| Box::pin(std::future::pending()));
+    let source = Arc::new(ListWatch::new(list_func, watch_func));
+    let reflector = Reflector::new("test", source, Recorder::default(), options());
+    let _ = tokio::time::timeout(20 * SECOND, reflector.run()).await;
+    let said = logged.messages();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("a list took 12"), "{said:?}");
+    assert!(
+        said[0].contains("receiving 12.0s (1 objects)") && said[0].contains("replacing"),
+        "{said:?}"
+    );
 }

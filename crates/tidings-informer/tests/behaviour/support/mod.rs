@@ -1,6 +1,7 @@
 //! What the tests stand on: objects, scripted sources, and a recorder.
 #![allow(clippy::unwrap_used)]
 
+pub(crate) mod logged;
 pub(crate) mod server;
 
 use std::collections::VecDeque;
