@@ -1108,10 +1108,17 @@ async fn b79_every_ten_seconds_it_is_said_that_the_initial_events_do_not_end() {
     let said = logged.messages();
     let nothing = "no initial events yet, and no bookmark that ends them";
     assert_eq!(said[..2], [nothing, nothing]);
-    let later = said[2..]
-        .iter()
-        .all(|text| text.starts_with("no bookmark ends the initial events; the last event came "));
-    assert!(later && said.len() == 4, "{said:?}");
+    for (text, seconds) in said[2..4].iter().zip(["5s", "15s"]) {
+        assert_eq!(
+            *text,
+            format!("no bookmark ends the initial events; the last event came {seconds} ago")
+        );
+    }
+    assert!(
+        said[4].starts_with("a first stream took 45"),
+        "and how long it took: {said:?}"
+    );
+    assert_eq!(said.len(), 5);
     // When they have ended nothing is said.
     let logged = crate::support::logged::Logged::default();
     let _guard = tracing::subscriber::set_default(logged.clone());
