@@ -107,6 +107,7 @@ pub struct ListSplitter {
     scanner: Scanner,
     cutter: Cutter,
     envelope: Option<ListEnvelope>,
+    head_taken: bool,
 }
 
 impl ListSplitter {
@@ -116,6 +117,7 @@ impl ListSplitter {
             scanner: Scanner::new(),
             cutter: Cutter::new(Shape::List, options),
             envelope: None,
+            head_taken: false,
         }
     }
 
@@ -143,6 +145,19 @@ impl ListSplitter {
                     Ok(())
                 }
             })
+    }
+
+    /// What the list says about itself in front of its items, handed out once these have begun: where the next page starts is
+    /// known before this one has come. Nothing of a server that writes the items first.
+    pub fn head(&mut self) -> Option<ListEnvelope> {
+        if self.head_taken || !self.cutter.in_items {
+            return None;
+        }
+        self.head_taken = true;
+        let before_items = &self.cutter.envelope[..self.cutter.envelope_key.0];
+        let members = before_items.trim_ascii_end();
+        let members = members.strip_suffix(b",").unwrap_or(members);
+        serde_json::from_slice(&[members, b"}"].concat()).ok()
     }
 
     /// Says that the body is complete.

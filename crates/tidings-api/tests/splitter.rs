@@ -186,3 +186,27 @@ fn a_list_cut_short_is_an_error() {
     splitter.feed(br#"{"items":[{"a":1}"#, |_| ()).unwrap();
     assert!(splitter.finish().is_err());
 }
+
+#[test]
+fn what_stands_in_front_of_the_items_is_known_when_they_begin() {
+    let body = br#"{"kind":"List", "metadata":{"resourceVersion":"7","continue":"next"} , "items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}"#;
+    for cut in 0..body.len() {
+        let mut splitter = ListSplitter::new(SplitOptions::default());
+        splitter.feed(&body[..cut], |_| {}).unwrap();
+        let head = splitter.head();
+        let items = memchr::memmem::find(body, b"[").unwrap();
+        let begun = (items + 1..body.len() - 1).contains(&cut);
+        let token = head.map(|head| head.metadata.continue_token);
+        assert_eq!(token.as_deref(), begun.then_some("next"), "cut at {cut}");
+        assert!(splitter.head().is_none(), "once");
+        splitter.feed(&body[cut..], |_| {}).unwrap();
+        assert_eq!(splitter.finish().unwrap().metadata.continue_token, "next");
+    }
+    // Items first: nothing is known.
+    let mut splitter = ListSplitter::new(SplitOptions::default());
+    splitter.feed(br#"{"items":[{"metadata"#, |_| {}).unwrap();
+    assert_eq!(
+        splitter.head().map(|head| head.metadata.continue_token),
+        Some(String::new())
+    );
+}

@@ -92,6 +92,10 @@ pub(crate) trait Cut: Unpin {
 
     fn feed(&mut self, bytes: &[u8], pieces: &mut Vec<Self::Piece>) -> Result<(), SplitError>;
     fn batch(pieces: Vec<Self::Piece>) -> Self::Batch;
+    /// What is known before the first piece, once.
+    fn begun(&mut self) -> Option<Self::Batch> {
+        None
+    }
     /// The body is complete.
     fn end(self) -> Result<Option<Self::Batch>, SourceError>;
 }
@@ -126,6 +130,10 @@ impl Cut for ListSplitter {
         ListPart::Items(items)
     }
 
+    fn begun(&mut self) -> Option<ListPart> {
+        self.head().map(|head| ListPart::Begin(head.metadata))
+    }
+
     fn end(self) -> Result<Option<ListPart>, SourceError> {
         let envelope = self.finish()?;
         // A custom resource may call its list whatever it likes; these two are never one.
@@ -142,11 +150,13 @@ impl Cut for ListSplitter {
 
 /// A body as batches: what each of its frames completes. After an error nothing follows; what was complete before it comes
 /// first.
-pub(crate) struct Batches<C> {
+pub(crate) struct Batches<C: Cut> {
     body: Body,
     coding: Coding,
     /// None when it is over.
     cut: Option<C>,
+    /// What comes before anything else.
+    waiting: Option<C::Batch>,
     failure: Option<SourceError>,
     silence: Option<Silence>,
 }
@@ -199,6 +209,7 @@ impl<C: Cut> Batches<C> {
             body: response.into_body(),
             coding,
             cut: Some(cut),
+            waiting: None,
             failure: None,
             silence,
         })
@@ -244,12 +255,18 @@ impl<C: Cut> Batches<C> {
     }
 }
 
-impl<C: Cut> Stream for Batches<C> {
+impl<C: Cut> Stream for Batches<C>
+where
+    C::Batch: Unpin,
+{
     type Item = Result<C::Batch, SourceError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
+            if let Some(batch) = this.waiting.take() {
+                return Poll::Ready(Some(Ok(batch)));
+            }
             if let Some(error) = this.failure.take() {
                 return Poll::Ready(Some(Err(error)));
             }
@@ -273,8 +290,12 @@ impl<C: Cut> Stream for Batches<C> {
                     this.fail(error);
                 }
             }
+            let begun = this.cut.as_mut().and_then(Cut::begun);
             if !pieces.is_empty() {
-                return Poll::Ready(Some(Ok(C::batch(pieces))));
+                this.waiting = Some(C::batch(pieces));
+            }
+            if let Some(batch) = begun.or_else(|| this.waiting.take()) {
+                return Poll::Ready(Some(Ok(batch)));
             }
         }
     }

@@ -27,6 +27,8 @@ pub type ListStream = Pin<Box<dyn Stream<Item = Result<ListPart, SourceError>> +
 /// A part of a page.
 #[derive(Debug)]
 pub enum ListPart {
+    /// What the page says about itself in front of its objects, if it does: the next page can be asked for now.
+    Begin(ListMetadata),
     /// The next objects.
     Items(Vec<Object>),
     /// There are no more on this page; this is what the page says about itself.

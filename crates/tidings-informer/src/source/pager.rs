@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidings_api::{ListMetadata, ListOptions, Object};
 use tokio::sync::mpsc;
 
-use crate::source::{List, ListPart, Lister, SourceError, next};
+use crate::source::{BoxFuture, List, ListPart, ListStream, Lister, SourceError, next};
 
 /// How many objects a page has unless something else is said.
 pub const PAGE_SIZE: usize = 500;
@@ -15,8 +15,8 @@ const PAGES_AHEAD: usize = 10;
 
 /// Reads a list page by page, and hands out the objects as they arrive.
 ///
-/// Bound: a page ahead of the one that is being read is kept by the server, not here; see [`Pager::each_item`] for the form
-/// that fetches ahead.
+/// The next page is asked for as soon as it is known where it starts, which most servers say in front of the objects. What comes of
+/// it waits in the connection: the bound is that of its buffers. [`Pager::each_item`] fetches further ahead.
 pub struct Pager<'a, L: ?Sized> {
     lister: &'a L,
     page_size: usize,
@@ -78,11 +78,11 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
             limit: i64::try_from(self.page_size).unwrap_or(i64::MAX),
             ..options
         };
-        let mut options = asked.clone();
+        let mut opening = Opening::Asked(self.lister.list(asked.clone()));
         let mut first: Option<String> = None;
         loop {
-            match self.page(options, &mut on_part).await {
-                Ok(metadata) => {
+            match self.page(opening, &asked, &mut on_part).await {
+                Ok((metadata, next)) => {
                     let paginated = first.is_some();
                     let resource_version = first.get_or_insert(metadata.resource_version);
                     if metadata.continue_token.is_empty() {
@@ -91,14 +91,21 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
                             paginated,
                         });
                     }
-                    options = following(&asked, metadata.continue_token);
+                    opening = next.unwrap_or_else(|| {
+                        let options = following(&asked, metadata.continue_token);
+                        Opening::Asked(self.lister.list(options))
+                    });
                 }
                 Err(error)
                     if first.is_some() && self.full_list_if_expired && error.is_expired() =>
                 {
                     on_part(Paged::Restart);
-                    let whole = ListOptions { limit: 0, ..asked };
-                    let metadata = self.page(whole, &mut on_part).await?;
+                    let whole = ListOptions {
+                        limit: 0,
+                        ..asked.clone()
+                    };
+                    let opening = Opening::Asked(self.lister.list(whole));
+                    let (metadata, _) = self.page(opening, &asked, &mut on_part).await?;
                     return Ok(Listed {
                         resource_version: metadata.resource_version,
                         paginated: true,
@@ -109,20 +116,51 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
         }
     }
 
+    /// Reads a page, and asks for the next as soon as it is known where that starts.
     async fn page(
         &self,
-        options: ListOptions,
+        opening: Opening<'a>,
+        asked: &ListOptions,
         on_part: &mut impl FnMut(Paged),
-    ) -> Result<ListMetadata, SourceError> {
-        let mut page = self.lister.list(options).await?;
+    ) -> Result<(ListMetadata, Option<Opening<'a>>), SourceError> {
+        let mut page = match opening {
+            Opening::Asked(asked) => asked.await?,
+            Opening::Open(page) => page?,
+        };
+        let mut next_page: Option<Opening<'a>> = None;
         loop {
-            match next(&mut page).await.transpose()? {
+            let part = match &mut next_page {
+                Some(Opening::Asked(opening)) => {
+                    tokio::select! {
+                        biased;
+                        part = next(&mut page) => part,
+                        opened = opening => {
+                            next_page = Some(Opening::Open(opened));
+                            continue;
+                        }
+                    }
+                }
+                _ => next(&mut page).await,
+            };
+            match part.transpose()? {
+                Some(ListPart::Begin(metadata)) => {
+                    if !metadata.continue_token.is_empty() {
+                        let options = following(asked, metadata.continue_token);
+                        next_page = Some(Opening::Asked(self.lister.list(options)));
+                    }
+                }
                 Some(ListPart::Items(items)) => on_part(Paged::Items(items)),
-                Some(ListPart::End(metadata)) => return Ok(metadata),
+                Some(ListPart::End(metadata)) => return Ok((metadata, next_page)),
                 None => return Err(SourceError::Unexpected("a list that breaks off".into())),
             }
         }
     }
+}
+
+/// A page that has been asked for.
+enum Opening<'a> {
+    Asked(BoxFuture<'a, Result<ListStream, SourceError>>),
+    Open(Result<ListStream, SourceError>),
 }
 
 /// The options of a page after the first. A server refuses a version beside a continue token, which has its own.
@@ -155,7 +193,7 @@ impl<L: Lister + ?Sized> Pager<'_, L> {
                 limit: i64::try_from(page_size).unwrap_or(i64::MAX),
                 ..options
             };
-            let mut options = asked.clone();
+            let mut opening = Opening::Asked(pager.lister.list(asked.clone()));
             loop {
                 let mut items = Vec::new();
                 let mut take = |part| {
@@ -163,16 +201,22 @@ impl<L: Lister + ?Sized> Pager<'_, L> {
                         items.extend(more);
                     }
                 };
-                let page = pager.page(options, &mut take).await;
-                let continue_token = page.as_ref().map_or_else(
-                    |_| String::new(),
-                    |metadata| metadata.continue_token.clone(),
-                );
-                let page = page.map(|metadata| List { items, metadata });
-                if sender.send(page).await.is_err() || continue_token.is_empty() {
+                let (metadata, next) = match pager.page(opening, &asked, &mut take).await {
+                    Ok(page) => page,
+                    Err(error) => {
+                        let _ = sender.send(Err(error)).await;
+                        return;
+                    }
+                };
+                let continue_token = metadata.continue_token.clone();
+                let sent = sender.send(Ok(List { items, metadata })).await;
+                if sent.is_err() || continue_token.is_empty() {
                     return;
                 }
-                options = following(&asked, continue_token);
+                opening = next.unwrap_or_else(|| {
+                    let options = following(&asked, continue_token);
+                    Opening::Asked(pager.lister.list(options))
+                });
             }
         });
         let _stop = AbortOnDrop(fetching);

@@ -161,3 +161,70 @@ fn b48_an_object_of_a_page_does_not_keep_the_page_alive() {
         items[499].len()
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn b47_the_next_page_is_asked_for_before_the_one_before_it_has_come() {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    /// A page that ends only when the next was asked for.
+    struct Waits {
+        script: Script,
+        parts: std::vec::IntoIter<ListPart>,
+    }
+    impl futures_core::Stream for Waits {
+        type Item = Result<ListPart, SourceError>;
+
+        fn poll_next(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Self::Item>> {
+            if self.parts.len() == 1 && self.script.lists() < 2 {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(self.parts.next().map(Ok))
+        }
+    }
+    struct Paged(Script);
+    impl Lister for Paged {
+        fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
+            Box::pin(async move {
+                let first = options.continue_token.is_empty();
+                let stream = Lister::list(&self.0, options).await?;
+                if !first {
+                    return Ok(stream);
+                }
+                let metadata = page("7", &[], "next").metadata;
+                let parts = vec![
+                    ListPart::Begin(metadata.clone()),
+                    ListPart::Items(vec![object("a", 1)]),
+                    ListPart::End(metadata),
+                ];
+                let script = self.0.clone();
+                Ok(Box::pin(Waits {
+                    script,
+                    parts: parts.into_iter(),
+                }) as ListStream)
+            })
+        }
+    }
+    let script = Script::new()
+        .list(list("7", &[]))
+        .list(list("7", &[object("b", 2)]));
+    let mut names = Vec::new();
+    let lister = Paged(script.clone());
+    let pager = Pager::new(&lister).page_size(1);
+    let listing = pager.list(ListOptions::default(), |part| {
+        if let tidings_informer::Paged::Items(items) = part {
+            names.extend(items.iter().map(|item| item.name().into_owned()));
+        }
+    });
+    let listed = tokio::time::timeout(Duration::from_secs(10), listing)
+        .await
+        .expect("asked ahead")
+        .unwrap();
+    assert!(listed.paginated);
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(script.lists(), 2, "and once");
+}

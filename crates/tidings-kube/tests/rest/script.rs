@@ -198,6 +198,7 @@ pub(crate) async fn list(
     };
     let outcome = loop {
         match next(&mut parts).await {
+            Some(Ok(ListPart::Begin(_))) => {}
             Some(Ok(ListPart::Items(more))) => items.extend(more),
             Some(Ok(ListPart::End(metadata))) => break Ok(metadata),
             Some(Err(error)) => break Err(error),
