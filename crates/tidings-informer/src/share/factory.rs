@@ -6,7 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::informer::{InformerBuilder, NotSynced, SharedInformer, WeakInformer};
+use super::builder::InformerBuilder;
+use super::informer::{NotSynced, SharedInformer, WeakInformer};
 use crate::metrics::InformerMetrics;
 use crate::reflector::ReflectorState;
 use crate::source::BoxFuture;

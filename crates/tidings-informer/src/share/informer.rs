@@ -1,144 +1,24 @@
 //! The shared informer: a reflector, a queue, a controller, a store and a log, put together.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidings_api::Object;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
+use super::builder::InformerBuilder;
+use super::engine::{Alive, Inner, Life};
 use super::event::Event;
 use super::handler::{self, Callback, Registration, ResourceEventHandler};
-use super::log::{Lag, Log, LogOptions};
 use super::subscription::{HandlerOptions, Subscription};
-use crate::controller::Processor;
-use crate::intake::{Intake, Quarantine};
 use crate::lister::GenericLister;
 use crate::metrics::Observed;
 use crate::object::{Cached, Decode, DecodeError};
-use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
-use crate::reflector::{
-    Observers, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
-    ReflectorStats, Version,
-};
+use crate::reflector::{ReflectorState, ReflectorStats, Version};
 use crate::source::ListerWatcher;
-use crate::store::{Index, IndexConflict, IndexError, IndexValue, Indexer, Store, WriteOverlay};
-use crate::sync::{Mutex, lock};
-
-/// Sets up an informer.
-pub struct InformerBuilder<K> {
-    source: Arc<dyn ListerWatcher>,
-    decode: Decode<K>,
-    name: Arc<str>,
-    reflector: ReflectorOptions,
-    log: LogOptions,
-    queue_bytes_max: usize,
-    on_problem: Option<ProblemHandler>,
-    label_index: bool,
-}
-
-impl<K: Send + Sync + 'static> InformerBuilder<K> {
-    /// Its name in logs, metrics and errors.
-    #[must_use]
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.name = name.into();
-        self
-    }
-
-    /// Transforms every object once, before anyone sees it.
-    #[must_use]
-    pub fn transform(
-        mut self,
-        transform: impl Fn(K) -> Result<K, DecodeError> + Send + Sync + 'static,
-    ) -> Self {
-        self.decode = self.decode.transform(transform);
-        self
-    }
-
-    /// How it lists and watches.
-    #[must_use]
-    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        self.reflector = options;
-        self
-    }
-
-    /// How much it keeps for its slowest handler.
-    #[must_use]
-    pub fn log(mut self, options: LogOptions) -> Self {
-        self.log = options;
-        self
-    }
-
-    /// How many bytes of changes may wait for the store before they are coalesced by key.
-    #[must_use]
-    pub fn queue_bytes_max(mut self, bytes_max: usize) -> Self {
-        self.queue_bytes_max = bytes_max;
-        self
-    }
-
-    /// Is told of every problem, also of those inside a watch.
-    #[must_use]
-    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
-        self.on_problem = Some(Arc::new(handler));
-        self
-    }
-
-    /// Keeps an index over all labels, from which selectors are answered.
-    #[must_use]
-    pub fn label_index(mut self) -> Self {
-        self.label_index = true;
-        self
-    }
-
-    /// The informer, which has not started.
-    pub fn build(self) -> SharedInformer<K> {
-        let indexer = Arc::new(Indexer::new());
-        if self.label_index {
-            // The store is new: there is no other.
-            let _ = indexer.add_label_index();
-        }
-        let observers = Arc::new(Observers::new(Arc::clone(&self.name), self.on_problem));
-        let inner = Arc::new(Inner {
-            log: Log::new(self.log, indexer.snapshot()),
-            queue: DeltaFifo::new(self.queue_bytes_max),
-            overlay: WriteOverlay::new(indexer.store()),
-            indexer,
-            observers,
-            name: self.name,
-            progress: watch::Sender::new(Progress::default()),
-            quarantine: Arc::default(),
-            decode_nanos: Arc::default(),
-            decode: self.decode.clone(),
-            ending: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-            life: Mutex::new(Life::New(Box::new(Parts {
-                source: self.source,
-                decode: self.decode,
-                options: self.reflector,
-            }))),
-            handlers: Mutex::default(),
-        });
-        let alive = Arc::new(Alive(Arc::downgrade(&inner)));
-        SharedInformer { inner, alive }
-    }
-
-    /// The informer, started.
-    pub fn start(self) -> SharedInformer<K> {
-        let informer = self.build();
-        informer.start();
-        informer
-    }
-}
-
-impl<K> std::fmt::Debug for InformerBuilder<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InformerBuilder")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+use crate::store::{Index, IndexConflict, IndexError, IndexValue, Store, WriteOverlay};
+use crate::sync::lock;
 
 /// Follows a resource: one reflector, one store, many handlers.
 ///
@@ -158,67 +38,6 @@ impl<K: Send + Sync + 'static> Clone for SharedInformer<K> {
             alive: Arc::clone(&self.alive),
         }
     }
-}
-
-/// What an informer and its tasks share.
-pub(super) struct Inner<K> {
-    name: Arc<str>,
-    indexer: Arc<Indexer<K>>,
-    queue: DeltaFifo<K>,
-    log: Log<K>,
-    overlay: WriteOverlay<K>,
-    observers: Arc<Observers>,
-    progress: watch::Sender<Progress>,
-    quarantine: Arc<Quarantine>,
-    decode_nanos: Arc<AtomicU64>,
-    decode: Decode<K>,
-    life: Mutex<Life<K>>,
-    /// Tasks that are ending and that nobody has waited for; who does takes a turn.
-    ending: Mutex<Vec<JoinHandle<()>>>,
-    turn: tokio::sync::Mutex<()>,
-    handlers: Mutex<Vec<(Registration<K>, JoinHandle<()>)>>,
-}
-
-/// Stops the informer when the last handle goes.
-pub(super) struct Alive<K: Send + Sync + 'static>(std::sync::Weak<Inner<K>>);
-
-impl<K: Send + Sync + 'static> Drop for Alive<K> {
-    fn drop(&mut self) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.abort();
-        }
-    }
-}
-
-/// Ends the informer when one of its tasks panics: in a source, or in the order of an index's values.
-struct EndOnPanic<K: Send + Sync + 'static>(Arc<Inner<K>>);
-
-impl<K: Send + Sync + 'static> Drop for EndOnPanic<K> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stopped(Some(Problem::Panicked));
-            self.0.end();
-        }
-    }
-}
-
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    version: Version,
-    synced: bool,
-    stopped: bool,
-}
-
-struct Parts<K> {
-    source: Arc<dyn ListerWatcher>,
-    decode: Decode<K>,
-    options: ReflectorOptions,
-}
-
-enum Life<K> {
-    New(Box<Parts<K>>),
-    Running(Vec<JoinHandle<()>>),
-    Stopped,
 }
 
 /// The informer has stopped, or was asked to.
@@ -271,18 +90,13 @@ pub struct InformerStats {
 }
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
+    pub(super) fn new(inner: Arc<Inner<K>>, alive: Arc<Alive<K>>) -> SharedInformer<K> {
+        SharedInformer { inner, alive }
+    }
+
     /// Sets up an informer over a source.
     pub fn builder(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
-        InformerBuilder {
-            source,
-            decode,
-            name: Arc::from("informer"),
-            reflector: ReflectorOptions::default(),
-            log: LogOptions::default(),
-            queue_bytes_max: QUEUE_BYTES_MAX,
-            on_problem: None,
-            label_index: false,
-        }
+        InformerBuilder::new(source, decode)
     }
 
     /// Starts. Does nothing if it has started before.
@@ -443,7 +257,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         }
     }
 
-    /// Adds an index; see [`Indexer::add_index`]. At any time.
+    /// Adds an index; see [`crate::Indexer::add_index`]. At any time.
     ///
     /// # Errors
     /// If there is an index of that name.
@@ -604,139 +418,6 @@ fn handler_name(options: &HandlerOptions, type_name: &str) -> Arc<str> {
     match &options.name {
         Some(name) => Arc::clone(name),
         None => function.unwrap_or(type_name).into(),
-    }
-}
-
-impl<K: Send + Sync + 'static> Inner<K> {
-    fn spawn(self: &Arc<Self>, parts: Parts<K>) -> Vec<JoinHandle<()>> {
-        let intake = Intake::new(
-            self.queue.clone(),
-            self.indexer.store(),
-            parts.decode,
-            Arc::clone(&self.observers),
-            Arc::clone(&self.quarantine),
-            Arc::clone(&self.decode_nanos),
-        );
-        let reflector = Reflector::new(Arc::clone(&self.name), parts.source, intake, parts.options)
-            .observed_by(Arc::clone(&self.observers));
-        let reflecting = {
-            let guard = EndOnPanic(Arc::clone(self));
-            tokio::spawn(async move {
-                // The server refused for good.
-                reflector.run().await;
-                guard.0.end();
-            })
-        };
-        let processor = Processor::new(
-            self.queue.clone(),
-            Arc::clone(&self.indexer),
-            Arc::clone(&self.observers),
-        );
-        let guard = EndOnPanic(Arc::clone(self));
-        let controlling = tokio::spawn(async move { guard.0.control(&processor).await });
-        vec![reflecting, controlling]
-    }
-
-    /// Applies what is queued to the store and tells the log.
-    async fn control(&self, processor: &Processor<K>) {
-        loop {
-            // Only handlers that block make this wait.
-            poll_fn(|context| self.log.poll_room(context)).await;
-            let Some(changes) = processor.next().await else {
-                return;
-            };
-            let version = changes.after.version().clone();
-            self.log
-                .append(changes.events, changes.initial, changes.after);
-            processor.processed();
-            let synced = self.queue.has_synced();
-            self.overlay.caught_up();
-            self.progress.send_modify(|progress| {
-                progress.version = version;
-                progress.synced = synced;
-            });
-            tokio::task::coop::consume_budget().await;
-        }
-    }
-
-    /// Ends everything. The tasks are in `ending`, for who wants to wait for them.
-    fn abort(&self) {
-        let life = std::mem::replace(&mut *lock(&self.life), Life::Stopped);
-        if let Life::Running(tasks) = life {
-            for task in &tasks {
-                task.abort();
-            }
-            lock(&self.ending).extend(tasks);
-        }
-        self.stopped(None);
-        self.end();
-    }
-
-    /// Says that it has stopped, unless that was said before.
-    fn stopped(&self, problem: Option<Problem>) {
-        self.observers.state.send_if_modified(|state| {
-            let running = !matches!(state, ReflectorState::Stopped { .. });
-            if running {
-                *state = ReflectorState::Stopped { problem };
-            }
-            running
-        });
-    }
-
-    fn end(&self) {
-        self.progress
-            .send_modify(|progress| progress.stopped = true);
-        self.queue.close();
-        let handlers = std::mem::take(&mut *lock(&self.handlers));
-        for (registration, _) in &handlers {
-            registration.remove();
-        }
-        self.log.close();
-        lock(&self.ending).extend(handlers.into_iter().map(|(_, task)| task));
-    }
-
-    pub(super) fn stats(&self) -> InformerStats {
-        let snapshot = self.indexer.snapshot();
-        let (logged, logged_bytes) = self.log.size();
-        InformerStats {
-            objects: snapshot.len(),
-            object_bytes: snapshot.memory_bytes(),
-            queued: self.queue.len(),
-            queued_bytes: self.queue.bytes(),
-            coalesced: self.queue.coalesced(),
-            logged,
-            logged_bytes,
-            handlers: self.log.subscribers(),
-            quarantined: lock(&self.quarantine).len(),
-            decoding: Duration::from_nanos(self.decode_nanos.load(Ordering::Relaxed)),
-            version: snapshot.version().clone(),
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static> Observed for Inner<K> {
-    fn is_stopped(&self) -> bool {
-        self.progress.borrow().stopped
-    }
-
-    fn name(&self) -> Arc<str> {
-        Arc::clone(&self.name)
-    }
-
-    fn stats(&self) -> InformerStats {
-        Inner::stats(self)
-    }
-
-    fn reflector(&self) -> &ReflectorStats {
-        &self.observers.stats
-    }
-
-    fn lags(&self) -> Vec<(Arc<str>, Lag)> {
-        let handlers = lock(&self.handlers);
-        let alive = handlers.iter().filter(|(_, task)| !task.is_finished());
-        alive
-            .map(|(registration, _)| (Arc::clone(&registration.name), registration.lag()))
-            .collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! One store and one log of events, shared by many handlers.
 
+mod builder;
+mod engine;
 mod event;
 mod factory;
 mod handler;
@@ -10,12 +12,12 @@ mod log;
 mod subscription;
 mod watch;
 
+pub use builder::InformerBuilder;
 pub use event::Event;
 pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
 pub use handler::{FilteringResourceEventHandler, Pending, Registration, ResourceEventHandler};
 pub use informer::{
-    Closed, InformerBuilder, InformerStats, NotSynced, SharedIndexInformer, SharedInformer,
-    Stopped, WeakInformer,
+    Closed, InformerStats, NotSynced, SharedIndexInformer, SharedInformer, Stopped, WeakInformer,
 };
 pub use log::{Lag, LogOptions, Overflow};
 pub use subscription::{FellBehind, HandlerOptions, Subscription};

@@ -1,0 +1,141 @@
+//! Sets up informers.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::engine::{Alive, Inner, Life, Parts, Progress};
+use super::informer::SharedInformer;
+use super::log::{Log, LogOptions};
+use crate::object::{Decode, DecodeError};
+use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
+use crate::reflector::{Observers, Problem, ProblemHandler, ReflectorOptions};
+use crate::source::ListerWatcher;
+use crate::store::{Indexer, WriteOverlay};
+use crate::sync::Mutex;
+
+/// Sets up an informer.
+pub struct InformerBuilder<K> {
+    source: Arc<dyn ListerWatcher>,
+    decode: Decode<K>,
+    name: Arc<str>,
+    reflector: ReflectorOptions,
+    log: LogOptions,
+    queue_bytes_max: usize,
+    on_problem: Option<ProblemHandler>,
+    label_index: bool,
+}
+
+impl<K: Send + Sync + 'static> InformerBuilder<K> {
+    pub(super) fn new(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
+        InformerBuilder {
+            source,
+            decode,
+            name: Arc::from("informer"),
+            reflector: ReflectorOptions::default(),
+            log: LogOptions::default(),
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            on_problem: None,
+            label_index: false,
+        }
+    }
+
+    /// Its name in logs, metrics and errors.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Transforms every object once, before anyone sees it.
+    #[must_use]
+    pub fn transform(
+        mut self,
+        transform: impl Fn(K) -> Result<K, DecodeError> + Send + Sync + 'static,
+    ) -> Self {
+        self.decode = self.decode.transform(transform);
+        self
+    }
+
+    /// How it lists and watches.
+    #[must_use]
+    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
+        self.reflector = options;
+        self
+    }
+
+    /// How much it keeps for its slowest handler.
+    #[must_use]
+    pub fn log(mut self, options: LogOptions) -> Self {
+        self.log = options;
+        self
+    }
+
+    /// How many bytes of changes may wait for the store before they are coalesced by key.
+    #[must_use]
+    pub fn queue_bytes_max(mut self, bytes_max: usize) -> Self {
+        self.queue_bytes_max = bytes_max;
+        self
+    }
+
+    /// Is told of every problem, also of those inside a watch.
+    #[must_use]
+    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        self.on_problem = Some(Arc::new(handler));
+        self
+    }
+
+    /// Keeps an index over all labels, from which selectors are answered.
+    #[must_use]
+    pub fn label_index(mut self) -> Self {
+        self.label_index = true;
+        self
+    }
+
+    /// The informer, which has not started.
+    pub fn build(self) -> SharedInformer<K> {
+        let indexer = Arc::new(Indexer::new());
+        if self.label_index {
+            // The store is new: there is no other.
+            let _ = indexer.add_label_index();
+        }
+        let observers = Arc::new(Observers::new(Arc::clone(&self.name), self.on_problem));
+        let inner = Arc::new(Inner {
+            log: Log::new(self.log, indexer.snapshot()),
+            queue: DeltaFifo::new(self.queue_bytes_max),
+            overlay: WriteOverlay::new(indexer.store()),
+            indexer,
+            observers,
+            name: self.name,
+            progress: watch::Sender::new(Progress::default()),
+            quarantine: Arc::default(),
+            decode_nanos: Arc::default(),
+            decode: self.decode.clone(),
+            ending: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            life: Mutex::new(Life::New(Box::new(Parts {
+                source: self.source,
+                decode: self.decode,
+                options: self.reflector,
+            }))),
+            handlers: Mutex::default(),
+        });
+        let alive = Arc::new(Alive(Arc::downgrade(&inner)));
+        SharedInformer::new(inner, alive)
+    }
+
+    /// The informer, started.
+    pub fn start(self) -> SharedInformer<K> {
+        let informer = self.build();
+        informer.start();
+        informer
+    }
+}
+
+impl<K> std::fmt::Debug for InformerBuilder<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InformerBuilder")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
