@@ -133,14 +133,14 @@ impl<K: Send + Sync + 'static> Intake<K> {
 
     fn delta(&mut self, event: WatchEvent) -> Option<Delta<K>> {
         match event {
-            WatchEvent::Added(object) => Some(match self.decode(&object) {
-                Some(decoded) => Delta::Added(decoded),
+            WatchEvent::Added(object) => match self.decode(&object) {
+                Some(decoded) => Some(Delta::Added(decoded)),
                 None => dealt_with(&object),
-            }),
-            WatchEvent::Modified(object) => Some(match self.decode(&object) {
-                Some(decoded) => Delta::Updated(decoded),
+            },
+            WatchEvent::Modified(object) => match self.decode(&object) {
+                Some(decoded) => Some(Delta::Updated(decoded)),
                 None => dealt_with(&object),
-            }),
+            },
             WatchEvent::Deleted(object) => {
                 let key = object.key();
                 lock(&self.quarantine).remove(&key);
@@ -157,9 +157,10 @@ impl<K: Send + Sync + 'static> Intake<K> {
     }
 }
 
-/// There is nothing to be done about an event.
-fn dealt_with<K>(object: &Object) -> Delta<K> {
-    Delta::Bookmark(Version::new(&object.resource_version()))
+/// There is nothing to be done about an event but to say how far it leads, if it says that.
+fn dealt_with<K>(object: &Object) -> Option<Delta<K>> {
+    let version = Version::new(&object.resource_version());
+    (!version.text().is_empty()).then_some(Delta::Bookmark(version))
 }
 
 impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {

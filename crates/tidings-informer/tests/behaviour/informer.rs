@@ -1119,3 +1119,21 @@ async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
     );
     assert_eq!(informer.store().get("default", "a").unwrap().version(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn b11_b139_what_has_no_version_and_no_form_leaves_the_version_of_the_store() {
+    let bare =
+        Object::parse(r#"{"metadata":{"name":"bad","namespace":"default"}}"#.into()).unwrap();
+    let script = Script::new().list(list("10", &[])).watch(Watch::of(vec![
+        added("a", 11),
+        tidings_api::WatchEvent::Added(bare),
+    ]));
+    let decode = Decode::with(|object: &Object| match object.name().as_ref() {
+        "bad" => Err(DecodeError::new("no good")),
+        _ => Ok(object.clone()),
+    });
+    let informer = SharedInformer::builder(script.source(), decode).start();
+    eventually("left out", || informer.quarantined().len() == 1).await;
+    settle().await;
+    assert_eq!(informer.last_sync_resource_version().text(), "11");
+}
