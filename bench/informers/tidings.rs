@@ -49,6 +49,8 @@ enum Mode {
     Bytes,
     /// k8s-openapi's type
     Typed,
+    /// The bytes of the wire, decoded into k8s-openapi's type when they come and whenever they are asked for
+    Lazy,
     /// A struct of a few fields
     Projected,
     /// Metadata only
@@ -96,8 +98,8 @@ async fn main() -> anyhow::Result<()> {
         (Mode::Bytes, _) => measure(&arguments, start, Decode::bytes()).await,
         (Mode::Projected, _) => measure(&arguments, start, Decode::<Slim>::json()).await,
         (Mode::Metadata, _) => measure(&arguments, start, Decode::keys()).await,
-        (Mode::Typed, Resource::Configmaps) => typed::<ConfigMap>(&arguments, start).await,
-        (Mode::Typed, Resource::Pods) => typed::<Pod>(&arguments, start).await,
+        (_, Resource::Configmaps) => typed::<ConfigMap>(&arguments, start).await,
+        (_, Resource::Pods) => typed::<Pod>(&arguments, start).await,
     }
 }
 
@@ -105,7 +107,10 @@ async fn typed<K: DeserializeOwned + Send + Sync + 'static>(
     arguments: &Arguments,
     start: Instant,
 ) -> anyhow::Result<()> {
-    measure(arguments, start, Decode::<K>::json()).await
+    match arguments.mode {
+        Mode::Lazy => measure(arguments, start, Decode::<Lazy<K>>::lazy()).await,
+        _ => measure(arguments, start, Decode::<K>::json()).await,
+    }
 }
 
 async fn measure<K: Send + Sync + 'static>(

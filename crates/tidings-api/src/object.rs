@@ -13,7 +13,8 @@ use crate::spans::{Span, Spans, collect};
 
 /// An immutable Kubernetes object: its JSON as it travels, and where the metadata stands in it.
 ///
-/// Cloning shares the bytes. Nothing is decoded until it is asked for, and labels are decoded at most once.
+/// Cloning shares the bytes. Nothing is decoded until it is asked for, and labels are decoded at most once. Who keeps many
+/// objects and asks little of them keeps them [lean](Object::lean).
 ///
 /// An object may stand inside a ready watch event, `{"type":"ADDED","object":…}\n`, so that a server sends the event and the
 /// object from one allocation; see [`Object::stamped`] and [`Object::event_bytes`].
@@ -25,6 +26,11 @@ struct Inner {
     /// Where the JSON stands in the buffer.
     start: u32,
     end: u32,
+    known: OnceLock<Box<Known>>,
+}
+
+/// What is known about the JSON. It can be found again.
+struct Known {
     spans: Spans,
     labels: OnceLock<Labels>,
 }
@@ -78,13 +84,33 @@ impl Object {
 
     pub(crate) fn from_parts(bytes: Bytes, spans: Spans) -> Object {
         let end = bytes.len() as u32;
+        Object::with_spans(bytes, 0, end, spans)
+    }
+
+    fn with_spans(buffer: Bytes, start: u32, end: u32, spans: Spans) -> Object {
         Object(Arc::new(Inner {
-            buffer: bytes,
-            start: 0,
+            buffer,
+            start,
             end,
-            spans,
-            labels: OnceLock::new(),
+            known: OnceLock::from(Box::new(Known::new(spans))),
         }))
+    }
+
+    /// The same bytes without the note of where the metadata stands in them, which is about a hundred bytes long. It is made
+    /// again when metadata is asked for.
+    pub fn lean(&self) -> Object {
+        Object(Arc::new(Inner {
+            buffer: self.0.buffer.clone(),
+            start: self.0.start,
+            end: self.0.end,
+            known: OnceLock::new(),
+        }))
+    }
+
+    fn known(&self) -> &Known {
+        // These bytes were read once before: they are an object.
+        let find = || Box::new(Known::new(collect(self.as_bytes()).unwrap_or_default()));
+        self.0.known.get_or_init(find)
     }
 
     /// Reads one complete JSON object, puts a resource version into its metadata (in place of the one it has, if any) and
@@ -103,7 +129,7 @@ impl Object {
     /// The same object as another revision, inside a watch event of the given type: the last state of a deleted object
     /// carries the revision of its deletion.
     pub fn restamped(&self, revision: ResourceVersion, event: EventType) -> Object {
-        Object::stamp(self.as_bytes(), self.0.spans, revision, event)
+        Object::stamp(self.as_bytes(), *self.spans(), revision, event)
     }
 
     fn stamp(json: &[u8], spans: Spans, revision: ResourceVersion, event: EventType) -> Object {
@@ -137,13 +163,7 @@ impl Object {
                 end: start + quoted,
             };
         }
-        Object(Arc::new(Inner {
-            buffer: Bytes::from(buffer),
-            start: prefix.len() as u32,
-            end: end as u32,
-            spans: moved,
-            labels: OnceLock::new(),
-        }))
+        Object::with_spans(buffer.into(), prefix.len() as u32, end as u32, moved)
     }
 
     /// The JSON of the object.
@@ -185,42 +205,43 @@ impl Object {
 
     /// Where the metadata stands in the JSON.
     pub fn spans(&self) -> &Spans {
-        &self.0.spans
+        &self.known().spans
     }
 
     /// How many bytes the object keeps alive, roughly: its JSON and what stands beside it.
     pub fn memory_bytes(&self) -> usize {
-        self.0.buffer.len() + size_of::<Inner>() + 2 * size_of::<usize>()
+        let known = self.0.known.get().map_or(0, |_| size_of::<Known>());
+        self.0.buffer.len() + size_of::<Inner>() + 2 * size_of::<usize>() + known
     }
 
     /// `kind`, or empty.
     pub fn kind(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.kind)
+        self.text(self.spans().kind)
     }
 
     /// `apiVersion`, or empty.
     pub fn api_version(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.api_version)
+        self.text(self.spans().api_version)
     }
 
     /// `metadata.name`, or empty.
     pub fn name(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.name)
+        self.text(self.spans().name)
     }
 
     /// `metadata.namespace`, or empty.
     pub fn namespace(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.namespace)
+        self.text(self.spans().namespace)
     }
 
     /// `metadata.uid`, or empty.
     pub fn uid(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.uid)
+        self.text(self.spans().uid)
     }
 
     /// `metadata.resourceVersion` as it stands there, or empty.
     pub fn resource_version(&self) -> Cow<'_, str> {
-        self.text(self.0.spans.resource_version)
+        self.text(self.spans().resource_version)
     }
 
     /// `metadata.resourceVersion` as a number; zero if it is absent or not a number.
@@ -230,8 +251,8 @@ impl Object {
 
     /// True if the object is being deleted.
     pub fn is_terminating(&self) -> bool {
-        let value = self.0.spans.deletion_timestamp.of(self.as_bytes());
-        !value.is_empty() && value != b"null"
+        let value = self.metadata_member("deletionTimestamp");
+        value.is_some_and(|value| value != b"null")
     }
 
     /// The key of the object within its resource.
@@ -241,19 +262,24 @@ impl Object {
 
     /// `metadata.labels`.
     pub fn labels(&self) -> &Labels {
-        self.0
-            .labels
-            .get_or_init(|| self.string_map(self.0.spans.labels).into_iter().collect())
+        let known = self.known();
+        known.labels.get_or_init(|| {
+            let labels = known.spans.labels.of(self.as_bytes());
+            string_map(labels).into_iter().collect()
+        })
     }
 
     /// One annotation.
     pub fn annotation(&self, key: &str) -> Option<String> {
-        let found = self
-            .string_map(self.0.spans.annotations)
-            .into_iter()
-            .rev()
-            .find(|(candidate, _)| candidate == key);
+        let annotations = string_map(self.metadata_member("annotations")?);
+        let mut from_last = annotations.into_iter().rev();
+        let found = from_last.find(|(candidate, _)| candidate == key);
         found.map(|(_, value)| value)
+    }
+
+    fn metadata_member(&self, name: &str) -> Option<&[u8]> {
+        let metadata = self.spans().metadata.of(self.as_bytes());
+        Some(crate::lookup::find(metadata, &[name])?.of(metadata))
     }
 
     /// The scalar that a path of members leads to, as text: the content of a string, else the JSON. `None` if there is none.
@@ -264,23 +290,6 @@ impl Object {
             [b'{' | b'[', ..] | b"null" => None,
             scalar => Some(String::from_utf8_lossy(scalar)),
         }
-    }
-
-    /// The members of a map of strings; nothing if the span holds something else.
-    fn string_map(&self, span: Span) -> Vec<(String, String)> {
-        let bytes = span.of(self.as_bytes());
-        if bytes.is_empty() {
-            return Vec::new();
-        }
-        let map: Result<serde_json::Map<String, serde_json::Value>, _> =
-            serde_json::from_slice(bytes);
-        map.unwrap_or_default()
-            .into_iter()
-            .filter_map(|(key, value)| match value {
-                serde_json::Value::String(text) => Some((key, text)),
-                _ => None,
-            })
-            .collect()
     }
 
     /// The content of a JSON string; empty for anything else.
@@ -296,6 +305,30 @@ impl Object {
             .unwrap_or_default()
             .into()
     }
+}
+
+impl Known {
+    fn new(spans: Spans) -> Known {
+        Known {
+            spans,
+            labels: OnceLock::new(),
+        }
+    }
+}
+
+/// The members of a map of strings; nothing if the bytes are something else.
+fn string_map(json: &[u8]) -> Vec<(String, String)> {
+    if json.is_empty() {
+        return Vec::new();
+    }
+    let map: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_slice(json);
+    map.unwrap_or_default()
+        .into_iter()
+        .filter_map(|(key, value)| match value {
+            serde_json::Value::String(text) => Some((key, text)),
+            _ => None,
+        })
+        .collect()
 }
 
 /// Where a resource version goes that an object does not have yet: behind the uid, where the API server writes it, else at
@@ -411,6 +444,27 @@ mod tests {
             );
             assert_eq!(object.resource_version(), "1234", "{json}");
         }
+    }
+
+    #[test]
+    fn a_lean_object_answers_as_before_and_keeps_less() {
+        let object = stamped(
+            r#"{"metadata":{"name":"a","uid":"u","labels":{"a":"1"},"annotations":{"n":"x"},"deletionTimestamp":"now"},"kind":"K"}"#,
+            9,
+        );
+        let lean = object.lean();
+        assert!(lean.memory_bytes() + 80 < object.memory_bytes());
+        assert_eq!(lean, object);
+        assert_eq!(lean.spans(), object.spans());
+        assert_eq!(lean.labels(), object.labels());
+        assert_eq!(lean.annotation("n").as_deref(), Some("x"));
+        assert!(lean.is_terminating());
+        assert_eq!(
+            object
+                .lean()
+                .restamped(ResourceVersion::new(10), EventType::Deleted),
+            object.restamped(ResourceVersion::new(10), EventType::Deleted)
+        );
     }
 
     #[test]

@@ -80,10 +80,7 @@ spans! {
     namespace = 2 "namespace",
     uid = 2 "uid",
     resource_version = 2 "resourceVersion",
-    deletion_timestamp = 2 "deletionTimestamp",
     labels = 2 "labels",
-    annotations = 2 "annotations",
-    managed_fields = 2 "managedFields",
 }
 
 /// Follows the structure of one object and notes the spans. Positions are those of the caller's choice, as long as they

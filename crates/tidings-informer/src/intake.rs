@@ -63,15 +63,14 @@ impl<K: Send + Sync + 'static> Intake<K> {
     }
 
     /// Decodes an object. One that cannot be decoded is quarantined and reported, once for each of its states.
-    fn decode(&mut self, object: &Object) -> Option<Arc<Cached<K>>> {
+    fn decode(&mut self, object: &Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
         let version = object.revision().get();
-        match self.decoder.decode(object) {
+        match self.decoder.decode(object, key.clone()) {
             Ok(decoded) => {
-                lock(&self.quarantine).remove(decoded.key());
+                lock(&self.quarantine).remove(key);
                 Some(decoded)
             }
             Err(error) => {
-                let key = object.key();
                 let quarantined = Quarantined {
                     version,
                     error: error.clone(),
@@ -108,7 +107,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
         let decoded = if quarantined && !self.distrusted {
             None
         } else {
-            self.decode(object)
+            self.decode(object, &key)
         };
         match &decoded {
             Some(decoded) => {
@@ -133,11 +132,11 @@ impl<K: Send + Sync + 'static> Intake<K> {
 
     fn delta(&mut self, event: WatchEvent) -> Option<Delta<K>> {
         match event {
-            WatchEvent::Added(object) => match self.decode(&object) {
+            WatchEvent::Added(object) => match self.decode(&object, &object.key()) {
                 Some(decoded) => Some(Delta::Added(decoded)),
                 None => dealt_with(&object),
             },
-            WatchEvent::Modified(object) => match self.decode(&object) {
+            WatchEvent::Modified(object) => match self.decode(&object, &object.key()) {
                 Some(decoded) => Some(Delta::Updated(decoded)),
                 None => dealt_with(&object),
             },
@@ -145,7 +144,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
                 let key = object.key();
                 lock(&self.quarantine).remove(&key);
                 // What cannot be decoded any more is gone all the same.
-                let last = self.decoder.decode(&object).ok();
+                let last = self.decoder.decode(&object, key.clone()).ok();
                 let version = Version::new(&object.resource_version());
                 Some(Delta::Deleted { key, last, version })
             }

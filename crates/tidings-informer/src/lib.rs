@@ -32,7 +32,7 @@ pub mod workqueue;
 pub use backoff::{BackoffOptions, ExponentialBackoff};
 pub use controller::Controller;
 pub use lister::{GenericLister, GenericNamespaceLister, NotFound};
-pub use object::{Cached, Decode, DecodeError, Uid};
+pub use object::{Cached, Decode, DecodeError, Lazy, Uid};
 pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
 pub use reflector::{
     InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -64,7 +65,7 @@ pub struct Decode<K>(Arc<DecodeFunc<K>>);
 impl Decode<Object> {
     /// Keeps the bytes.
     pub fn bytes() -> Decode<Object> {
-        Decode::with(|object| Ok(object.clone()))
+        Decode::with(|object| Ok(object.lean()))
     }
 }
 
@@ -79,6 +80,19 @@ impl<K: DeserializeOwned + 'static> Decode<K> {
     /// Decodes into a type: a whole object of Kubernetes, or a struct with the few fields that matter.
     pub fn json() -> Decode<K> {
         Decode::with(|object| Ok(serde_json::from_slice(object.as_bytes())?))
+    }
+}
+
+impl<K: DeserializeOwned + 'static> Decode<Lazy<K>> {
+    /// Decodes into a type to see that the object fits, and keeps the bytes.
+    pub fn lazy() -> Decode<Lazy<K>> {
+        Decode::with(|object| {
+            let lazy = Lazy {
+                object: object.lean(),
+                of_type: PhantomData,
+            };
+            lazy.get().map(|_| lazy)
+        })
     }
 }
 
@@ -119,9 +133,49 @@ impl<K> fmt::Debug for Decode<K> {
     }
 }
 
-/// Which object this is, over deletion and creation of the same name: a UUID in sixteen bytes, or a hash of something else.
+/// An object of a type that is kept as bytes and decoded when it is asked for. The structs of Kubernetes' types are several
+/// times as large as the objects: a program that looks at few of many objects at a time saves that.
+pub struct Lazy<K> {
+    object: Object,
+    of_type: PhantomData<fn() -> K>,
+}
+
+impl<K: DeserializeOwned> Lazy<K> {
+    /// Decodes the object. Each call decodes anew.
+    ///
+    /// # Errors
+    /// If the object does not fit the type, which was seen when it came: a store does not have such objects.
+    pub fn get(&self) -> Result<K, DecodeError> {
+        Ok(serde_json::from_slice(self.object.as_bytes())?)
+    }
+}
+
+impl<K> Lazy<K> {
+    /// The bytes. A single field is read from them without decoding the rest.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+}
+
+impl<K> Clone for Lazy<K> {
+    fn clone(&self) -> Lazy<K> {
+        Lazy {
+            object: self.object.clone(),
+            of_type: PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Lazy<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.object.fmt(f)
+    }
+}
+
+/// Which object this is, over deletion and creation of the same name: a hash of its `metadata.uid`. It is only ever compared
+/// with another object of the same key, so eight bytes are enough to tell them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Uid(u128);
+pub struct Uid(u64);
 
 impl Uid {
     /// From the text of `metadata.uid`.
@@ -129,22 +183,11 @@ impl Uid {
         if text.is_empty() {
             return Uid(0);
         }
-        let digits = text.bytes().filter(|byte| *byte != b'-');
-        let uuid = digits.clone().count() == 32;
-        let number = digits.clone().try_fold(0_u128, |number, byte| {
-            let digit = char::from(byte).to_digit(16)?;
-            Some(number << 4 | u128::from(digit))
+        // FNV-1a: the same text must give the same uid in every store.
+        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        match number {
-            Some(number) if uuid => Uid(number),
-            // FNV-1a: the same text must give the same uid in every store.
-            _ => Uid(text
-                .bytes()
-                .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
-                    (hash ^ u128::from(byte))
-                        .wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-                })),
-        }
+        Uid(hash)
     }
 
     /// True if the object has none.
@@ -173,7 +216,7 @@ impl<K> Cached<K> {
     where
         K: 'static,
     {
-        Decoder::new(decode.clone()).decode(object)
+        Decoder::new(decode.clone()).decode(object, object.key())
     }
 
     /// From its parts, for an object that was decoded elsewhere: what the answer to a write holds, for example.
@@ -270,13 +313,17 @@ impl<K: 'static> Decoder<K> {
         }
     }
 
-    pub(crate) fn decode(&mut self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
-        if object.name().is_empty() {
-            return Err(DecodeError::new(KeyError(object.key().to_string())));
+    pub(crate) fn decode(
+        &mut self,
+        object: &Object,
+        key: ObjectKey,
+    ) -> Result<Arc<Cached<K>>, DecodeError> {
+        if key.name().is_empty() {
+            return Err(DecodeError::new(KeyError(key.to_string())));
         }
         Ok(Arc::new(Cached {
             value: self.decode.run(object)?,
-            key: object.key(),
+            key,
             version: object.revision().get(),
             uid: Uid::new(&object.uid()),
             labels: self.labels.get(object),

@@ -7,11 +7,11 @@ use serde::de::DeserializeOwned;
 use tidings_api::Object;
 use tidings_informer::metrics::InformerMetrics;
 use tidings_informer::{
-    InformerBuilder, NotAllSynced, ReflectorOptions, SharedInformer, SharedInformerFactory,
+    InformerBuilder, Lazy, NotAllSynced, ReflectorOptions, SharedInformer, SharedInformerFactory,
 };
 
 use crate::client::RestClient;
-use crate::informer::{ObjectMetadata, dynamic, informer, metadata, of_type, projected};
+use crate::informer::{ObjectMetadata, dynamic, informer, lazy, metadata, of_type, projected};
 use crate::resource::{Form, Scope, key};
 
 /// Shares informers over one client: who asks for the same objects in the same form gets the same informer.
@@ -74,6 +74,15 @@ impl KubeInformerFactory {
             let builder = informer(&self.client, scope);
             set_up(builder.reflector(self.reflector.clone()))
         })
+    }
+
+    /// The informer of a type whose objects are kept as bytes; see [`lazy`](crate::lazy).
+    pub fn lazy<K>(&self, scope: &Scope) -> SharedInformer<Lazy<K>>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+    {
+        let (resource, form) = of_type::<K>();
+        self.shared(&resource, scope, form, || lazy(&self.client, scope))
     }
 
     /// The informer of a resource's bytes; see [`dynamic`](crate::dynamic).

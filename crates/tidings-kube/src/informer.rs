@@ -7,7 +7,7 @@ use kube::core::{ApiResource, ObjectMeta, Resource};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidings_api::Object;
-use tidings_informer::{Decode, DecodeError, InformerBuilder, SharedInformer};
+use tidings_informer::{Decode, DecodeError, InformerBuilder, Lazy, SharedInformer};
 
 use crate::client::RestClient;
 use crate::list_watch::RestListWatch;
@@ -32,6 +32,16 @@ where
 {
     let (resource, form) = of_type::<K>();
     builder(client, &resource, scope, form, Decode::json())
+}
+
+/// An informer of a type that keeps the bytes of objects and decodes them when they are asked for, as they do not fit into
+/// their type's struct without a multiple of the room.
+pub fn lazy<K>(client: &RestClient, scope: &Scope) -> InformerBuilder<Lazy<K>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
+{
+    let (resource, form) = of_type::<K>();
+    builder(client, &resource, scope, form, Decode::lazy())
 }
 
 /// The resource of a type, and how to ask for it.
@@ -101,13 +111,14 @@ fn with_type(resource: &ApiResource) -> Decode<Object> {
     let prefix = format!("{{{},", quoted.join(","));
     Decode::with(move |object| {
         if !object.kind().is_empty() {
-            return Ok(object.clone());
+            return Ok(object.lean());
         }
         let members = object.as_bytes().get(1..).unwrap_or_default();
         let mut bytes = Vec::with_capacity(prefix.len() + members.len());
         bytes.extend_from_slice(prefix.as_bytes());
         bytes.extend_from_slice(members);
-        Object::parse(Bytes::from(bytes)).map_err(DecodeError::new)
+        let typed = Object::parse(Bytes::from(bytes)).map_err(DecodeError::new)?;
+        Ok(typed.lean())
     })
 }
 

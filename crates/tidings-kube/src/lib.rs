@@ -45,7 +45,7 @@ pub use client::{Compression, RestClient};
 pub use connect::{ConnectError, Connection, connect};
 pub use discovery::{ResolveError, Resolved, resolve};
 pub use factory::KubeInformerFactory;
-pub use informer::{ObjectMetadata, dynamic, informer, metadata, projected, wrote};
+pub use informer::{ObjectMetadata, dynamic, informer, lazy, metadata, projected, wrote};
 pub use lease::KubeLeaseLock;
 pub use limiter::RateLimiter;
 pub use list_watch::{

@@ -11,7 +11,7 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use serde::Deserialize;
 use tidings_api::Object;
 use tidings_informer::{SharedInformer, Version};
-use tidings_kube::{KubeInformerFactory, Scope, dynamic, informer, metadata, projected};
+use tidings_kube::{KubeInformerFactory, Scope, dynamic, informer, lazy, metadata, projected};
 
 use crate::script::{Logs, Server, answer, event, open, pods};
 
@@ -71,6 +71,24 @@ async fn a_typed_informer_lists_and_follows() {
     }
     assert!(asked[0].query().contains("resourceVersion=0"));
     assert!(asked[1].query().contains("resourceVersion=7"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lazy_informer_keeps_bytes_and_what_does_not_fit_stays_out() {
+    let misfit = event("c", 9).replace("\"metadata\"", "\"spec\":7,\"metadata\"");
+    let server = server(ITEM, &(event("b", 8) + &misfit));
+    let pods = lazy::<Pod>(&server.client(), &Scope::all()).start();
+    reached(&pods, "9").await;
+    let a = pods.store().get("default", "a").unwrap();
+    let spec = a.get().unwrap().spec.unwrap();
+    assert_eq!(spec.node_name.as_deref(), Some("n"));
+    assert_eq!(
+        a.object().field(&["spec", "nodeName"]).as_deref(),
+        Some("n")
+    );
+    assert!(pods.store().get("default", "b").is_some());
+    assert!(pods.store().get("default", "c").is_none());
+    assert_eq!(pods.quarantined().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
