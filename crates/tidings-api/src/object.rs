@@ -98,7 +98,12 @@ impl Object {
 
     /// The same bytes without the note of where the metadata stands in them, which is about a hundred bytes long. It is made
     /// again when metadata is asked for.
-    pub fn lean(&self) -> Object {
+    #[must_use]
+    pub fn lean(mut self) -> Object {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.known.take();
+            return self;
+        }
         Object(Arc::new(Inner {
             buffer: self.0.buffer.clone(),
             start: self.0.start,
@@ -452,7 +457,7 @@ mod tests {
             r#"{"metadata":{"name":"a","uid":"u","labels":{"a":"1"},"annotations":{"n":"x"},"deletionTimestamp":"now"},"kind":"K"}"#,
             9,
         );
-        let lean = object.lean();
+        let lean = object.clone().lean();
         assert!(lean.memory_bytes() + 80 < object.memory_bytes());
         assert_eq!(lean, object);
         assert_eq!(lean.spans(), object.spans());
@@ -460,8 +465,7 @@ mod tests {
         assert_eq!(lean.annotation("n").as_deref(), Some("x"));
         assert!(lean.is_terminating());
         assert_eq!(
-            object
-                .lean()
+            lean.lean()
                 .restamped(ResourceVersion::new(10), EventType::Deleted),
             object.restamped(ResourceVersion::new(10), EventType::Deleted)
         );

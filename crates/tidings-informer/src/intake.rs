@@ -63,7 +63,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
     }
 
     /// Decodes an object. One that cannot be decoded is quarantined and reported, once for each of its states.
-    fn decode(&mut self, object: &Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
+    fn decode(&mut self, object: Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
         let version = object.revision().get();
         match self.decoder.decode(object, key.clone()) {
             Ok(decoded) => {
@@ -87,7 +87,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
 
     /// The object for a new state: the known one if that is the same, else a decoded one. One that cannot be decoded is left
     /// out, and what the store has of it when the state is applied stays.
-    fn take(&mut self, object: &Object) -> Option<Arc<Cached<K>>> {
+    fn take(&mut self, object: Object) -> Option<Arc<Cached<K>>> {
         let key = object.key();
         let known = self
             .collected
@@ -130,22 +130,29 @@ impl<K: Send + Sync + 'static> Intake<K> {
         done
     }
 
+    /// An object that cannot be decoded changes nothing; its event says how far the watch has come all the same.
+    fn changed(
+        &mut self,
+        object: Object,
+        delta: fn(Arc<Cached<K>>) -> Delta<K>,
+    ) -> Option<Delta<K>> {
+        let (key, version) = (object.key(), object.revision());
+        match self.decode(object, &key) {
+            Some(decoded) => Some(delta(decoded)),
+            None => (version.get() > 0).then(|| Delta::Bookmark(version.into())),
+        }
+    }
+
     fn delta(&mut self, event: WatchEvent) -> Option<Delta<K>> {
         match event {
-            WatchEvent::Added(object) => match self.decode(&object, &object.key()) {
-                Some(decoded) => Some(Delta::Added(decoded)),
-                None => dealt_with(&object),
-            },
-            WatchEvent::Modified(object) => match self.decode(&object, &object.key()) {
-                Some(decoded) => Some(Delta::Updated(decoded)),
-                None => dealt_with(&object),
-            },
+            WatchEvent::Added(object) => self.changed(object, Delta::Added),
+            WatchEvent::Modified(object) => self.changed(object, Delta::Updated),
             WatchEvent::Deleted(object) => {
                 let key = object.key();
                 lock(&self.quarantine).remove(&key);
-                // What cannot be decoded any more is gone all the same.
-                let last = self.decoder.decode(&object, key.clone()).ok();
                 let version = Version::new(&object.resource_version());
+                // What cannot be decoded any more is gone all the same.
+                let last = self.decoder.decode(object, key.clone()).ok();
                 Some(Delta::Deleted { key, last, version })
             }
             WatchEvent::Bookmark {
@@ -156,19 +163,13 @@ impl<K: Send + Sync + 'static> Intake<K> {
     }
 }
 
-/// There is nothing to be done about an event but to say how far it leads, if it says that.
-fn dealt_with<K>(object: &Object) -> Option<Delta<K>> {
-    let version = Version::new(&object.resource_version());
-    (!version.text().is_empty()).then_some(Delta::Bookmark(version))
-}
-
 impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
     fn collect(&mut self, part: Vec<WatchEvent>) {
         self.timed(|intake| {
             for event in part {
                 match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        if let Some(taken) = intake.take(&object) {
+                        if let Some(taken) = intake.take(object) {
                             intake.collected.insert(taken.key().clone(), Held(taken));
                         }
                     }

@@ -57,7 +57,7 @@ impl From<serde_json::Error> for DecodeError {
     }
 }
 
-type DecodeFunc<K> = dyn Fn(&Object) -> Result<K, DecodeError> + Send + Sync;
+type DecodeFunc<K> = dyn Fn(Object) -> Result<K, DecodeError> + Send + Sync;
 
 /// Makes what the store keeps from the bytes of the wire. It runs exactly once for each object that is new or has changed.
 pub struct Decode<K>(Arc<DecodeFunc<K>>);
@@ -99,7 +99,7 @@ impl<K: DeserializeOwned + 'static> Decode<Lazy<K>> {
 impl<K: 'static> Decode<K> {
     /// Decodes by a function.
     pub fn with(
-        decode: impl Fn(&Object) -> Result<K, DecodeError> + Send + Sync + 'static,
+        decode: impl Fn(Object) -> Result<K, DecodeError> + Send + Sync + 'static,
     ) -> Decode<K> {
         Decode(Arc::new(decode))
     }
@@ -114,7 +114,7 @@ impl<K: 'static> Decode<K> {
         Decode::with(move |object| transform((self.0)(object)?))
     }
 
-    pub(crate) fn run(&self, object: &Object) -> Result<K, DecodeError> {
+    pub(crate) fn run(&self, object: Object) -> Result<K, DecodeError> {
         let decode = || (self.0)(object);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
             .unwrap_or_else(|_| Err(DecodeError::new("decoding or transforming panicked")))
@@ -216,7 +216,7 @@ impl<K> Cached<K> {
     where
         K: 'static,
     {
-        Decoder::new(decode.clone()).decode(object, object.key())
+        Decoder::new(decode.clone()).decode(object.clone(), object.key())
     }
 
     /// From its parts, for an object that was decoded elsewhere: what the answer to a write holds, for example.
@@ -315,19 +315,19 @@ impl<K: 'static> Decoder<K> {
 
     pub(crate) fn decode(
         &mut self,
-        object: &Object,
+        object: Object,
         key: ObjectKey,
     ) -> Result<Arc<Cached<K>>, DecodeError> {
         if key.name().is_empty() {
             return Err(DecodeError::new(KeyError(key.to_string())));
         }
         Ok(Arc::new(Cached {
-            value: self.decode.run(object)?,
             key,
             version: object.revision().get(),
             uid: Uid::new(&object.uid()),
-            labels: self.labels.get(object),
+            labels: self.labels.get(&object),
             memory_bytes: u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX),
+            value: self.decode.run(object)?,
         }))
     }
 }
@@ -402,7 +402,7 @@ mod tests {
 
         let check = |json: &str, expected: &str| {
             let object = Object::parse(json.to_owned().into_bytes().into()).unwrap();
-            let error = Decode::<Typed>::json().run(&object).unwrap_err();
+            let error = Decode::<Typed>::json().run(object).unwrap_err();
             assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
             let text = error.to_string();
             let expected =

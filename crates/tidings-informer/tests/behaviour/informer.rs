@@ -932,7 +932,7 @@ async fn d14_d15_a_relist_keeps_the_objects_that_did_not_change() {
         .list(list("20", &[object("same", 1), object("changed", 12)]));
     let decoded = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&decoded);
-    let decode = Decode::with(move |object: &Object| {
+    let decode = Decode::with(move |object: Object| {
         counted.fetch_add(1, Ordering::Relaxed);
         Ok(object.clone())
     });
@@ -1104,7 +1104,7 @@ async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
         .list(list("1", &[object("a", 1)]))
         .watch(Watch::of(vec![modified("a", 2), error(expired())]))
         .list(list("3", &[bad]));
-    let decode = Decode::with(|object: &Object| match object.field(&["bad"]) {
+    let decode = Decode::with(|object: Object| match object.field(&["bad"]) {
         Some(_) => Err(DecodeError::new("bad")),
         None => Ok(object.clone()),
     });
@@ -1128,7 +1128,7 @@ async fn b11_b139_what_has_no_version_and_no_form_leaves_the_version_of_the_stor
         added("a", 11),
         tidings_api::WatchEvent::Added(bare),
     ]));
-    let decode = Decode::with(|object: &Object| match object.name().as_ref() {
+    let decode = Decode::with(|object: Object| match object.name().as_ref() {
         "bad" => Err(DecodeError::new("no good")),
         _ => Ok(object.clone()),
     });

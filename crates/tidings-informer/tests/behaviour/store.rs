@@ -192,7 +192,7 @@ async fn b10_b33_b139_an_object_that_fails_does_not_hold_up_the_others() {
             modified("a", 13),
             deleted("bad", 14),
         ]));
-    let decode = Decode::with(|object: &Object| match object.name().as_ref() {
+    let decode = Decode::with(|object: Object| match object.name().as_ref() {
         "bad" => Err(DecodeError::new("no good")),
         _ => Ok(object.clone()),
     });
