@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How waits grow.
+/// How waits grow. What makes no sense is taken for the nearest that does: waits never shrink, and are never shorter than a
+/// millisecond.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct BackoffOptions {
@@ -19,6 +20,9 @@ pub struct BackoffOptions {
     /// Waits start over after this long without a failure. Only health counts: an outage resets nothing.
     pub reset_after: Duration,
 }
+
+/// Trying again without a pause is a busy loop.
+const WAIT_LEAST: Duration = Duration::from_millis(1);
 
 impl Default for BackoffOptions {
     fn default() -> BackoffOptions {
@@ -60,7 +64,12 @@ pub struct ExponentialBackoff {
 
 impl ExponentialBackoff {
     /// No failures yet. The same seed draws the same waits.
-    pub fn new(options: BackoffOptions, seed: u64) -> ExponentialBackoff {
+    pub fn new(mut options: BackoffOptions, seed: u64) -> ExponentialBackoff {
+        options.first = options.first.max(WAIT_LEAST);
+        options.max = options.max.max(options.first);
+        // `max` also takes the other for what is no number.
+        options.factor = options.factor.max(1.0);
+        options.jitter = options.jitter.max(0.0);
         ExponentialBackoff {
             options,
             failures: 0,

@@ -70,7 +70,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
                     if object.version() > 0 {
                         version = Some(ResourceVersion::new(object.version()).into());
                     }
-                    if !is_stale(known.get(object.key().as_str()), &object) {
+                    if !is_stale(known.get_by_key(object.key().as_str()), &object) {
                         writes.push(Write::Put(object));
                     }
                 }
@@ -79,7 +79,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
                     last,
                     version: deleted,
                 } => {
-                    let stored = known.get(key.as_str());
+                    let stored = known.get_by_key(key.as_str());
                     let newer = stored.is_some_and(|stored| {
                         deleted
                             .number()
@@ -100,8 +100,9 @@ impl<K: Send + Sync + 'static> Processor<K> {
                     version,
                 } => {
                     for (key, uid) in objects.left_out {
-                        if let Some(stored) =
-                            known.get(key.as_str()).filter(|known| known.uid() == uid)
+                        if let Some(stored) = known
+                            .get_by_key(key.as_str())
+                            .filter(|known| known.uid() == uid)
                         {
                             objects.by_key.insert(key, Held(Arc::clone(stored)));
                         }

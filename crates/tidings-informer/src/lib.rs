@@ -42,9 +42,9 @@ pub use retry_watcher::{NotResumable, RetryWatcher};
 pub use run::{Action, RunOptions, RunSummary, run_controller};
 pub use share::{
     Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
-    InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced, NotSynced,
-    Overflow, Pending, Registration, ResourceEventHandler, SharedIndexInformer, SharedInformer,
-    SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer,
+    InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced, NotReached,
+    NotSynced, Overflow, Pending, Registration, ResourceEventHandler, SharedIndexInformer,
+    SharedInformer, SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer,
 };
 pub use source::{
     BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,

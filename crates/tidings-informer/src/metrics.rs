@@ -432,7 +432,7 @@ fn encode_queues(
                     (*bound, inside)
                 })
                 .chain([(
-                    f64::MAX,
+                    f64::INFINITY,
                     histogram.count - histogram.cumulative.last().unwrap_or(&0),
                 )])
                 .collect();

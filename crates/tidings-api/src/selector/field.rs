@@ -19,6 +19,14 @@ pub struct FieldTerm {
     pub negated: bool,
 }
 
+impl std::str::FromStr for FieldSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<FieldSelector, SelectorError> {
+        FieldSelector::parse(text)
+    }
+}
+
 impl FieldSelector {
     /// Reads a selector. The empty text selects everything.
     ///

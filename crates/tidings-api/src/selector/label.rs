@@ -27,6 +27,14 @@ enum Test {
     LessThan(i64),
 }
 
+impl std::str::FromStr for LabelSelector {
+    type Err = SelectorError;
+
+    fn from_str(text: &str) -> Result<LabelSelector, SelectorError> {
+        LabelSelector::parse(text)
+    }
+}
+
 impl LabelSelector {
     /// Reads a selector. The empty text selects everything.
     ///

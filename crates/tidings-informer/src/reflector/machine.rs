@@ -267,7 +267,9 @@ impl Machine {
             Next::Stop => return,
         };
         let error = problem.source_error();
-        let refused = error.is_some_and(SourceError::is_refusal);
+        // That a server cannot stream its state is no refusal: it is asked in another way, and does not wait.
+        let refused = error
+            .is_some_and(|error| error.is_refusal() || waits && error.is_refusal_of_the_question());
         if refused && self.options.on_refusal == OnRefusal::Stop {
             self.next = Next::Stop;
             return;

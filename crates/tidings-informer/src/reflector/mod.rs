@@ -31,6 +31,8 @@ pub use version::Version;
 
 /// A server that has not ended a watch this long after it should have is not going to.
 const GRACE: Duration = Duration::from_secs(15);
+/// Less than this is noise on a network.
+const SILENCE_LEAST: Duration = Duration::from_secs(1);
 /// As good as for ever, and not more than a clock can hold.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// How often missing initial events are complained about.
@@ -83,7 +85,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         store: S,
         mut options: ReflectorOptions,
     ) -> Reflector<L, S> {
-        options.silence_max = options.silence_max.min(LONGEST);
+        options.silence_max = options.silence_max.clamp(SILENCE_LEAST, LONGEST);
         Reflector {
             source,
             store,

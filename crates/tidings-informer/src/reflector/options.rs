@@ -17,7 +17,8 @@ pub enum InitialState {
     Streamed,
 }
 
-/// What to do when the server answers 401, 403 or 404.
+/// What to do when the server refuses: nobody may have this (401, 403), it does not exist (404), or the question is wrong, by its
+/// selectors for example (400, 405, 406, 415, 422, 501).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnRefusal {
     /// Try again, as after every failure: permissions come and go.
@@ -39,7 +40,7 @@ pub struct ReflectorOptions {
     /// The server is asked to end a watch after a time drawn between this and its double. Less than five minutes is raised
     /// to five.
     pub watch_timeout_least: Duration,
-    /// A stream that is silent for longer is given up and resumed. Servers send a bookmark each minute; for a server that is
+    /// A stream that is silent for longer is given up and resumed. Less than a second is raised to one. Servers send a bookmark each minute; for a server that is
     /// found to send none, the time doubles up to the watch timeout.
     pub silence_max: Duration,
     /// How waits grow.
@@ -47,7 +48,7 @@ pub struct ReflectorOptions {
     /// For how long internal errors (500) in a watch are answered by resuming it before the state is listed again. Unset:
     /// until five in a row at one version. Zero: at once.
     pub internal_error_patience: Option<Duration>,
-    /// What to do when the server answers 401, 403 or 404.
+    /// What to do when the server refuses.
     pub on_refusal: OnRefusal,
     /// Lists wait for one of these permits: many informers of one program do not list all at once.
     pub lists: Option<Arc<Semaphore>>,

@@ -34,8 +34,9 @@ pub enum Problem {
         /// What the server has now.
         to: Box<str>,
     },
-    /// The source or an index panicked. The informer has stopped.
-    #[error("the source or an index panicked")]
+    /// The source panicked, or the comparison of an index's values did. The informer has stopped. An index function that
+    /// panics leaves its object out of the index and stops nothing: [`Problem::NotIndexed`].
+    #[error("the source or the order of an index panicked")]
     Panicked,
     /// Something that is not an object of the resource was skipped.
     #[error("skipped an event that carries a {0}")]

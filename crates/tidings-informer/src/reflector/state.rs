@@ -59,7 +59,11 @@ impl fmt::Display for ReflectorState {
             ReflectorState::Synced => f.write_str("synced"),
             ReflectorState::Degraded {
                 problem, attempts, ..
-            } => write!(f, "degraded after {attempts} tries: {}", problem.story()),
+            } => {
+                let tries = if *attempts == 1 { "try" } else { "tries" };
+                let problem = problem.story();
+                write!(f, "degraded after {attempts} {tries}: {problem}")
+            }
             ReflectorState::Stopped { problem: None } => f.write_str("stopped"),
             ReflectorState::Stopped {
                 problem: Some(problem),
@@ -244,18 +248,18 @@ impl Observers {
             Problem::Silent(_) => true,
             _ => false,
         };
+        let what = match problem {
+            Problem::Quarantined { .. } | Problem::NotIndexed { .. } | Problem::WrongKind(_) => {
+                "an object is left out"
+            }
+            Problem::Panicked => "the informer stops",
+            _ => "a list or watch failed and will be tried again",
+        };
+        let (informer, problem_story) = (&*self.name, problem.story());
         if regular {
-            tracing::debug!(
-                informer = &*self.name,
-                problem = problem.story(),
-                "list and watch go on"
-            );
+            tracing::debug!(informer, problem = problem_story, "{what}");
         } else {
-            tracing::warn!(
-                informer = &*self.name,
-                problem = problem.story(),
-                "list and watch go on"
-            );
+            tracing::warn!(informer, problem = problem_story, "{what}");
         }
         if let Some(on_problem) = &self.on_problem {
             let told = std::panic::AssertUnwindSafe(|| on_problem(problem));

@@ -48,6 +48,12 @@ impl Version {
     }
 }
 
+impl From<&str> for Version {
+    fn from(text: &str) -> Version {
+        Version::new(text)
+    }
+}
+
 impl From<ResourceVersion> for Version {
     fn from(version: ResourceVersion) -> Version {
         Version::new(&version.to_string())

@@ -47,9 +47,19 @@ pub(super) struct Alive<K: Send + Sync + 'static>(pub(super) std::sync::Weak<Inn
 
 impl<K: Send + Sync + 'static> Drop for Alive<K> {
     fn drop(&mut self) {
-        if let Some(inner) = self.0.upgrade() {
-            inner.abort();
+        let Some(inner) = self.0.upgrade() else {
+            return;
+        };
+        let handlers = lock(&inner.handlers).len();
+        if handlers > 0 && matches!(&*lock(&inner.life), Life::New(_)) {
+            let informer = &*inner.name;
+            tracing::warn!(
+                informer,
+                handlers,
+                "an informer with handlers was dropped before it was started: its handlers get nothing; keep the informer"
+            );
         }
+        inner.abort();
     }
 }
 

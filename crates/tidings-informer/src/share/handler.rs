@@ -163,7 +163,7 @@ impl<K: Send + Sync + 'static> Registration<K> {
 
     /// How far the handler is behind.
     pub fn lag(&self) -> Lag {
-        self.log.lag(self.seat)
+        self.log.lag(self.seat).and(self.control.lag())
     }
 
     /// Removes the handler without waiting: nothing pending is delivered, a running call ends in its own time. May be called

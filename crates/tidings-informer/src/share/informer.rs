@@ -58,6 +58,20 @@ pub struct NotSynced {
     pub state: ReflectorState,
 }
 
+/// A version that an informer has not reached, and what the informer is doing.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the informer {informer} is at version {reached:?} and not at {wanted:?}: {state}", reached = reached.text(), wanted = wanted.text())]
+pub struct NotReached {
+    /// Its name.
+    pub informer: Arc<str>,
+    /// The version that was waited for.
+    pub wanted: Version,
+    /// The version of the store.
+    pub reached: Version,
+    /// What it is doing.
+    pub state: ReflectorState,
+}
+
 /// The version did not come before the informer stopped.
 pub type Closed = Stopped;
 
@@ -202,7 +216,8 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         self.inner.progress.borrow().version.clone()
     }
 
-    /// Waits until the store includes a version: what a write returned, for example.
+    /// Waits until the store includes a version: what a write returned, for example. A version that is no number is included
+    /// when the store is at exactly that one.
     ///
     /// # Errors
     /// If the informer stops before.
@@ -215,6 +230,31 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         match reached.await {
             Ok(progress) if progress.version.includes(&version) => Ok(()),
             _ => Err(self.stopped()),
+        }
+    }
+
+    /// Waits until the store includes a version, not longer than this.
+    ///
+    /// An informer with a selector, or of another resource than the one that was written, reaches the version with the next
+    /// event or bookmark that it gets; bookmarks come about once a minute.
+    ///
+    /// # Errors
+    /// If the version does not come, or the informer stops before.
+    pub async fn wait_for_within(
+        &self,
+        version: impl Into<Version>,
+        longest: Duration,
+    ) -> Result<(), NotReached> {
+        let wanted = version.into();
+        let waited = tokio::time::timeout(longest, self.wait_for(wanted.clone()));
+        match waited.await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(NotReached {
+                informer: Arc::clone(&self.inner.name),
+                wanted,
+                reached: self.last_sync_resource_version(),
+                state: self.state(),
+            }),
         }
     }
 

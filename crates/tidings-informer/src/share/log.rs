@@ -67,11 +67,11 @@ pub(super) struct LogBatch<K> {
     /// This is the initial state: `after` has it, and there is no event for each object.
     pub(super) initial: bool,
     pub(super) after: Arc<Snapshot<K>>,
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Events and bytes that were appended before this batch, ever.
     events_before: u64,
     bytes_before: u64,
-    appended: Instant,
+    pub(super) appended: Instant,
 }
 
 struct Subscriber {
@@ -147,12 +147,23 @@ pub(super) enum Found<K> {
 /// How far a handler is behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Events that were published and not taken yet.
+    /// Events that were published and are not done: objects of the initial state, and the event that is being handled, count.
     pub events: u64,
-    /// Bytes of their objects.
+    /// About how many bytes their objects have.
     pub bytes: u64,
     /// How long the oldest of them has waited.
     pub age: Duration,
+}
+
+impl Lag {
+    /// Behind by this, and with something older too.
+    pub(super) fn and(self, older: Lag) -> Lag {
+        Lag {
+            events: self.events + older.events,
+            bytes: self.bytes + older.bytes,
+            age: self.age.max(older.age),
+        }
+    }
 }
 
 impl<K: Send + Sync + 'static> Log<K> {

@@ -17,7 +17,8 @@ pub use event::Event;
 pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
 pub use handler::{FilteringResourceEventHandler, Pending, Registration, ResourceEventHandler};
 pub use informer::{
-    Closed, InformerStats, NotSynced, SharedIndexInformer, SharedInformer, Stopped, WeakInformer,
+    Closed, InformerStats, NotReached, NotSynced, SharedIndexInformer, SharedInformer, Stopped,
+    WeakInformer,
 };
 pub use log::{Lag, LogOptions, Overflow};
 pub use subscription::{FellBehind, HandlerOptions, Subscription};

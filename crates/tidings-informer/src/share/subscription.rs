@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::event::Event;
 use super::log::{Found, Lag, Log, LogBatch, Overflow, Seat};
 use crate::store::{Difference, Snapshot};
+use crate::sync::{Mutex, lock};
 
 /// A resync more often than this is a busy loop.
 const RESYNC_LEAST: Duration = Duration::from_secs(1);
@@ -80,13 +81,55 @@ pub struct Subscription<K: Send + Sync + 'static> {
     _alive: Option<Arc<dyn Send + Sync>>,
 }
 
-/// Ends a subscription from outside.
+/// What is known of a subscription from outside, and how it is ended from there.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     aborted: AtomicBool,
+    /// Events that were taken from the log and are not done: those that wait, and the one that was handed out last.
+    taken: AtomicU64,
+    place: Mutex<Taken>,
+}
+
+/// Since when events are taken and not done, and how large they are on average.
+#[derive(Debug, Default)]
+struct Taken {
+    since: Option<Instant>,
+    bytes_each: u64,
 }
 
 impl Control {
+    /// How far the subscriber is behind with what it has taken from the log.
+    pub(super) fn lag(&self) -> Lag {
+        let events = self.taken.load(Ordering::Relaxed);
+        if events == 0 {
+            return Lag::default();
+        }
+        let place = lock(&self.place);
+        Lag {
+            events,
+            bytes: events * place.bytes_each,
+            age: place.since.map_or(Duration::ZERO, |since| since.elapsed()),
+        }
+    }
+
+    fn took<K: Send + Sync + 'static>(&self, place: &Place<K>) {
+        let (since, bytes) = match place {
+            Place::Between | Place::End => return,
+            Place::Snapshot { walk, .. } => (Instant::now(), walk.snapshot.memory_bytes()),
+            Place::Batch(batch, _) => (batch.appended, batch.bytes),
+            Place::Missed(events) => {
+                let bytes = events.as_slice().iter().map(Event::memory_bytes).sum();
+                (Instant::now(), bytes)
+            }
+        };
+        let events = place.left();
+        *lock(&self.place) = Taken {
+            since: Some(since),
+            bytes_each: (bytes / events.max(1)) as u64,
+        };
+        self.taken.store(events as u64, Ordering::Relaxed);
+    }
+
     pub(super) fn abort(&self) {
         self.aborted.store(true, Ordering::Release);
     }
@@ -119,9 +162,29 @@ enum Kind {
     Resync,
 }
 
+impl<K: Send + Sync + 'static> Place<K> {
+    fn snapshot(snapshot: &Arc<Snapshot<K>>, kind: Kind) -> Place<K> {
+        Place::Snapshot {
+            walk: Walk::new(Arc::clone(snapshot)),
+            kind,
+        }
+    }
+
+    /// How many events are left here.
+    fn left(&self) -> usize {
+        match self {
+            Place::Between | Place::End => 0,
+            Place::Snapshot { walk, .. } => walk.snapshot.len() - walk.given,
+            Place::Batch(batch, index) => batch.events.len().saturating_sub(*index),
+            Place::Missed(events) => events.len(),
+        }
+    }
+}
+
 /// Walks a snapshot without borrowing it.
 struct Walk<K> {
     snapshot: Arc<Snapshot<K>>,
+    given: usize,
     chunk: VecDeque<Arc<crate::object::Cached<K>>>,
     last: Option<ObjectKey>,
     done: bool,
@@ -131,6 +194,7 @@ impl<K: Send + Sync + 'static> Walk<K> {
     fn new(snapshot: Arc<Snapshot<K>>) -> Walk<K> {
         Walk {
             snapshot,
+            given: 0,
             chunk: VecDeque::new(),
             last: None,
             done: false,
@@ -146,6 +210,7 @@ impl<K: Send + Sync + 'static> Walk<K> {
             self.last = self.chunk.back().map(|object| object.key().clone());
             self.done = self.chunk.len() < CHUNK;
         }
+        self.given += usize::from(!self.chunk.is_empty());
         self.chunk.pop_front()
     }
 }
@@ -154,13 +219,12 @@ impl<K: Send + Sync + 'static> Subscription<K> {
     pub(super) fn new(log: Log<K>, options: &HandlerOptions) -> Subscription<K> {
         let start = log.subscribe(options.overflow);
         let place = if start.synced {
-            Place::Snapshot {
-                walk: Walk::new(Arc::clone(&start.state)),
-                kind: Kind::Initial,
-            }
+            Place::snapshot(&start.state, Kind::Initial)
         } else {
             Place::Between
         };
+        let control = Arc::<Control>::default();
+        control.took(&place);
         let resync = options.resync.filter(|every| !every.is_zero());
         let resync = resync.map(|every| {
             let every = every.max(RESYNC_LEAST);
@@ -178,7 +242,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
             synced: false,
             fell_behind: false,
             resync,
-            control: Arc::default(),
+            control,
             _alive: None,
         }
     }
@@ -191,7 +255,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
 
     /// How far the subscriber is behind.
     pub fn lag(&self) -> Lag {
-        self.log.lag(self.seat)
+        self.log.lag(self.seat).and(self.control.lag())
     }
 
     /// No more resyncs.
@@ -226,8 +290,11 @@ impl<K: Send + Sync + 'static> Subscription<K> {
                 self.place = Place::End;
             }
             if let Some(event) = self.here() {
+                let taken = self.place.left() as u64 + 1;
+                self.control.taken.store(taken, Ordering::Relaxed);
                 return Poll::Ready(Some(event));
             }
+            self.control.taken.store(0, Ordering::Relaxed);
             if matches!(self.place, Place::End) {
                 return Poll::Ready(None);
             }
@@ -244,11 +311,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
                     if !self.resync_is_due(context) {
                         return Poll::Pending;
                     }
-                    let walk = Walk::new(Arc::clone(&self.seen));
-                    self.place = Place::Snapshot {
-                        walk,
-                        kind: Kind::Resync,
-                    };
+                    self.enter(Place::snapshot(&self.seen, Kind::Resync));
                 }
             }
         }
@@ -286,14 +349,16 @@ impl<K: Send + Sync + 'static> Subscription<K> {
 
     fn take(&mut self, batch: Arc<LogBatch<K>>) {
         self.seen = Arc::clone(&batch.after);
-        self.place = if batch.initial && !self.synced {
-            Place::Snapshot {
-                walk: Walk::new(Arc::clone(&batch.after)),
-                kind: Kind::Initial,
-            }
+        self.enter(if batch.initial && !self.synced {
+            Place::snapshot(&batch.after, Kind::Initial)
         } else {
             Place::Batch(batch, 0)
-        };
+        });
+    }
+
+    fn enter(&mut self, place: Place<K>) {
+        self.control.took(&place);
+        self.place = place;
     }
 
     /// The log has gone on without the subscriber.
@@ -307,7 +372,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         let mut missed = missed(&self.seen, &state, initial);
         if self.overflow == Overflow::DropToSnapshot {
             let same = state.iter().filter(|object| {
-                let seen = self.seen.get(object.key().as_str());
+                let seen = self.seen.get_by_key(object.key().as_str());
                 seen.is_some_and(|seen| Arc::ptr_eq(seen, object))
             });
             missed.extend(same.map(|object| Event::Resync {
@@ -319,7 +384,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
             missed.push(Event::Synced);
         }
         self.seen = state;
-        self.place = Place::Missed(missed.into_iter());
+        self.enter(Place::Missed(missed.into_iter()));
         None
     }
 

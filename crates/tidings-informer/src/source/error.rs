@@ -92,8 +92,12 @@ pub(crate) fn story(error: &dyn std::error::Error) -> String {
     let mut story = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        story.push_str(": ");
-        story.push_str(&error.to_string());
+        // Some errors say what their causes say.
+        let text = error.to_string();
+        if !story.ends_with(&text) {
+            story.push_str(": ");
+            story.push_str(&text);
+        }
         cause = error.source();
     }
     story

@@ -56,7 +56,7 @@ impl<K: Send + Sync + 'static> Store<K> {
 
     /// An object by its key, `namespace/name`.
     pub fn get_by_key(&self, key: &str) -> Option<Arc<Cached<K>>> {
-        self.published.load().get(key).cloned()
+        self.published.load().get_by_key(key).cloned()
     }
 
     /// An object by namespace and name; the namespace of cluster-scoped objects is empty.

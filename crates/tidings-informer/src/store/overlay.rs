@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidings_api::{Object, ObjectKey};
+use tidings_api::{LabelSelector, Object, ObjectKey};
 
 use super::{Snapshot, Store};
 use crate::object::{Cached, Decode, DecodeError, Uid};
@@ -29,6 +29,7 @@ struct Writes<K> {
 }
 
 struct Written<K> {
+    /// The version of the write; of a deletion, whose own version is not known, that of the object before it.
     version: u64,
     uid: Uid,
     /// `None` for a deletion.
@@ -70,23 +71,28 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         self.lay(object.key().clone(), written);
     }
 
-    /// Says that the program deleted an object; `version` is that of the deletion.
-    pub fn deleted(&self, key: &ObjectKey, uid: Uid, version: u64) {
+    /// Says that the program deleted an object, whose last known state is this. It is hidden until the watch shows that it has
+    /// gone.
+    ///
+    /// Only for a deletion that is done: an object that waits for finalizers is what the server answers to the deletion, and
+    /// goes into [`WriteOverlay::wrote`].
+    pub fn deleted(&self, last: &Cached<K>) {
         let written = Written {
-            version,
-            uid,
+            version: last.version(),
+            uid: last.uid(),
             object: None,
         };
-        self.lay(key.clone(), written);
+        self.lay(last.key().clone(), written);
     }
 
     fn lay(&self, key: ObjectKey, written: Written<K>) {
         let mut writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
-        let newer = writes
-            .laid
-            .get(&key)
-            .is_none_or(|known| known.version <= written.version);
+        let newer = writes.laid.get(&key).is_none_or(|known| {
+            // An answer that comes late does not bring back what was deleted after it.
+            let of_deleted = known.object.is_none() && known.uid == written.uid;
+            known.version <= written.version && !of_deleted
+        });
         if newer && !written.is_old(&key, &snapshot) {
             writes.laid.insert(key, written);
         }
@@ -107,6 +113,18 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         }
     }
 
+    /// An object by its namespace, which is empty for cluster-scoped objects, and its name, with the program's own writes.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Cached<K>>> {
+        self.get_by_key(ObjectKey::new(namespace, name).as_str())
+    }
+
+    /// The objects whose labels a selector selects, in the order of their keys, with the program's own writes.
+    pub fn select(&self, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
+        let mut objects = self.list();
+        objects.retain(|object| selector.matches(object.labels()));
+        objects
+    }
+
     /// An object by its key, with the program's own writes.
     pub fn get_by_key(&self, key: &str) -> Option<Arc<Cached<K>>> {
         // The lock first: a write that is forgotten in between is in the snapshot then.
@@ -116,7 +134,7 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
             Some(written) if !written.is_old(&ObjectKey::from_joined(key), &snapshot) => {
                 written.object.clone()
             }
-            _ => snapshot.get(key).cloned(),
+            _ => snapshot.get_by_key(key).cloned(),
         }
     }
 
@@ -159,8 +177,15 @@ impl<K: Send + Sync + 'static> Written<K> {
             .version()
             .number()
             .is_some_and(|version| version >= self.version);
-        let stored = snapshot.get(key.as_str());
-        // An object that was created again is another: what was written to the one before is over if it is older.
+        let stored = snapshot.get_by_key(key.as_str());
+        if self.object.is_none() {
+            // An object that was created again is another.
+            return stored.map_or(passed, |stored| {
+                let is_another = stored.uid() != self.uid || self.uid.is_unset();
+                is_another && stored.version() > self.version
+            });
+        }
+        // What was written to the object before is over if it is older.
         passed
             || stored.is_some_and(|stored| stored.version() >= self.version && !self.uid.is_unset())
     }

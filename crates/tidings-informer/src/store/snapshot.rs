@@ -92,8 +92,13 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         self.memory_bytes
     }
 
+    /// An object by its namespace, which is empty for cluster-scoped objects, and its name.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Cached<K>>> {
+        self.get_by_key(ObjectKey::new(namespace, name).as_str())
+    }
+
     /// An object by its key, `namespace/name`.
-    pub fn get(&self, key: &str) -> Option<&Arc<Cached<K>>> {
+    pub fn get_by_key(&self, key: &str) -> Option<&Arc<Cached<K>>> {
         self.objects.get(key).map(|held| &held.0)
     }
 

@@ -740,6 +740,44 @@ async fn k9_b138_d5_d6_an_undecodable_object_is_set_aside_and_retried_when_it_ch
 }
 
 #[tokio::test(start_paused = true)]
+async fn b145_the_lag_counts_the_initial_state_and_the_call_that_runs() {
+    let server = Server::new();
+    for name in ["a", "b", "c"] {
+        server.put(name);
+    }
+    let informer = over(&server).start();
+    informer.wait_synced().await.unwrap();
+    let slow = informer
+        .for_each(|_| tokio::time::sleep(10 * SECOND), &plain())
+        .unwrap();
+    tokio::time::sleep(15 * SECOND).await;
+    let lag = slow.lag();
+    assert_eq!(lag.events, 2, "the second of three runs");
+    assert!(lag.bytes > 100 && lag.age >= 15 * SECOND, "{lag:?}");
+    tokio::time::sleep(10 * SECOND).await;
+    server.put("d");
+    settle().await;
+    assert_eq!(slow.lag().events, 2, "one runs and one waits");
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(slow.lag(), Lag::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_is_waited_for_so_long_and_the_error_says_what_is_missing() {
+    let server = Server::new();
+    let informer = over(&server).name("pods").start();
+    informer.wait_synced().await.unwrap();
+    let version = server.put("a").to_string();
+    informer.wait_for_within(&*version, SECOND).await.unwrap();
+    let error = informer.wait_for_within("900", SECOND).await;
+    let at = informer.last_sync_resource_version();
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        format!("the informer pods is at version \"{at}\" and not at \"900\": synced")
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn k11_b145_a_handler_that_sleeps_a_minute_holds_up_nothing_and_costs_no_queue() {
     let server = Server::new();
     let informer = over(&server).log(LogOptions::new(1000, 1 << 20)).start();
@@ -1043,7 +1081,7 @@ async fn a_panic_in_a_source_ends_the_informer_and_is_said() {
     let error = informer.wait_synced().await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the informer broken has not synced: stopped: the source or an index panicked"
+        "the informer broken has not synced: stopped: the source or the order of an index panicked"
     );
     // A problem handler that panics harms nothing.
     let script = Script::new().list_fails(refused()).list(list("10", &[]));

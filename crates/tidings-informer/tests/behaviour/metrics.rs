@@ -109,6 +109,8 @@ async fn k18_lists_watches_relists_lags_queues_and_versions_have_figures() {
     let handler = r#"{name="v1/configmaps",handler="slow"}"#;
     assert!(figure(&text, &format!("informer_handler_lag_events{handler}")) >= 1.0);
     assert!(figure(&text, &format!("informer_handler_lag_seconds{handler}")) >= 10.0);
+    let unbounded = r#"workqueue_queue_duration_seconds_bucket{le="+Inf",name="reconcile"}"#;
+    assert!((figure(&text, unbounded) - 1.0).abs() < 0.1, "{text}");
     assert!(figure(&text, &format!("informer_received_bytes_total{name}")) > 500.0);
     assert!(figure(&text, &format!("informer_object_bytes{name}")) > 500.0);
     drop((lease, queue));

@@ -150,7 +150,7 @@ fn check_state(informer: &SharedInformer<Object>, server: &Server, queue_bytes: 
         let (key, version) = said.split_once('@').unwrap();
         let version: u64 = version.parse().unwrap();
         let newer = snapshot
-            .get(key)
+            .get_by_key(key)
             .is_none_or(|object| object.version() >= version);
         assert!(newer, "seed {seed}: {said} is older in {found:?}");
     }

@@ -1033,6 +1033,46 @@ async fn b143_refusals_are_tried_again_or_final_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn b143_a_wrong_question_is_refused_and_a_stream_that_is_not_supported_is_not() {
+    let wrong = || Status::failure(400, Reason::BadRequest, "no such field");
+    let mut fail_fast = streamed();
+    fail_fast.on_refusal = OnRefusal::Stop;
+    let script = Script::new()
+        .watch_fails(wrong())
+        .list(list("10", &[]))
+        .watch(Watch::of(vec![bookmark(11)]));
+    let listed = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(fail_fast.clone())
+        .start();
+    listed.wait_synced().await.unwrap();
+
+    let script = Script::new().watch_fails(wrong()).list_fails(wrong());
+    let stops = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(fail_fast)
+        .start();
+    let error = stops.wait_synced().await.unwrap_err();
+    assert!(error.to_string().ends_with("stopped: no such field"));
+    assert_eq!(script.requests().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_make_no_sense_do_not_make_a_busy_loop() {
+    let mut script = Script::new();
+    for _ in 0..20_000 {
+        script = script.list_fails(Status::failure(500, Reason::InternalError, "no"));
+    }
+    let mut options = options();
+    options.silence_max = Duration::ZERO;
+    options.backoff = BackoffOptions::default()
+        .between(Duration::ZERO, Duration::ZERO)
+        .jitter(f64::NAN);
+    options.backoff.factor = f64::NAN;
+    run_for(&script, options, Duration::from_secs(3)).await;
+    let asked = script.lists();
+    assert!((1_000..=3_100).contains(&asked), "{asked}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn d28_errors_inside_a_watch_reach_the_problem_handler() {
     let script = Script::new()
         .list(list("10", &[]))

@@ -388,7 +388,11 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
         "what comes late is not laid over"
     );
     // An own deletion hides the object, and an own creation shows it.
-    overlay.deleted(&ObjectKey::new("default", "a"), Uid::new("uid-a"), 14);
+    overlay.deleted(&informer.store().get("default", "a").unwrap());
+    overlay
+        .wrote_raw(&object("a", 13), &Decode::bytes())
+        .unwrap();
+    assert_eq!(version(), None, "a late answer does not bring it back");
     overlay
         .wrote_raw(&object("b", 15), &Decode::bytes())
         .unwrap();
