@@ -17,8 +17,14 @@ pub(super) struct Change {
 pub(super) fn diff(old: &Value, new: &Value) -> Vec<Change> {
     let mut changes = Vec::new();
     compare(&mut changes, &mut String::new(), Some(old), Some(new));
+    // It repeats the others, and is longer than all of them. Alone it is news.
+    if changes.iter().any(|change| change.path != LAST_APPLIED) {
+        changes.retain(|change| change.path != LAST_APPLIED);
+    }
     changes
 }
+
+const LAST_APPLIED: &str = "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]";
 
 const NOISE: [&str; 3] = [
     "metadata.resourceVersion",
@@ -174,6 +180,30 @@ mod tests {
             &json!({"metadata": {"labels": {"app.kubernetes.io/name": "a"}}}),
             &json!({"metadata": {"labels": {"app.kubernetes.io/name": "b"}}}),
             &["metadata.labels[app.kubernetes.io/name] \"a\" \"b\""],
+        );
+    }
+
+    #[test]
+    fn what_was_applied_is_told_only_if_nothing_else_is() {
+        let applied = |value: &str, applied: &str| {
+            json!({
+                "metadata": {
+                    "generation": applied,
+                    "managedFields": [{"manager": applied}],
+                    "annotations": {"kubectl.kubernetes.io/last-applied-configuration": applied},
+                },
+                "data": {"k": value},
+            })
+        };
+        check(
+            &applied("v", "1"),
+            &applied("w", "2"),
+            &["data.k \"v\" \"w\""],
+        );
+        check(
+            &applied("v", "1"),
+            &applied("v", "2"),
+            &["metadata.annotations[kubectl.kubernetes.io/last-applied-configuration] \"1\" \"2\""],
         );
     }
 

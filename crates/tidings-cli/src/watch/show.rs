@@ -255,13 +255,13 @@ mod tests {
         };
         let applied = |value: &str| {
             format!(
-                r#"{{"metadata":{{"name":"a","namespace":"n","labels":{{"app":"{value}"}},"annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{value}"}}}},"type":"{value}"}}"#
+                r#"{{"metadata":{{"name":"a","namespace":"n","labels":{{"app":"{value}"}},"annotations":{{"note":"{value}"}}}},"type":"{value}"}}"#
             )
         };
         assert_eq!(
             update(&secret, &applied("hunter1"), &applied("hunter2")),
             "12:00:00 MODIFIED n/a  metadata.labels.app: hunter1 → hunter2  \
-             metadata.annotations[kubectl.kubernetes.io/last-applied-configuration] changed  type changed\n"
+             metadata.annotations.note changed  type changed\n"
         );
     }
 
