@@ -245,3 +245,33 @@ async fn a_reader_that_has_enough_ends_the_view() {
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_secrets_only_the_keys_are_shown_and_of_applies_only_the_change() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path()).await;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = |data: &str, applied: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"s","annotations":{{"kubectl.kubernetes.io/last-applied-configuration":"{applied}"}}}},"data":{data}}}"#
+        )
+    };
+    let body = secret(r#"{"user":"dQ=="}"#, "1");
+    write(&server, "POST", secrets, &body).await;
+    let mut view = View::open(home.path(), &["secrets"]);
+    assert_eq!(view.event(), "ADDED    s");
+    for (data, applied, shown) in [
+        (r#"{"user":"dQ==","key":"djE="}"#, "2", "+data.key"),
+        (r#"{"user":"dQ==","key":"djI="}"#, "3", "data.key changed"),
+        (r#"{"user":"dQ=="}"#, "4", "-data.key"),
+        (
+            r#"{"user":"dQ=="}"#,
+            "5",
+            "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration] changed",
+        ),
+    ] {
+        let path = format!("{secrets}/s");
+        write(&server, "PUT", &path, &secret(data, applied)).await;
+        assert_eq!(view.event(), format!("MODIFIED s  {shown}"));
+    }
+}

@@ -127,7 +127,11 @@ impl Style {
         // An annotation may hold what was applied.
         let is_plain = path.starts_with("metadata") && !path.starts_with("metadata.annotations");
         if self.secret && !is_plain {
-            return format!("{path} {}", self.paint(YELLOW, "changed"));
+            return match (&change.old, &change.new) {
+                (None, _) => self.paint(GREEN, &format!("+{path}")),
+                (_, None) => self.paint(RED, &format!("-{path}")),
+                _ => format!("{path} {}", self.paint(YELLOW, "changed")),
+            };
         }
         let old = change
             .old
@@ -243,7 +247,7 @@ mod tests {
         let line = update(&secret, OLD, NEW);
         assert_eq!(
             line,
-            "12:00:00 MODIFIED n/a  data.k changed  data.come changed  data.gone changed\n"
+            "12:00:00 MODIFIED n/a  data.k changed  +data.come  -data.gone\n"
         );
     }
 
