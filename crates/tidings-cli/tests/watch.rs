@@ -275,3 +275,18 @@ async fn of_secrets_only_the_keys_are_shown_and_of_applies_only_the_change() {
         assert_eq!(view.event(), format!("MODIFIED s  {shown}"));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_tell_their_namespace_and_what_happened_if_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path()).await;
+    write(&server, "POST", CONFIGMAPS, r#"{"metadata":{"name":"a"}}"#).await;
+    let mut names = View::open(home.path(), &["cm", "-o", "name"]);
+    let arguments = ["cm", "-A", "-o", "name", "--output-watch-events"];
+    let mut events = View::open(home.path(), &arguments);
+    assert_eq!(names.line(), "configmap/a");
+    assert_eq!(events.line(), "ADDED    configmap/a -n default");
+    write(&server, "DELETE", &format!("{CONFIGMAPS}/a"), "").await;
+    assert_eq!(names.line(), "configmap/a");
+    assert_eq!(events.line(), "DELETED  configmap/a -n default");
+}

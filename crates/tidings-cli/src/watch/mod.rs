@@ -63,6 +63,10 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 
+    /// With -o name, put the type of the event first: DELETED  configmap/web (the other outputs always have it)
+    #[arg(long)]
+    output_watch_events: bool,
+
     /// Leave out what is there already: only changes
     #[arg(short = 'w', long)]
     watch_only: bool,
@@ -175,6 +179,7 @@ fn style(arguments: &Arguments, resolved: &Resolved) -> Style {
     };
     Style {
         output: arguments.output,
+        events: arguments.output_watch_events,
         color,
         namespaces: resolved.namespaced && arguments.all_namespaces,
         prefix: match resolved.resource.group.as_str() {

@@ -14,7 +14,7 @@ pub(super) enum Output {
     Json,
     /// A YAML document for each event
     Yaml,
-    /// The name of the object
+    /// The name of the object, as kubectl has it: configmap/web, and with -A: configmap/web -n default
     Name,
 }
 
@@ -31,6 +31,8 @@ pub(super) struct Shown<'a> {
 /// How lines are made.
 pub(super) struct Style {
     pub(super) output: Option<Output>,
+    /// Names come with the type of the event.
+    pub(super) events: bool,
     pub(super) color: bool,
     /// The namespace is part of the name.
     pub(super) namespaces: bool,
@@ -63,7 +65,7 @@ impl Style {
     /// The text of an event, with its last newline.
     pub(super) fn text(&self, shown: &Shown<'_>, time: &str) -> String {
         match self.output {
-            Some(Output::Name) => format!("{}/{}\n", self.prefix, printable(&shown.object.name())),
+            Some(Output::Name) => self.name(shown),
             Some(Output::Json) => {
                 String::from_utf8_lossy(&shown.object.event_bytes(shown.event)).into_owned()
             }
@@ -78,19 +80,28 @@ impl Style {
         }
     }
 
+    /// A name that can be pasted behind `kubectl get`.
+    fn name(&self, shown: &Shown<'_>) -> String {
+        let mut name = format!("{}/{}", self.prefix, printable(&shown.object.name()));
+        if self.namespaces {
+            let _ = write!(name, " -n {}", printable(&shown.object.namespace()));
+        }
+        let name = self.paint(color(shown.event), &name);
+        if self.events {
+            format!("{:<8} {name}\n", word(shown.event))
+        } else {
+            format!("{name}\n")
+        }
+    }
+
     fn line(&self, shown: &Shown<'_>, time: &str) -> String {
-        let color = match shown.event {
-            EventType::Added => GREEN,
-            EventType::Deleted => RED,
-            _ => YELLOW,
-        };
         let mut line = String::new();
         if !time.is_empty() {
             line = self.paint(DIM, time);
             line.push(' ');
         }
         let event = format!("{:<8}", word(shown.event));
-        line += &self.paint(color, &event);
+        line += &self.paint(color(shown.event), &event);
         line.push(' ');
         if self.namespaces {
             let _ = write!(line, "{}/", printable(&shown.object.namespace()));
@@ -150,6 +161,14 @@ impl Style {
     }
 }
 
+fn color(event: EventType) -> &'static str {
+    match event {
+        EventType::Added => GREEN,
+        EventType::Deleted => RED,
+        _ => YELLOW,
+    }
+}
+
 fn word(event: EventType) -> &'static str {
     match event {
         EventType::Added => "ADDED",
@@ -195,6 +214,7 @@ mod tests {
     fn style() -> Style {
         Style {
             output: None,
+            events: false,
             color: false,
             namespaces: true,
             prefix: "configmap".into(),
@@ -298,6 +318,7 @@ mod tests {
         let text = |output| {
             Style {
                 output: Some(output),
+                namespaces: false,
                 ..style()
             }
             .text(&shown, "")
@@ -311,5 +332,28 @@ mod tests {
             text(Output::Yaml),
             "---\ntype: DELETED\nobject:\n  metadata:\n    name: a\n  data:\n    k: v\n"
         );
+    }
+
+    #[test]
+    fn names_can_have_their_namespace_and_what_happened() {
+        let object = object(OLD);
+        let shown = Shown {
+            event: EventType::Deleted,
+            object: &object,
+            old: None,
+            unseen: false,
+        };
+        let name = |events, color| {
+            Style {
+                output: Some(Output::Name),
+                events,
+                color,
+                ..style()
+            }
+            .text(&shown, "")
+        };
+        assert_eq!(name(false, false), "configmap/a -n n\n");
+        assert_eq!(name(true, false), "DELETED  configmap/a -n n\n");
+        assert_eq!(name(false, true), "\x1b[31mconfigmap/a -n n\x1b[0m\n");
     }
 }
