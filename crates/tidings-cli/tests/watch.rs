@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use tidings_testing::{Server, Start};
 
@@ -24,16 +26,30 @@ async fn start(data_dir: &Path) -> Server {
 struct View {
     child: Child,
     lines: BufReader<ChildStdout>,
+    beside: BufReader<ChildStderr>,
 }
 
 impl View {
     fn open(data: &Path, arguments: &[&str]) -> View {
         let mut child = command(data, arguments)
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        View { child, lines }
+        let beside = BufReader::new(child.stderr.take().unwrap());
+        View {
+            child,
+            lines,
+            beside,
+        }
+    }
+
+    /// The next line on standard error.
+    fn said(&mut self) -> String {
+        let mut line = String::new();
+        self.beside.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
     }
 
     fn line(&mut self) -> String {
@@ -69,7 +85,19 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
 
 /// What the command says when it ends by itself.
 fn refused(data: &Path, arguments: &[&str]) -> String {
-    let output = command(data, arguments).output().unwrap();
+    let mut child = command(data, arguments)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if started.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("{arguments:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
     assert!(!output.status.success());
     String::from_utf8(output.stderr)
         .unwrap()
@@ -147,7 +175,7 @@ async fn a_view_can_be_narrowed_and_shown_in_other_forms() {
     let mut changes = View::open(home.path(), &["cm", "--watch-only", "-n", "default"]);
     let mut elsewhere = View::open(home.path(), &["cm", "-n", "kube-system", "-o", "name"]);
     // A view that has started shows what comes; until then it would miss nothing either, but call it old.
-    tokio::time::timeout(std::time::Duration::from_secs(20), async {
+    tokio::time::timeout(Duration::from_secs(20), async {
         loop {
             let mut connection = server.client.connect().await.unwrap();
             let metrics = connection
@@ -247,6 +275,52 @@ async fn a_reader_that_has_enough_ends_the_view() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_selector_that_the_server_does_not_know_ends_the_view() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = start(home.path()).await;
+    assert_eq!(
+        refused(home.path(), &["cm", "-A", "--field-selector", "foo=bar"]),
+        "tidings: the server refuses: \"foo\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_tell_their_namespace_and_what_happened_if_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path()).await;
+    write(&server, "POST", CONFIGMAPS, r#"{"metadata":{"name":"a"}}"#).await;
+    let mut names = View::open(home.path(), &["cm", "-o", "name"]);
+    let arguments = ["cm", "-A", "-o", "name", "--output-watch-events"];
+    let mut events = View::open(home.path(), &arguments);
+    assert_eq!(names.line(), "configmap/a");
+    assert_eq!(events.line(), "ADDED    configmap/a -n default");
+    write(&server, "DELETE", &format!("{CONFIGMAPS}/a"), "").await;
+    assert_eq!(names.line(), "configmap/a");
+    assert_eq!(events.line(), "DELETED  configmap/a -n default");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn that_there_is_nothing_yet_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    let _server = start(home.path()).await;
+    for (arguments, nothing) in [
+        (
+            &["cm", "-n", "nowhere"][..],
+            "no configmaps in namespace nowhere",
+        ),
+        (&["cm", "a"], "no configmap a in namespace default"),
+        (
+            &["cm", "-A", "-l", "a=b"],
+            "no configmaps that match in any namespace",
+        ),
+        (&["nodes"], "no nodes"),
+    ] {
+        let said = View::open(home.path(), arguments).said();
+        assert_eq!(said, format!("tidings: {nothing} yet; waiting"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_secrets_only_the_keys_are_shown_and_of_applies_only_the_change() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path()).await;
@@ -276,17 +350,144 @@ async fn of_secrets_only_the_keys_are_shown_and_of_applies_only_the_change() {
     }
 }
 
+/// Says how long the wait is, and nothing else but what is expected.
+fn assert_waits(said: &str, what: &str) {
+    let rest = said.strip_prefix(what).unwrap_or_else(|| panic!("{said}"));
+    let wait = rest
+        .strip_prefix("; trying again in ")
+        .and_then(|rest| rest.strip_suffix(" s"))
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(wait.parse::<f64>().unwrap() > 0.0, "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn names_tell_their_namespace_and_what_happened_if_asked() {
+async fn an_outage_is_told_with_every_try_and_its_end() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path()).await;
     write(&server, "POST", CONFIGMAPS, r#"{"metadata":{"name":"a"}}"#).await;
-    let mut names = View::open(home.path(), &["cm", "-o", "name"]);
-    let arguments = ["cm", "-A", "-o", "name", "--output-watch-events"];
-    let mut events = View::open(home.path(), &arguments);
-    assert_eq!(names.line(), "configmap/a");
-    assert_eq!(events.line(), "ADDED    configmap/a -n default");
-    write(&server, "DELETE", &format!("{CONFIGMAPS}/a"), "").await;
-    assert_eq!(names.line(), "configmap/a");
-    assert_eq!(events.line(), "DELETED  configmap/a -n default");
+    let mut view = View::open(home.path(), &["cm"]);
+    assert_eq!(view.event(), "ADDED    a");
+    let address = server.url.strip_prefix("https://").unwrap().to_owned();
+    server.kill().await.unwrap();
+    // The connection may break in several ways; that nobody is there shows at the second try at the latest.
+    let first = view.said();
+    assert!(first.starts_with("tidings: lost the server: "), "{first}");
+    assert_waits(
+        &view.said(),
+        "tidings: lost the server: Connection refused (os error 111)",
+    );
+    let mut again = Command::new(BINARY)
+        .args(["serve", "--listen", &address, "--data-dir"])
+        .arg(home.path())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = view.said();
+    while said.starts_with("tidings: lost the server: ") {
+        assert!(again.try_wait().unwrap().is_none(), "the server has ended");
+        said = view.said();
+    }
+    again.kill().unwrap();
+    again.wait().unwrap();
+    assert_eq!(said, "tidings: connected again");
+}
+
+fn point_to(home: &Path, server: &str) {
+    let kubeconfig = format!(
+        r#"{{"apiVersion":"v1","kind":"Config","current-context":"c",
+            "contexts":[{{"name":"c","context":{{"cluster":"c","user":"u"}}}}],
+            "clusters":[{{"name":"c","cluster":{{"server":"{server}"}}}}],
+            "users":[{{"name":"u","user":{{}}}}]}}"#
+    );
+    std::fs::write(home.join("kubeconfig"), kubeconfig).unwrap();
+}
+
+/// A server that has ConfigMaps, none, and answers the questions for them with these codes in turn, and then properly.
+fn answering(home: &Path, codes: &'static [u16]) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    point_to(home, &format!("http://{address}"));
+    std::thread::spawn(move || {
+        let mut codes = codes.iter();
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let path = requested(&stream);
+            if path.contains("watch=") {
+                open.push(stream);
+                continue;
+            }
+            let (code, body) = match path.split('?').next().unwrap() {
+                "/api" => (200, CONFIGMAPS_ONLY.to_owned()),
+                "/apis" => (200, r#"{"kind":"APIGroupDiscoveryList","items":[]}"#.to_owned()),
+                _ => match codes.next() {
+                    Some(code) => (
+                        *code,
+                        format!(
+                            r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","message":"not now","code":{code}}}"#
+                        ),
+                    ),
+                    None => (
+                        200,
+                        r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}"#
+                            .to_owned(),
+                    ),
+                },
+            };
+            let answer = format!(
+                "HTTP/1.1 {code} X\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+}
+
+const CONFIGMAPS_ONLY: &str = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":""},"versions":[{"version":"v1","resources":[
+    {"resource":"configmaps","responseKind":{"kind":"ConfigMap"},"scope":"Namespaced","shortNames":["cm"],"verbs":["list","watch"]}]}]}]}"#;
+
+/// The path of a request, which is read to the end of its head.
+fn requested(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().unwrap().unwrap();
+    for line in lines {
+        if line.unwrap().is_empty() {
+            break;
+        }
+    }
+    first.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_server_that_will_not_ends_the_view_at_once() {
+    for codes in [&[400], &[401], &[403], &[404], &[405]] {
+        let home = tempfile::tempdir().unwrap();
+        answering(home.path(), codes);
+        let said = refused(home.path(), &["cm"]);
+        assert_eq!(said, "tidings: the server refuses: not now", "{codes:?}");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_yet_is_asked_again_and_that_is_said() {
+    let home = tempfile::tempdir().unwrap();
+    answering(home.path(), &[503]);
+    let mut view = View::open(home.path(), &["cm"]);
+    assert_waits(&view.said(), "tidings: the server refuses: not now");
+    assert_eq!(
+        view.said(),
+        "tidings: no configmaps in namespace default yet; waiting"
+    );
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    point_to(home.path(), &format!("http://{address}"));
+    assert_eq!(
+        View::open(home.path(), &["cm"]).said(),
+        format!("tidings: still waiting for http://{address}/")
+    );
 }

@@ -1,21 +1,22 @@
 //! `tidings watch`: a live view on the objects of a resource, on any API server.
 
 mod diff;
+mod report;
 mod show;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use tidings_api::{EventType, LabelSelector, Object};
 use tidings_informer::{
-    Event, HandlerOptions, OnRefusal, Problem, ReflectorOptions, ReflectorState, SharedInformer,
-    SourceError, Subscription,
+    Event, HandlerOptions, OnRefusal, ReflectorOptions, ReflectorState, SharedInformer,
+    Subscription,
 };
-use tidings_kube::{Connection, ResolveError, Resolved, Scope, connect, dynamic, resolve};
+use tidings_kube::{Connection, Resolved, Scope, connect, dynamic, resolve};
 use tokio::signal::unix::{SignalKind, signal};
 
+use report::{explain, patiently, refusal, report, say, sync};
 use show::{Output, Shown, Style};
 
 #[derive(Debug, clap::Args)]
@@ -110,16 +111,23 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.context.as_deref(),
     )
     .await?;
-    let resolved = resolve(&connection.client.clone().retries(1), &arguments.resource)
+    let server = connection.server.as_str();
+    let client = connection.client.clone().retries(1);
+    let resolved = patiently(server, resolve(&client, &arguments.resource))
         .await
-        .map_err(|error| explain(error, &connection.server))?;
-    let informer = informer(arguments, &connection, &resolved);
+        .map_err(|error| explain(error, server))?;
+    let namespace = namespace(arguments, &connection, &resolved);
+    let scope = scope(arguments, namespace);
+    let informer = informer(&connection, &resolved, &scope);
     let style = style(arguments, &resolved);
     let events = informer.subscribe(&HandlerOptions::default())?;
     informer.start();
     tokio::select! {
-        outcome = sync(&informer, &connection.server, &resolved.resource.plural) => outcome?,
+        outcome = patiently(server, sync(&informer, server, &resolved.resource.plural)) => outcome?,
         () = stopped() => return Ok(()),
+    }
+    if informer.store().is_empty() {
+        say(&nothing(arguments, &resolved, namespace));
     }
     tokio::select! {
         outcome = show(events, &style, arguments.watch_only) => outcome?,
@@ -145,26 +153,49 @@ async fn stopped() {
     }
 }
 
-fn informer(
-    arguments: &Arguments,
-    connection: &Connection,
+/// The namespace to follow; empty for all of them, and for what is in none.
+fn namespace<'a>(
+    arguments: &'a Arguments,
+    connection: &'a Connection,
     resolved: &Resolved,
-) -> SharedInformer<Object> {
-    let namespace = match &arguments.namespace {
+) -> &'a str {
+    match &arguments.namespace {
         _ if arguments.all_namespaces || !resolved.namespaced => "",
         Some(namespace) => namespace,
         None => &connection.namespace,
-    };
+    }
+}
+
+fn scope(arguments: &Arguments, namespace: &str) -> Scope {
     let fields = match &arguments.name {
         Some(name) => format!("metadata.name={name}"),
         None => arguments.field_selector.clone(),
     };
-    let scope = Scope::namespace(namespace)
+    Scope::namespace(namespace)
         .labels(&arguments.selector)
-        .fields(fields);
+        .fields(fields)
+}
+
+/// What to say when there is nothing to show: silence could also mean that nothing works.
+fn nothing(arguments: &Arguments, resolved: &Resolved, namespace: &str) -> String {
+    let what = match &arguments.name {
+        Some(name) => format!("{} {name}", resolved.resource.kind.to_lowercase()),
+        None => resolved.resource.plural.clone(),
+    };
+    let is_selected = !arguments.selector.is_empty() || !arguments.field_selector.is_empty();
+    let which = if is_selected { " that match" } else { "" };
+    let place = match namespace {
+        "" if resolved.namespaced => " in any namespace".to_owned(),
+        "" => String::new(),
+        namespace => format!(" in namespace {namespace}"),
+    };
+    format!("no {what}{which}{place} yet; waiting")
+}
+
+fn informer(connection: &Connection, resolved: &Resolved, scope: &Scope) -> SharedInformer<Object> {
     let mut options = ReflectorOptions::default();
     options.on_refusal = OnRefusal::Stop;
-    dynamic(&connection.client, &resolved.resource, &scope)
+    dynamic(&connection.client, &resolved.resource, scope)
         .name(resolved.resource.plural.as_str())
         .reflector(options)
         .build()
@@ -187,99 +218,6 @@ fn style(arguments: &Arguments, resolved: &Resolved) -> Style {
             group => format!("{kind}.{group}"),
         },
         secret: resolved.resource.kind == "Secret" && resolved.resource.group.is_empty(),
-    }
-}
-
-/// Waits for the initial state and shows how it comes. A server that cannot be reached is an error now; once it was, it is
-/// waited for.
-async fn sync(
-    informer: &SharedInformer<Object>,
-    server: &str,
-    resource: &str,
-) -> anyhow::Result<()> {
-    let progress = std::io::stderr().is_terminal();
-    let mut states = informer.watch_state();
-    let mut ticks = tokio::time::interval(Duration::from_millis(100));
-    ticks.tick().await;
-    loop {
-        tokio::select! {
-            synced = informer.wait_synced() => {
-                if progress {
-                    eprint!("\r\x1b[K");
-                }
-                let Err(error) = synced else { return Ok(()) };
-                return match error.state {
-                    ReflectorState::Stopped { problem: Some(problem) } => Err(refusal(&problem)),
-                    _ => Err(error.into()),
-                };
-            }
-            changed = states.changed() => {
-                changed.context("the informer has stopped")?;
-                if let ReflectorState::Degraded { problem, .. } = &*states.borrow_and_update()
-                    && let Some(SourceError::Transport(_)) = problem.source_error()
-                {
-                    bail!("the server {server} cannot be reached: {}", root(problem));
-                }
-            }
-            _ = ticks.tick(), if progress => {
-                if let ReflectorState::Listing { received } | ReflectorState::Streaming { received } = informer.state() {
-                    eprint!("\r\x1b[K{received} {resource} so far …");
-                    let _ = std::io::stderr().flush();
-                }
-            }
-        }
-    }
-}
-
-/// What is at the bottom of an error: a refused connection, an unknown certificate. What stands above only repeats it.
-fn root(error: &dyn std::error::Error) -> String {
-    let mut root = error;
-    while let Some(cause) = root.source() {
-        root = cause;
-    }
-    root.to_string()
-}
-
-fn refusal(problem: &Problem) -> anyhow::Error {
-    anyhow::anyhow!("the server refuses: {}", problem.story())
-}
-
-fn explain(error: ResolveError, server: &str) -> anyhow::Error {
-    match error {
-        ResolveError::Source(error) if error.status().is_some() => {
-            anyhow::anyhow!("the server {server} refuses: {}", error.story())
-        }
-        ResolveError::Source(error) => {
-            anyhow::anyhow!("the server {server} cannot be reached: {}", root(&error))
-        }
-        other => other.into(),
-    }
-}
-
-/// Says on the side when the connection is lost and when it is back. Ends when the server refuses for good.
-async fn report(informer: &SharedInformer<Object>) -> anyhow::Result<()> {
-    let mut states = informer.watch_state();
-    let mut degraded = false;
-    loop {
-        states.changed().await.context("the informer has stopped")?;
-        match &*states.borrow_and_update() {
-            ReflectorState::Degraded {
-                problem, attempts, ..
-            } if *attempts > 1 && !degraded => {
-                degraded = true;
-                let why = match problem.source_error() {
-                    Some(error) if error.status().is_none() => root(error),
-                    _ => problem.story(),
-                };
-                eprintln!("tidings: the server cannot be followed, trying again: {why}");
-            }
-            ReflectorState::Synced if degraded => {
-                degraded = false;
-                eprintln!("tidings: following again");
-            }
-            ReflectorState::Stopped { .. } => return Ok(()),
-            _ => {}
-        }
     }
 }
 
