@@ -285,6 +285,43 @@ async fn a_selector_that_the_server_does_not_know_ends_the_view() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn objects_are_named_as_kubectl_names_them() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path();
+    let server = start(data).await;
+    for name in ["a", "b"] {
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        write(&server, "POST", CONFIGMAPS, &body).await;
+    }
+    for words in [["cm/b"], ["ConfigMap.v1/b"], ["configmaps.v1./b"]] {
+        assert_eq!(View::open(data, &words).event(), "ADDED    b", "{words:?}");
+    }
+    for word in ["deployment.apps", "deployments.v1.apps"] {
+        assert_eq!(
+            View::open(data, &[word]).said(),
+            "tidings: no deployments in namespace default yet; waiting"
+        );
+    }
+    assert_eq!(
+        refused(data, &["cm,secrets"]),
+        "tidings: one resource at a time: write `cm` here, and `secrets` in a second terminal"
+    );
+    assert_eq!(
+        refused(data, &["cm", "a", "b"]),
+        "tidings: one object at a time: write `cm a`, or only `cm` for all of them"
+    );
+    assert_eq!(
+        refused(data, &["cm/a", "--field-selector", "metadata.name=a"]),
+        "tidings: a name and --field-selector do not go together: add metadata.name=a to the selector"
+    );
+    assert_eq!(
+        refused(data, &["deployments.v9.apps"]),
+        "tidings: the server doesn't have a resource type \"deployments.v9.apps\": \
+         write `deployments`, `deployments.GROUP` or `deployments.VERSION.GROUP`, with the whole group"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_tell_their_namespace_and_what_happened_if_asked() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path()).await;
@@ -308,7 +345,7 @@ async fn that_there_is_nothing_yet_is_said() {
             &["cm", "-n", "nowhere"][..],
             "no configmaps in namespace nowhere",
         ),
-        (&["cm", "a"], "no configmap a in namespace default"),
+        (&["cm/a"], "no configmap a in namespace default"),
         (
             &["cm", "-A", "-l", "a=b"],
             "no configmaps that match in any namespace",

@@ -3,6 +3,7 @@
 mod diff;
 mod report;
 mod show;
+mod target;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,14 +19,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use report::{explain, patiently, refusal, report, say, sync};
 use show::{Output, Shown, Style};
+use target::Target;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to follow: configmaps, cm, deployments.apps, …
+    /// What to follow: configmaps, cm, ConfigMap.v1, deployments.apps, deployments.v1.apps, or one object: cm/coredns
     resource: String,
 
     /// Only the object of this name
     name: Option<String>,
+
+    // Taken only to say what to write instead.
+    #[arg(hide = true)]
+    more: Vec<String>,
 
     /// Only the objects of this namespace [default: that of the kubeconfig's context]
     #[arg(
@@ -55,8 +61,7 @@ pub(crate) struct Arguments {
         long,
         value_name = "SELECTOR",
         default_value = "",
-        hide_default_value = true,
-        conflicts_with = "name"
+        hide_default_value = true
     )]
     field_selector: String,
 
@@ -106,6 +111,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
             arguments.selector
         );
     }
+    let target = arguments.target()?;
     let connection = connect(
         arguments.kubeconfig.as_deref(),
         arguments.context.as_deref(),
@@ -113,11 +119,11 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     .await?;
     let server = connection.server.as_str();
     let client = connection.client.clone().retries(1);
-    let resolved = patiently(server, resolve(&client, &arguments.resource))
+    let resolved = patiently(server, resolve(&client, &target.resource))
         .await
         .map_err(|error| explain(error, server))?;
     let namespace = namespace(arguments, &connection, &resolved);
-    let scope = scope(arguments, namespace);
+    let scope = scope(arguments, &target, namespace);
     let informer = informer(&connection, &resolved, &scope);
     let style = style(arguments, &resolved);
     let events = informer.subscribe(&HandlerOptions::default())?;
@@ -127,7 +133,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
         () = stopped() => return Ok(()),
     }
     if informer.store().is_empty() {
-        say(&nothing(arguments, &resolved, namespace));
+        say(&nothing(arguments, &target, &resolved, namespace));
     }
     tokio::select! {
         outcome = show(events, &style, arguments.watch_only) => outcome?,
@@ -153,6 +159,25 @@ async fn stopped() {
     }
 }
 
+impl Arguments {
+    fn target(&self) -> anyhow::Result<Target> {
+        let words: Vec<String> = std::iter::once(&self.resource)
+            .chain(&self.name)
+            .chain(&self.more)
+            .cloned()
+            .collect();
+        let target = Target::parse(&words)?;
+        if let Some(name) = &target.name
+            && !self.field_selector.is_empty()
+        {
+            bail!(
+                "a name and --field-selector do not go together: add metadata.name={name} to the selector"
+            );
+        }
+        Ok(target)
+    }
+}
+
 /// The namespace to follow; empty for all of them, and for what is in none.
 fn namespace<'a>(
     arguments: &'a Arguments,
@@ -166,8 +191,8 @@ fn namespace<'a>(
     }
 }
 
-fn scope(arguments: &Arguments, namespace: &str) -> Scope {
-    let fields = match &arguments.name {
+fn scope(arguments: &Arguments, target: &Target, namespace: &str) -> Scope {
+    let fields = match &target.name {
         Some(name) => format!("metadata.name={name}"),
         None => arguments.field_selector.clone(),
     };
@@ -177,8 +202,8 @@ fn scope(arguments: &Arguments, namespace: &str) -> Scope {
 }
 
 /// What to say when there is nothing to show: silence could also mean that nothing works.
-fn nothing(arguments: &Arguments, resolved: &Resolved, namespace: &str) -> String {
-    let what = match &arguments.name {
+fn nothing(arguments: &Arguments, target: &Target, resolved: &Resolved, namespace: &str) -> String {
+    let what = match &target.name {
         Some(name) => format!("{} {name}", resolved.resource.kind.to_lowercase()),
         None => resolved.resource.plural.clone(),
     };

@@ -112,6 +112,13 @@ pub(super) fn explain(error: ResolveError, server: &str) -> anyhow::Error {
         ResolveError::Source(error) => {
             anyhow::anyhow!("the server {server} cannot be reached: {}", root(&error))
         }
+        // What follows the first dot may be wrong, not the resource.
+        ResolveError::Unknown(word) if word.contains('.') => {
+            let name = word.split('.').next().unwrap_or_default();
+            anyhow::anyhow!(
+                "the server doesn't have a resource type {word:?}: write `{name}`, `{name}.GROUP` or `{name}.VERSION.GROUP`, with the whole group"
+            )
+        }
         other => other.into(),
     }
 }
