@@ -110,6 +110,23 @@ impl Election {
         Some(observed.end())
     }
 
+    /// Until when work that is told now that the lead is lost may go on by itself. What is left of the lease after that is for
+    /// dropping it: `least`, or half of it if there is less.
+    pub(super) fn work_end(&self, now: Instant, least: Duration) -> Instant {
+        let left = self.lease_end().map(|end| end.duration_since(now));
+        left.map_or(now, |left| now + left.saturating_sub(least).max(left / 2))
+    }
+
+    /// How long work may take to end when the program wants to stop.
+    pub(super) fn drain(&self) -> Duration {
+        self.options.drain
+    }
+
+    /// The same candidate, for another term; what it has seen does not count any more.
+    pub(super) fn again(&self) -> Election {
+        Election::new(self.options.clone(), &self.identity)
+    }
+
     /// When to give up on the step that was begun now.
     pub(super) fn deadline(&self, now: Instant) -> Instant {
         let longest = now + self.options.renew_deadline;

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -11,26 +11,41 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::election::{Election, Notice, Now, Outcome, Step};
 use super::lock::{LeaseLock, LockError};
+use super::signal::{StopSignal, Stopper};
 use super::{BadElection, ElectionOptions};
 use crate::source::BoxFuture;
+use crate::workqueue::FAR;
 
-/// Work that was told to end has at least this long, also if the lease is over already.
+/// What was dropped has at least this long to go away, also if the lease is over already.
 const END_LEAST: Duration = Duration::from_secs(1);
 
-/// What a candidate does with the lead.
+/// What a candidate does with the lead. A function from [`StopSignal`] to a future is one, too: it is called for each term.
 pub trait LeaderCallbacks: Send {
-    /// It leads. The future is the leader's work: it runs as a task of its own, and is dropped when the lead is over. If it
-    /// ends by itself, the lead goes on.
-    fn on_started_leading(&mut self) -> BoxFuture<'static, ()>;
+    /// It leads. The future is the leader's work: it runs as a task of its own. When the lead is over, `stop` is raised, and the
+    /// work has some time to end by itself before it is dropped; [`LeaderElector::run`] says how long. If it ends earlier, the
+    /// lead goes on.
+    fn on_started_leading(&mut self, stop: StopSignal) -> BoxFuture<'static, ()>;
 
-    /// It does not lead, or not any more, and its work has ended. Called once, whatever happened before: also if it never led,
-    /// and when the future of [`LeaderElector::run`] is dropped.
+    /// It does not lead, or not any more, and its work has ended. Called once a term, whatever happened before: also if it never
+    /// led, and when the future of [`LeaderElector::run`] is dropped.
     fn on_stopped_leading(&mut self);
 
     /// Somebody leads who did not before; it may be this candidate, which is told before it starts.
     fn on_new_leader(&mut self, identity: &str) {
         let _ = identity;
     }
+}
+
+impl<F, W> LeaderCallbacks for F
+where
+    F: FnMut(StopSignal) -> W + Send,
+    W: Future<Output = ()> + Send + 'static,
+{
+    fn on_started_leading(&mut self, stop: StopSignal) -> BoxFuture<'static, ()> {
+        Box::pin(self(stop))
+    }
+
+    fn on_stopped_leading(&mut self) {}
 }
 
 /// Why a candidate does not stand any more.
@@ -48,6 +63,15 @@ pub struct LeaderElector<L: ?Sized> {
     election: Election,
 }
 
+type Panic = Box<dyn Any + Send>;
+
+/// Why a term is over.
+enum TermEnd {
+    Asked,
+    Lost,
+    Panicked(Panic),
+}
+
 impl<L: LeaseLock + ?Sized> LeaderElector<L> {
     /// A candidate that has not started.
     ///
@@ -61,13 +85,18 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         })
     }
 
-    /// Stands for the lead, leads, and renews, until `stop` is ready or the lead is lost. Who wants to stand again makes a new
-    /// candidate.
+    /// Stands for the lead, leads, and renews, for one term: until `stop` is ready or the lead is lost.
+    /// [`LeaderElector::run_until_stopped`] stands again.
     ///
-    /// At the end, in this order: the leader's work is dropped, the lease is given back if the options say so and the candidate
-    /// was asked to stop, and [`LeaderCallbacks::on_stopped_leading`] is called. ≠ client-go, which gives the lease back before
-    /// it tells the work to end. Work that does not let go of its thread is waited for until the lease runs out, and the lease
-    /// is then not given back.
+    /// When `stop` is ready, the signal of the work is raised, and the lease is renewed until the work has ended, for at most
+    /// [`ElectionOptions::drain`]. When the lead is lost, the signal is raised too, and the work has what is left of the lease,
+    /// less up to a second in which it is dropped: with the default times four seconds if the server does not answer, and
+    /// nothing if another has the lease already.
+    ///
+    /// At the end, in this order: the leader's work has ended or is dropped, the lease is given back if the options say so and
+    /// the candidate was asked to stop, and [`LeaderCallbacks::on_stopped_leading`] is called. ≠ client-go, which gives the
+    /// lease back before it tells the work to end. Work that does not let go of its thread is waited for until the lease runs
+    /// out, and the lease is then not given back.
     ///
     /// Dropping the future stops the work, without waiting for it and without giving the lease back.
     ///
@@ -75,45 +104,123 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
     /// If the work does, after the same steps: a leader that does nothing must not keep others from leading.
     pub async fn run(
         mut self,
-        callbacks: impl LeaderCallbacks,
+        mut callbacks: impl LeaderCallbacks,
         stop: impl Future<Output = ()>,
     ) -> ElectionEnd {
-        let mut candidate = Candidate {
-            callbacks,
-            work: None,
-        };
+        let stop = pin!(stop);
+        self.term(&mut callbacks, stop).await.0
+    }
+
+    /// Stands for the lead as [`LeaderElector::run`] does, and again whenever it is lost, until `stop` is ready. The callbacks
+    /// are told of each term. No term begins before the work of the one before has ended.
+    ///
+    /// # Panics
+    /// If the work does, as [`LeaderElector::run`].
+    pub async fn run_until_stopped(
+        mut self,
+        mut callbacks: impl LeaderCallbacks,
+        stop: impl Future<Output = ()>,
+    ) {
         let mut stop = pin!(stop);
-        let panic = loop {
-            let step = self.election.step(now());
-            let outcome = tokio::select! {
-                biased;
-                () = &mut stop => break None,
-                panic = panicked(&mut candidate.work) => break Some(panic),
-                outcome = self.carry_out(step) => outcome,
-            };
-            for notice in self.election.observe(outcome, Instant::now()) {
-                match notice {
-                    Notice::NewLeader(identity) => candidate.callbacks.on_new_leader(&identity),
-                    Notice::StartedLeading => {
-                        let work = candidate.callbacks.on_started_leading();
-                        candidate.work = Some(tokio::spawn(work));
-                    }
-                    Notice::LostLead => {
-                        tracing::warn!(identity = self.lock.identity(), "the lead is lost");
-                        candidate.end_work(self.election.lease_end()).await;
-                        return ElectionEnd::Lost;
-                    }
+        loop {
+            let (end, left) = self.term(&mut callbacks, stop.as_mut()).await;
+            if end == ElectionEnd::Stopped {
+                return;
+            }
+            if let Some(left) = left {
+                tokio::select! {
+                    () = &mut stop => return,
+                    ended = left => if let Some(panic) = panic_of(ended) {
+                        std::panic::resume_unwind(panic);
+                    },
                 }
             }
+            self.election = self.election.again();
+        }
+    }
+
+    /// One term. Returns the work, too, if it could not be ended.
+    async fn term<C: LeaderCallbacks, S: Future<Output = ()>>(
+        &mut self,
+        callbacks: &mut C,
+        mut stop: Pin<&mut S>,
+    ) -> (ElectionEnd, Option<JoinHandle<()>>) {
+        let mut candidate = Candidate::new(callbacks);
+        let end = loop {
+            let step = self.election.step(now());
+            let outcome = match self.turn(step, &mut candidate, stop.as_mut()).await {
+                Ok(outcome) => outcome,
+                Err(end) => break end,
+            };
+            let notices = self.election.observe(outcome, Instant::now());
+            if candidate.tell(notices) {
+                tracing::warn!(identity = self.lock.identity(), "the lead is lost");
+                break TermEnd::Lost;
+            }
         };
-        if candidate.end_work(self.election.lease_end()).await {
+        let mut panic = None;
+        let end = match end {
+            TermEnd::Lost => {
+                candidate.raise();
+                let until = self.election.work_end(Instant::now(), END_LEAST);
+                panic = candidate.ended_by(until).await;
+                ElectionEnd::Lost
+            }
+            TermEnd::Panicked(of_work) => {
+                panic = Some(of_work);
+                ElectionEnd::Stopped
+            }
+            TermEnd::Asked => ElectionEnd::Stopped,
+        };
+        let panic = panic.or(candidate.drop_work(self.election.lease_end()).await);
+        // Nothing is given back if the lead is lost.
+        if candidate.work.is_none() {
             self.give_back().await;
         }
+        let asked = candidate.drain_until.is_some();
+        let left = candidate.work.take().map(|work| work.task);
         drop(candidate);
         if let Some(panic) = panic {
             std::panic::resume_unwind(panic);
         }
-        ElectionEnd::Stopped
+        // Who was asked to stop and lost the lead meanwhile does not stand again.
+        let end = if asked { ElectionEnd::Stopped } else { end };
+        (end, left)
+    }
+
+    /// Carries out one step, unless something ends the term before. What is under way goes on when the candidate is asked to
+    /// stop: it is likely to be the renewal that keeps the lease while the work ends.
+    async fn turn<C: LeaderCallbacks, S: Future<Output = ()>>(
+        &self,
+        step: Step,
+        candidate: &mut Candidate<'_, C>,
+        mut stop: Pin<&mut S>,
+    ) -> Result<Outcome, TermEnd> {
+        let mut carried_out = pin!(self.carry_out(step));
+        loop {
+            let drain_until = candidate.drain_until;
+            if drain_until.is_some() && candidate.work.is_none() {
+                return Err(TermEnd::Asked);
+            }
+            tokio::select! {
+                biased;
+                () = &mut stop, if drain_until.is_none() => {
+                    candidate.raise();
+                    candidate.drain_until = Some(Instant::now() + self.election.drain().min(FAR));
+                }
+                panic = candidate.work_ended() => if let Some(panic) = panic {
+                    return Err(TermEnd::Panicked(panic));
+                },
+                () = at(drain_until) => {
+                    tracing::warn!(
+                        identity = self.lock.identity(),
+                        "the leader's work did not end in time, it is dropped"
+                    );
+                    return Err(TermEnd::Asked);
+                }
+                outcome = &mut carried_out => return Ok(outcome),
+            }
+        }
     }
 
     async fn give_back(&mut self) {
@@ -167,45 +274,98 @@ fn now() -> Now {
     }
 }
 
-/// Waits until the work panics, and takes the panic.
-async fn panicked(work: &mut Option<JoinHandle<()>>) -> Box<dyn Any + Send> {
-    if let Some(running) = work {
-        let ended = running.await;
-        *work = None;
-        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-            return panic;
-        }
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
-    std::future::pending().await
+}
+
+/// The panic that a task ended by.
+fn panic_of(ended: Result<(), JoinError>) -> Option<Panic> {
+    ended.map_err(JoinError::try_into_panic).err()?.ok()
+}
+
+/// The leader's work, and how to tell it to end.
+struct Work {
+    task: JoinHandle<()>,
+    stopper: Stopper,
 }
 
 /// Says that it is over, whatever ends it.
-struct Candidate<C: LeaderCallbacks> {
-    callbacks: C,
-    work: Option<JoinHandle<()>>,
+struct Candidate<'a, C: LeaderCallbacks> {
+    callbacks: &'a mut C,
+    /// None before it leads, and when it has ended.
+    work: Option<Work>,
+    /// Set when the candidate was asked to stop: how long its work may go on.
+    drain_until: Option<Instant>,
 }
 
-impl<C: LeaderCallbacks> Candidate<C> {
-    /// Ends the leader's work. Returns false if it has not ended when the lease has.
-    async fn end_work(&mut self, lease_end: Option<Instant>) -> bool {
+impl<C: LeaderCallbacks> Candidate<'_, C> {
+    fn new(callbacks: &mut C) -> Candidate<'_, C> {
+        Candidate {
+            callbacks,
+            work: None,
+            drain_until: None,
+        }
+    }
+
+    /// Tells the program, and starts its work. Returns true if the lead is lost.
+    fn tell(&mut self, notices: Vec<Notice>) -> bool {
+        for notice in notices {
+            match notice {
+                Notice::NewLeader(identity) => self.callbacks.on_new_leader(&identity),
+                Notice::StartedLeading => {
+                    let (stopper, signal) = Stopper::new();
+                    let work = self.callbacks.on_started_leading(signal);
+                    let task = tokio::spawn(work);
+                    self.work = Some(Work { task, stopper });
+                }
+                Notice::LostLead => return true,
+            }
+        }
+        false
+    }
+
+    fn raise(&self) {
+        if let Some(work) = &self.work {
+            work.stopper.raise();
+        }
+    }
+
+    /// Waits until the work has ended, and takes its panic. Waits for ever if there is none.
+    async fn work_ended(&mut self) -> Option<Panic> {
         let Some(work) = &mut self.work else {
-            return true;
+            return std::future::pending().await;
         };
-        work.abort();
+        let ended = (&mut work.task).await;
+        self.work = None;
+        panic_of(ended)
+    }
+
+    /// Waits until the work has ended, not longer than this.
+    async fn ended_by(&mut self, until: Instant) -> Option<Panic> {
+        self.work.as_ref()?;
+        timeout_at(until, self.work_ended()).await.unwrap_or(None)
+    }
+
+    /// Drops the leader's work. It is still there if it has not gone when the lease has.
+    async fn drop_work(&mut self, lease_end: Option<Instant>) -> Option<Panic> {
+        self.work.as_ref()?.task.abort();
         let least = Instant::now() + END_LEAST;
         let until = lease_end.map_or(least, |end| end.max(least));
-        let ended = timeout_at(until, work).await;
-        if ended.is_err() {
+        let panic = self.ended_by(until).await;
+        if self.work.is_some() {
             tracing::error!("the leader's work does not end, and the lease has");
         }
-        ended.is_ok()
+        panic
     }
 }
 
-impl<C: LeaderCallbacks> Drop for Candidate<C> {
+impl<C: LeaderCallbacks> Drop for Candidate<'_, C> {
     fn drop(&mut self) {
         if let Some(work) = &self.work {
-            work.abort();
+            work.task.abort();
         }
         self.callbacks.on_stopped_leading();
     }

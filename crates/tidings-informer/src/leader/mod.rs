@@ -3,15 +3,41 @@
 //! They share a lease, an object of the server. Who holds it renews it; who does not watches whether it is renewed, and takes it
 //! when it has not been for as long as it says. Nobody compares clocks: how old a lease is counts from when its last change was
 //! seen here. The decisions are in `election`, which knows no clock and does no I/O; `elector` carries them out.
+//!
+//! A controller that finishes its reconciles when it is asked to stop, before another program leads:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use tidings_informer::leader::{ElectionOptions, LeaderElector, LeaseLock, StopSignal};
+//! use tidings_informer::{Action, RunOptions, WorkQueue, run_controller};
+//!
+//! # async fn run(
+//! #     lock: Arc<dyn LeaseLock>,
+//! #     stop: impl Future<Output = ()>,
+//! # ) -> Result<(), Box<dyn std::error::Error>> {
+//! let elector = LeaderElector::new(lock, ElectionOptions::default())?;
+//! // Called for each term. A queue is of one term, as a controller that stops shuts it down.
+//! let work = |stop: StopSignal| async move {
+//!     let queue: WorkQueue<String> = WorkQueue::new();
+//!     let reconcile = async |_| Ok::<_, std::fmt::Error>(Action::AwaitChange);
+//!     run_controller(queue, RunOptions::default(), reconcile, stop.wait()).await;
+//! };
+//! elector.run_until_stopped(work, stop).await;
+//! # Ok(())
+//! # }
+//! ```
 
 mod election;
 mod elector;
 mod lock;
+mod signal;
 
 use std::time::Duration;
 
 pub use elector::{ElectionEnd, LeaderCallbacks, LeaderElector};
 pub use lock::{LeaseLock, LeaseRecord, LeaseVersion, LockError};
+pub use signal::StopSignal;
 
 /// A wait `d` of who does not lead is drawn from `[d, d × (1 + JITTER))`, so that many do not try at once.
 const JITTER: f64 = 1.2;
@@ -27,6 +53,10 @@ pub struct ElectionOptions {
     pub renew_deadline: Duration,
     /// How often a leader renews and others look.
     pub retry_period: Duration,
+    /// How long the leader's work may take to end when the candidate is asked to stop; the lease is renewed meanwhile. Longer
+    /// than [`RunOptions::grace`](crate::RunOptions::grace), so that a controller can say what it left. Zero drops the work at
+    /// once.
+    pub drain: Duration,
     /// Give the lease back when asked to stop, so that others need not wait for its end. Who leaves anything running behind the
     /// future of [`LeaderCallbacks::on_started_leading`] must not.
     pub release: bool,
@@ -40,6 +70,7 @@ impl Default for ElectionOptions {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            drain: Duration::from_secs(35),
             release: true,
             seed: None,
         }
@@ -58,6 +89,13 @@ impl ElectionOptions {
         self.lease_duration = lease_duration;
         self.renew_deadline = renew_deadline;
         self.retry_period = retry_period;
+        self
+    }
+
+    /// How long the leader's work may take to end when the candidate is asked to stop.
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> ElectionOptions {
+        self.drain = drain;
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use crate::lease::{Board, held_by, seconds, stand};
+use crate::lease::{Board, Manner, held_by, seconds, stand};
 use tidings_informer::leader::{BadElection, ElectionEnd, ElectionOptions, LeaderElector};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -56,7 +56,13 @@ async fn b132_a_free_lease_is_acquired_and_given_back() {
     // The work has ended before anybody else may begin, and being told comes last.
     assert_eq!(
         a.diary.words(),
-        ["new a", "started", "work ended", "stopped, held by nobody"]
+        [
+            "new a",
+            "started",
+            "asked",
+            "work ended",
+            "stopped, held by nobody"
+        ]
     );
     let record = board.record();
     assert_eq!((record.holder.as_str(), record.transitions), ("", 0));
@@ -250,7 +256,13 @@ async fn b132_a_leader_that_cannot_renew_stops_before_another_may_begin() {
         assert_eq!(first.await.unwrap(), ElectionEnd::Lost);
         assert_eq!(
             a.diary.words(),
-            ["new a", "started", "work ended", "stopped, held by a"]
+            [
+                "new a",
+                "started",
+                "asked",
+                "work ended",
+                "stopped, held by a"
+            ]
         );
         assert!(!b.leads());
         sleep(seconds(11)).await;
@@ -323,7 +335,7 @@ async fn b132_being_told_to_stop_is_certain() {
 async fn b132_work_that_panics_does_not_keep_the_lead() {
     let board: Arc<Board> = Arc::default();
     let mut a = stand("a", &board);
-    a.panics_after = Some(seconds(3));
+    a.manner = Manner::Panics(seconds(3));
     let ended = a.spawn().await;
     assert!(ended.unwrap_err().is_panic());
     assert_eq!(

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tidings_informer::BoxFuture;
 use tidings_informer::leader::{
     ElectionEnd, ElectionOptions, LeaderCallbacks, LeaderElector, LeaseLock, LeaseRecord,
-    LeaseVersion, LockError,
+    LeaseVersion, LockError, StopSignal,
 };
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -156,27 +156,53 @@ impl Drop for Work {
     }
 }
 
+/// How the work of a leader behaves.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// Ends this long after it is asked to.
+    Ends(Duration),
+    /// Does not end when it is asked to.
+    Stays,
+    /// Ends by itself.
+    EndsItself(Duration),
+    Panics(Duration),
+}
+
 struct Noting {
     diary: Diary,
-    panics_after: Option<Duration>,
+    manner: Manner,
     board: Arc<Board>,
 }
 
 impl LeaderCallbacks for Noting {
-    fn on_started_leading(&mut self) -> BoxFuture<'static, ()> {
+    fn on_started_leading(&mut self, stop: StopSignal) -> BoxFuture<'static, ()> {
         self.diary.note("started");
         let working = Work {
             diary: self.diary.clone(),
             board: Arc::clone(&self.board),
         };
-        let panics_after = self.panics_after;
+        let manner = self.manner;
         Box::pin(async move {
-            let _working = working;
-            match panics_after {
-                Some(time) => sleep(time).await,
-                None => pending().await,
+            let asked = async {
+                stop.wait().await;
+                assert!(stop.is_raised());
+                working.diary.note("asked");
+            };
+            match manner {
+                Manner::Ends(after) => {
+                    asked.await;
+                    sleep(after).await;
+                }
+                Manner::Stays => {
+                    asked.await;
+                    pending::<()>().await;
+                }
+                Manner::EndsItself(after) => sleep(after).await,
+                Manner::Panics(after) => {
+                    sleep(after).await;
+                    panic!("the work panics");
+                }
             }
-            panic!("the work panics");
         })
     }
 
@@ -198,7 +224,7 @@ pub(crate) struct Stand {
     pub(crate) diary: Diary,
     pub(crate) board: Arc<Board>,
     pub(crate) options: ElectionOptions,
-    pub(crate) panics_after: Option<Duration>,
+    pub(crate) manner: Manner,
 }
 
 pub(crate) fn stand(identity: &'static str, board: &Arc<Board>) -> Stand {
@@ -212,23 +238,36 @@ pub(crate) fn stand(identity: &'static str, board: &Arc<Board>) -> Stand {
         diary: Diary::default(),
         board: Arc::clone(board),
         options: ElectionOptions::default().seed(7),
-        panics_after: None,
+        manner: Manner::Ends(Duration::ZERO),
     }
 }
 
 impl Stand {
-    pub(crate) fn run(
-        &self,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> impl Future<Output = ElectionEnd> + Send + 'static {
+    fn candidate(&self) -> (LeaderElector<MemoryLock>, Noting) {
         let lock = Arc::clone(&self.lock);
         let elector = LeaderElector::new(lock, self.options.clone()).unwrap();
         let callbacks = Noting {
             diary: self.diary.clone(),
-            panics_after: self.panics_after,
+            manner: self.manner,
             board: Arc::clone(&self.board),
         };
+        (elector, callbacks)
+    }
+
+    pub(crate) fn run(
+        &self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ElectionEnd> + Send + 'static {
+        let (elector, callbacks) = self.candidate();
         elector.run(callbacks, stop)
+    }
+
+    pub(crate) fn run_until_stopped(
+        &self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (elector, callbacks) = self.candidate();
+        elector.run_until_stopped(callbacks, stop)
     }
 
     pub(crate) fn spawn(&self) -> JoinHandle<ElectionEnd> {
@@ -237,7 +276,8 @@ impl Stand {
 
     pub(crate) fn leads(&self) -> bool {
         let words = self.diary.words();
-        words.iter().any(|word| word == "started") && words.iter().all(|word| word != "work ended")
+        let count = |wanted| words.iter().filter(|word| *word == wanted).count();
+        count("started") > count("work ended")
     }
 }
 

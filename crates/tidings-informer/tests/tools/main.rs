@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod leader;
+mod leader_end;
 mod lease;
 mod retry_watcher;
 mod script;
