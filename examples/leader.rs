@@ -1,0 +1,94 @@
+//! The controller of the other example, of which several may run while one works. It shows its metrics as Prometheus reads
+//! them, tells problems on standard error, and finishes what it does before it hands over. Run it twice, and stop one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, PostParams};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use tidings::kube::{KubeInformerFactory, KubeLeaseLock, RestClient, Scope};
+use tidings::leader::{ElectionOptions, LeaderElector, StopSignal};
+use tidings::metrics::InformerMetrics;
+use tidings::{Action, HandlerOptions, RunOptions, WorkQueue, run_controller};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    // Without a subscriber nobody sees what goes wrong.
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let client = RestClient::from_config(kube::Config::infer().await?)?;
+    let metrics = InformerMetrics::new();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+
+    // In a cluster the name of the Pod tells one program from the others.
+    let identity = std::env::var("POD_NAME");
+    let identity = identity.unwrap_or_else(|_| format!("process-{}", std::process::id()));
+    let lock = KubeLeaseLock::new(&client, "default", "about", &identity);
+    let elector = LeaderElector::new(Arc::new(lock), ElectionOptions::default())?;
+
+    let work = |stop: StopSignal| {
+        println!("{identity} leads");
+        let (client, metrics) = (client.clone(), metrics.clone());
+        async move {
+            // A leader that cannot work must not keep the lead: a panic gives it back, and ends the program.
+            let worked = lead(client, metrics, stop).await;
+            worked.expect("the informers do not start");
+        }
+    };
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    let mut election = std::pin::pin!(elector.run_until_stopped(work, stop));
+    loop {
+        tokio::select! {
+            () = &mut election => return Ok(()),
+            () = tokio::time::sleep(Duration::from_secs(10)) => {
+                let mut text = String::new();
+                encode(&mut text, &registry)?;
+                print!("{text}");
+            }
+        }
+    }
+}
+
+/// One term. Informers and queue are its own, and go with it, also if it is cut off.
+async fn lead(
+    client: RestClient,
+    metrics: InformerMetrics,
+    stop: StopSignal,
+) -> anyhow::Result<()> {
+    let factory = KubeInformerFactory::new(client.clone()).with_metrics(metrics.clone());
+    let namespaces = factory.informer::<Namespace>(&Scope::all());
+    let about = factory.informer::<ConfigMap>(&Scope::all().fields("metadata.name=about"));
+    let queue: WorkQueue<String> = WorkQueue::new();
+    metrics.observe_queue("about", &queue);
+    let options = HandlerOptions::default();
+    namespaces.enqueue(&queue, |namespace| [namespace.name().to_owned()], &options)?;
+    about.enqueue(&queue, |map| [map.namespace().to_owned()], &options)?;
+    factory.start();
+    tokio::select! {
+        synced = factory.wait_synced(Duration::from_secs(30)) => synced?,
+        () = stop.wait() => return Ok(()),
+    }
+
+    let reconcile = move |name: String| {
+        let (namespaces, about) = (namespaces.store(), about.store());
+        let maps: Api<ConfigMap> = Api::namespaced(client.kube().clone(), &name);
+        async move {
+            if namespaces.get("", &name).is_none() || about.get(&name, "about").is_some() {
+                return Ok(Action::AwaitChange);
+            }
+            let mut map = ConfigMap::default();
+            map.metadata.name = Some("about".to_owned());
+            map.data = Some([("namespace".to_owned(), name.clone())].into());
+            maps.create(&PostParams::default(), &map).await?;
+            println!("{name}: made");
+            Ok::<_, kube::Error>(Action::AwaitChange)
+        }
+    };
+    let summary = run_controller(queue, RunOptions::default(), reconcile, stop.wait()).await;
+    println!("{summary:?}");
+    Ok(())
+}
