@@ -8,3 +8,27 @@
 //! | `projected` | Pods with five fields, in a fraction of the memory |
 //! | `two_speeds` | two handlers of different speed over one informer |
 //! | `read_your_writes` | a program that sees what it wrote |
+//!
+//! `guide` is the code of docs/guide.md.
+
+#[cfg(test)]
+mod tests {
+    fn trimmed(text: &str) -> Vec<&str> {
+        text.lines().map(str::trim).collect()
+    }
+
+    /// Every piece of code in the guide stands in the program, so that it compiles and runs.
+    #[test]
+    fn the_guide_shows_code_that_compiles() {
+        let program = trimmed(include_str!("guide.rs"));
+        let guide = include_str!("../docs/guide.md");
+        let pieces = guide.split("```rust\n").skip(1);
+        let pieces: Vec<_> = pieces.filter_map(|rest| rest.split("```").next()).collect();
+        assert!(!pieces.is_empty());
+        for piece in pieces {
+            let lines = trimmed(piece);
+            let found = program.windows(lines.len()).any(|window| window == lines);
+            assert!(found, "not in examples/guide.rs:\n{piece}");
+        }
+    }
+}
