@@ -104,10 +104,11 @@ impl Election {
         }
     }
 
-    /// Until when this candidate may work as the leader; nobody else takes the lease before that.
+    /// Until when this candidate may work as the leader; nobody else takes the lease before that. Counts from before the last
+    /// write that was answered: one whose answer was lost is older than when it was seen here, and nobody knows by how much.
     pub(super) fn lease_end(&self) -> Option<Instant> {
-        let observed = self.observed.as_ref().filter(|_| self.is_holder())?;
-        Some(observed.end())
+        let lead_until = self.lead_until.filter(|_| self.is_holder())?;
+        Some(lead_until + (self.options.lease_duration - self.options.renew_deadline))
     }
 
     /// Until when work that is told now that the lead is lost may go on by itself. What is left of the lease after that is for

@@ -351,6 +351,7 @@ async fn b132_of_many_one_leads_at_any_time() {
     for (seed, identity) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
         let mut candidate = stand(identity, &board);
         candidate.options = candidate.options.seed(seed as u64);
+        candidate.manner = Manner::Stays;
         stands.push((candidate.spawn(), candidate));
     }
     let mut leaders = Vec::new();

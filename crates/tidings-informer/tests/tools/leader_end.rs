@@ -154,6 +154,27 @@ async fn b132_work_has_what_is_left_of_a_lost_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn b132_a_renewal_without_an_answer_gives_the_work_no_more_time() {
+    let board = Arc::default();
+    let (mut a, b) = (stand("a", &board), stand("b", &board));
+    a.manner = Manner::Stays;
+    let start = Instant::now();
+    let first = a.spawn();
+    let second = b.spawn();
+    sleep(seconds(5)).await;
+    // Answered last: the renewal of second 4. Done last: that of second 6, which is seen at 11. Others count from 6, and from
+    // 11 the lease would seem good until 26.
+    a.lock.loses_answer.store(true, Ordering::SeqCst);
+    sleep_until(start + millis(14_001)).await;
+    assert_eq!(a.diary.words(), ["new a", "started", "asked"]);
+    sleep_until(start + millis(18_001)).await;
+    assert!(!a.leads());
+    assert_eq!(first.await.unwrap(), ElectionEnd::Lost);
+    assert!(!b.leads());
+    second.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn b132_a_lead_that_is_lost_while_the_work_ends_is_not_given_back() {
     let board: Arc<Board> = Arc::default();
     let mut a = stand("a", &board);

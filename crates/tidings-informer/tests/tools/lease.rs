@@ -32,6 +32,17 @@ impl Board {
         *lease = Some((record, version + 1));
     }
 
+    fn update(&self, record: LeaseRecord, version: &str) -> Result<LeaseVersion, LockError> {
+        match &mut *self.lease.lock().unwrap() {
+            Some((old, current)) if current.to_string() == version => {
+                *old = record;
+                *current += 1;
+                Ok(current.to_string())
+            }
+            _ => Err(LockError::Conflict),
+        }
+    }
+
     /// Somebody labels the lease: another version, the same record.
     pub(crate) fn touch(&self) {
         self.put(self.record());
@@ -66,6 +77,9 @@ pub(crate) struct MemoryLock {
     pub(crate) down: AtomicBool,
     /// No call is answered.
     pub(crate) hangs: AtomicBool,
+    /// One more update is done, its answer is lost after five seconds, and no update is done after it.
+    pub(crate) loses_answer: AtomicBool,
+    no_updates: AtomicBool,
 }
 
 impl MemoryLock {
@@ -114,15 +128,16 @@ impl LeaseLock for MemoryLock {
     ) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
         Box::pin(async move {
             self.call("update").await?;
-            let mut lease = self.board.lease.lock().unwrap();
-            match &mut *lease {
-                Some((old, current)) if current.to_string() == version => {
-                    *old = record;
-                    *current += 1;
-                    Ok(current.to_string())
-                }
-                _ => Err(LockError::Conflict),
+            if self.no_updates.load(Ordering::SeqCst) {
+                return Err(LockError::failed("read only"));
             }
+            let written = self.board.update(record, &version);
+            if self.loses_answer.load(Ordering::SeqCst) {
+                self.no_updates.store(true, Ordering::SeqCst);
+                sleep(seconds(5)).await;
+                return Err(LockError::failed("no answer"));
+            }
+            written
         })
     }
 }
@@ -234,6 +249,8 @@ pub(crate) fn stand(identity: &'static str, board: &Arc<Board>) -> Stand {
             board: Arc::clone(board),
             down: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
+            loses_answer: AtomicBool::new(false),
+            no_updates: AtomicBool::new(false),
         }),
         diary: Diary::default(),
         board: Arc::clone(board),
