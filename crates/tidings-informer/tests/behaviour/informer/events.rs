@@ -248,7 +248,7 @@ async fn d14_d15_a_relist_keeps_the_objects_that_did_not_change() {
     let counted = Arc::clone(&decoded);
     let decode = Decode::with(move |object: Object| {
         counted.fetch_add(1, Ordering::Relaxed);
-        Ok(object.clone())
+        Ok(object)
     });
     let informer = SharedInformer::builder(script.source(), decode).start();
     informer.wait_synced().await.unwrap();
