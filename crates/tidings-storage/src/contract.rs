@@ -200,6 +200,23 @@ pub enum Error {
     /// Too many writes wait for the disk.
     #[error("too many writes are waiting")]
     Overloaded,
+    /// Nobody answers. Nothing was done.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
+    /// No answer came: the write may have been done, or may be done still.
+    #[error("the store has not answered, and may have done what was asked: {0}")]
+    Uncertain(String),
+    /// The value is larger than the store takes.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The store has lost what it had, and everything that was read of it is void.
+    #[error("the store went back from revision {from} to {to}")]
+    WentBack {
+        /// Where it had been.
+        from: Revision,
+        /// Where it is now.
+        to: Revision,
+    },
     /// A write or read failed below the engine. Nothing that was acknowledged is lost.
     #[error("{0}")]
     Failed(String),
@@ -242,6 +259,11 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Asks the watches of a prefix to deliver a batch soon, even if it only reports progress.
     fn request_progress(&self, prefix: &[u8]);
+
+    /// What keeps the store from being used, if anything does.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 
     /// Figures for metrics.
     fn stats(&self) -> Stats;

@@ -5,7 +5,8 @@
 //! order. History is kept for a while and then compacted.
 //!
 //! The crate knows keys and values as bytes: what they mean is its caller's business. [`Storage`] is the contract,
-//! [`Embedded`] the engine that keeps everything on this machine.
+//! [`Embedded`] the engine that keeps everything on this machine, [`Etcd`] (with the feature `etcd`) the one that keeps it in an
+//! etcd cluster, where any number of servers share it.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -24,9 +25,20 @@
 
 mod contract;
 mod embedded;
+#[cfg(feature = "etcd")]
+mod etcd;
+mod history;
 
 pub use contract::{
     BoxFuture, Change, Error, Event, Expected, KeyValue, Previous, Range, RangeResult, Revision,
     Stats, Storage, WatchBatch, WatchStream, Write,
 };
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdOptions, EtcdTls, OpenError as EtcdOpenError};
+
+fn wall_clock_ms() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}

@@ -3,7 +3,6 @@
 //! The working set lives in the caller's caches, so values are not kept here: the index holds 100-odd bytes per key, and a
 //! read of a value is a read of the disk. Writes that wait while the disk syncs share the next sync.
 
-mod history;
 mod index;
 mod log;
 mod memory;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -25,7 +24,7 @@ use crate::contract::{
     BoxFuture, Error, KeyValue, Previous, Range, RangeResult, Revision, Stats, Storage,
     WatchStream, Write,
 };
-use history::{Keep, Times};
+use crate::history::{Keep, Times};
 use index::Index;
 use log::LogRecords;
 pub use log::OpenError;
@@ -61,7 +60,7 @@ impl Default for EmbeddedOptions {
             history_revisions_min: 1000,
             history_bytes_max: 1 << 30,
             beside: &[],
-            now: Arc::new(wall_clock_ms),
+            now: Arc::new(crate::wall_clock_ms),
         }
     }
 }
@@ -74,12 +73,6 @@ impl std::fmt::Debug for EmbeddedOptions {
             .field("history_bytes_max", &self.history_bytes_max)
             .finish_non_exhaustive()
     }
-}
-
-fn wall_clock_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }
 
 /// What the index and the watches agree on. Written by the committing thread only.

@@ -73,7 +73,14 @@ pub enum OpenError {
 pub(super) struct Directory {
     log: PathBuf,
     /// Locked as long as the store is open.
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is being started beside this one has it open for a moment.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl Directory {
@@ -126,7 +133,7 @@ impl Directory {
         })?;
         let directory = Directory {
             log: path.join(LOG),
-            _lock: lock,
+            lock,
         };
         if !path.join(FORMAT).exists() {
             create_private(&directory.log).map_err(io_error)?;

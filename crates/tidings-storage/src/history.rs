@@ -10,27 +10,29 @@ const MARK_SPACING_MS: u64 = 1000;
 
 /// How much history is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keep {
-    pub(super) age: Duration,
-    pub(super) revisions_min: u64,
+pub(crate) struct Keep {
+    pub(crate) age: Duration,
+    pub(crate) revisions_min: u64,
 }
 
 /// Remembers when which revision was reached, at most once a second.
 #[derive(Debug, Default)]
-pub(super) struct Times(VecDeque<(u64, Revision)>);
+pub(crate) struct Times(VecDeque<(u64, Revision)>);
 
 impl Times {
     /// Notes that `revision` was written at `written_ms`. A clock that goes back is taken as standing still.
-    pub(super) fn note(&mut self, written_ms: u64, revision: Revision) {
+    pub(crate) fn note(&mut self, written_ms: u64, revision: Revision) {
         match self.0.back_mut() {
-            Some((last_ms, last)) if written_ms < *last_ms + MARK_SPACING_MS => *last = revision,
+            Some((last_ms, last)) if written_ms < *last_ms + MARK_SPACING_MS => {
+                *last = revision.max(*last);
+            }
             _ => self.0.push_back((written_ms, revision)),
         }
     }
 
     /// The revision at which history starts: the last one that is older than the age to keep, but at least
     /// `revisions_min` revisions before the current one. Forgets the marks before it.
-    pub(super) fn oldest(&mut self, now_ms: u64, current: Revision, keep: Keep) -> Revision {
+    pub(crate) fn oldest(&mut self, now_ms: u64, current: Revision, keep: Keep) -> Revision {
         let horizon_ms = now_ms.saturating_sub(keep.age.as_millis() as u64);
         let by_count = Revision(current.0.saturating_sub(keep.revisions_min));
         let mut oldest = Revision(0);

@@ -1,0 +1,380 @@
+//! A thin client of etcd: calls that end in time, and which of several members answers them.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use http::uri::PathAndQuery;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use tonic::client::Grpc;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::proto::{Ignored, StatusResponse, WatchRequest, WatchResponse};
+use super::{EtcdOptions, OpenError};
+use crate::contract::Error;
+
+/// How long a call may take, whichever members it asks.
+const BUDGET: Duration = Duration::from_secs(3);
+/// How long it may take when nobody has answered for a while: whoever asks should know soon.
+const BUDGET_IN_TROUBLE: Duration = Duration::from_millis(500);
+/// That while.
+const TROUBLE_AFTER: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// etcd ends connections that ask for a sign of life more often than every five seconds.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(6);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
+/// A page of a list can be large; gRPC's own limit of 4 MiB is for requests between strangers.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
+/// What may be done about a call that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It changes nothing: it can be repeated.
+    None,
+    /// It changes something: it is repeated only if it was certainly not done.
+    Write,
+}
+
+pub(super) struct Client {
+    members: Vec<Member>,
+    /// Who is asked first: who answered last.
+    current: AtomicUsize,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+struct Member {
+    name: String,
+    channel: Channel,
+}
+
+/// Nobody has answered since.
+#[derive(Debug, Clone)]
+struct Trouble {
+    since: Instant,
+    why: String,
+}
+
+/// A watch as etcd sends it, and how to ask for progress in it.
+pub(super) struct RawWatch {
+    pub(super) requests: mpsc::Sender<WatchRequest>,
+    pub(super) responses: Streaming<WatchResponse>,
+}
+
+impl Client {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Client, OpenError> {
+        if options.endpoints.is_empty() {
+            return Err(OpenError::NoEndpoints);
+        }
+        let members = options
+            .endpoints
+            .iter()
+            .map(|endpoint| member(endpoint, options));
+        Ok(Client {
+            members: members.collect::<Result<_, _>>()?,
+            // Several servers do not all ask the same member.
+            current: AtomicUsize::new(fastrand::usize(..options.endpoints.len())),
+            trouble: Mutex::new(None),
+        })
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<Trouble>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong, if nobody answers.
+    pub(super) fn what_is_wrong(&self) -> Option<String> {
+        let trouble = self.trouble();
+        let Trouble { since, why } = trouble.as_ref()?;
+        let seconds = since.elapsed().as_secs();
+        Some(format!("etcd has not answered for {seconds} s: {why}"))
+    }
+
+    fn answered(&self) {
+        *self.trouble() = None;
+    }
+
+    fn unanswered(&self, why: &str) {
+        let mut trouble = self.trouble();
+        let since = trouble
+            .as_ref()
+            .map_or_else(Instant::now, |before| before.since);
+        *trouble = Some(Trouble {
+            since,
+            why: why.to_owned(),
+        });
+    }
+
+    fn deadline(&self) -> Instant {
+        let troubled = self
+            .trouble()
+            .as_ref()
+            .is_some_and(|trouble| trouble.since.elapsed() >= TROUBLE_AFTER);
+        Instant::now() + if troubled { BUDGET_IN_TROUBLE } else { BUDGET }
+    }
+
+    /// One call, to the member that answered last and then to the others.
+    pub(super) async fn call<Q, A>(
+        &self,
+        path: &'static str,
+        request: Q,
+        effect: Effect,
+    ) -> Result<A, Error>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let deadline = self.deadline();
+        let (first, count) = (self.current.load(Ordering::Relaxed), self.members.len());
+        let mut why = String::new();
+        for turn in 0..count {
+            let at = (first + turn) % count;
+            let member = &self.members[at];
+            let now = Instant::now();
+            // Who is silent leaves time for the others, if they may be asked at all.
+            let share = match effect {
+                Effect::None => (deadline - now) / (count - turn) as u32,
+                Effect::Write => deadline - now,
+            };
+            let attempt = member.unary(path, request.clone());
+            match timeout_at(now + share, attempt).await {
+                Ok(Ok(answer)) => {
+                    self.current.store(at, Ordering::Relaxed);
+                    self.answered();
+                    return Ok(answer);
+                }
+                Ok(Err(status)) => {
+                    if let Some(refusal) = refusal(&status) {
+                        self.answered();
+                        return Err(refusal);
+                    }
+                    why = format!("{}: {}", member.name, story(&status));
+                    if effect == Effect::Write && !is_undone(&status) {
+                        self.unanswered(&why);
+                        self.current.store(at + 1, Ordering::Relaxed);
+                        return Err(Error::Uncertain(why));
+                    }
+                }
+                Err(_) => {
+                    let milliseconds = share.as_millis();
+                    why = format!("{}: no answer within {milliseconds} ms", member.name);
+                    if effect == Effect::Write {
+                        self.unanswered(&why);
+                        self.current.store(at + 1, Ordering::Relaxed);
+                        return Err(Error::Uncertain(why));
+                    }
+                }
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        self.unanswered(&why);
+        Err(Error::Unavailable(why))
+    }
+
+    /// Opens a watch at the member that answered last, and says which version that has.
+    pub(super) async fn watch(&self, first: WatchRequest) -> Result<(RawWatch, String), Error> {
+        let at = self.current.load(Ordering::Relaxed) % self.members.len();
+        let member = &self.members[at];
+        let opened = timeout_at(Instant::now() + BUDGET, member.watch(first)).await;
+        let why = match opened {
+            Ok(Ok(opened)) => {
+                self.answered();
+                return Ok(opened);
+            }
+            Ok(Err(status)) => format!("{}: {}", member.name, story(&status)),
+            Err(_) => format!("{}: no answer to a watch", member.name),
+        };
+        self.unanswered(&why);
+        self.turn_away();
+        Err(Error::Unavailable(why))
+    }
+
+    /// Asks another member first from now on.
+    pub(super) fn turn_away(&self) {
+        self.current.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn member(endpoint: &str, options: &EtcdOptions) -> Result<Member, OpenError> {
+    let bad = |why: String| OpenError::BadEndpoint {
+        endpoint: endpoint.to_owned(),
+        why,
+    };
+    let secure = endpoint.starts_with("https://");
+    if !secure && !endpoint.starts_with("http://") {
+        return Err(bad(
+            "write it as http://HOST:PORT or https://HOST:PORT".to_owned()
+        ));
+    }
+    if !secure && options.tls.is_some() {
+        return Err(bad(
+            "certificates are for https:// endpoints; this one is http://".to_owned(),
+        ));
+    }
+    let mut builder = Endpoint::from_shared(endpoint.to_owned())
+        .map_err(|error| bad(story(&error)))?
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .keep_alive_while_idle(true)
+        // A page of a list does not wait for permission to go on.
+        .initial_stream_window_size(8 << 20)
+        .initial_connection_window_size(16 << 20);
+    if secure {
+        let mut tls = ClientTlsConfig::new();
+        let given = options.tls.clone().unwrap_or_default();
+        if let Some(authority) = given.authority {
+            tls = tls.ca_certificate(Certificate::from_pem(authority));
+        }
+        if let Some((certificate, key)) = given.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        builder = builder
+            .tls_config(tls)
+            .map_err(|error| bad(story(&error)))?;
+    }
+    Ok(Member {
+        name: endpoint.to_owned(),
+        channel: builder.connect_lazy(),
+    })
+}
+
+impl Member {
+    fn grpc(&self) -> Grpc<Channel> {
+        Grpc::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    async fn unary<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Status>
+    where
+        Q: prost::Message + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let mut grpc = self.grpc();
+        grpc.ready().await.map_err(unreachable)?;
+        let codec = ProstCodec::<Q, A>::default();
+        let path = PathAndQuery::from_static(path);
+        let answer = grpc.unary(with_leader(request), path, codec).await?;
+        Ok(answer.into_inner())
+    }
+
+    async fn watch(&self, first: WatchRequest) -> Result<(RawWatch, String), Status> {
+        let status: StatusResponse = self
+            .unary("/etcdserverpb.Maintenance/Status", Ignored {})
+            .await?;
+        let mut grpc = self.grpc();
+        grpc.ready().await.map_err(unreachable)?;
+        let (requests, receiver) = mpsc::channel(8);
+        // There is room: nothing has been sent.
+        let _ = requests.try_send(first);
+        let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
+        let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
+        let answer = grpc
+            .streaming(with_leader(Received(receiver)), path, codec)
+            .await?;
+        let watch = RawWatch {
+            requests,
+            responses: answer.into_inner(),
+        };
+        Ok((watch, status.version))
+    }
+}
+
+fn unreachable(error: tonic::transport::Error) -> Status {
+    Status::from_error(Box::new(error))
+}
+
+/// A member that has lost the others says so at once instead of waiting for them.
+fn with_leader<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    let metadata = request.metadata_mut();
+    metadata.insert("hasleader", MetadataValue::from_static("true"));
+    request
+}
+
+/// What etcd answers to a question that it understood: asking another member changes nothing.
+fn refusal(status: &Status) -> Option<Error> {
+    let says = |words: &str| status.message().contains(words);
+    match status.code() {
+        Code::OutOfRange if says("compacted") => Some(Error::Compacted {
+            requested: Default::default(),
+            oldest: Default::default(),
+        }),
+        Code::OutOfRange if says("future revision") => Some(Error::Future {
+            requested: Default::default(),
+            current: Default::default(),
+        }),
+        Code::InvalidArgument if says("request is too large") => {
+            Some(Error::TooLarge(status.message().to_owned()))
+        }
+        Code::ResourceExhausted if says("space exceeded") => Some(Error::Failed(
+            "etcd has reached its space quota and takes no writes: compact and defragment it, then disarm its NOSPACE alarm"
+                .to_owned(),
+        )),
+        Code::ResourceExhausted => Some(Error::Overloaded),
+        Code::Unauthenticated | Code::PermissionDenied => {
+            Some(Error::Failed(format!("etcd refuses: {}", status.message())))
+        }
+        Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition | Code::OutOfRange => {
+            Some(Error::Failed(status.message().to_owned()))
+        }
+        _ => None,
+    }
+}
+
+/// True if the call has certainly done nothing.
+fn is_undone(status: &Status) -> bool {
+    // Who has no leader refuses before it does anything.
+    status.message().contains("no leader") || was_not_sent(status)
+}
+
+fn was_not_sent(status: &Status) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// An error and its causes in one line.
+fn story(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut story = match (error as &dyn std::error::Error).downcast_ref::<Status>() {
+        Some(status) if !status.message().is_empty() => status.message().to_owned(),
+        _ => error.to_string(),
+    };
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !story.contains(&text) {
+            story.push_str(": ");
+            story.push_str(&text);
+        }
+        cause = error.source();
+    }
+    story
+}
+
+/// A channel as a stream.
+struct Received(mpsc::Receiver<WatchRequest>);
+
+impl Stream for Received {
+    type Item = WatchRequest;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<WatchRequest>> {
+        self.0.poll_recv(context)
+    }
+}

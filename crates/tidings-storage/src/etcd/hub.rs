@@ -1,0 +1,334 @@
+//! Who gets which events: pure.
+//!
+//! One watch of etcd brings every change of the store; the hub hands them out to the watches of its users. Each of those has a
+//! queue, bounded in bytes, that is complete up to some revision. The hub goes on when a queue is full or a watch starts
+//! further back; such a watch is behind, and when it has nothing left to take, the hub goes back to where it stands. Everyone
+//! else drops what it has had before: events are told apart by their revision.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+
+use crate::contract::{Change, Error, Event, Previous, Revision, WatchBatch};
+
+/// What a watch may have waiting in memory.
+const QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// The watch of a user, seen from both sides.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// Of the whole key.
+    prefix: Bytes,
+    previous: Previous,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// Events up to here have been queued or taken.
+    complete: Revision,
+    /// Events up to here have been taken.
+    taken: Revision,
+    /// Progress up to here is asked for.
+    wanted: Revision,
+    end: Option<Error>,
+    waker: Option<Waker>,
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what comes after `from`; it is complete up to `to`.
+    fn offer(&self, from: Revision, events: &[Event], to: Revision) {
+        let mut queue = self.lock();
+        if queue.complete < from || queue.end.is_some() {
+            return; // it is behind
+        }
+        let seen = queue.complete;
+        let (mut last, mut full) = (seen, false);
+        for event in events {
+            if event.revision <= seen || !event.key.starts_with(&self.prefix) {
+                continue;
+            }
+            // All changes of a revision come together.
+            if queue.bytes > QUEUE_BYTES_MAX && event.revision > last {
+                full = true;
+                break;
+            }
+            last = event.revision;
+            let mut event = event.clone();
+            if self.previous == Previous::OnDelete && event.change != Change::Delete {
+                event.previous = None;
+            }
+            queue.bytes += size(&event);
+            queue.events.push_back(event);
+        }
+        queue.complete = if full { last } else { seen.max(to) };
+        if !queue.events.is_empty() || queue.wanted > queue.taken {
+            wake(queue.waker.take());
+        }
+    }
+
+    /// Asks for a batch that says that everything up to a revision has come.
+    pub(super) fn want(&self, revision: Revision) {
+        let mut queue = self.lock();
+        queue.wanted = queue.wanted.max(revision);
+        wake(queue.waker.take());
+    }
+
+    /// The next batch. Also says if the hub has to go back for this watch.
+    pub(super) fn poll(
+        &self,
+        waker: &Waker,
+        reached: Revision,
+    ) -> (Poll<Result<WatchBatch, Error>>, bool) {
+        let mut queue = self.lock();
+        let progress = queue.wanted > queue.taken && queue.complete > queue.taken;
+        if !queue.events.is_empty() || progress {
+            queue.bytes = 0;
+            queue.taken = queue.complete;
+            let batch = WatchBatch {
+                events: std::mem::take(&mut queue.events).into(),
+                revision: queue.complete,
+            };
+            return (Poll::Ready(Ok(batch)), false);
+        }
+        if let Some(error) = queue.end.clone() {
+            return (Poll::Ready(Err(error)), false);
+        }
+        queue.waker = Some(waker.clone());
+        (Poll::Pending, queue.complete < reached)
+    }
+
+    fn end(&self, error: Error) {
+        let mut queue = self.lock();
+        queue.end.get_or_insert(error);
+        wake(queue.waker.take());
+    }
+}
+
+fn size(event: &Event) -> usize {
+    let value = match &event.change {
+        Change::Put(value) => value.len(),
+        Change::Delete => 0,
+    };
+    event.key.len() + value + event.previous.as_ref().map_or(0, Bytes::len) + size_of::<Event>()
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// All watches of users.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    /// Events up to here have been handed out.
+    reached: Revision,
+    slots: Vec<Weak<Slot>>,
+}
+
+impl Hub {
+    pub(super) fn reached(&self) -> Revision {
+        self.reached
+    }
+
+    pub(super) fn add(&mut self, prefix: Bytes, after: Revision, previous: Previous) -> Arc<Slot> {
+        let slot = Arc::new(Slot {
+            prefix,
+            previous,
+            queue: Mutex::new(Queue {
+                events: VecDeque::new(),
+                bytes: 0,
+                complete: after,
+                taken: after,
+                wanted: Revision(0),
+                end: None,
+                waker: None,
+            }),
+        });
+        self.slots.retain(|other| other.strong_count() > 0);
+        self.slots.push(Arc::downgrade(&slot));
+        slot
+    }
+
+    fn live(&self) -> impl Iterator<Item = Arc<Slot>> {
+        let slots = self.slots.iter().filter_map(Weak::upgrade);
+        slots.filter(|slot| slot.lock().end.is_none())
+    }
+
+    pub(super) fn watches(&self) -> usize {
+        self.live().count()
+    }
+
+    /// From which revision on etcd has to be watched, if anybody watches.
+    pub(super) fn start(&self) -> Option<Revision> {
+        self.live().map(|slot| slot.lock().complete).min()
+    }
+
+    /// The watch of etcd begins again behind this revision.
+    pub(super) fn go_back(&mut self, to: Revision) {
+        self.reached = to;
+    }
+
+    /// Events came; they are all there are up to `to`.
+    pub(super) fn hand_out(&mut self, events: &[Event], to: Revision) {
+        let from = self.reached;
+        self.reached = from.max(to);
+        for slot in self.live() {
+            slot.offer(from, events, self.reached);
+        }
+    }
+
+    /// The revision up to which progress is asked for and not known.
+    pub(super) fn wanted(&self) -> Option<Revision> {
+        let wanted = self.live().map(|slot| slot.lock().wanted).max();
+        wanted.filter(|wanted| *wanted > self.reached)
+    }
+
+    /// True if a watch is behind and has taken everything it has.
+    pub(super) fn someone_is_behind(&self) -> bool {
+        self.live().any(|slot| {
+            let queue = slot.lock();
+            queue.complete < self.reached && queue.events.is_empty()
+        })
+    }
+
+    /// The watches of a prefix.
+    pub(super) fn of(&self, prefix: &[u8]) -> impl Iterator<Item = Arc<Slot>> {
+        self.live().filter(move |slot| *slot.prefix == *prefix)
+    }
+
+    /// History before `oldest` is gone, and with it the watches that are behind it.
+    pub(super) fn compacted(&mut self, oldest: Revision) {
+        for slot in self.live() {
+            let at = slot.lock().complete;
+            if at < oldest {
+                slot.end(Error::Compacted {
+                    requested: at,
+                    oldest,
+                });
+            }
+        }
+    }
+
+    /// Ends every watch.
+    pub(super) fn end(&mut self, error: &Error) {
+        for slot in self.live() {
+            slot.end(error.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(revision: u64, key: &str, size: usize) -> Event {
+        Event {
+            revision: Revision(revision),
+            key: Bytes::copy_from_slice(key.as_bytes()),
+            change: Change::Put(vec![0; size].into()),
+            created: false,
+            previous: None,
+        }
+    }
+
+    fn take(hub: &Hub, slot: &Slot) -> (Option<(Vec<u64>, u64)>, bool) {
+        let (poll, behind) = slot.poll(Waker::noop(), hub.reached());
+        let batch = match poll {
+            Poll::Ready(batch) => {
+                let batch = batch.unwrap();
+                let revisions = batch.events.iter().map(|event| event.revision.0);
+                Some((revisions.collect(), batch.revision.0))
+            }
+            Poll::Pending => None,
+        };
+        (batch, behind)
+    }
+
+    #[test]
+    fn each_watch_gets_its_prefix_once_whoever_comes_late() {
+        let mut hub = Hub::default();
+        hub.go_back(Revision(10));
+        let early = hub.add("a/".into(), Revision(10), Previous::OnDelete);
+        hub.hand_out(&[event(11, "a/x", 1), event(12, "b/y", 1)], Revision(12));
+        assert_eq!(take(&hub, &early), (Some((vec![11], 12)), false));
+        let late = hub.add("b/".into(), Revision(10), Previous::OnDelete);
+        assert_eq!(take(&hub, &late), (None, true), "it starts before the hub");
+        hub.hand_out(&[event(13, "b/z", 1)], Revision(13));
+        assert_eq!(take(&hub, &late), (None, true), "nothing is skipped");
+        assert!(hub.someone_is_behind());
+        let start = hub.start().unwrap();
+        assert_eq!(start, Revision(10));
+        hub.go_back(start);
+        let again = [
+            event(11, "a/x", 1),
+            event(12, "b/y", 1),
+            event(13, "b/z", 1),
+        ];
+        hub.hand_out(&again, Revision(13));
+        assert_eq!(take(&hub, &late), (Some((vec![12, 13], 13)), false));
+        assert_eq!(take(&hub, &early), (None, false), "it has had it all");
+        hub.hand_out(&[event(14, "a/x", 1)], Revision(14));
+        assert_eq!(take(&hub, &early), (Some((vec![14], 14)), false));
+    }
+
+    #[test]
+    fn a_full_queue_loses_nothing_and_holds_up_nobody() {
+        let mut hub = Hub::default();
+        let slow = hub.add("".into(), Revision(0), Previous::OnDelete);
+        let quick = hub.add("".into(), Revision(0), Previous::OnDelete);
+        for revision in 1..=10 {
+            hub.hand_out(&[event(revision, "k", 1 << 20)], Revision(revision));
+            assert_eq!(take(&hub, &quick).0, Some((vec![revision], revision)));
+        }
+        let (Some((first, complete)), _) = take(&hub, &slow) else {
+            panic!("it has a queue")
+        };
+        assert_eq!(first, (1..=complete).collect::<Vec<_>>());
+        assert!(complete < 10, "the queue is bounded: {complete}");
+        assert_eq!(take(&hub, &slow), (None, true));
+        hub.go_back(hub.start().unwrap());
+        for revision in complete + 1..=10 {
+            hub.hand_out(&[event(revision, "k", 1)], Revision(revision));
+        }
+        let rest = (complete + 1..=10).collect::<Vec<_>>();
+        assert_eq!(take(&hub, &slow), (Some((rest, 10)), false));
+    }
+
+    #[test]
+    fn progress_is_told_up_to_what_was_asked_for() {
+        let mut hub = Hub::default();
+        let slot = hub.add("a/".into(), Revision(0), Previous::OnDelete);
+        hub.hand_out(&[event(5, "b/x", 1)], Revision(5));
+        assert_eq!(take(&hub, &slot), (None, false), "nobody asked");
+        slot.want(Revision(7));
+        assert_eq!(take(&hub, &slot), (Some((vec![], 5)), false));
+        assert_eq!(hub.wanted(), Some(Revision(7)));
+        hub.hand_out(&[], Revision(8));
+        assert_eq!(take(&hub, &slot), (Some((vec![], 8)), false));
+        assert_eq!(hub.wanted(), None);
+        hub.hand_out(&[], Revision(9));
+        assert_eq!(take(&hub, &slot), (None, false));
+    }
+
+    #[test]
+    fn compaction_ends_the_watches_that_need_what_is_gone() {
+        let mut hub = Hub::default();
+        let behind = hub.add("".into(), Revision(3), Previous::OnDelete);
+        let fine = hub.add("".into(), Revision(8), Previous::OnDelete);
+        hub.compacted(Revision(8));
+        let (poll, _) = behind.poll(Waker::noop(), hub.reached());
+        assert!(matches!(poll, Poll::Ready(Err(Error::Compacted { .. }))));
+        assert_eq!(take(&hub, &fine), (None, false));
+        assert_eq!(hub.start(), Some(Revision(8)));
+    }
+}

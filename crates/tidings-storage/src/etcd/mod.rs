@@ -1,0 +1,635 @@
+//! The engine over etcd: its revision is ours, its transactions are our writes, one watch of it brings every change.
+//!
+//! Nothing is kept here: reads and writes are calls, and the caches are the caller's. `client` makes calls end in time, `pump`
+//! follows the one watch, `hub` hands its events out, `compact` ends history for all servers together, `lease` ends the life of
+//! keys that have one.
+
+mod client;
+mod compact;
+mod hub;
+mod lease;
+mod proto;
+mod pump;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::contract::{
+    BoxFuture, Error, Expected, KeyValue, Previous, Range, RangeResult, Revision, Stats, Storage,
+    WatchStream, Write,
+};
+use crate::history::{Keep, Times};
+use client::{Client, Effect};
+use hub::Hub;
+use lease::Leases;
+use proto::{
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp,
+    ResponseHeader, TxnRequest, TxnResponse, request_op, response_op,
+};
+use pump::Watch;
+
+/// How long a server that starts waits for etcd.
+const OPEN_PATIENCE: Duration = Duration::from_secs(10);
+/// History that a server takes in when it starts: more is not worth the wait.
+const HISTORY_REVISIONS_MAX: u64 = 100_000;
+/// What values that kube-apiserver wrote in its binary form begin with.
+const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
+/// How many values are looked at to see whose they are.
+const SAMPLE: i64 = 20;
+
+/// How to reach etcd, and how history is kept there.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct EtcdOptions {
+    /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
+    pub endpoints: Vec<String>,
+    /// What all keys begin with, as `/registry`.
+    pub prefix: String,
+    /// For endpoints with `https`.
+    pub tls: Option<EtcdTls>,
+    /// Changes younger than this can be read and watched from.
+    pub history_age: Duration,
+    /// However old they are, this many last revisions can be.
+    pub history_revisions_min: u64,
+    /// Keys that begin with this live for so long after their last write.
+    pub lifetimes: Vec<(Bytes, Duration)>,
+    /// Milliseconds since 1970; tests pass their own.
+    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+/// Certificates, in PEM.
+#[derive(Clone, Default)]
+pub struct EtcdTls {
+    /// Who signs for the members. Unset, nobody is trusted.
+    pub authority: Option<Vec<u8>>,
+    /// The certificate and key that this client shows.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for EtcdTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EtcdTls")
+    }
+}
+
+impl EtcdOptions {
+    /// For these members.
+    pub fn new(endpoints: impl IntoIterator<Item = String>) -> EtcdOptions {
+        EtcdOptions {
+            endpoints: endpoints.into_iter().collect(),
+            prefix: "/registry".to_owned(),
+            tls: None,
+            history_age: Duration::from_secs(600),
+            history_revisions_min: 1000,
+            lifetimes: Vec::new(),
+            now: Arc::new(crate::wall_clock_ms),
+        }
+    }
+}
+
+impl std::fmt::Debug for EtcdOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdOptions")
+            .field("endpoints", &self.endpoints)
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why etcd cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// None was given.
+    #[error("no endpoint of etcd is given")]
+    NoEndpoints,
+    /// One makes no sense.
+    #[error("{endpoint} is no endpoint of etcd: {why}")]
+    BadEndpoint {
+        /// What was given.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The prefix makes no sense.
+    #[error("the prefix {0:?} must begin with / and not end with it, as /registry")]
+    BadPrefix(String),
+    /// Nobody answers.
+    #[error("etcd does not answer")]
+    Unreachable(#[source] Error),
+    /// The prefix is a Kubernetes cluster's.
+    #[error(
+        "{key} was written by kube-apiserver in its binary form, which is not read here: choose another prefix for a store \
+         of its own"
+    )]
+    Foreign {
+        /// A key of theirs.
+        key: String,
+    },
+}
+
+/// What the calls, the pump and the compactor share.
+struct Shared {
+    client: Client,
+    /// Ends with a slash.
+    prefix: Bytes,
+    hub: Mutex<Hub>,
+    /// Something has changed that the pump should look at.
+    pump: Notify,
+    /// The newest revision that etcd is known to have.
+    known: AtomicU64,
+    oldest: AtomicU64,
+    cluster: AtomicU64,
+    asking: Asking,
+    times: Mutex<Times>,
+    keep: Keep,
+    leases: Leases,
+    now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    writes: AtomicU64,
+    queued: AtomicU64,
+    foreign: Mutex<Option<String>>,
+}
+
+/// Who asks for the current revision. Those who come while one asks share the next answer.
+#[derive(Default)]
+struct Asking {
+    came: AtomicU64,
+    turn: tokio::sync::Mutex<Answered>,
+}
+
+struct Answered {
+    /// Those who came up to this one.
+    came: u64,
+    answer: Result<Revision, Error>,
+}
+
+impl Default for Answered {
+    fn default() -> Answered {
+        Answered {
+            came: 0,
+            answer: Ok(Revision(0)),
+        }
+    }
+}
+
+/// A store in etcd. Dropping it ends its watches.
+pub struct Etcd {
+    shared: Arc<Shared>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Etcd")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Etcd {
+    /// Connects to etcd. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If etcd does not answer, or the prefix is somebody else's.
+    pub async fn open(options: EtcdOptions) -> Result<Etcd, OpenError> {
+        if !options.prefix.starts_with('/') || options.prefix.ends_with('/') {
+            return Err(OpenError::BadPrefix(options.prefix));
+        }
+        let shared = Arc::new(Shared {
+            client: Client::new(&options)?,
+            prefix: format!("{}/", options.prefix).into(),
+            hub: Mutex::default(),
+            pump: Notify::new(),
+            known: AtomicU64::new(0),
+            oldest: AtomicU64::new(0),
+            cluster: AtomicU64::new(0),
+            asking: Asking::default(),
+            times: Mutex::default(),
+            keep: Keep {
+                age: options.history_age,
+                revisions_min: options.history_revisions_min,
+            },
+            leases: Leases::new(options.lifetimes),
+            now: options.now,
+            writes: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            foreign: Mutex::default(),
+        });
+        let revision = shared.first_answer().await?;
+        shared.check_owner().await?;
+        let oldest = compact::find_oldest(&shared, revision).await;
+        let oldest = oldest.map_err(OpenError::Unreachable)?;
+        shared.oldest.store(oldest.0, Ordering::Relaxed);
+        shared.note(revision);
+        tracing::debug!(%revision, %oldest, "connected to etcd");
+        let tasks = vec![
+            tokio::spawn(pump::run(shared.clone())),
+            tokio::spawn(compact::run(shared.clone())),
+        ];
+        Ok(Etcd { shared, tasks })
+    }
+
+    /// Ends history that is due now, instead of within the next minute, and says where it starts.
+    ///
+    /// # Errors
+    /// If etcd does not answer.
+    pub async fn compact(&self) -> Result<Revision, Error> {
+        compact::round(&self.shared).await?;
+        Ok(self.shared.oldest())
+    }
+}
+
+impl Shared {
+    fn hub(&self) -> MutexGuard<'_, Hub> {
+        self.hub.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> Revision {
+        Revision(self.known.load(Ordering::Relaxed))
+    }
+
+    fn oldest(&self) -> Revision {
+        Revision(self.oldest.load(Ordering::Relaxed))
+    }
+
+    fn starts_at_least(&self, oldest: Revision) {
+        self.oldest.fetch_max(oldest.0, Ordering::Relaxed);
+    }
+
+    /// etcd has this revision.
+    fn note(&self, revision: Revision) {
+        self.known.fetch_max(revision.0, Ordering::Relaxed);
+        self.times().note((self.now)(), revision);
+    }
+
+    /// A key as etcd has it.
+    fn key(&self, key: &[u8]) -> Bytes {
+        [&self.prefix, key].concat().into()
+    }
+
+    async fn first_answer(&self) -> Result<Revision, OpenError> {
+        let deadline = tokio::time::Instant::now() + OPEN_PATIENCE;
+        loop {
+            match self.revision().await {
+                Ok(revision) => return Ok(revision),
+                Err(error) if tokio::time::Instant::now() >= deadline => {
+                    return Err(OpenError::Unreachable(error));
+                }
+                Err(error) => tracing::warn!(%error, "waiting for etcd"),
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Looks at some values to see whether kube-apiserver wrote them.
+    async fn check_owner(&self) -> Result<(), OpenError> {
+        // A Kubernetes cluster always has namespaces, and something else that comes first.
+        for part in ["", "namespaces/"] {
+            let mut request = self.range_of(part.as_bytes());
+            request.limit = SAMPLE;
+            let found: RangeResponse = self.read(request).await.map_err(OpenError::Unreachable)?;
+            let theirs = found
+                .kvs
+                .iter()
+                .find(|entry| entry.value.starts_with(PROTOBUF_MAGIC));
+            if let Some(theirs) = theirs {
+                let key = String::from_utf8_lossy(&theirs.key).into_owned();
+                return Err(OpenError::Foreign { key });
+            }
+        }
+        Ok(())
+    }
+
+    fn range_of(&self, prefix: &[u8]) -> RangeRequest {
+        let key = self.key(prefix);
+        RangeRequest {
+            range_end: end_of(&key),
+            key,
+            ..RangeRequest::default()
+        }
+    }
+
+    async fn read(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
+        let at = Revision(request.revision as u64);
+        let path = "/etcdserverpb.KV/Range";
+        let answer = self.client.call(path, request, Effect::None).await;
+        answer.map_err(|error| self.with_figures(error, at))
+    }
+
+    /// etcd does not say which revisions it means.
+    fn with_figures(&self, error: Error, requested: Revision) -> Error {
+        match error {
+            Error::Compacted { .. } => Error::Compacted {
+                requested,
+                oldest: self.oldest().max(Revision(requested.0 + 1)),
+            },
+            Error::Future { .. } => Error::Future {
+                requested,
+                current: self.known(),
+            },
+            other => other,
+        }
+    }
+
+    /// The current revision, by a read that all members agree on.
+    async fn revision(&self) -> Result<Revision, Error> {
+        let ticket = self.asking.came.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut turn = self.asking.turn.lock().await;
+        if turn.came < ticket {
+            // Everybody who has come before this is sent may have its answer.
+            let came = self.asking.came.load(Ordering::SeqCst);
+            let answer = self.ask_revision().await;
+            *turn = Answered { came, answer };
+        }
+        turn.answer.clone()
+    }
+
+    async fn ask_revision(&self) -> Result<Revision, Error> {
+        let before = self.known();
+        // The answer is in the header; the key is any.
+        let request = RangeRequest {
+            key: self.prefix.clone(),
+            count_only: true,
+            ..RangeRequest::default()
+        };
+        let header = self.read(request).await?.header.unwrap_or_default();
+        let revision = Revision(header.revision as u64);
+        let cluster = self.cluster.swap(header.cluster_id, Ordering::Relaxed);
+        let is_another = cluster != 0 && cluster != header.cluster_id;
+        if revision < before || is_another {
+            self.went_back(before, revision);
+        }
+        self.note(revision);
+        Ok(revision)
+    }
+
+    /// etcd has lost what it had: it was restored from a backup, or is another one. What anybody has seen of it is void.
+    fn went_back(&self, from: Revision, to: Revision) {
+        tracing::error!(%from, %to, "etcd has lost revisions: it was restored, or is another one; everything is read again");
+        self.known.store(to.0, Ordering::Relaxed);
+        self.oldest.store(to.0, Ordering::Relaxed);
+        *self.times() = Times::default();
+        self.leases.forget();
+        let mut hub = self.hub();
+        hub.end(&Error::WentBack { from, to });
+        hub.go_back(to);
+        drop(hub);
+        self.pump.notify_one();
+    }
+
+    /// A key and value as the caller knows them.
+    fn entry(&self, entry: proto::KeyValue) -> Result<KeyValue, Error> {
+        Ok(KeyValue {
+            key: self.own_key(&entry.key),
+            value: self.own_value(&entry.key, entry.value)?,
+            revision: Revision(entry.mod_revision as u64),
+        })
+    }
+
+    fn own_key(&self, key: &Bytes) -> Bytes {
+        key.slice(self.prefix.len().min(key.len())..)
+    }
+
+    fn own_value(&self, key: &[u8], value: Bytes) -> Result<Bytes, Error> {
+        if value.starts_with(PROTOBUF_MAGIC) {
+            let text = format!(
+                "{} was written by kube-apiserver in its binary form, which is not read here",
+                String::from_utf8_lossy(key)
+            );
+            *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
+            return Err(Error::Failed(text));
+        }
+        Ok(value)
+    }
+
+    async fn write(&self, write: Write) -> Result<Revision, Error> {
+        let lease = match &write.value {
+            Some(_) => self.leases.of(&write.key, &self.client).await?,
+            None => 0,
+        };
+        match self.transact(&write, lease).await {
+            Err(Error::Failed(why)) if lease != 0 && why.contains("lease not found") => {
+                self.leases.forget();
+                let lease = self.leases.of(&write.key, &self.client).await?;
+                self.transact(&write, lease).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn transact(&self, write: &Write, lease: i64) -> Result<Revision, Error> {
+        let key = self.key(&write.key);
+        let expected = match write.expected {
+            Expected::Absent => 0,
+            Expected::At(revision) => revision.0 as i64,
+        };
+        let change = match &write.value {
+            Some(value) => request_op::Request::Put(PutRequest {
+                key: key.clone(),
+                value: value.clone(),
+                lease,
+            }),
+            None => request_op::Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+        };
+        let look = request_op::Request::Range(RangeRequest {
+            key: key.clone(),
+            keys_only: true,
+            ..RangeRequest::default()
+        });
+        let operation = |request| RequestOp {
+            request: Some(request),
+        };
+        let request = TxnRequest {
+            compare: vec![Compare::last_changed_at(key, expected)],
+            success: vec![operation(change)],
+            failure: vec![operation(look)],
+        };
+        let path = "/etcdserverpb.KV/Txn";
+        let answer: TxnResponse = self.client.call(path, request, Effect::Write).await?;
+        let ResponseHeader { revision, .. } = answer.header.unwrap_or_default();
+        if !answer.succeeded {
+            let current = answer.responses.into_iter().find_map(|operation| {
+                let Some(response_op::Response::Range(found)) = operation.response else {
+                    return None;
+                };
+                let entry = found.kvs.first()?;
+                Some(Revision(entry.mod_revision as u64))
+            });
+            return Err(Error::Conflict { current });
+        }
+        let revision = Revision(revision as u64);
+        self.note(revision);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(revision)
+    }
+}
+
+/// The first key behind all that begin with a prefix.
+fn end_of(prefix: &[u8]) -> Bytes {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end.into();
+        }
+    }
+    Bytes::from_static(b"\0") // all keys
+}
+
+/// Counts down when a write has ended, however it ends.
+struct Queued<'a>(&'a AtomicU64);
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Storage for Etcd {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        Box::pin(self.shared.revision())
+    }
+
+    fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        Box::pin(std::future::ready(Ok(self.shared.oldest())))
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
+        Box::pin(async move {
+            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+            let _queued = Queued(&self.shared.queued);
+            self.shared.write(write).await
+        })
+    }
+
+    fn get(
+        &self,
+        key: Bytes,
+        at: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let request = RangeRequest {
+                key: shared.key(&key),
+                revision: shared.readable(at)?,
+                ..RangeRequest::default()
+            };
+            let found = shared.read(request).await?.kvs.into_iter().next();
+            found.map(|entry| shared.entry(entry)).transpose()
+        })
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            let mut request = shared.range_of(&range.prefix);
+            request.limit = range.limit as i64;
+            request.revision = shared.readable(range.at)?;
+            if let Some(start) = &range.start {
+                request.key = shared.key(start).max(request.key);
+            }
+            let answer = shared.read(request).await?;
+            let header = answer.header.unwrap_or_default();
+            let entries = answer.kvs.into_iter().map(|entry| shared.entry(entry));
+            Ok(RangeResult {
+                entries: entries.collect::<Result<_, _>>()?,
+                revision: range.at.unwrap_or(Revision(header.revision as u64)),
+                more: answer.more,
+            })
+        })
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+        previous: Previous,
+    ) -> BoxFuture<'_, Result<WatchStream, Error>> {
+        Box::pin(async move {
+            let shared = &self.shared;
+            shared.readable(Some(after))?;
+            let current = shared.known();
+            if after > current && after > shared.revision().await? {
+                return Err(Error::Future {
+                    requested: after,
+                    current: shared.known(),
+                });
+            }
+            let slot = shared.hub().add(shared.key(&prefix), after, previous);
+            shared.pump.notify_one();
+            Ok(Box::pin(Watch::new(shared.clone(), slot)) as WatchStream)
+        })
+    }
+
+    fn request_progress(&self, prefix: &[u8]) {
+        let known = self.shared.known();
+        let slots: Vec<_> = self.shared.hub().of(&self.shared.key(prefix)).collect();
+        for slot in slots {
+            slot.want(known);
+        }
+        self.shared.pump.notify_one();
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let foreign = self
+            .shared
+            .foreign
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.shared.client.what_is_wrong().or(foreign.clone())
+    }
+
+    fn stats(&self) -> Stats {
+        Stats {
+            revision: self.shared.known(),
+            oldest: self.shared.oldest(),
+            writes: self.shared.writes.load(Ordering::Relaxed),
+            queued: self.shared.queued.load(Ordering::Relaxed),
+            ..Stats::default()
+        }
+    }
+}
+
+impl Shared {
+    /// The revision to read at as etcd wants it: zero is the current one.
+    fn readable(&self, at: Option<Revision>) -> Result<i64, Error> {
+        match at {
+            None => Ok(0),
+            Some(requested) if requested < self.oldest() => Err(Error::Compacted {
+                requested,
+                oldest: self.oldest(),
+            }),
+            Some(requested) => Ok(requested.0 as i64),
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared.hub().end(&Error::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key_that_has_it_not() {
+        assert_eq!(end_of(b"/registry/"), "/registry0");
+        assert_eq!(end_of(b"a\xff"), "b");
+        assert_eq!(end_of(b"\xff"), "\0");
+    }
+}
