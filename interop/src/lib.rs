@@ -5,14 +5,16 @@ use std::process::{Command, Output};
 
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
-use tidings_testing::Start;
+use tidings_testing::{Etcd, Start};
 
-/// A server with an empty store on disk, and a directory for what clients leave.
+/// A server with an empty store, and a directory for what clients leave. The store is on disk, or in an etcd of its own if
+/// `TIDINGS_TEST_STORAGE` is `etcd`.
 #[derive(Debug)]
 pub struct Server {
     /// The running server.
     pub server: tidings_testing::Server,
     home: TempDir,
+    _etcd: Option<Etcd>,
 }
 
 impl Server {
@@ -22,13 +24,23 @@ impl Server {
     /// If the binary is not built, or does not start.
     pub async fn start() -> anyhow::Result<Server> {
         let home = tempfile::tempdir()?;
+        let in_etcd = std::env::var("TIDINGS_TEST_STORAGE").is_ok_and(|engine| engine == "etcd");
+        let etcd = in_etcd.then(Etcd::start).transpose()?;
+        let endpoints = etcd.as_ref().map(Etcd::argument);
+        let arguments = endpoints
+            .as_deref()
+            .map(|endpoints| ["--storage", "etcd", "--etcd-endpoints", endpoints]);
         let start = Start {
             binary: &binary()?,
             data_dir: &home.path().join("data"),
-            arguments: &[],
+            arguments: arguments.as_ref().map_or(&[], |arguments| &arguments[..]),
         };
         let server = tidings_testing::Server::start(&start).await?;
-        Ok(Server { server, home })
+        Ok(Server {
+            server,
+            home,
+            _etcd: etcd,
+        })
     }
 
     /// Where its kubeconfig is.

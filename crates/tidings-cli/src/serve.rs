@@ -1,4 +1,4 @@
-//! `tidings serve`: an API server with an embedded store.
+//! `tidings serve`: an API server over an embedded store or etcd.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki};
-use tidings_storage::{Embedded, EmbeddedOptions, Storage};
+use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki, ServerNames};
+use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long requests and watches may take to end when the server stops.
@@ -20,13 +20,24 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "127.0.0.1:6443", value_parser = parse_address, value_name = "ADDRESS")]
     listen: SocketAddr,
 
-    /// Where objects, certificates and the kubeconfig are kept
+    /// Names and addresses that the server's certificate is also for: the machine's, or those of a balancer before it
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    tls_san: Vec<String>,
+
+    /// Where objects are kept: in the data directory, or in an etcd cluster that several servers share
+    #[arg(long, default_value = "embedded", value_enum)]
+    storage: Engine,
+
+    /// Where certificates, the kubeconfig, and with --storage embedded all objects are kept
     #[arg(long, default_value = "./tidings-data", value_name = "PATH")]
     data_dir: PathBuf,
 
     /// Keep objects, certificates and the token in memory only: they are gone when the server stops
     #[arg(long)]
     ephemeral: bool,
+
+    #[command(flatten)]
+    etcd: EtcdArguments,
 
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "PATH")]
@@ -39,6 +50,35 @@ pub(crate) struct Arguments {
     /// How log lines look
     #[arg(long, default_value = "text", value_enum)]
     log: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    Embedded,
+    Etcd,
+}
+
+#[derive(Debug, clap::Args)]
+struct EtcdArguments {
+    /// The members of the etcd cluster, as http://HOST:PORT or https://HOST:PORT
+    #[arg(long, value_delimiter = ',', value_name = "URL,…")]
+    etcd_endpoints: Vec<String>,
+
+    /// The certificate authority of etcd, in PEM
+    #[arg(long, value_name = "PATH")]
+    etcd_ca: Option<PathBuf>,
+
+    /// The certificate to show to etcd, in PEM
+    #[arg(long, value_name = "PATH", requires = "etcd_key")]
+    etcd_cert: Option<PathBuf>,
+
+    /// Its key, in PEM
+    #[arg(long, value_name = "PATH", requires = "etcd_cert")]
+    etcd_key: Option<PathBuf>,
+
+    /// What all keys in etcd begin with
+    #[arg(long, default_value = "/registry", value_name = "PREFIX")]
+    etcd_prefix: String,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -103,7 +143,16 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         signal(SignalKind::interrupt())?,
     );
     let data_dir = &arguments.data_dir;
-    let store = open_store(arguments)?;
+    let mut stop = std::pin::pin!(async {
+        tokio::select! {
+            _ = terminate.recv() => tracing::info!("stopping: asked to terminate"),
+            _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
+        }
+    });
+    let store = tokio::select! {
+        store = open_store(arguments) => store?,
+        () = &mut stop => return Ok(()),
+    };
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
         format!(
             "{} cannot be listened on; choose another address with --listen",
@@ -111,12 +160,16 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
         )
     })?;
     let address = listener.address();
+    let names = ServerNames {
+        address: address.ip(),
+        others: arguments.tls_san.clone(),
+    };
     let pki = if arguments.ephemeral {
         std::fs::create_dir_all(data_dir)
             .with_context(|| format!("{} cannot be created", data_dir.display()))?;
-        Pki::ephemeral(address.ip())?
+        Pki::ephemeral(&names)?
     } else {
-        Pki::open(&data_dir.join("pki"), address.ip())?
+        Pki::open(&data_dir.join("pki"), &names)?
     };
     let kubeconfig = arguments
         .kubeconfig
@@ -127,12 +180,6 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = ApiOptions::default();
     options.authentication = Authentication::Token(pki.token().to_owned());
     options.history = arguments.history;
-    let mut stop = std::pin::pin!(async {
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("stopping: asked to terminate"),
-            _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
-        }
-    });
     let api = tokio::select! {
         api = Api::start(store, options) => api?,
         () = &mut stop => return Ok(()),
@@ -142,9 +189,53 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+/// How long Events are kept, as kube-apiserver keeps them.
+fn lifetimes<K: From<&'static str>>() -> Vec<(K, Duration)> {
+    vec![("events/".into(), Duration::from_secs(3600))]
+}
+
+async fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+    match arguments.storage {
+        Engine::Embedded if !arguments.etcd.etcd_endpoints.is_empty() => {
+            bail!("--etcd-endpoints is given, but objects are not kept there: add --storage etcd")
+        }
+        Engine::Embedded => open_embedded(arguments),
+        Engine::Etcd if arguments.ephemeral => {
+            bail!("--ephemeral keeps objects in memory: leave it out, or leave out --storage etcd")
+        }
+        Engine::Etcd => open_etcd(arguments).await,
+    }
+}
+
+async fn open_etcd(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+    let given = &arguments.etcd;
+    if given.etcd_endpoints.is_empty() {
+        bail!(
+            "--storage etcd needs to know where etcd is: add --etcd-endpoints http://127.0.0.1:2379"
+        );
+    }
+    let read = |path: &Option<PathBuf>| -> anyhow::Result<Option<Vec<u8>>> {
+        let Some(path) = path else { return Ok(None) };
+        let read = std::fs::read(path);
+        let read = read.with_context(|| format!("{} cannot be read", path.display()))?;
+        Ok(Some(read))
+    };
+    let tls = EtcdTls {
+        authority: read(&given.etcd_ca)?,
+        identity: read(&given.etcd_cert)?.zip(read(&given.etcd_key)?),
+    };
+    let mut options = EtcdOptions::new(given.etcd_endpoints.clone());
+    options.prefix.clone_from(&given.etcd_prefix);
+    options.tls = (tls.authority.is_some() || tls.identity.is_some()).then_some(tls);
+    options.history_age = arguments.history;
+    options.lifetimes = lifetimes();
+    Ok(Arc::new(Etcd::open(options).await?))
+}
+
+fn open_embedded(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
+    options.lifetimes = lifetimes();
     options.beside = &["kubeconfig", "kubeconfig.new", "pki"];
     let directory = arguments.data_dir.display();
     if arguments.data_dir.is_file() {

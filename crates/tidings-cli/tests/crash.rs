@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidings_testing::{Client, Server, Start};
+use tidings_testing::{Client, Etcd, Server, Start};
 
 const ROUNDS: u64 = 100;
 const WRITERS: usize = 4;
@@ -166,13 +166,24 @@ fn check(round: u64, names: &Names, values: &BTreeMap<String, u64>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_a_hundred_times() {
+    kill_again_and_again(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_a_hundred_times_over_etcd() {
+    let etcd = Etcd::start().unwrap();
+    let endpoints = etcd.argument();
+    kill_again_and_again(&["--storage", "etcd", "--etcd-endpoints", &endpoints]).await;
+}
+
+async fn kill_again_and_again(arguments: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
     let start = Start {
         binary,
         data_dir: &data_dir,
-        arguments: &[],
+        arguments,
     };
     let names = Names::default();
     // Version 0 would mean the state in any order; version 1 is the first of the namespaces.

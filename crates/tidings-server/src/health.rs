@@ -30,7 +30,7 @@ pub(crate) fn answer(health: &Health, query: &Query, checks: &[Check]) -> Respon
         match why {
             _ if excluded.contains(name) => text.push_str(&format!("[+]{name} excluded: ok\n")),
             None => text.push_str(&format!("[+]{name} ok\n")),
-            Some(_) => text.push_str(&format!("[-]{name} failed: reason withheld\n")),
+            Some(why) => text.push_str(&format!("[-]{name} failed: {why}\n")),
         }
     }
     let code = if failed {

@@ -42,5 +42,5 @@ mod verbs;
 pub use api::{Api, ApiOptions, StartError};
 pub use auth::Authentication;
 pub use listen::Listener;
-pub use pki::{Pki, PkiError};
+pub use pki::{Pki, PkiError, ServerNames};
 pub use respond::ResponseBody;

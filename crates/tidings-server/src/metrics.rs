@@ -335,6 +335,35 @@ fn register_caches(registry: &mut Registry, caches: &[CacheStats]) {
 }
 
 fn register_store(registry: &mut Registry, store: Stats) {
+    let remote = store.remote.map(|remote| {
+        [
+            (
+                "tidings_etcd_watched_revision",
+                "The revision up to which every change has come",
+                remote.watched.0,
+            ),
+            (
+                "tidings_etcd_watch_opened",
+                "How often the watch of etcd was opened",
+                remote.opened,
+            ),
+            (
+                "tidings_etcd_unanswered",
+                "Calls that no member answered",
+                remote.unanswered,
+            ),
+            (
+                "tidings_etcd_went_back",
+                "How often etcd was found to have lost revisions",
+                remote.went_back,
+            ),
+        ]
+    });
+    for (name, help, value) in remote.into_iter().flatten() {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(value as i64);
+        registry.register(name, help, gauge);
+    }
     for (name, help, value) in [
         (
             "tidings_store_revision",

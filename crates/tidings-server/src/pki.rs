@@ -48,6 +48,15 @@ pub enum PkiError {
     Certificate(String),
 }
 
+/// What a server is called by those who reach it.
+#[derive(Debug, Clone)]
+pub struct ServerNames {
+    /// The address that it listens on.
+    pub address: IpAddr,
+    /// Other addresses and names: of the machine, of a balancer before it.
+    pub others: Vec<String>,
+}
+
 /// What a server shows and what its administrator shows.
 pub struct Pki {
     ca_pem: String,
@@ -72,7 +81,7 @@ impl Pki {
     ///
     /// # Errors
     /// If files cannot be read or written.
-    pub fn open(directory: &Path, address: IpAddr) -> Result<Pki, PkiError> {
+    pub fn open(directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
         fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
         let ca_key = kept(&directory.join("ca.key"), || {
             Ok(generate_key()?.serialize_pem())
@@ -94,32 +103,32 @@ impl Pki {
             );
             return Err(PkiError::Certificate(why));
         }
-        Pki::assemble(&ca_key, ca_pem, token, address)
+        Pki::assemble(&ca_key, ca_pem, token, names)
     }
 
     /// Credentials that are gone with the process.
     ///
     /// # Errors
     /// If no certificate can be made.
-    pub fn ephemeral(address: IpAddr) -> Result<Pki, PkiError> {
+    pub fn ephemeral(names: &ServerNames) -> Result<Pki, PkiError> {
         let key = generate_key()?;
         let ca_pem = ca_params()?
             .self_signed(&key)
             .map_err(certificate_error)?
             .pem();
-        Pki::assemble(&key.serialize_pem(), ca_pem, new_token(), address)
+        Pki::assemble(&key.serialize_pem(), ca_pem, new_token(), names)
     }
 
     fn assemble(
         ca_key: &str,
         ca_pem: String,
         token: String,
-        address: IpAddr,
+        names: &ServerNames,
     ) -> Result<Pki, PkiError> {
         let ca_key = KeyPair::from_pem(ca_key).map_err(certificate_error)?;
         let issuer = Issuer::new(ca_params()?, ca_key);
         let key = generate_key()?;
-        let certificate = server_params(address)?
+        let certificate = server_params(names)?
             .signed_by(&key, &issuer)
             .map_err(certificate_error)?;
         let tls = server_config(certificate.der().clone(), key.serialize_der())?;
@@ -188,15 +197,20 @@ fn ca_params() -> Result<CertificateParams, PkiError> {
     Ok(params)
 }
 
-fn server_params(address: IpAddr) -> Result<CertificateParams, PkiError> {
-    let names = [
+fn server_params(names: &ServerNames) -> Result<CertificateParams, PkiError> {
+    let always = [
         "localhost",
         "kubernetes",
         "kubernetes.default",
         "kubernetes.default.svc",
     ];
-    let mut params =
-        CertificateParams::new(names.map(ToOwned::to_owned).to_vec()).map_err(certificate_error)?;
+    let given = names.others.iter().cloned();
+    let all: Vec<String> = always
+        .map(ToOwned::to_owned)
+        .into_iter()
+        .chain(given)
+        .collect();
+    let mut params = CertificateParams::new(all).map_err(certificate_error)?;
     params
         .distinguished_name
         .push(DnType::CommonName, "tidings");
@@ -206,7 +220,7 @@ fn server_params(address: IpAddr) -> Result<CertificateParams, PkiError> {
     ];
     for address in loopback
         .into_iter()
-        .chain(Some(address).filter(|address| !address.is_loopback()))
+        .chain(Some(names.address).filter(|address| !address.is_loopback()))
     {
         params.subject_alt_names.push(SanType::IpAddress(address));
     }

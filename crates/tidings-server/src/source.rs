@@ -102,7 +102,9 @@ impl Watcher for StoreListerWatcher {
 
 fn source_error(error: Error) -> SourceError {
     match error {
-        Error::Compacted { .. } => Status::expired(error.to_string()).into(),
+        Error::Compacted { .. } | Error::WentBack { .. } => {
+            Status::expired(error.to_string()).into()
+        }
         Error::Future { requested, current } => {
             Status::too_large_resource_version(requested.0, current.0).into()
         }

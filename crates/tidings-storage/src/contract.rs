@@ -169,6 +169,22 @@ pub struct Stats {
     pub writes: u64,
     /// Writes that wait for a commit now.
     pub queued: u64,
+    /// Of an engine that is elsewhere.
+    pub remote: Option<RemoteStats>,
+}
+
+/// Figures of an engine that is reached over a network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteStats {
+    /// Every change up to this revision has come.
+    pub watched: Revision,
+    /// How often the watch was opened.
+    pub opened: u64,
+    /// Calls that nobody answered.
+    pub unanswered: u64,
+    /// How often it was found to have lost revisions.
+    pub went_back: u64,
 }
 
 /// Why an engine refuses.

@@ -30,8 +30,8 @@ mod etcd;
 mod history;
 
 pub use contract::{
-    BoxFuture, Change, Error, Event, Expected, KeyValue, Previous, Range, RangeResult, Revision,
-    Stats, Storage, WatchBatch, WatchStream, Write,
+    BoxFuture, Change, Error, Event, Expected, KeyValue, Previous, Range, RangeResult, RemoteStats,
+    Revision, Stats, Storage, WatchBatch, WatchStream, Write,
 };
 pub use embedded::{Embedded, EmbeddedOptions, OpenError};
 #[cfg(feature = "etcd")]

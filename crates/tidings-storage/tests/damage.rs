@@ -139,7 +139,7 @@ async fn a_directory_of_a_later_version_is_refused() {
     let directory = filled(1).await;
     fs::write(
         directory.path().join("FORMAT"),
-        "tidings data directory, format 2\n",
+        "tidings data directory, format 3\n",
     )
     .unwrap();
     assert!(matches!(

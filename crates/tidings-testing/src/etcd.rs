@@ -220,8 +220,16 @@ impl Drop for Etcd {
     }
 }
 
+/// An address that nobody listens on. Not one of those that connections get: a member that is started again must find its own.
 fn free() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
+    loop {
+        let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000)));
+        match TcpListener::bind(address) {
+            Ok(_) => return Ok(address),
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {

@@ -141,6 +141,10 @@ impl Inner {
     fn checks(&self, endpoint: &str) -> Vec<health::Check> {
         let empty = self.caches.iter().any(|cache| cache.reached().is_none());
         let mut checks = vec![("ping", None), ("reflectors", self.dead_task())];
+        if endpoint != "livez" {
+            // A server that is started again does not make etcd answer.
+            checks.push(("etcd", self.store.trouble()));
+        }
         if endpoint == "readyz" {
             checks.push((
                 "watch-cache",

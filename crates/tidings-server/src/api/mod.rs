@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use tidings_api::ResourceVersion;
-use tidings_informer::{Reflector, ReflectorOptions};
+use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
 use tidings_storage::{Error, Revision, Storage};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -36,6 +36,10 @@ pub(crate) use state::Inner;
 
 /// How often caches hear of revisions of other resources and of the end of history.
 const TICK: Duration = Duration::from_secs(1);
+
+/// How long a cache waits before it reads the store again.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// How a server is to be.
 #[derive(Debug, Clone)]
@@ -87,6 +91,8 @@ impl Api {
         // The store is in this process or has its own signs of life: silence means that nothing happens.
         let mut reflector_options = ReflectorOptions::default();
         reflector_options.silence_max = Duration::from_secs(3600);
+        // It is this server's own, and everybody waits for it.
+        reflector_options.backoff = BackoffOptions::default().between(BACKOFF_FIRST, BACKOFF_MAX);
         for ((kind, cache), prefix) in STORED.iter().zip(&caches).zip(&prefixes) {
             let source = Arc::new(StoreListerWatcher {
                 store: store.clone(),

@@ -100,6 +100,14 @@ impl Inner {
                 Reason::ServiceUnavailable,
                 "the store is closed: the server is shutting down, or must be started again",
             ),
+            error @ Error::Unavailable(_) => {
+                let message = error.to_string();
+                again(Status::failure(503, Reason::ServiceUnavailable, message))
+            }
+            error @ Error::Uncertain(_) => again(Status::timeout(&error.to_string())),
+            Error::TooLarge(message) => {
+                Status::failure(413, Reason::RequestEntityTooLarge, message)
+            }
             error => Status::internal(error),
         }
     }
@@ -164,6 +172,13 @@ impl Inner {
         self.refresh(kind).await?;
         Ok(self.cache(kind).get(key))
     }
+}
+
+/// Whoever asks again in a second may find the store back.
+fn again(mut status: Status) -> Status {
+    let details = status.details.get_or_insert_default();
+    details.retry_after_seconds = 1;
+    status
 }
 
 impl Drop for Inner {

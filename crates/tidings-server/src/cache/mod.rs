@@ -30,6 +30,15 @@ struct Inner {
     log: Log,
     /// Reads and watches of older revisions are refused, though the log may still have them.
     oldest: ResourceVersion,
+    /// Revisions after the current one and up to this are of a state that the store has lost.
+    lost: ResourceVersion,
+}
+
+impl Inner {
+    /// True if a revision that the cache has not reached is one that the store had and has lost.
+    fn is_lost(&self, revision: ResourceVersion) -> bool {
+        revision > self.revision && revision <= self.lost
+    }
 }
 
 /// The watch cache of one resource.
@@ -59,6 +68,7 @@ impl Cache {
             revision: none,
             log,
             oldest: none,
+            lost: none,
         };
         Arc::new(Cache {
             inner: RwLock::new(inner),
@@ -87,6 +97,9 @@ impl Cache {
     /// The state at exactly a revision.
     pub(crate) fn snapshot_at(&self, revision: ResourceVersion) -> Result<Snapshot, Unavailable> {
         let inner = self.inner();
+        if inner.is_lost(revision) {
+            return Err(Unavailable::TooOld(inner.oldest));
+        }
         if revision > inner.revision {
             return Err(Unavailable::NotYet(inner.revision));
         }
@@ -143,7 +156,8 @@ impl Cache {
     ) -> Result<Cursor, Unavailable> {
         let place = self.wakers.enter(scope);
         let inner = self.inner();
-        if revision < inner.oldest {
+        // Who waited for a revision that is lost would miss what happens instead (W94).
+        if revision < inner.oldest || inner.is_lost(revision) {
             return Err(Unavailable::TooOld(inner.oldest));
         }
         let position = inner
@@ -257,6 +271,9 @@ impl ReflectorStore for CacheStore {
         let revision = ResourceVersion::new(version.number().unwrap_or_default());
         {
             let mut inner = self.cache.inner_mut();
+            if revision < inner.revision {
+                inner.lost = inner.lost.max(inner.revision);
+            }
             inner.log.restart(state.clone(), revision);
             inner.state = state;
             inner.revision = revision;

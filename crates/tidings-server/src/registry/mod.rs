@@ -198,9 +198,17 @@ impl Kind {
         }
     }
 
-    /// What the keys of its objects begin with in the store.
+    /// What the keys of its objects begin with in the store: kube-apiserver's places, some of them older than its names.
     pub(crate) fn prefix(&self) -> String {
-        format!("{}/", self.group_resource())
+        let place = match (self.group, self.plural) {
+            ("", "endpoints") => "services/endpoints",
+            ("", "nodes") => "minions",
+            ("", "replicationcontrollers") => "controllers",
+            ("", "services") => "services/specs",
+            ("networking.k8s.io", "ingresses") => "ingress",
+            (_, plural) => plural,
+        };
+        format!("{place}/")
     }
 
     /// What its objects begin with: the kind and apiVersion, which items of a list leave out (W70).

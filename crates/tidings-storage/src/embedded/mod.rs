@@ -4,6 +4,7 @@
 //! read of a value is a read of the disk. Writes that wait while the disk syncs share the next sync.
 
 mod index;
+mod lifetime;
 mod log;
 mod memory;
 mod record;
@@ -26,10 +27,11 @@ use crate::contract::{
 };
 use crate::history::{Keep, Times};
 use index::Index;
+use lifetime::Lifetimes;
 use log::LogRecords;
 pub use log::OpenError;
 use memory::MemoryRecords;
-use record::Records;
+use record::{Record, Records};
 use watch::{Slots, Watch};
 use write::Task;
 
@@ -46,6 +48,8 @@ pub struct EmbeddedOptions {
     pub history_revisions_min: u64,
     /// However young it is, history does not grow beyond this (but keeps `history_revisions_min`).
     pub history_bytes_max: u64,
+    /// Keys that begin with this are deleted so long after their last write.
+    pub lifetimes: Vec<(Bytes, Duration)>,
     /// What the owner of the directory keeps there besides the store. Anything else in a directory without a store means that
     /// the directory is somebody else's.
     pub beside: &'static [&'static str],
@@ -59,6 +63,7 @@ impl Default for EmbeddedOptions {
             history_age: Duration::from_secs(600),
             history_revisions_min: 1000,
             history_bytes_max: 1 << 30,
+            lifetimes: Vec::new(),
             beside: &[],
             now: Arc::new(crate::wall_clock_ms),
         }
@@ -81,9 +86,41 @@ struct State {
     oldest: Revision,
     index: Index,
     times: Times,
+    lifetimes: Lifetimes,
     slots: Slots,
     commits: u64,
     writes: u64,
+}
+
+impl State {
+    fn new(options: &EmbeddedOptions) -> State {
+        State {
+            revision: Revision(0),
+            oldest: Revision(0),
+            index: Index::default(),
+            times: Times::default(),
+            lifetimes: Lifetimes::new(&options.lifetimes),
+            slots: Slots::default(),
+            commits: 0,
+            writes: 0,
+        }
+    }
+
+    /// Takes in the next record. Returns when its key was written before.
+    fn apply(&mut self, revision: Revision, record: &Record) -> Option<Revision> {
+        assert!(revision > self.revision, "revisions only grow");
+        self.revision = revision;
+        self.times.note(record.written_ms, revision);
+        let deleted = record.value.is_none();
+        if !deleted {
+            self.lifetimes
+                .note(&record.key, revision, record.written_ms);
+        }
+        let before = self
+            .index
+            .apply(&record.key, revision, deleted, record.bytes());
+        before.revision
+    }
 }
 
 struct Shared {
@@ -123,15 +160,8 @@ impl std::fmt::Debug for Embedded {
 impl Embedded {
     /// A store that is gone with the process.
     pub fn ephemeral(options: EmbeddedOptions) -> Embedded {
-        let (index, times) = (Index::default(), Times::default());
-        Embedded::start(
-            Box::new(MemoryRecords::default()),
-            index,
-            times,
-            Revision(0),
-            Revision(0),
-            options,
-        )
+        let state = State::new(&options);
+        Embedded::start(Box::new(MemoryRecords::default()), state, options)
     }
 
     /// Opens or creates a store in a directory of its own.
@@ -139,44 +169,21 @@ impl Embedded {
     /// # Errors
     /// If the directory is in use, holds something else or is damaged. It is left as it was.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
-        let (mut index, mut times, mut revision) =
-            (Index::default(), Times::default(), Revision(0));
+        let mut state = State::new(&options);
         let (records, oldest) = LogRecords::open(directory, options.beside, &mut |at, record| {
-            index.apply(&record.key, at, record.value.is_none(), record.bytes());
-            times.note(record.written_ms, at);
-            revision = at;
+            state.apply(at, &record);
         })?;
         // Records that were forgotten before may still stand in their segments.
-        let (forgotten, _) = index.compact(oldest, usize::MAX);
+        let (forgotten, _) = state.index.compact(oldest, usize::MAX);
         records.forget(&forgotten);
+        let revision = state.revision;
         tracing::debug!(%revision, %oldest, forgotten = forgotten.len(), "opened the store");
-        Ok(Embedded::start(
-            Box::new(records),
-            index,
-            times,
-            revision.max(oldest),
-            oldest,
-            options,
-        ))
+        state.revision = revision.max(oldest);
+        state.oldest = oldest;
+        Ok(Embedded::start(Box::new(records), state, options))
     }
 
-    fn start(
-        records: Box<dyn Records>,
-        index: Index,
-        times: Times,
-        revision: Revision,
-        oldest: Revision,
-        options: EmbeddedOptions,
-    ) -> Embedded {
-        let state = State {
-            revision,
-            oldest,
-            index,
-            times,
-            slots: Slots::default(),
-            commits: 0,
-            writes: 0,
-        };
+    fn start(records: Box<dyn Records>, state: State, options: EmbeddedOptions) -> Embedded {
         let keep = Keep {
             age: options.history_age,
             revisions_min: options.history_revisions_min,
@@ -373,6 +380,7 @@ impl Storage for Embedded {
             commits: state.commits,
             writes: state.writes,
             queued: self.shared.queued.load(Ordering::Relaxed),
+            remote: None,
         }
     }
 }

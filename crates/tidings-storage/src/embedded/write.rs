@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::Shared;
 use super::record::Record;
 use super::watch::Live;
+use super::{Shared, State};
 use crate::contract::{Error, Expected, Revision, Write};
 
 /// A commit takes at most this many writes and bytes: larger groups gain nothing and make the first of them wait.
@@ -58,6 +58,7 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
             let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
         }
         if Instant::now() >= next_compaction {
+            expire(shared);
             next_compaction = match compact(shared, COMPACT_STEP) {
                 Ok(true) => Instant::now() + COMPACT_EVERY,
                 Ok(false) => Instant::now(),
@@ -134,19 +135,11 @@ fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
         let mut state = shared.state_mut();
         let slots: Vec<_> = state.slots.iter().collect();
         for (revision, record) in records {
-            let before = state.index.apply(
-                &record.key,
-                revision,
-                record.value.is_none(),
-                record.bytes(),
-            );
-            assert!(revision > state.revision, "revisions only grow");
-            state.revision = revision;
-            state.times.note(record.written_ms, revision);
+            let previous = state.apply(revision, &record);
             let live = Arc::new(Live {
                 revision,
                 record,
-                previous: before.revision,
+                previous,
             });
             wakers.extend(slots.iter().filter_map(|slot| slot.offer(&live)));
         }
@@ -158,6 +151,39 @@ fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
     }
     for write in accepted {
         let _ = write.answer.send(Ok(write.revision));
+    }
+}
+
+/// Deletes keys whose lifetime is over. What cannot be deleted now is tried again.
+fn expire(shared: &Arc<Shared>) {
+    let due = {
+        let mut state = shared.state_mut();
+        let State {
+            lifetimes, index, ..
+        } = &mut *state;
+        let current = |key: &Bytes| index.current(key);
+        lifetimes.due((shared.now)(), GROUP_WRITES_MAX, current)
+    };
+    let (answers, group): (Vec<_>, Vec<_>) = due
+        .iter()
+        .map(|write| {
+            let (answer, done) = oneshot::channel();
+            (
+                done,
+                (Write::delete(write.key.clone(), write.revision), answer),
+            )
+        })
+        .unzip();
+    let count = group.len() as u64;
+    shared.queued.fetch_add(count, Ordering::Relaxed);
+    commit(shared, group);
+    for (write, mut answer) in due.into_iter().zip(answers) {
+        // A commit answers before it returns. Who was written since has a new life.
+        if let Ok(Err(error)) = answer.try_recv()
+            && !matches!(error, Error::Conflict { .. })
+        {
+            shared.state_mut().lifetimes.put_back(write);
+        }
     }
 }
 

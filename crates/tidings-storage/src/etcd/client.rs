@@ -1,7 +1,7 @@
 //! A thin client of etcd: calls that end in time, and which of several members answers them.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const BUDGET_IN_TROUBLE: Duration = Duration::from_millis(500);
 /// That while.
 const TROUBLE_AFTER: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// etcd ends connections that ask for a sign of life more often than every five seconds.
+/// etcd ends connections that ask for a sign of life more often than every five seconds, or while they ask for nothing else.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(6);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A page of a list can be large; gRPC's own limit of 4 MiB is for requests between strangers.
@@ -47,6 +47,8 @@ pub(super) struct Client {
     /// Who is asked first: who answered last.
     current: AtomicUsize,
     trouble: Mutex<Option<Trouble>>,
+    /// Calls that nobody answered.
+    pub(super) unanswered: AtomicU64,
 }
 
 struct Member {
@@ -81,6 +83,7 @@ impl Client {
             // Several servers do not all ask the same member.
             current: AtomicUsize::new(fastrand::usize(..options.endpoints.len())),
             trouble: Mutex::new(None),
+            unanswered: AtomicU64::new(0),
         })
     }
 
@@ -101,6 +104,7 @@ impl Client {
     }
 
     fn unanswered(&self, why: &str) {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
         let mut trouble = self.trouble();
         let since = trouble
             .as_ref()
@@ -225,7 +229,6 @@ fn member(endpoint: &str, options: &EtcdOptions) -> Result<Member, OpenError> {
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        .keep_alive_while_idle(true)
         // A page of a list does not wait for permission to go on.
         .initial_stream_window_size(8 << 20)
         .initial_connection_window_size(16 << 20);

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::contract::{
-    BoxFuture, Error, Expected, KeyValue, Previous, Range, RangeResult, Revision, Stats, Storage,
-    WatchStream, Write,
+    BoxFuture, Error, Expected, KeyValue, Previous, Range, RangeResult, RemoteStats, Revision,
+    Stats, Storage, WatchStream, Write,
 };
 use crate::history::{Keep, Times};
 use client::{Client, Effect};
@@ -152,6 +152,8 @@ struct Shared {
     now: Arc<dyn Fn() -> u64 + Send + Sync>,
     writes: AtomicU64,
     queued: AtomicU64,
+    opened: AtomicU64,
+    went_back: AtomicU64,
     foreign: Mutex<Option<String>>,
 }
 
@@ -218,6 +220,8 @@ impl Etcd {
             now: options.now,
             writes: AtomicU64::new(0),
             queued: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            went_back: AtomicU64::new(0),
             foreign: Mutex::default(),
         });
         let revision = shared.first_answer().await?;
@@ -375,6 +379,7 @@ impl Shared {
     /// etcd has lost what it had: it was restored from a backup, or is another one. What anybody has seen of it is void.
     fn went_back(&self, from: Revision, to: Revision) {
         tracing::error!(%from, %to, "etcd has lost revisions: it was restored, or is another one; everything is read again");
+        self.went_back.fetch_add(1, Ordering::Relaxed);
         self.known.store(to.0, Ordering::Relaxed);
         self.oldest.store(to.0, Ordering::Relaxed);
         *self.times() = Times::default();
@@ -594,6 +599,12 @@ impl Storage for Etcd {
             oldest: self.shared.oldest(),
             writes: self.shared.writes.load(Ordering::Relaxed),
             queued: self.shared.queued.load(Ordering::Relaxed),
+            remote: Some(RemoteStats {
+                watched: self.shared.hub().reached(),
+                opened: self.shared.opened.load(Ordering::Relaxed),
+                unanswered: self.shared.client.unanswered.load(Ordering::Relaxed),
+                went_back: self.shared.went_back.load(Ordering::Relaxed),
+            }),
             ..Stats::default()
         }
     }

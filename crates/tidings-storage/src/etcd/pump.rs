@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -33,15 +34,18 @@ const MARK: &[u8] = b".tidings/progress";
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut wait = RETRY_FIRST;
     loop {
-        while shared.hub().start().is_none() {
+        if shared.hub().start().is_none() {
             shared.pump.notified().await;
+            sleep(GATHER).await;
+            continue;
         }
-        sleep(GATHER).await;
         let opened = Instant::now();
         match follow(&shared).await {
             Ok(()) => wait = RETRY_FIRST,
             Err(error) => {
-                tracing::warn!(%error, "the watch of etcd is opened again");
+                if wait == RETRY_FIRST {
+                    tracing::warn!(%error, "the watch of etcd is opened again");
+                }
                 shared.client.turn_away();
                 if opened.elapsed() > RETRY_MAX {
                     wait = RETRY_FIRST;
@@ -57,6 +61,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
 async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     // A watch from a revision that etcd has lost would be silent: this read notices.
     shared.revision().await?;
+    let lost = || shared.went_back.load(Ordering::Relaxed);
+    let lost_before = lost();
     let Some(start) = shared.hub().start() else {
         return Ok(());
     };
@@ -72,6 +78,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
         .client
         .watch(request(watch_request::Request::Create(create)))
         .await?;
+    shared.opened.fetch_add(1, Ordering::Relaxed);
     shared.hub().go_back(start);
     tracing::debug!(%start, version, "watching etcd");
     let mut progress = Progress::new(&version);
@@ -105,7 +112,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
             let hub = shared.hub();
             (hub.wanted(), hub.someone_is_behind(), hub.watches())
         };
-        if watches == 0 {
+        if watches == 0 || lost() != lost_before {
             return Ok(());
         }
         if is_behind {

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const FORMAT: &str = "FORMAT";
-const FORMAT_TEXT: &str = "tidings data directory, format 1\n";
+const FORMAT_TEXT: &str = "tidings data directory, format 2\n";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SEGMENT: &str = "seg";
