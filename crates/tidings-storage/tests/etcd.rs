@@ -69,6 +69,7 @@ async fn keys_with_a_lifetime_go_when_it_is_over() {
     gone.sort_unstable();
     assert_eq!(gone, [b"brief/a", b"brief/b"]);
     assert!(seen[3..].iter().all(|event| event.change == Change::Delete));
+    assert_eq!(seen[3].revision, seen[4].revision, "they share a lease");
     assert_eq!(seen[3].previous.as_deref(), Some(&b"v"[..]));
     assert!(store.get("long/c".into(), None).await.unwrap().is_some());
 }
@@ -176,6 +177,18 @@ async fn a_restored_backup_is_noticed_and_everything_that_was_seen_is_void() {
         .unwrap();
     let written = store.write(Write::create("new", "1")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await.unwrap()[0].revision, written);
+}
+
+#[tokio::test]
+async fn a_value_that_etcd_does_not_take_is_said_to_be_too_large() {
+    let etcd = tidings_testing::Etcd::start().unwrap();
+    let store = open(&etcd).await;
+    for bytes in [1_600_000, 2_900_000] {
+        let refused = store.write(Write::create("a", vec![b'x'; bytes])).await;
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::TooLarge(_)), "{bytes}: {refused}");
+    }
+    assert_eq!(store.trouble(), None);
 }
 
 #[tokio::test]

@@ -20,6 +20,8 @@ use crate::registry::{self, Kind};
 
 /// How long a read waits for the cache to reach a revision (W77).
 const REACH_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long progress of the store is waited for before it is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// A continue token lives at most this long: the conformance tests wait ten minutes for one to expire (W88).
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 
@@ -125,12 +127,15 @@ impl Inner {
 
     /// Waits until the cache has every write that was acknowledged before now (W72).
     pub(crate) async fn refresh(&self, kind: &'static Kind) -> Result<(), Status> {
-        let revision = self
-            .store
-            .revision()
-            .await
-            .map_err(|error| self.store_failed(error))?;
-        self.reach(kind, ResourceVersion::new(revision.0)).await
+        let reached = self.cache(kind).reached();
+        let revision = self.store.revision().await;
+        let revision = revision.map_err(|error| self.store_failed(error))?;
+        let revision = ResourceVersion::new(revision.0);
+        if reached.is_some_and(|reached| reached > revision) {
+            // The store has lost what the cache has: it is being read again.
+            return Err(Status::too_many_requests("storage is (re)initializing", 1));
+        }
+        self.reach(kind, revision).await
     }
 
     /// Waits until the cache has reached a revision, but not for long (W77).
@@ -146,27 +151,30 @@ impl Inner {
         if reached >= revision {
             return Ok(());
         }
-        self.store
-            .request_progress(&self.prefixes[registry::position(kind)]);
-        match tokio::time::timeout(REACH_TIMEOUT, cache.reach(revision)).await {
-            Ok(()) => Ok(()),
-            Err(_) => {
-                let current = cache.reached().unwrap_or_default();
-                Err(Status::too_large_resource_version(
-                    revision.get(),
-                    current.get(),
-                ))
+        let prefix = &self.prefixes[registry::position(kind)];
+        let deadline = tokio::time::Instant::now() + REACH_TIMEOUT;
+        while tokio::time::Instant::now() < deadline {
+            // Asked again now and then: the watch of the store may be opened anew just now, and not hear it.
+            self.store.request_progress(prefix);
+            let reached = tokio::time::timeout(ASK_AGAIN, cache.reach(revision)).await;
+            if reached.is_ok() {
+                return Ok(());
             }
         }
+        let current = cache.reached().unwrap_or_default();
+        Err(Status::too_large_resource_version(
+            revision.get(),
+            current.get(),
+        ))
     }
 
-    /// An object as the cache has it; if the cache has none, as it is now.
+    /// An object as the cache has it, or as this server has written it since; if the cache has none, as it is now.
     pub(crate) async fn current(
         &self,
         kind: &'static Kind,
         key: &ObjectKey,
     ) -> Result<Option<Object>, Status> {
-        if let Some(object) = self.cache(kind).get(key) {
+        if let Some(object) = self.cache(kind).newest(key) {
             return Ok(Some(object));
         }
         self.refresh(kind).await?;

@@ -6,7 +6,8 @@
 pub(crate) mod log;
 pub(crate) mod wake;
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_api::{Object, ObjectKey, ResourceVersion, WatchEvent};
 use tidings_informer::{ReflectorStore, Version};
@@ -48,6 +49,10 @@ pub(crate) struct Cache {
     wakers: Arc<Wakers>,
     /// The revision that the cache has reached; `None` before the first list.
     reached: watch::Sender<Option<ResourceVersion>>,
+    /// What this server has written and the store has not brought back yet.
+    ///
+    /// Bound: the writes within the lag of the cache.
+    written: Mutex<HashMap<ObjectKey, Object>>,
 }
 
 /// Why a snapshot of a revision cannot be had.
@@ -74,6 +79,7 @@ impl Cache {
             inner: RwLock::new(inner),
             wakers: Arc::default(),
             reached: watch::Sender::new(None),
+            written: Mutex::default(),
         })
     }
 
@@ -115,6 +121,24 @@ impl Cache {
     /// One object as it is now.
     pub(crate) fn get(&self, key: &ObjectKey) -> Option<Object> {
         self.inner().state.get(key).cloned()
+    }
+
+    /// This server has written an object. The next write to it need not wait until the store has brought it back.
+    pub(crate) fn wrote(&self, object: &Object) {
+        let mut written = self.written();
+        if object.revision() > self.inner().revision {
+            written.insert(object.key(), object.clone());
+        }
+    }
+
+    /// One object as it is now, or as this server has written it since.
+    pub(crate) fn newest(&self, key: &ObjectKey) -> Option<Object> {
+        let written = self.written().get(key).cloned();
+        written.or_else(|| self.get(key))
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashMap<ObjectKey, Object>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The revision that the cache has reached; `None` before it is filled.
@@ -279,6 +303,7 @@ impl ReflectorStore for CacheStore {
             inner.revision = revision;
             inner.oldest = revision;
         }
+        self.cache.written().clear();
         self.cache.reached.send_replace(Some(revision));
         self.cache.wake_all();
     }
@@ -307,9 +332,10 @@ impl ReflectorStore for CacheStore {
                 };
                 let key = object.key();
                 let revision = object.revision();
+                // What a lease ends goes in one revision.
                 assert!(
-                    revision > inner.revision,
-                    "{key}: revision {revision} is not after {}",
+                    revision >= inner.revision,
+                    "{key}: revision {revision} is before {}",
                     inner.revision
                 );
                 let previous = inner.state.get(&key).cloned();
@@ -325,10 +351,88 @@ impl ReflectorStore for CacheStore {
             }
             inner.revision
         };
+        let mut written = self.cache.written();
+        if !written.is_empty() {
+            written.retain(|_, object| object.revision() > reached);
+        }
+        drop(written);
         // Readers who wait for a revision find it; watches find the events.
         self.cache.reached.send_replace(Some(reached));
         if !changed.is_empty() {
             self.cache.wakers.wake(changed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidings_api::EventType;
+
+    use super::*;
+
+    fn object(name: &str, revision: u64, event: EventType) -> Object {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","uid":"u"}}}}"#);
+        Object::stamped(json.as_bytes(), ResourceVersion::new(revision), event).unwrap()
+    }
+
+    fn filled(revision: u64, names: &[&str]) -> (Arc<Cache>, CacheStore) {
+        let cache = Cache::new(1 << 20);
+        let mut store = CacheStore::new(cache.clone());
+        list(&mut store, revision, names);
+        (cache, store)
+    }
+
+    fn list(store: &mut CacheStore, revision: u64, names: &[&str]) {
+        let added = |name: &&str| WatchEvent::Added(object(name, 1, EventType::Added));
+        store.collect(names.iter().map(added).collect());
+        store.replace(&Version::new(&revision.to_string()));
+    }
+
+    #[test]
+    fn what_a_lease_ends_goes_in_one_revision() {
+        let (cache, mut store) = filled(5, &["a", "b", "c"]);
+        let cursor = cache
+            .follow_after(ResourceVersion::new(5), Scope::All)
+            .unwrap();
+        let deleted = |name| WatchEvent::Deleted(object(name, 9, EventType::Deleted));
+        store.apply(vec![deleted("a"), deleted("b")]);
+        assert_eq!(cache.snapshot().state.len(), 1);
+        let (segment, end, revision) = cache.read(&cursor).unwrap();
+        assert_eq!(segment.from(cursor.position).count(), 2);
+        assert_eq!((end - cursor.position, revision.get()), (2, 9));
+    }
+
+    #[test]
+    fn w94_a_lost_revision_is_refused_until_the_store_has_passed_it() {
+        let (cache, mut store) = filled(20, &["a"]);
+        let at = |revision| cache.follow_after(ResourceVersion::new(revision), Scope::All);
+        assert!(at(25).is_ok(), "it may come");
+        list(&mut store, 10, &["a"]);
+        assert!(matches!(at(20), Err(Unavailable::TooOld(_))), "it was lost");
+        assert!(matches!(
+            cache.snapshot_at(ResourceVersion::new(15)),
+            Err(Unavailable::TooOld(_))
+        ));
+        assert!(at(10).is_ok() && at(25).is_ok());
+        let changed = object("a", 20, EventType::Modified);
+        store.apply(vec![WatchEvent::Modified(changed)]);
+        assert!(at(20).is_ok(), "it is another one now");
+    }
+
+    #[test]
+    fn an_own_write_is_known_until_the_store_has_brought_it() {
+        let (cache, mut store) = filled(5, &["a"]);
+        let key = ObjectKey::new("", "a");
+        let newest = || cache.newest(&key).unwrap().revision().get();
+        cache.wrote(&object("a", 7, EventType::Modified));
+        assert_eq!(
+            (newest(), cache.get(&key).unwrap().revision().get()),
+            (7, 1)
+        );
+        let theirs = object("a", 8, EventType::Modified);
+        store.apply(vec![WatchEvent::Modified(theirs)]);
+        assert_eq!(newest(), 8);
+        cache.wrote(&object("a", 7, EventType::Modified));
+        assert_eq!(newest(), 8, "what comes late is not kept");
     }
 }

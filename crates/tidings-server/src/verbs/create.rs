@@ -114,12 +114,11 @@ pub(crate) async fn create_from(
             .await
         {
             Ok(revision) => {
-                let object =
-                    Object::stamped(&value, ResourceVersion::new(revision.0), EventType::Added);
-                return Ok(Answer::Object(
-                    StatusCode::CREATED,
-                    object.map_err(Status::internal)?,
-                ));
+                let revision = ResourceVersion::new(revision.0);
+                let object = Object::stamped(&value, revision, EventType::Added);
+                let object = object.map_err(Status::internal)?;
+                api.cache(kind).wrote(&object);
+                return Ok(Answer::Object(StatusCode::CREATED, object));
             }
             Err(Error::Conflict { .. }) if attempt < tries => {}
             Err(Error::Conflict { .. }) => {

@@ -64,8 +64,13 @@ pub(crate) async fn change(
             Ok(draft) => replace(api, ask, draft, &existing, options).await,
             Err(status) => Err(status),
         };
-        if let Ok(Some(changed)) = tried {
-            return answer(ask, changed);
+        match tried {
+            Ok(Some(changed)) => return answer(ask, changed),
+            // What the store says is not about the object, and a write that may have been done is not done again.
+            Err(status) if status.code >= 500 || matches!(status.code, 413 | 429) => {
+                return Err(status);
+            }
+            _ => {}
         }
         api.refresh(kind).await?;
         // Either someone else was faster, or what is wrong may be wrong only with what the cache had: look again.
@@ -181,7 +186,11 @@ async fn replace(
         .write(Write::update(store_key, revision, value.clone()))
         .await
     {
-        Ok(revision) => Ok(Some(stamped(ResourceVersion::new(revision.0))?)),
+        Ok(revision) => {
+            let changed = stamped(ResourceVersion::new(revision.0))?;
+            api.cache(kind).wrote(&changed);
+            Ok(Some(changed))
+        }
         Err(error) => retry_or_fail(api, error),
     }
 }

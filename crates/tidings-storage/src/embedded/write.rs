@@ -58,7 +58,7 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
             let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
         }
         if Instant::now() >= next_compaction {
-            expire(shared);
+            while expire(shared) {}
             next_compaction = match compact(shared, COMPACT_STEP) {
                 Ok(true) => Instant::now() + COMPACT_EVERY,
                 Ok(false) => Instant::now(),
@@ -154,8 +154,8 @@ fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
     }
 }
 
-/// Deletes keys whose lifetime is over. What cannot be deleted now is tried again.
-fn expire(shared: &Arc<Shared>) {
+/// Deletes keys whose lifetime is over. What cannot be deleted now is tried again. Returns true if there may be more.
+fn expire(shared: &Arc<Shared>) -> bool {
     let due = {
         let mut state = shared.state_mut();
         let State {
@@ -174,17 +174,20 @@ fn expire(shared: &Arc<Shared>) {
             )
         })
         .unzip();
-    let count = group.len() as u64;
-    shared.queued.fetch_add(count, Ordering::Relaxed);
+    let count = group.len();
+    shared.queued.fetch_add(count as u64, Ordering::Relaxed);
     commit(shared, group);
+    let mut failed = false;
     for (write, mut answer) in due.into_iter().zip(answers) {
         // A commit answers before it returns. Who was written since has a new life.
         if let Ok(Err(error)) = answer.try_recv()
             && !matches!(error, Error::Conflict { .. })
         {
             shared.state_mut().lifetimes.put_back(write);
+            failed = true;
         }
     }
+    count == GROUP_WRITES_MAX && !failed
 }
 
 /// Checks what the writes expect, each after those before it, and gives revisions to those that are right.

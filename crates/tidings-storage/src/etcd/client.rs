@@ -22,6 +22,8 @@ use crate::contract::Error;
 
 /// How long a call may take, whichever members it asks.
 const BUDGET: Duration = Duration::from_secs(3);
+/// How long a page of a list may take: no client waits for it.
+const BUDGET_OF_PAGE: Duration = Duration::from_secs(60);
 /// How long it may take when nobody has answered for a while: whoever asks should know soon.
 const BUDGET_IN_TROUBLE: Duration = Duration::from_millis(500);
 /// That while.
@@ -38,6 +40,8 @@ const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 pub(super) enum Effect {
     /// It changes nothing: it can be repeated.
     None,
+    /// The same, of much: it may take longer.
+    Page,
     /// It changes something: it is repeated only if it was certainly not done.
     Write,
 }
@@ -134,7 +138,10 @@ impl Client {
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
-        let deadline = self.deadline();
+        let deadline = match effect {
+            Effect::Page => Instant::now() + BUDGET_OF_PAGE,
+            Effect::None | Effect::Write => self.deadline(),
+        };
         let (first, count) = (self.current.load(Ordering::Relaxed), self.members.len());
         let mut why = String::new();
         for turn in 0..count {
@@ -143,7 +150,7 @@ impl Client {
             let now = Instant::now();
             // Who is silent leaves time for the others, if they may be asked at all.
             let share = match effect {
-                Effect::None => (deadline - now) / (count - turn) as u32,
+                Effect::None | Effect::Page => (deadline - now) / (count - turn) as u32,
                 Effect::Write => deadline - now,
             };
             let attempt = member.unary(path, request.clone());
@@ -318,6 +325,9 @@ fn refusal(status: &Status) -> Option<Error> {
         Code::InvalidArgument if says("request is too large") => {
             Some(Error::TooLarge(status.message().to_owned()))
         }
+        Code::ResourceExhausted if says("larger than max") => Some(Error::TooLarge(
+            "etcdserver: request is too large".to_owned(),
+        )),
         Code::ResourceExhausted if says("space exceeded") => Some(Error::Failed(
             "etcd has reached its space quota and takes no writes: compact and defragment it, then disarm its NOSPACE alarm"
                 .to_owned(),

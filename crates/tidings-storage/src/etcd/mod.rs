@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::contract::{
     BoxFuture, Error, Expected, KeyValue, Previous, Range, RangeResult, RemoteStats, Revision,
@@ -39,6 +40,8 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 const HISTORY_REVISIONS_MAX: u64 = 100_000;
 /// What values that kube-apiserver wrote in its binary form begin with.
 const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
+/// How long it is said that one was seen.
+const FOREIGN_FOR: Duration = Duration::from_secs(60);
 /// How many values are looked at to see whose they are.
 const SAMPLE: i64 = 20;
 
@@ -154,7 +157,8 @@ struct Shared {
     queued: AtomicU64,
     opened: AtomicU64,
     went_back: AtomicU64,
-    foreign: Mutex<Option<String>>,
+    /// When a value of kube-apiserver was last seen, and what is to be said of it.
+    foreign: Mutex<Option<(Instant, String)>>,
 }
 
 /// Who asks for the current revision. Those who come while one asks share the next answer.
@@ -281,11 +285,11 @@ impl Shared {
     }
 
     async fn first_answer(&self) -> Result<Revision, OpenError> {
-        let deadline = tokio::time::Instant::now() + OPEN_PATIENCE;
+        let deadline = Instant::now() + OPEN_PATIENCE;
         loop {
             match self.revision().await {
                 Ok(revision) => return Ok(revision),
-                Err(error) if tokio::time::Instant::now() >= deadline => {
+                Err(error) if Instant::now() >= deadline => {
                     return Err(OpenError::Unreachable(error));
                 }
                 Err(error) => tracing::warn!(%error, "waiting for etcd"),
@@ -325,7 +329,11 @@ impl Shared {
     async fn read(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
         let at = Revision(request.revision as u64);
         let path = "/etcdserverpb.KV/Range";
-        let answer = self.client.call(path, request, Effect::None).await;
+        let effect = match &*request.range_end {
+            [] => Effect::None,
+            _ => Effect::Page,
+        };
+        let answer = self.client.call(path, request, effect).await;
         answer.map_err(|error| self.with_figures(error, at))
     }
 
@@ -410,7 +418,8 @@ impl Shared {
                 "{} was written by kube-apiserver in its binary form, which is not read here",
                 String::from_utf8_lossy(key)
             );
-            *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.clone());
+            *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some((Instant::now(), text.clone()));
             return Err(Error::Failed(text));
         }
         Ok(value)
@@ -562,14 +571,21 @@ impl Storage for Etcd {
         Box::pin(async move {
             let shared = &self.shared;
             shared.readable(Some(after))?;
-            let current = shared.known();
-            if after > current && after > shared.revision().await? {
-                return Err(Error::Future {
-                    requested: after,
-                    current: shared.known(),
-                });
+            if after > shared.known() {
+                shared.revision().await?;
             }
-            let slot = shared.hub().add(shared.key(&prefix), after, previous);
+            let slot = {
+                let mut hub = shared.hub();
+                // Under the lock: who finds that etcd has lost revisions ends the watches that are there.
+                let current = shared.known();
+                if after > current {
+                    return Err(Error::Future {
+                        requested: after,
+                        current,
+                    });
+                }
+                hub.add(shared.key(&prefix), after, previous)
+            };
             shared.pump.notify_one();
             Ok(Box::pin(Watch::new(shared.clone(), slot)) as WatchStream)
         })
@@ -590,7 +606,10 @@ impl Storage for Etcd {
             .foreign
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        self.shared.client.what_is_wrong().or(foreign.clone())
+        let foreign = foreign.as_ref();
+        let foreign = foreign.filter(|(seen, _)| seen.elapsed() < FOREIGN_FOR);
+        let wrong = self.shared.client.what_is_wrong();
+        wrong.or_else(|| foreign.map(|(_, text)| text.clone()))
     }
 
     fn stats(&self) -> Stats {

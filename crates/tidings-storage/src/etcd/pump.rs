@@ -28,6 +28,10 @@ const ASK_AGAIN: Duration = Duration::from_millis(20);
 /// Where a write is needed to know how far a watch is, an event may well come by itself.
 const MARK_AFTER: Duration = Duration::from_millis(10);
 const MARK_AGAIN: Duration = Duration::from_millis(250);
+/// The pump looks around this often. If it comes much later, this process has slept: etcd before 3.4.31 and 3.5.13 could leave
+/// out events then, when history ended meanwhile. So the watch is opened again, from what is known.
+const TURN: Duration = Duration::from_secs(1);
+const LATE: Duration = Duration::from_secs(10);
 /// Written to know how far a watch is. No resource has this name.
 const MARK: &[u8] = b".tidings/progress";
 
@@ -84,20 +88,19 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     let mut progress = Progress::new(&version);
     let mut behind_since = None;
     let mut pieces = Vec::new();
+    let mut turned = Instant::now();
     loop {
         let look_again = progress
             .next_look()
             .into_iter()
             .chain(behind_since.map(|since| since + GATHER))
             .min();
-        let later = async {
-            match look_again {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
+        let later = sleep_until(look_again.unwrap_or(turned + TURN).min(turned + TURN));
         tokio::select! {
             response = watch.responses.message() => {
+                if lost() != lost_before || turned.elapsed() > LATE {
+                    return Ok(());
+                }
                 let response = response
                     .map_err(|status| Error::Unavailable(status.message().to_owned()))?
                     .ok_or_else(|| Error::Unavailable("etcd has ended the watch".to_owned()))?;
@@ -108,6 +111,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
             () = shared.pump.notified() => {}
             () = later => {}
         }
+        turned = Instant::now();
         let (wanted, is_behind, watches) = {
             let hub = shared.hub();
             (hub.wanted(), hub.someone_is_behind(), hub.watches())
@@ -155,13 +159,20 @@ fn take(
         return Ok(Next::GoOn);
     }
     if response.events.is_empty() && pieces.is_empty() {
-        let header = response.header.unwrap_or_default();
-        shared.hub().hand_out(&[], Revision(header.revision as u64));
+        let revision = Revision(response.header.unwrap_or_default().revision as u64);
+        shared.note(revision);
+        shared.hub().hand_out(&[], revision);
         return Ok(Next::GoOn);
     }
     pieces.extend(response.events);
     if response.fragment {
         return Ok(Next::GoOn); // the rest of these follows
+    }
+    let lacks = pieces.iter().find_map(lacks_previous);
+    if let Some(revision) = lacks {
+        // History has ended between the event and its sending. Who has not had the event must read the state again.
+        shared.hub().compacted(Revision(revision.0 + 1));
+        return Ok(Next::Open);
     }
     let events = std::mem::take(pieces).into_iter();
     let events = events
@@ -174,8 +185,15 @@ fn take(
     Ok(Next::GoOn)
 }
 
+const DELETE: i32 = 1;
+
+/// The revision of a deletion that does not say what was deleted.
+fn lacks_previous(event: &proto::Event) -> Option<Revision> {
+    let entry = event.kv.as_ref()?;
+    (event.kind == DELETE && event.prev_kv.is_none()).then_some(Revision(entry.mod_revision as u64))
+}
+
 fn converted(shared: &Shared, event: proto::Event) -> Result<Option<Event>, Error> {
-    const DELETE: i32 = 1;
     let Some(entry) = event.kv else {
         return Ok(None);
     };
