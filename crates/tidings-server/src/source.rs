@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use tidings_api::{
-    EventType, ListMetadata, ListOptions, Object, ResourceVersion, Status, WatchEvent,
+    EventType, ListMetadata, ListOptions, Object, ObjectKey, ResourceVersion, Status, WatchEvent,
 };
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
 use tidings_storage::{
@@ -89,13 +89,13 @@ impl Watcher for StoreListerWatcher {
             let after: ResourceVersion = options.resource_version.parse().unwrap_or_default();
             let stream = self
                 .store
-                .watch(
-                    self.prefix.clone(),
-                    Revision(after.get()),
-                    Previous::OnDelete,
-                )
+                .watch(self.prefix.clone(), Revision(after.get()), Previous::Never)
                 .await;
-            Ok(Box::pin(Events(stream.map_err(source_error)?)) as EventStream)
+            let events = Events {
+                watch: stream.map_err(source_error)?,
+                prefix: self.prefix.len(),
+            };
+            Ok(Box::pin(events) as EventStream)
         })
     }
 }
@@ -113,23 +113,31 @@ fn source_error(error: Error) -> SourceError {
 }
 
 /// The changes of the store as watch events.
-struct Events(WatchStream);
+///
+/// A deletion says which object is gone and no more: the cache has its last state.
+struct Events {
+    watch: WatchStream,
+    /// How long the prefix of keys is.
+    prefix: usize,
+}
 
 impl Stream for Events {
     type Item = Result<Vec<WatchEvent>, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let batch = std::task::ready!(self.0.as_mut().poll_next(context));
-        Poll::Ready(batch.map(|batch| batch.and_then(|batch| events(&batch)).map_err(source_error)))
+        let batch = std::task::ready!(self.watch.as_mut().poll_next(context));
+        let prefix = self.prefix;
+        let events = |batch| events(&batch, prefix);
+        Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
     }
 }
 
-fn events(batch: &WatchBatch) -> Result<Vec<WatchEvent>, Error> {
+fn events(batch: &WatchBatch, prefix: usize) -> Result<Vec<WatchEvent>, Error> {
     let last = batch.events.last().map(|event| event.revision);
     let mut events = batch
         .events
         .iter()
-        .map(event)
+        .map(|each| event(each, prefix))
         .collect::<Result<Vec<_>, _>>()?;
     if last.is_none_or(|last| last < batch.revision) {
         events.push(WatchEvent::Bookmark {
@@ -140,7 +148,7 @@ fn events(batch: &WatchBatch) -> Result<Vec<WatchEvent>, Error> {
     Ok(events)
 }
 
-fn event(event: &Event) -> Result<WatchEvent, Error> {
+fn event(event: &Event, prefix: usize) -> Result<WatchEvent, Error> {
     match &event.change {
         Change::Put(value) if event.created => {
             stamped(value, event.revision, EventType::Added).map(WatchEvent::Added)
@@ -149,8 +157,13 @@ fn event(event: &Event) -> Result<WatchEvent, Error> {
             stamped(value, event.revision, EventType::Modified).map(WatchEvent::Modified)
         }
         Change::Delete => {
-            let last = event.previous.as_deref().unwrap_or(b"{}");
-            stamped(last, event.revision, EventType::Deleted).map(WatchEvent::Deleted)
+            let key = String::from_utf8_lossy(event.key.get(prefix..).unwrap_or_default());
+            let key = ObjectKey::from_joined(&key);
+            let named = serde_json::json!({
+                "metadata": {"name": key.name(), "namespace": key.namespace()}
+            });
+            let named = named.to_string();
+            stamped(named.as_bytes(), event.revision, EventType::Deleted).map(WatchEvent::Deleted)
         }
     }
 }

@@ -114,6 +114,19 @@ pub enum Previous {
     Always,
     /// For deletions.
     OnDelete,
+    /// For none.
+    Never,
+}
+
+impl Previous {
+    /// True if the value before a change is wanted.
+    pub(crate) fn is_wanted(self, change: &Change) -> bool {
+        match self {
+            Previous::Always => true,
+            Previous::OnDelete => *change == Change::Delete,
+            Previous::Never => false,
+        }
+    }
 }
 
 /// What happened to a key.

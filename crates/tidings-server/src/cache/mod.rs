@@ -9,7 +9,7 @@ pub(crate) mod wake;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use tidings_api::{Object, ObjectKey, ResourceVersion, WatchEvent};
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
 use tidings_informer::{ReflectorStore, Version};
 use tokio::sync::watch;
 
@@ -339,9 +339,12 @@ impl ReflectorStore for CacheStore {
                     inner.revision
                 );
                 let previous = inner.state.get(&key).cloned();
-                if previous.is_none() && deleted {
-                    continue; // it was never here
-                }
+                // A deletion only names the object: its last state is the one that is here.
+                let object = match (&previous, deleted) {
+                    (Some(last), true) => last.restamped(revision, EventType::Deleted),
+                    (None, true) => continue, // it was never here
+                    (_, false) => object,
+                };
                 let event = Event::new(object, previous, deleted);
                 inner.log.make_room(&inner.state, inner.revision);
                 log::apply(&mut inner.state, &event);
@@ -366,8 +369,6 @@ impl ReflectorStore for CacheStore {
 
 #[cfg(test)]
 mod tests {
-    use tidings_api::EventType;
-
     use super::*;
 
     fn object(name: &str, revision: u64, event: EventType) -> Object {

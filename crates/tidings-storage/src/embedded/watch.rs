@@ -203,7 +203,7 @@ impl Watch {
         before: Option<Revision>,
     ) -> Result<Event, Error> {
         let change = record.value.clone().map_or(Change::Delete, Change::Put);
-        let wanted = self.previous == Previous::Always || change == Change::Delete;
+        let wanted = self.previous.is_wanted(&change);
         let previous = match before.filter(|_| wanted) {
             None => None,
             Some(before) => match self.shared.records.get(before)? {

@@ -45,9 +45,10 @@ impl Slot {
     }
 
     /// Takes what comes after `from`; it is complete up to `to`.
-    fn offer(&self, from: Revision, events: &[Event], to: Revision) {
+    fn offer(&self, from: Revision, events: &[Event], to: Revision, previous: bool) {
         let mut queue = self.lock();
-        if queue.complete < from || queue.end.is_some() {
+        let lacks_previous = self.previous != Previous::Never && !previous;
+        if queue.complete < from || queue.end.is_some() || lacks_previous {
             return; // it is behind
         }
         let seen = queue.complete;
@@ -63,7 +64,7 @@ impl Slot {
             }
             last = event.revision;
             let mut event = event.clone();
-            if self.previous == Previous::OnDelete && event.change != Change::Delete {
+            if !self.previous.is_wanted(&event.change) {
                 event.previous = None;
             }
             queue.bytes += size(&event);
@@ -132,6 +133,8 @@ fn wake(waker: Option<Waker>) {
 pub(super) struct Hub {
     /// Events up to here have been handed out.
     reached: Revision,
+    /// They come with the values before them.
+    previous: bool,
     slots: Vec<Weak<Slot>>,
 }
 
@@ -173,9 +176,20 @@ impl Hub {
         self.live().map(|slot| slot.lock().complete).min()
     }
 
-    /// The watch of etcd begins again behind this revision.
-    pub(super) fn go_back(&mut self, to: Revision) {
+    /// Whether events come with the values before them.
+    pub(super) fn has_previous(&self) -> bool {
+        self.previous
+    }
+
+    /// Whether anybody wants the values before the events.
+    pub(super) fn wants_previous(&self) -> bool {
+        self.live().any(|slot| slot.previous != Previous::Never)
+    }
+
+    /// The watch of etcd begins again behind this revision, with or without the values before the events.
+    pub(super) fn go_back(&mut self, to: Revision, previous: bool) {
         self.reached = to;
+        self.previous = previous;
     }
 
     /// Events came; they are all there are up to `to`.
@@ -183,7 +197,7 @@ impl Hub {
         let from = self.reached;
         self.reached = from.max(to);
         for slot in self.live() {
-            slot.offer(from, events, self.reached);
+            slot.offer(from, events, self.reached, self.previous);
         }
     }
 
@@ -196,8 +210,9 @@ impl Hub {
     /// True if a watch is behind and has taken everything it has.
     pub(super) fn someone_is_behind(&self) -> bool {
         self.live().any(|slot| {
+            let lacks_previous = slot.previous != Previous::Never && !self.previous;
             let queue = slot.lock();
-            queue.complete < self.reached && queue.events.is_empty()
+            (queue.complete < self.reached || lacks_previous) && queue.events.is_empty()
         })
     }
 
@@ -257,7 +272,7 @@ mod tests {
     #[test]
     fn each_watch_gets_its_prefix_once_whoever_comes_late() {
         let mut hub = Hub::default();
-        hub.go_back(Revision(10));
+        hub.go_back(Revision(10), true);
         let early = hub.add("a/".into(), Revision(10), Previous::OnDelete);
         hub.hand_out(&[event(11, "a/x", 1), event(12, "b/y", 1)], Revision(12));
         assert_eq!(take(&hub, &early), (Some((vec![11], 12)), false));
@@ -268,7 +283,7 @@ mod tests {
         assert!(hub.someone_is_behind());
         let start = hub.start().unwrap();
         assert_eq!(start, Revision(10));
-        hub.go_back(start);
+        hub.go_back(start, true);
         let again = [
             event(11, "a/x", 1),
             event(12, "b/y", 1),
@@ -282,8 +297,26 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_previous_values_gets_no_event_without_them() {
+        let mut hub = Hub::default();
+        let plain = hub.add("".into(), Revision(0), Previous::Never);
+        assert!(!hub.wants_previous());
+        hub.go_back(Revision(0), false);
+        let picky = hub.add("".into(), Revision(0), Previous::Always);
+        assert!(hub.wants_previous() && hub.someone_is_behind());
+        hub.hand_out(&[event(1, "a", 1)], Revision(1));
+        assert_eq!(take(&hub, &plain), (Some((vec![1], 1)), false));
+        assert_eq!(take(&hub, &picky), (None, true));
+        hub.go_back(hub.start().unwrap(), true);
+        hub.hand_out(&[event(1, "a", 1)], Revision(1));
+        assert_eq!(take(&hub, &picky), (Some((vec![1], 1)), false));
+        assert_eq!(take(&hub, &plain), (None, false));
+    }
+
+    #[test]
     fn a_full_queue_loses_nothing_and_holds_up_nobody() {
         let mut hub = Hub::default();
+        hub.go_back(Revision(0), true);
         let slow = hub.add("".into(), Revision(0), Previous::OnDelete);
         let quick = hub.add("".into(), Revision(0), Previous::OnDelete);
         for revision in 1..=10 {
@@ -296,7 +329,7 @@ mod tests {
         assert_eq!(first, (1..=complete).collect::<Vec<_>>());
         assert!(complete < 10, "the queue is bounded: {complete}");
         assert_eq!(take(&hub, &slow), (None, true));
-        hub.go_back(hub.start().unwrap());
+        hub.go_back(hub.start().unwrap(), true);
         for revision in complete + 1..=10 {
             hub.hand_out(&[event(revision, "k", 1)], Revision(revision));
         }
@@ -307,6 +340,7 @@ mod tests {
     #[test]
     fn progress_is_told_up_to_what_was_asked_for() {
         let mut hub = Hub::default();
+        hub.go_back(Revision(0), true);
         let slot = hub.add("a/".into(), Revision(0), Previous::OnDelete);
         hub.hand_out(&[event(5, "b/x", 1)], Revision(5));
         assert_eq!(take(&hub, &slot), (None, false), "nobody asked");

@@ -394,7 +394,7 @@ impl Shared {
         self.leases.forget();
         let mut hub = self.hub();
         hub.end(&Error::WentBack { from, to });
-        hub.go_back(to);
+        hub.go_back(to, false);
         drop(hub);
         self.pump.notify_one();
     }

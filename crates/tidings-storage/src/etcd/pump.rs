@@ -67,15 +67,19 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.revision().await?;
     let lost = || shared.went_back.load(Ordering::Relaxed);
     let lost_before = lost();
-    let Some(start) = shared.hub().start() else {
-        return Ok(());
+    let (start, prev_kv) = {
+        let hub = shared.hub();
+        let Some(start) = hub.start() else {
+            return Ok(());
+        };
+        (start, hub.wants_previous())
     };
     let create = WatchCreateRequest {
         key: shared.prefix.clone(),
         range_end: end_of(&shared.prefix),
         start_revision: start.0 as i64 + 1,
         progress_notify: true,
-        prev_kv: true,
+        prev_kv,
         fragment: true,
     };
     let (mut watch, version) = shared
@@ -83,7 +87,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
         .watch(request(watch_request::Request::Create(create)))
         .await?;
     shared.opened.fetch_add(1, Ordering::Relaxed);
-    shared.hub().go_back(start);
+    shared.hub().go_back(start, prev_kv);
     tracing::debug!(%start, version, "watching etcd");
     let mut progress = Progress::new(&version);
     let mut behind_since = None;
@@ -169,7 +173,7 @@ fn take(
         return Ok(Next::GoOn); // the rest of these follows
     }
     let lacks = pieces.iter().find_map(lacks_previous);
-    if let Some(revision) = lacks {
+    if let Some(revision) = lacks.filter(|_| shared.hub().has_previous()) {
         // History has ended between the event and its sending. Who has not had the event must read the state again.
         shared.hub().compacted(Revision(revision.0 + 1));
         return Ok(Next::Open);
