@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tidings_storage::Storage;
 use tidings_testing::{Client, Connection, Etcd, Response, Server, Start};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -264,10 +265,47 @@ async fn two_servers_are_one_to_their_clients() {
     let three = start(home.path(), &etcd, &[]).await;
     let mut watch = three.client.watch(&path).await.unwrap();
     assert_eq!(version(&event(&mut watch).await.1), first);
-    // The keys are where kube-apiserver has them.
     let deleted = ask(&three.client, "DELETE", &format!("{CONFIGMAPS}/c9"), "").await;
     assert_eq!(deleted.code, 200);
     assert_eq!(names(&one.client, "").await.len(), 7);
+}
+
+#[tokio::test]
+async fn objects_are_json_where_kube_apiserver_has_them() {
+    let etcd = Etcd::start().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path(), &etcd, &[]).await;
+    let made = [
+        ("/api/v1/nodes", "n"),
+        ("/api/v1/namespaces/default/services", "s"),
+        ("/api/v1/namespaces/default/endpoints", "e"),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            "l",
+        ),
+    ];
+    for (path, name) in made {
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{}}}}"#);
+        let created = ask(&server.client, "POST", path, &body).await;
+        assert_eq!(created.code, 201, "{path}: {}", created.text());
+    }
+    create(&server.client, "c").await;
+    let raw = tidings_storage::Etcd::open(tidings_storage::EtcdOptions::new(etcd.endpoints()));
+    let raw = raw.await.unwrap();
+    for key in [
+        "minions/n",
+        "services/specs/default/s",
+        "services/endpoints/default/e",
+        "leases/default/l",
+        "configmaps/default/c",
+        "namespaces/default",
+    ] {
+        let found = raw.get(key.into(), None).await.unwrap();
+        let found = found.unwrap_or_else(|| panic!("there is no {key}"));
+        let object: Value = serde_json::from_slice(&found.value).unwrap();
+        let version = &object["metadata"]["resourceVersion"];
+        assert!(version.is_null(), "{key}: the version is etcd's");
+    }
 }
 
 #[test]
