@@ -171,7 +171,7 @@ impl Embedded {
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
         let mut state = State::new(&options);
         let (records, oldest) = LogRecords::open(directory, options.beside, &mut |at, record| {
-            state.apply(at, &record);
+            state.apply(at, record);
         })?;
         // Records that were forgotten before may still stand in their segments.
         let (forgotten, _) = state.index.compact(oldest, usize::MAX);
