@@ -24,6 +24,9 @@ struct Arguments {
     members: usize,
     #[arg(long, default_value_t = 5)]
     seconds: u64,
+    /// Give etcd this core alone, and this program and the servers the other: then a bare client and a server have the same etcd
+    #[arg(long, value_name = "CORE,CORE", value_delimiter = ',', num_args = 1)]
+    pin: Vec<usize>,
     /// How often everything is measured, in turns
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -32,11 +35,14 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    if let [_, others] = arguments.pin[..] {
+        pin(std::process::id(), others)?;
+    }
     let time = Duration::from_secs(arguments.seconds);
     for writers in [1, 16, 64] {
         for round in 1..=arguments.rounds {
             println!("round {round}, {writers} writers:");
-            let bare = bare(arguments.members, writers, time).await?;
+            let bare = bare(&arguments, writers, time).await?;
             let served = served(&arguments, writers, time).await?;
             for (what, bare, served) in [("create", bare.0, served.0), ("update", bare.1, served.1)]
             {
@@ -48,9 +54,30 @@ async fn main() -> anyhow::Result<()> {
     latency(&arguments).await
 }
 
+fn start_etcd(arguments: &Arguments) -> anyhow::Result<Etcd> {
+    let etcd = Etcd::cluster(arguments.members, None)?;
+    if let [core, _] = arguments.pin[..] {
+        for member in 0..etcd.len() {
+            pin(etcd.pid(member).context("etcd has ended")?, core)?;
+        }
+    }
+    Ok(etcd)
+}
+
+/// Lets a process, with what it starts from now on, run on one core only.
+fn pin(process: u32, core: usize) -> anyhow::Result<()> {
+    let pinned = std::process::Command::new("taskset")
+        .args(["-a", "-c", "-p", &core.to_string(), &process.to_string()])
+        .stdout(std::process::Stdio::null())
+        .status()
+        .context("taskset cannot be started")?;
+    ensure!(pinned.success(), "taskset: {pinned}");
+    Ok(())
+}
+
 /// Rates of creates and updates of a program that does nothing but the transactions.
-async fn bare(members: usize, writers: usize, time: Duration) -> anyhow::Result<(f64, f64)> {
-    let etcd = Etcd::cluster(members, None)?;
+async fn bare(arguments: &Arguments, writers: usize, time: Duration) -> anyhow::Result<(f64, f64)> {
+    let etcd = start_etcd(arguments)?;
     let store = Arc::new(tidings_storage::Etcd::open(EtcdOptions::new(etcd.endpoints())).await?);
     let value = object("bare");
     let mut rates = Vec::new();
@@ -104,10 +131,7 @@ async fn served(
     writers: usize,
     time: Duration,
 ) -> anyhow::Result<(f64, f64)> {
-    let (etcd, home) = (
-        Etcd::cluster(arguments.members, None)?,
-        tempfile::tempdir()?,
-    );
+    let (etcd, home) = (start_etcd(arguments)?, tempfile::tempdir()?);
     let server = start(arguments, &etcd, &home).await?;
     let mut rates = Vec::new();
     for updates in [false, true] {
@@ -154,10 +178,7 @@ async fn write(
 
 /// From before a write is sent to one server until a watch at the other has it.
 async fn latency(arguments: &Arguments) -> anyhow::Result<()> {
-    let (etcd, home) = (
-        Etcd::cluster(arguments.members, None)?,
-        tempfile::tempdir()?,
-    );
+    let (etcd, home) = (start_etcd(arguments)?, tempfile::tempdir()?);
     let one = start(arguments, &etcd, &home).await?;
     let two = start(arguments, &etcd, &home).await?;
     let mut watch = two.client.watch(&format!("{PATH}?watch=1")).await?;
