@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,44 +129,6 @@ func load(arguments []string) error {
 		"configmaps": *configMaps, "configmaps_seconds": configMapsDone.Sub(start).Seconds(),
 		"pods": *pods, "pods_seconds": time.Since(configMapsDone).Seconds(),
 	})
-}
-
-// churn rewrites random ConfigMaps, open loop: late writes are caught up, so the rate holds if the server can.
-func churn(arguments []string) error {
-	flags := flag.NewFlagSet("churn", flag.ExitOnError)
-	kubeconfig := flags.String("kubeconfig", "", "file that names the server")
-	configMaps := flags.Int("configmaps", 50000, "how many ConfigMaps were loaded")
-	rate := flags.Int("rate", 5000, "updates each second")
-	seconds := flags.Float64("seconds", 10, "for how long")
-	writers := flags.Int("writers", 32, "parallel writers")
-	_ = flags.Parse(arguments)
-
-	w, err := newWriter(*kubeconfig)
-	if err != nil {
-		return err
-	}
-	start := time.Now()
-	end := start.Add(time.Duration(*seconds * float64(time.Second)))
-	var written atomic.Int64
-	err = inParallel(int(float64(*rate)**seconds), *writers, func(n int) error {
-		due := start.Add(time.Duration(float64(n) / float64(*rate) * float64(time.Second)))
-		time.Sleep(time.Until(due))
-		if time.Now().After(end) {
-			return nil
-		}
-		i := rand.IntN(*configMaps)
-		// No resourceVersion: the last writer wins, so two writers never conflict.
-		err := w.send(http.MethodPut, configMapPath(i)+"/"+configMapName(i), configMap(i, n+int(start.Unix())))
-		if err == nil {
-			written.Add(1)
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	took := time.Since(start).Seconds()
-	return print(report{"updates": written.Load(), "seconds": took, "rate": float64(written.Load()) / took})
 }
 
 func print(r report) error {

@@ -1,6 +1,6 @@
 // Command client-go-peer measures client-go's informers for comparison with Tidings.
 //
-// It prints one line of JSON on stdout for each run. `load` and `churn` fill and disturb the server.
+// It prints one line of JSON on stdout for each run. `load` fills the server.
 package main
 
 import (
@@ -31,15 +31,9 @@ func main() {
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case "load":
-			exitOn(load(os.Args[2:]))
-			return
-		case "churn":
-			exitOn(churn(os.Args[2:]))
-			return
-		}
+	if len(os.Args) > 1 && os.Args[1] == "load" {
+		exitOn(load(os.Args[2:]))
+		return
 	}
 
 	var r run

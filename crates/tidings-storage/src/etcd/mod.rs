@@ -1,15 +1,17 @@
 //! The engine over etcd: its revision is ours, its transactions are our writes, one watch of it brings every change.
 //!
-//! Nothing is kept here: reads and writes are calls, and the caches are the caller's. `client` makes calls end in time, `pump`
-//! follows the one watch, `hub` hands its events out, `compact` ends history for all servers together, `lease` ends the life of
-//! keys that have one.
+//! Nothing is kept here: reads and writes are calls, and the caches are the caller's. `client` makes calls end in time, `write`
+//! changes a key, `pump` follows the one watch, `hub` hands its events out, `compact` ends history for all servers together,
+//! `lease` ends the life of keys that have one.
 
 mod client;
 mod compact;
 mod hub;
 mod lease;
+mod options;
 mod proto;
 mod pump;
+mod write;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,17 +23,15 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::contract::{
-    BoxFuture, Error, Expected, KeyValue, Previous, Range, RangeResult, RemoteStats, Revision,
-    Stats, Storage, WatchStream, Write,
+    BoxFuture, Error, KeyValue, Previous, Range, RangeResult, RemoteStats, Revision, Stats,
+    Storage, WatchStream, Write,
 };
 use crate::history::{Keep, Times};
 use client::{Client, Effect};
 use hub::Hub;
 use lease::Leases;
-use proto::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp,
-    ResponseHeader, TxnRequest, TxnResponse, request_op, response_op,
-};
+pub use options::{EtcdOptions, EtcdTls, OpenError};
+use proto::{RangeRequest, RangeResponse};
 use pump::Watch;
 
 /// How long a server that starts waits for etcd.
@@ -44,97 +44,6 @@ const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
 const FOREIGN_FOR: Duration = Duration::from_secs(60);
 /// How many values are looked at to see whose they are.
 const SAMPLE: i64 = 20;
-
-/// How to reach etcd, and how history is kept there.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct EtcdOptions {
-    /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
-    pub endpoints: Vec<String>,
-    /// What all keys begin with, as `/registry`.
-    pub prefix: String,
-    /// For endpoints with `https`.
-    pub tls: Option<EtcdTls>,
-    /// Changes younger than this can be read and watched from.
-    pub history_age: Duration,
-    /// However old they are, this many last revisions can be.
-    pub history_revisions_min: u64,
-    /// Keys that begin with this live for so long after their last write.
-    pub lifetimes: Vec<(Bytes, Duration)>,
-    /// Milliseconds since 1970; tests pass their own.
-    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
-}
-
-/// Certificates, in PEM.
-#[derive(Clone, Default)]
-pub struct EtcdTls {
-    /// Who signs for the members. Unset, nobody is trusted.
-    pub authority: Option<Vec<u8>>,
-    /// The certificate and key that this client shows.
-    pub identity: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-impl std::fmt::Debug for EtcdTls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EtcdTls")
-    }
-}
-
-impl EtcdOptions {
-    /// For these members.
-    pub fn new(endpoints: impl IntoIterator<Item = String>) -> EtcdOptions {
-        EtcdOptions {
-            endpoints: endpoints.into_iter().collect(),
-            prefix: "/registry".to_owned(),
-            tls: None,
-            history_age: Duration::from_secs(600),
-            history_revisions_min: 1000,
-            lifetimes: Vec::new(),
-            now: Arc::new(crate::wall_clock_ms),
-        }
-    }
-}
-
-impl std::fmt::Debug for EtcdOptions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EtcdOptions")
-            .field("endpoints", &self.endpoints)
-            .field("prefix", &self.prefix)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Why etcd cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// None was given.
-    #[error("no endpoint of etcd is given")]
-    NoEndpoints,
-    /// One makes no sense.
-    #[error("{endpoint} is no endpoint of etcd: {why}")]
-    BadEndpoint {
-        /// What was given.
-        endpoint: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The prefix makes no sense.
-    #[error("the prefix {0:?} must begin with / and not end with it, as /registry")]
-    BadPrefix(String),
-    /// Nobody answers.
-    #[error("etcd does not answer")]
-    Unreachable(#[source] Error),
-    /// The prefix is a Kubernetes cluster's.
-    #[error(
-        "{key} was written by kube-apiserver in its binary form, which is not read here: choose another prefix for a store \
-         of its own"
-    )]
-    Foreign {
-        /// A key of theirs.
-        key: String,
-    },
-}
 
 /// What the calls, the pump and the compactor share.
 struct Shared {
@@ -326,6 +235,18 @@ impl Shared {
         }
     }
 
+    /// The revision to read at as etcd wants it: zero is the current one.
+    fn readable(&self, at: Option<Revision>) -> Result<i64, Error> {
+        match at {
+            None => Ok(0),
+            Some(requested) if requested < self.oldest() => Err(Error::Compacted {
+                requested,
+                oldest: self.oldest(),
+            }),
+            Some(requested) => Ok(requested.0 as i64),
+        }
+    }
+
     async fn read(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
         let at = Revision(request.revision as u64);
         let path = "/etcdserverpb.KV/Range";
@@ -423,67 +344,6 @@ impl Shared {
             return Err(Error::Failed(text));
         }
         Ok(value)
-    }
-
-    async fn write(&self, write: Write) -> Result<Revision, Error> {
-        let lease = match &write.value {
-            Some(_) => self.leases.of(&write.key, &self.client).await?,
-            None => 0,
-        };
-        match self.transact(&write, lease).await {
-            Err(Error::Failed(why)) if lease != 0 && why.contains("lease not found") => {
-                self.leases.forget();
-                let lease = self.leases.of(&write.key, &self.client).await?;
-                self.transact(&write, lease).await
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn transact(&self, write: &Write, lease: i64) -> Result<Revision, Error> {
-        let key = self.key(&write.key);
-        let expected = match write.expected {
-            Expected::Absent => 0,
-            Expected::At(revision) => revision.0 as i64,
-        };
-        let change = match &write.value {
-            Some(value) => request_op::Request::Put(PutRequest {
-                key: key.clone(),
-                value: value.clone(),
-                lease,
-            }),
-            None => request_op::Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
-        };
-        let look = request_op::Request::Range(RangeRequest {
-            key: key.clone(),
-            keys_only: true,
-            ..RangeRequest::default()
-        });
-        let operation = |request| RequestOp {
-            request: Some(request),
-        };
-        let request = TxnRequest {
-            compare: vec![Compare::last_changed_at(key, expected)],
-            success: vec![operation(change)],
-            failure: vec![operation(look)],
-        };
-        let path = "/etcdserverpb.KV/Txn";
-        let answer: TxnResponse = self.client.call(path, request, Effect::Write).await?;
-        let ResponseHeader { revision, .. } = answer.header.unwrap_or_default();
-        if !answer.succeeded {
-            let current = answer.responses.into_iter().find_map(|operation| {
-                let Some(response_op::Response::Range(found)) = operation.response else {
-                    return None;
-                };
-                let entry = found.kvs.first()?;
-                Some(Revision(entry.mod_revision as u64))
-            });
-            return Err(Error::Conflict { current });
-        }
-        let revision = Revision(revision as u64);
-        self.note(revision);
-        self.writes.fetch_add(1, Ordering::Relaxed);
-        Ok(revision)
     }
 }
 
@@ -625,20 +485,6 @@ impl Storage for Etcd {
                 went_back: self.shared.went_back.load(Ordering::Relaxed),
             }),
             ..Stats::default()
-        }
-    }
-}
-
-impl Shared {
-    /// The revision to read at as etcd wants it: zero is the current one.
-    fn readable(&self, at: Option<Revision>) -> Result<i64, Error> {
-        match at {
-            None => Ok(0),
-            Some(requested) if requested < self.oldest() => Err(Error::Compacted {
-                requested,
-                oldest: self.oldest(),
-            }),
-            Some(requested) => Ok(requested.0 as i64),
         }
     }
 }
