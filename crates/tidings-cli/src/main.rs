@@ -5,6 +5,9 @@ mod watch;
 
 use clap::{Parser, Subcommand};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Tidings: list and watch, the way Kubernetes does it, in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "tidings", version)]
