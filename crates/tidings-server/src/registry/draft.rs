@@ -199,6 +199,21 @@ impl Draft {
         )))
     }
 
+    /// True if nothing is different in what would be stored.
+    pub(crate) fn is_same_as(&self, other: &Draft) -> bool {
+        let same = |Member { name, absent, .. }: &Member| match (
+            self.members.get(*name),
+            other.members.get(*name),
+        ) {
+            (Some(one), Some(two)) => one == two,
+            (None, None) => true,
+            (Some(only), None) | (None, Some(only)) => {
+                serde_json::from_str(absent).is_ok_and(|absent: Value| absent == *only)
+            }
+        };
+        self.meta == other.meta && self.kind.members.iter().all(same)
+    }
+
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, Status> {
         let mut bytes = Vec::with_capacity(1024);

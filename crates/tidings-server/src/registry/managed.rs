@@ -360,7 +360,7 @@ pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
 
 /// Writes down what the manager has changed in an object.
 pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
-    if new.meta.managed_reset {
+    if std::mem::take(&mut new.meta.managed_reset) {
         new.meta.managed_fields.clear();
         return;
     }

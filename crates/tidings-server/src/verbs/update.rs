@@ -172,7 +172,7 @@ async fn replace(
             Err(error) => retry_or_fail(api, error),
         };
     }
-    if value == old.to_bytes()? {
+    if new.is_same_as(&old) {
         // W103: nothing changes, if this is really the current object.
         api.refresh(kind).await?;
         let current = api
@@ -223,6 +223,9 @@ pub(crate) fn retry_or_fail<T>(api: &Inner, error: Error) -> Result<Option<T>, S
 /// W146: what the client cannot set is as it was.
 fn inherit(new: &mut Draft, old: &Draft) {
     new.meta.uid.clone_from(&old.meta.uid);
+    new.meta
+        .resource_version
+        .clone_from(&old.meta.resource_version);
     new.meta
         .creation_timestamp
         .clone_from(&old.meta.creation_timestamp);

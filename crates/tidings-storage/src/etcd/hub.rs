@@ -138,6 +138,16 @@ pub(super) struct Hub {
     slots: Vec<Weak<Slot>>,
 }
 
+/// What watches need of the watch of etcd.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    pub(super) watches: usize,
+    /// The revision up to which progress is asked for and not known.
+    pub(super) progress: Option<Revision>,
+    /// One is behind and has taken everything it has.
+    pub(super) going_back: bool,
+}
+
 impl Hub {
     pub(super) fn reached(&self) -> Revision {
         self.reached
@@ -165,10 +175,6 @@ impl Hub {
     fn live(&self) -> impl Iterator<Item = Arc<Slot>> {
         let slots = self.slots.iter().filter_map(Weak::upgrade);
         slots.filter(|slot| slot.lock().end.is_none())
-    }
-
-    pub(super) fn watches(&self) -> usize {
-        self.live().count()
     }
 
     /// From which revision on etcd has to be watched, if anybody watches.
@@ -201,19 +207,22 @@ impl Hub {
         }
     }
 
-    /// The revision up to which progress is asked for and not known.
-    pub(super) fn wanted(&self) -> Option<Revision> {
-        let wanted = self.live().map(|slot| slot.lock().wanted).max();
-        wanted.filter(|wanted| *wanted > self.reached)
-    }
-
-    /// True if a watch is behind and has taken everything it has.
-    pub(super) fn someone_is_behind(&self) -> bool {
-        self.live().any(|slot| {
+    /// What the watches need, looked at once: this is done after every batch.
+    pub(super) fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        for slot in self.slots.iter().filter_map(Weak::upgrade) {
             let lacks_previous = slot.previous != Previous::Never && !self.previous;
             let queue = slot.lock();
-            (queue.complete < self.reached || lacks_previous) && queue.events.is_empty()
-        })
+            if queue.end.is_some() {
+                continue;
+            }
+            needs.watches += 1;
+            needs.progress = needs.progress.max(Some(queue.wanted));
+            needs.going_back |=
+                (queue.complete < self.reached || lacks_previous) && queue.events.is_empty();
+        }
+        needs.progress = needs.progress.filter(|wanted| *wanted > self.reached);
+        needs
     }
 
     /// The watches of a prefix.
@@ -280,7 +289,7 @@ mod tests {
         assert_eq!(take(&hub, &late), (None, true), "it starts before the hub");
         hub.hand_out(&[event(13, "b/z", 1)], Revision(13));
         assert_eq!(take(&hub, &late), (None, true), "nothing is skipped");
-        assert!(hub.someone_is_behind());
+        assert!(hub.needs().going_back);
         let start = hub.start().unwrap();
         assert_eq!(start, Revision(10));
         hub.go_back(start, true);
@@ -303,7 +312,7 @@ mod tests {
         assert!(!hub.wants_previous());
         hub.go_back(Revision(0), false);
         let picky = hub.add("".into(), Revision(0), Previous::Always);
-        assert!(hub.wants_previous() && hub.someone_is_behind());
+        assert!(hub.wants_previous() && hub.needs().going_back);
         hub.hand_out(&[event(1, "a", 1)], Revision(1));
         assert_eq!(take(&hub, &plain), (Some((vec![1], 1)), false));
         assert_eq!(take(&hub, &picky), (None, true));
@@ -346,10 +355,10 @@ mod tests {
         assert_eq!(take(&hub, &slot), (None, false), "nobody asked");
         slot.want(Revision(7));
         assert_eq!(take(&hub, &slot), (Some((vec![], 5)), false));
-        assert_eq!(hub.wanted(), Some(Revision(7)));
+        assert_eq!(hub.needs().progress, Some(Revision(7)));
         hub.hand_out(&[], Revision(8));
         assert_eq!(take(&hub, &slot), (Some((vec![], 8)), false));
-        assert_eq!(hub.wanted(), None);
+        assert_eq!(hub.needs().progress, None);
         hub.hand_out(&[], Revision(9));
         assert_eq!(take(&hub, &slot), (None, false));
     }

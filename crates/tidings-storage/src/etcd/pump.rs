@@ -116,14 +116,11 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
             () = later => {}
         }
         turned = Instant::now();
-        let (wanted, is_behind, watches) = {
-            let hub = shared.hub();
-            (hub.wanted(), hub.someone_is_behind(), hub.watches())
-        };
-        if watches == 0 || lost() != lost_before {
+        let needs = shared.hub().needs();
+        if needs.watches == 0 || lost() != lost_before {
             return Ok(());
         }
-        if is_behind {
+        if needs.going_back {
             let since = *behind_since.get_or_insert_with(Instant::now);
             if since.elapsed() >= GATHER {
                 return Ok(());
@@ -131,7 +128,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
         } else {
             behind_since = None;
         }
-        progress.ask(wanted, shared, &watch);
+        progress.ask(needs.progress, shared, &watch);
     }
 }
 
