@@ -1,6 +1,8 @@
 //! Measures servers over a real etcd: writes beside those of a bare client of the same etcd, and how long a write at one server
 //! takes to the watch at another. Starts all of them by itself; `etcd` must be on the path.
 
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
-use tidings_storage::{EtcdOptions, Revision, Storage, Write};
-use tidings_testing::{Client, Etcd, Server, Start};
+use tidings_storage::{EtcdOptions, Previous, Revision, Storage, Write};
+use tidings_testing::{Client, Etcd, Server, Start, cpu};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -30,6 +32,9 @@ struct Arguments {
     /// How often everything is measured, in turns
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// How many clients write at a time
+    #[arg(long, value_delimiter = ',', num_args = 1, default_values_t = [1, 16, 64])]
+    writers: Vec<usize>,
 }
 
 #[tokio::main]
@@ -39,16 +44,41 @@ async fn main() -> anyhow::Result<()> {
         pin(std::process::id(), others)?;
     }
     let time = Duration::from_secs(arguments.seconds);
-    for writers in [1, 16, 64] {
-        for round in 1..=arguments.rounds {
-            println!("round {round}, {writers} writers:");
-            let bare = bare(&arguments, writers, time).await?;
-            let served = served(&arguments, writers, time).await?;
-            for (what, bare, served) in [("create", bare.0, served.0), ("update", bare.1, served.1)]
-            {
-                let share = 100.0 * served / bare;
-                println!("  {what}: bare client {bare:.0}/s, server {served:.0}/s: {share:.0} %");
+    for &writers in &arguments.writers {
+        // Figures of one run differ: each is taken in turns, and the middle one counts.
+        let mut rates: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+        for _ in 0..arguments.rounds {
+            let all = [
+                (
+                    "1 bare client",
+                    bare(&arguments, writers, time, false).await?,
+                ),
+                (
+                    "2 bare client that follows",
+                    bare(&arguments, writers, time, true).await?,
+                ),
+                ("3 server", served(&arguments, writers, time).await?),
+            ];
+            for (who, (created, updated)) in all {
+                for (what, measured) in [("create", created), ("update", updated)] {
+                    println!("{what}, {writers} writers, {}: {measured}", &who[2..]);
+                    rates.entry((what, who)).or_default().push(measured.rate);
+                }
             }
+        }
+        println!(
+            "{writers} writers, the middle of {} rounds:",
+            arguments.rounds
+        );
+        let mut of_bare = 0.0;
+        for ((what, who), mut rates) in rates {
+            rates.sort_by(f64::total_cmp);
+            let rate = rates[rates.len() / 2];
+            if who.starts_with('1') {
+                of_bare = rate;
+            }
+            let share = 100.0 * rate / of_bare;
+            println!("  {what}, {}: {rate:.0}/s, {share:.0} %", &who[2..]);
         }
     }
     latency(&arguments).await
@@ -75,26 +105,89 @@ fn pin(process: u32, core: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// How fast writes were, and the time of processors that one took in microseconds.
+struct Measured {
+    rate: f64,
+    etcd: f64,
+    server: f64,
+    client: f64,
+}
+
+impl std::fmt::Display for Measured {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Measured {
+            rate,
+            etcd,
+            server,
+            client,
+        } = self;
+        write!(
+            f,
+            "{rate:.0}/s (etcd {etcd:.0} µs, server {server:.0} µs, client {client:.0} µs)"
+        )
+    }
+}
+
+/// What processes have used so far: etcd, a server, this program.
+struct Used([Duration; 3]);
+
+impl Used {
+    fn now(etcd: &Etcd, server: Option<&Server>) -> Used {
+        let members = (0..etcd.len()).filter_map(|member| etcd.pid(member));
+        Used([
+            members.map(cpu).sum(),
+            server.map_or(Duration::ZERO, Server::cpu),
+            cpu(std::process::id()),
+        ])
+    }
+
+    fn measure(&self, now: &Used, done: u32, took: Duration) -> Measured {
+        let each =
+            |index: usize| (now.0[index] - self.0[index]).as_secs_f64() * 1e6 / f64::from(done);
+        Measured {
+            rate: f64::from(done) / took.as_secs_f64(),
+            etcd: each(0),
+            server: each(1),
+            client: each(2),
+        }
+    }
+}
+
 /// Rates of creates and updates of a program that does nothing but the transactions.
-async fn bare(arguments: &Arguments, writers: usize, time: Duration) -> anyhow::Result<(f64, f64)> {
+async fn bare(
+    arguments: &Arguments,
+    writers: usize,
+    time: Duration,
+    follow: bool,
+) -> anyhow::Result<(Measured, Measured)> {
     let etcd = start_etcd(arguments)?;
     let store = Arc::new(tidings_storage::Etcd::open(EtcdOptions::new(etcd.endpoints())).await?);
-    let value = object("bare");
+    if follow {
+        let at = store.revision().await?;
+        let mut watch = store.watch("".into(), at, Previous::Never).await?;
+        tokio::spawn(async move {
+            while poll_fn(|context| watch.as_mut().poll_next(context))
+                .await
+                .is_some()
+            {}
+        });
+    }
     let mut rates = Vec::new();
     for updates in [false, true] {
+        let before = Used::now(&etcd, None);
         let started = Instant::now();
         let tasks = (0..writers).map(|writer| {
-            let (store, value) = (Arc::clone(&store), value.clone());
+            let store = Arc::clone(&store);
             tokio::spawn(async move {
                 let (mut done, mut at) = (0_u32, Revision(0));
                 while started.elapsed() < time {
                     let key = format!("configmaps/default/{updates}-{writer}-{done}");
                     let write = if !updates {
-                        Write::create(key, value.clone())
+                        Write::create(key, stored("bare"))
                     } else if done == 0 {
-                        Write::create(format!("configmaps/default/u-{writer}"), value.clone())
+                        Write::create(format!("configmaps/default/u-{writer}"), stored("bare"))
                     } else {
-                        Write::update(format!("configmaps/default/u-{writer}"), at, value.clone())
+                        Write::update(format!("configmaps/default/u-{writer}"), at, stored("bare"))
                     };
                     at = store.write(write).await?;
                     done += 1;
@@ -106,9 +199,11 @@ async fn bare(arguments: &Arguments, writers: usize, time: Duration) -> anyhow::
         for task in tasks.collect::<Vec<_>>() {
             done += task.await??;
         }
-        rates.push(f64::from(done) / started.elapsed().as_secs_f64());
+        let took = started.elapsed();
+        rates.push(before.measure(&Used::now(&etcd, None), done, took));
     }
-    Ok((rates[0], rates[1]))
+    let updates = rates.pop().context("updates were measured")?;
+    Ok((rates.pop().context("creates were measured")?, updates))
 }
 
 async fn start(
@@ -130,11 +225,12 @@ async fn served(
     arguments: &Arguments,
     writers: usize,
     time: Duration,
-) -> anyhow::Result<(f64, f64)> {
+) -> anyhow::Result<(Measured, Measured)> {
     let (etcd, home) = (start_etcd(arguments)?, tempfile::tempdir()?);
     let server = start(arguments, &etcd, &home).await?;
     let mut rates = Vec::new();
     for updates in [false, true] {
+        let before = Used::now(&etcd, Some(&server));
         let started = Instant::now();
         let tasks = (0..writers).map(|writer| {
             let client = server.client.clone();
@@ -144,9 +240,11 @@ async fn served(
         for task in tasks.collect::<Vec<_>>() {
             done += task.await??;
         }
-        rates.push(f64::from(done) / started.elapsed().as_secs_f64());
+        let took = started.elapsed();
+        rates.push(before.measure(&Used::now(&etcd, Some(&server)), done, took));
     }
-    Ok((rates[0], rates[1]))
+    let updates = rates.pop().context("updates were measured")?;
+    Ok((rates.pop().context("creates were measured")?, updates))
 }
 
 async fn write(
@@ -238,6 +336,14 @@ fn now_micros() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_micros() as u64)
+}
+
+/// What a server stores of such an object: as many bytes.
+fn stored(name: &str) -> Vec<u8> {
+    let head = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"#;
+    let rest = r#""namespace":"default","uid":"7b0c5f3e-8c7b-4f0e-9d2a-3d1c7b3c2f10","creationTimestamp":"2026-11-15T20:00:00Z","managedFields":[{"manager":"etcd-bench","operation":"Update","apiVersion":"v1","time":"2026-11-15T20:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:fill":{},"f:sent":{}}}}]}"#;
+    let (fill, sent) = ("x".repeat(1350), now_micros());
+    format!(r#"{head}"{name}",{rest},"data":{{"fill":"{fill}","sent":"{sent}"}}}}"#).into_bytes()
 }
 
 /// A ConfigMap of 1 500 bytes that says when it was sent.

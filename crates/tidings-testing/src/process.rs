@@ -101,9 +101,7 @@ impl Server {
 
     /// User and system time so far.
     pub fn cpu(&self) -> Duration {
-        let processes = self.pids.iter().map(|pid| format!("/proc/{pid}"));
-        let ticks: u64 = processes.filter_map(|path| ticks(&path)).sum();
-        Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
+        self.pids.iter().copied().map(cpu).sum()
     }
 
     /// User and system time so far of the threads of that name.
@@ -145,6 +143,12 @@ impl Server {
             .wait()
             .await?)
     }
+}
+
+/// User and system time of a process so far.
+pub fn cpu(pid: u32) -> Duration {
+    let ticks = ticks(&format!("/proc/{pid}")).unwrap_or(0);
+    Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
 }
 
 /// Where the threads of a name are described.
