@@ -21,6 +21,8 @@ pub(crate) struct Draft {
     pub(crate) members: Map<String, Value>,
     /// What is odd about fields of the request: those that do not exist, and those that occur twice (W173).
     pub(crate) odd: Vec<String>,
+    /// Its managedFields say already who owns what.
+    pub(crate) applied: bool,
 }
 
 impl Draft {
@@ -103,6 +105,7 @@ impl Draft {
             mut meta,
             mut members,
             odd,
+            applied,
         } = self;
         let annotations = std::mem::take(&mut meta.annotations);
         members.insert("metadata".into(), json!({ "annotations": annotations }));
@@ -116,6 +119,7 @@ impl Draft {
             meta,
             members,
             odd,
+            applied,
         }
     }
 
@@ -136,6 +140,7 @@ impl Draft {
             meta: Meta::default(),
             members: serde_json::from_str(&members).unwrap_or_default(),
             odd: Vec::new(),
+            applied: false,
         }
     }
 
@@ -177,6 +182,7 @@ impl Draft {
             meta,
             members: known,
             odd: unknown.iter().map(|field| odd("unknown", field)).collect(),
+            applied: false,
         })
     }
 

@@ -1,359 +1,157 @@
-//! managedFields: who wrote which fields (W157).
-//!
-//! A write is compared with what was there: what it added or changed is the writer's from now on, what it removed is nobody's.
-//! The types say which lists are taken as one value and which by their elements.
+//! managedFields: who owns which fields (W157), and what becomes of an object that is applied to (W154–W156).
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+use tidings_api::{Cause, Object, Reason, Status};
+use tidings_merge::{
+    Apply, Changes, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
+};
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 
 use super::draft::Draft;
 use super::meta::Meta;
+use super::{Kind, Special};
 
-/// Entries of updates that are kept apart; older ones are merged.
-const UPDATES_MAX: usize = 10;
-const ANCIENT: &str = "ancient-changes";
+/// Metadata that the server sets is nobody's.
+const OF_THE_SERVER: [&str; 9] = [
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+];
+/// Where `kubectl apply` without the server's help keeps what it applied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Who takes over from it.
+const KUBECTL: &str = "kubectl";
 
-/// Who writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Manager {
-    pub(crate) name: String,
-    pub(crate) api_version: String,
-    /// The subresource that is written to, or empty.
-    pub(crate) subresource: String,
-}
-
-/// A set of fields, as FieldsV1 nests them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Fields {
-    /// The field itself is of the set, not only what is in it.
-    here: bool,
-    below: BTreeMap<String, Fields>,
-}
-
-impl Fields {
-    fn leaf() -> Fields {
-        Fields {
-            here: true,
-            below: BTreeMap::new(),
-        }
-    }
-
-    fn read(value: &Value) -> Fields {
-        let mut fields = Fields::default();
-        let members = value.as_object().into_iter().flatten();
-        for (name, value) in members {
-            if name == "." {
-                fields.here = true;
-            } else {
-                fields.below.insert(name.clone(), Fields::read(value));
-            }
-        }
-        if fields.below.is_empty() {
-            fields.here = true; // `{}` stands for the field itself
-        }
-        fields
-    }
-
-    fn into_value(self) -> Value {
-        let mut members = Map::with_capacity(self.below.len() + 1);
-        if self.here && !self.below.is_empty() {
-            members.insert(".".into(), Value::Object(Map::new()));
-        }
-        for (name, fields) in self.below {
-            members.insert(name, fields.into_value());
-        }
-        Value::Object(members)
-    }
-
-    fn is_empty(&self) -> bool {
-        !self.here && self.below.is_empty()
-    }
-
-    fn add(&mut self, other: &Fields) {
-        self.here |= other.here;
-        for (name, fields) in &other.below {
-            self.below.entry(name.clone()).or_default().add(fields);
-        }
-    }
-
-    fn remove(&mut self, other: &Fields) {
-        self.here &= !other.here;
-        for (name, fields) in &other.below {
-            if let Some(own) = self.below.get_mut(name) {
-                own.remove(fields);
-                if own.is_empty() {
-                    self.below.remove(name);
-                }
-            }
-        }
-    }
-}
-
-/// What a write has done.
-#[derive(Debug, Default)]
-struct Changes {
-    /// Fields that are new or different.
-    set: Fields,
-    /// Fields that are gone.
-    removed: Fields,
-}
-
-/// The parts of a value by their path elements, as FieldsV1 writes them, each with what the types say about it.
-type Parts<'a> = BTreeMap<String, (&'a Value, Of)>;
-
-/// What the types say about a value.
+/// What the table of types says about a value.
 #[derive(Clone, Copy)]
-enum Of {
-    /// Nothing: objects are taken apart, all else is one.
+pub(crate) enum Of {
     Unknown,
-    /// It is taken as one, whatever is in it.
-    One,
     Type(&'static Type),
     Field(&'static Field),
+    Item(Item),
 }
 
 impl Of {
-    fn item(item: Item) -> Of {
-        match item {
-            Item::Struct(of) if !of.atomic => Of::Type(of),
-            _ => Of::One,
-        }
+    pub(crate) fn kind(kind: &'static Kind) -> Of {
+        kind.schema().map_or(Of::Unknown, Of::Type)
     }
 
-    /// The parts of a value; `None` if it is taken as one.
-    fn parts(self, value: &Value) -> Option<Parts<'_>> {
-        match (self, value) {
-            (Of::Unknown | Of::Type(_), Value::Object(members)) => Some(self.members(members)),
-            (Of::Field(field), value) => {
-                if field.atomic {
-                    return None;
-                }
-                let item = Of::item(field.item());
-                match (field.kind, value) {
-                    (FieldKind::One(_), value) => item.parts(value),
-                    (FieldKind::Map(_), Value::Object(members)) => {
-                        let parts = members.iter().filter(|(_, value)| !value.is_null());
-                        Some(
-                            parts
-                                .map(|(name, value)| (format!("f:{name}"), (value, item)))
-                                .collect(),
-                        )
-                    }
-                    (FieldKind::List(_), Value::Array(values)) => elements(values, field, item),
-                    _ => None,
-                }
-            }
+    fn struct_type(self) -> Option<&'static Type> {
+        match self {
+            Of::Type(of) | Of::Item(Item::Struct(of)) => Some(of),
+            Of::Field(field) => match field.kind {
+                FieldKind::One(Item::Struct(of)) => Some(of),
+                _ => None,
+            },
             _ => None,
         }
     }
-
-    /// The members of an object of this type.
-    fn members(self, members: &Map<String, Value>) -> Parts<'_> {
-        let parts = members.iter().filter(|(_, value)| !value.is_null());
-        let parts = parts.map(|(name, value)| {
-            let of = match self {
-                Of::Type(of) => of.field(name).map_or(Of::Unknown, Of::Field),
-                _ => Of::Unknown,
-            };
-            (format!("f:{name}"), (value, of))
-        });
-        parts.collect()
-    }
 }
 
-/// The elements of a list that is not taken as one.
-fn elements<'a>(values: &'a [Value], field: &'static Field, item: Of) -> Option<Parts<'a>> {
-    let values = values.iter();
-    match &field.list {
-        ListKind::Atomic => None,
-        ListKind::Set => Some(
-            values
-                .map(|value| (format!("v:{value}"), (value, Of::One)))
-                .collect(),
-        ),
-        ListKind::Map(keys) => Some(
-            values
-                .map(|value| {
-                    let identity = identity(value, keys, field.struct_type());
-                    (format!("k:{identity}"), (value, item))
-                })
-                .collect(),
-        ),
-    }
-}
-
-/// The members that tell an element from others, with their defaults, sorted.
-fn identity(value: &Value, keys: &[&str], of: Option<&'static Type>) -> Value {
-    let mut keys = keys.to_vec();
-    keys.sort_unstable();
-    let members = keys.into_iter().filter_map(|key| {
-        let default = || serde_json::from_str(of?.field(key)?.default?).ok();
-        let member = value.get(key).cloned().or_else(default)?;
-        Some((key.to_owned(), member))
-    });
-    Value::Object(members.collect())
-}
-
-/// A value with all that is in it.
-fn whole(value: &Value, of: Of) -> Fields {
-    let parts = of.parts(value).unwrap_or_default().into_iter();
-    Fields {
-        here: true,
-        below: parts
-            .map(|(name, (value, of))| (name, whole(value, of)))
-            .collect(),
-    }
-}
-
-impl Changes {
-    fn between(old: &Draft, new: &Draft) -> Changes {
-        let of = new.kind.schema().map_or(Of::Unknown, Of::Type);
-        let mut changes = Changes::default();
-        changes.compare_parts(&of.members(&old.members), &of.members(&new.members));
-        changes.put("f:metadata", Changes::of_metadata(&old.meta, &new.meta));
-        changes
-    }
-
-    fn compare(&mut self, old: &Value, new: &Value, of: Of) {
-        match (of.parts(old), of.parts(new)) {
-            (Some(old), Some(new)) => self.compare_parts(&old, &new),
-            _ if old == new => {}
-            _ => self.set.add(&whole(new, of)),
-        }
-    }
-
-    fn compare_parts(&mut self, old: &Parts<'_>, new: &Parts<'_>) {
-        for (name, (value, of)) in new {
-            match old.get(name) {
-                None => drop(self.set.below.insert(name.clone(), whole(value, *of))),
-                Some((before, _)) => {
-                    let mut below = Changes::default();
-                    below.compare(before, value, *of);
-                    self.put(name, below);
+impl Schema for Of {
+    fn shape(self) -> Shape<Of> {
+        match self {
+            Of::Unknown => Shape::Unknown,
+            Of::Type(of) if of.atomic => Shape::Atomic,
+            Of::Type(_) => Shape::Struct,
+            Of::Field(field) if field.atomic => Shape::Atomic,
+            Of::Field(field) => match (field.kind, &field.list) {
+                (FieldKind::One(item), _) => Of::Item(item).shape(),
+                (FieldKind::Map(item), _) => Shape::Map(Of::Item(item)),
+                (FieldKind::List(_), ListKind::Atomic) => Shape::Atomic,
+                (FieldKind::List(item), ListKind::Set) => Shape::Set(Of::Item(item)),
+                (FieldKind::List(item), ListKind::Map(_)) => Shape::Keyed(Of::Item(item)),
+            },
+            Of::Item(item) => match item {
+                Item::Struct(of) => Of::Type(of).shape(),
+                Item::String | Item::Bytes => Shape::Scalar(Scalar::String),
+                Item::Bool => Shape::Scalar(Scalar::Bool),
+                Item::Int32 | Item::Int64 => Shape::Scalar(Scalar::Number),
+                Item::Time | Item::MicroTime | Item::Quantity | Item::IntOrString => {
+                    Shape::Scalar(Scalar::Any)
                 }
-            }
-        }
-        for (name, (value, of)) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-            self.removed.below.insert(name.clone(), whole(value, *of));
+                Item::Raw | Item::Fields | Item::Strings => Shape::Atomic,
+            },
         }
     }
 
-    /// What has changed below a field.
-    fn put(&mut self, name: &str, below: Changes) {
-        for (all, below) in [
-            (&mut self.set, below.set),
-            (&mut self.removed, below.removed),
-        ] {
-            if !below.is_empty() {
-                all.below.insert(name.to_owned(), below);
-            }
+    fn field(self, name: &str) -> Option<Of> {
+        match self {
+            Of::Unknown => Some(Of::Unknown),
+            of => of.struct_type()?.field(name).map(Of::Field),
         }
     }
 
-    /// Of the metadata, what the server sets itself is not tracked.
-    fn of_metadata(old: &Meta, new: &Meta) -> Changes {
-        let mut changes = Changes::default();
-        changes.put("f:labels", Changes::of_strings(&old.labels, &new.labels));
-        changes.put(
-            "f:annotations",
-            Changes::of_strings(&old.annotations, &new.annotations),
+    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+        let Of::Field(field) = self else {
+            return Vec::new();
+        };
+        let ListKind::Map(keys) = &field.list else {
+            return Vec::new();
+        };
+        let default = |key: &str| {
+            let default = field.struct_type()?.field(key)?.default?;
+            serde_json::from_str(default).ok()
+        };
+        let keys = keys.iter();
+        keys.map(|key| ((*key).into(), default(key))).collect()
+    }
+}
+
+/// The metadata of which is written down who owns it.
+fn owned_metadata(meta: &Meta) -> Value {
+    let mut owned = Map::new();
+    let strings = |map: &std::collections::BTreeMap<String, String>| {
+        let members = map.iter();
+        let members = members.map(|(name, value)| (name.clone(), Value::from(value.as_str())));
+        Value::Object(members.collect())
+    };
+    if !meta.generate_name.is_empty() {
+        owned.insert("generateName".into(), meta.generate_name.clone().into());
+    }
+    if !meta.labels.is_empty() {
+        owned.insert("labels".into(), strings(&meta.labels));
+    }
+    if !meta.annotations.is_empty() {
+        owned.insert("annotations".into(), strings(&meta.annotations));
+    }
+    if !meta.finalizers.is_empty() {
+        owned.insert("finalizers".into(), meta.finalizers.clone().into());
+    }
+    if !meta.owner_references.is_empty() {
+        owned.insert(
+            "ownerReferences".into(),
+            meta.owner_references.clone().into(),
         );
-        let finalizers = |meta: &Meta| -> BTreeMap<String, ()> {
-            let names = meta.finalizers.iter();
-            names
-                .map(|name| (format!("v:{}", json!(name)), ()))
-                .collect()
-        };
-        let (before, after) = (finalizers(old), finalizers(new));
-        changes.put("f:finalizers", Changes::of_leaves(&before, &after));
-        let owners = |meta: &Meta| -> BTreeMap<String, Value> {
-            let owners = meta.owner_references.iter();
-            let uid = |owner: &Value| format!("k:{}", json!({ "uid": owner.get("uid") }));
-            owners.map(|owner| (uid(owner), owner.clone())).collect()
-        };
-        let (before, after) = (owners(old), owners(new));
-        changes.put("f:ownerReferences", Changes::of_leaves(&before, &after));
-        let generate_name = |meta: &Meta| -> BTreeMap<String, String> {
-            let name = Some(&meta.generate_name).filter(|name| !name.is_empty());
-            name.map(|name| ("f:generateName".to_owned(), name.clone()))
-                .into_iter()
-                .collect()
-        };
-        let name = Changes::of_leaves(&generate_name(old), &generate_name(new));
-        changes.set.below.extend(name.set.below);
-        changes.removed.below.extend(name.removed.below);
-        changes
     }
-
-    fn of_strings(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Changes {
-        let named = |map: &BTreeMap<String, String>| -> BTreeMap<String, String> {
-            let members = map.iter();
-            members
-                .map(|(name, value)| (format!("f:{name}"), value.clone()))
-                .collect()
-        };
-        if old == new {
-            return Changes::default();
-        }
-        Changes::of_leaves(&named(old), &named(new))
-    }
-
-    /// Of a map whose members are taken as one each. The map itself is set with its first member, and gone with its last.
-    fn of_leaves<V: PartialEq>(old: &BTreeMap<String, V>, new: &BTreeMap<String, V>) -> Changes {
-        let mut changes = Changes::default();
-        changes.set.here = old.is_empty() && !new.is_empty();
-        changes.removed.here = !old.is_empty() && new.is_empty();
-        let leaf = |(name, _): (&String, &V)| (name.clone(), Fields::leaf());
-        let set = new
-            .iter()
-            .filter(|(name, value)| old.get(*name) != Some(value));
-        changes.set.below = set.map(leaf).collect();
-        let removed = old.iter().filter(|(name, _)| !new.contains_key(*name));
-        changes.removed.below = removed.map(leaf).collect();
-        changes
-    }
+    Value::Object(owned)
 }
 
-/// One entry, as far as it is changed here.
-struct Entry {
-    value: Map<String, Value>,
-    fields: Fields,
-}
-
-impl Entry {
-    fn text(&self, name: &str) -> &str {
-        self.value
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+fn changes(old: &Draft, new: &Draft) -> Changes {
+    let (before, after) = (owned_metadata(&old.meta), owned_metadata(&new.meta));
+    fn members<'a>(
+        draft: &'a Draft,
+        metadata: &'a Value,
+    ) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let members = draft.members.iter();
+        let members = members.map(|(name, value)| (name.as_str(), value));
+        members.chain([("metadata", metadata)])
     }
-
-    fn is_of(&self, manager: &Manager) -> bool {
-        self.text("manager") == manager.name
-            && self.text("operation") == "Update"
-            && self.text("apiVersion") == manager.api_version
-            && self.text("subresource") == manager.subresource
-    }
-
-    fn is_update(&self) -> bool {
-        self.text("operation") == "Update"
-    }
-}
-
-fn read(entries: &[Value]) -> Vec<Entry> {
-    let objects = entries.iter().filter_map(Value::as_object);
-    objects
-        .map(|entry| Entry {
-            value: entry.clone(),
-            fields: entry.get("fieldsV1").map(Fields::read).unwrap_or_default(),
-        })
-        .collect()
+    let (before, after) = (members(old, &before), members(new, &after));
+    Changes::between(before, after, Of::kind(new.kind))
 }
 
 /// Writes down what the manager has set in an object that is created.
 pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
+    if new.applied {
+        return;
+    }
     new.meta.managed_fields = sent(&new.meta).unwrap_or_default();
     track(new, &Draft::empty(new.kind), manager, now);
 }
@@ -362,6 +160,9 @@ pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
 pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     if std::mem::take(&mut new.meta.managed_reset) {
         new.meta.managed_fields.clear();
+        return;
+    }
+    if new.applied {
         return;
     }
     // A client may write the entries themselves; if it sends none that can be used, those that are there stay.
@@ -375,129 +176,176 @@ pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now
 
 /// The entries that a client sent, if they can be used.
 fn sent(meta: &Meta) -> Option<Vec<Value>> {
-    let usable = |entry: &Value| {
-        let is = |name: &str, texts: &[&str]| {
-            let text = entry.get(name).and_then(Value::as_str).unwrap_or_default();
-            texts.contains(&text)
-        };
-        let version = entry.get("apiVersion").and_then(Value::as_str);
-        is("operation", &["Apply", "Update"])
-            && is("fieldsType", &["FieldsV1"])
-            && version.is_some_and(|version| !version.is_empty())
-            && entry.get("fieldsV1").is_some_and(Value::is_object)
-    };
     let entries = &meta.managed_fields;
-    (!entries.is_empty() && entries.iter().all(usable)).then(|| entries.clone())
+    let usable = !entries.is_empty() && Managed::decode(entries).is_some();
+    usable.then(|| entries.clone())
 }
 
 fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
-    let Changes { set, removed } = Changes::between(old, new);
-    if set.is_empty() && removed.is_empty() {
+    let changes = changes(old, new);
+    if changes.is_empty() {
         return;
     }
-    let mut entries = read(&new.meta.managed_fields);
-    for entry in &mut entries {
-        let own = entry.is_of(manager);
-        entry.fields.remove(&removed);
-        if !own {
-            entry.fields.remove(&set);
-        }
-    }
-    if !set.is_empty() {
-        match entries.iter_mut().find(|entry| entry.is_of(manager)) {
-            Some(own) => {
-                own.fields.add(&set);
-                own.value.insert("time".into(), now.into());
-            }
-            None => entries.push(Entry {
-                value: described(manager, now),
-                fields: set,
-            }),
-        }
-    }
-    entries.retain(|entry| !entry.fields.is_empty());
-    merge_oldest(&mut entries);
-    entries.sort_by(|a, b| {
-        let order = |entry: &Entry| {
-            ["operation", "time", "manager", "apiVersion", "subresource"]
-                .map(|name| entry.text(name).to_owned())
+    let mut managed = Managed::decode(&new.meta.managed_fields).unwrap_or_default();
+    managed.update(&changes, manager, now);
+    new.meta.managed_fields = managed.encode();
+}
+
+/// What somebody applies.
+pub(crate) struct Applied<'a> {
+    pub(crate) kind: &'static Kind,
+    pub(crate) manager: &'a Manager,
+    /// The object as the manager wants to have it.
+    pub(crate) config: &'a Value,
+    pub(crate) fields: &'a FieldSet,
+    pub(crate) force: bool,
+}
+
+/// The fields of what is applied, or 500 as upstream answers (W156).
+pub(crate) fn fields(kind: &'static Kind, config: &Value) -> Result<FieldSet, Status> {
+    fields_of(config, Of::kind(kind)).map_err(|errors| {
+        let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
+        let (group, version) = (kind.group, kind.version);
+        let message = format!(
+            "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {errors}",
+            of("namespace"),
+            of("name"),
+            kind.kind
+        );
+        let mut status = Status::failure(500, Reason::InternalError, message);
+        status.reason = None;
+        status
+    })
+}
+
+impl Applied<'_> {
+    /// What becomes of an object, with its managedFields. Without an object, what is created.
+    pub(crate) fn to(&self, existing: Option<&Object>, now: &str) -> Result<Value, Status> {
+        let mut live: Value = match existing {
+            Some(object) => serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?,
+            None => Value::Object(Map::new()),
         };
-        order(a).cmp(&order(b))
+        let entries = live
+            .get_mut("metadata")
+            .and_then(Value::as_object_mut)
+            .and_then(|metadata| metadata.shift_remove("managedFields"));
+        let entries = entries.as_ref().and_then(Value::as_array);
+        let mut managed = entries
+            .and_then(|entries| Managed::decode(entries))
+            .unwrap_or_default();
+        let ignored = self.ignored();
+        let apply = Apply {
+            live: &live,
+            config: self.config,
+            fields: self.fields,
+            schema: Of::kind(self.kind),
+            ignored: &ignored,
+            force: self.force,
+            now,
+        };
+        let applied = match managed.apply(self.manager, apply) {
+            Err(conflicts) if self.manager.name == KUBECTL => {
+                let left = self.not_its_own(&live, conflicts);
+                if !left.0.is_empty() {
+                    return Err(conflict(&left));
+                }
+                let apply = Apply {
+                    force: true,
+                    ..apply
+                };
+                managed.apply(self.manager, apply)
+            }
+            other => other,
+        };
+        let changed = applied.map_err(|conflicts| conflict(&conflicts))?;
+        let mut object = changed.unwrap_or(live);
+        self.keep_last_applied(&mut object);
+        object["metadata"]["managedFields"] = managed.encode().into();
+        Ok(object)
+    }
+
+    fn ignored(&self) -> FieldSet {
+        let mut paths: Vec<Vec<&str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
+        paths.extend(OF_THE_SERVER.map(|name| vec!["metadata", name]));
+        let special = self.kind.special;
+        match &*self.manager.subresource {
+            "status" => {
+                let others = self.kind.members.iter().map(|member| member.name);
+                paths.extend(
+                    others
+                        .filter(|name| *name != "status")
+                        .map(|name| vec![name]),
+                );
+                match special {
+                    Special::Deployment => paths.push(vec!["metadata", "labels"]),
+                    Special::Pod => paths.push(vec!["metadata", "ownerReferences"]),
+                    _ => {}
+                }
+            }
+            _ if self.kind.status => paths.push(vec!["status"]),
+            _ => {}
+        }
+        let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+        FieldSet::of_names(&paths)
+    }
+
+    /// The conflicts without those that are with kubectl itself, when it applied without the server's help: fields that still
+    /// are as it wrote them then.
+    fn not_its_own(&self, live: &Value, conflicts: Conflicts) -> Conflicts {
+        let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
+        let last = last.and_then(|last| serde_json::from_str::<Value>(last).ok());
+        let Some(last) = last.filter(|last| last["apiVersion"] == live["apiVersion"]) else {
+            return conflicts;
+        };
+        let schema = Of::kind(self.kind);
+        let Ok(mut own) = fields_of(&last, schema) else {
+            return conflicts;
+        };
+        let since = Changes::of(Some(&last), Some(live), schema);
+        own.remove(&since.set);
+        own.remove(&since.removed);
+        let own: std::collections::BTreeSet<String> = own.paths().into_iter().collect();
+        let others = conflicts.0.into_iter();
+        Conflicts(others.filter(|one| !own.contains(&one.path)).collect())
+    }
+
+    /// kubectl may go back to applying without the server's help.
+    fn keep_last_applied(&self, object: &mut Value) {
+        if self.manager.name != KUBECTL || !self.manager.subresource.is_empty() {
+            return;
+        }
+        let annotations = object["metadata"].get_mut("annotations");
+        let Some(last) = annotations.and_then(|all| all.get_mut(LAST_APPLIED)) else {
+            return;
+        };
+        let mut config = self.config.clone();
+        let annotations = config["metadata"].get_mut("annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.shift_remove(LAST_APPLIED);
+        }
+        config.sort_all_objects();
+        *last = format!("{config}\n").into();
+    }
+}
+
+/// W155.
+fn conflict(conflicts: &Conflicts) -> Status {
+    let mut status = Status::failure(409, Reason::Conflict, conflicts.to_string());
+    let causes = conflicts.0.iter().map(|conflict| Cause {
+        reason: "FieldManagerConflict".into(),
+        message: format!("conflict with {}", conflict.owner),
+        field: conflict.path.clone(),
     });
-    new.meta.managed_fields = entries.into_iter().map(written).collect();
-}
-
-fn described(manager: &Manager, now: &str) -> Map<String, Value> {
-    let mut value = Map::new();
-    value.insert("manager".into(), manager.name.clone().into());
-    value.insert("operation".into(), "Update".into());
-    value.insert("apiVersion".into(), manager.api_version.clone().into());
-    value.insert("time".into(), now.into());
-    if !manager.subresource.is_empty() {
-        value.insert("subresource".into(), manager.subresource.clone().into());
-    }
-    value
-}
-
-fn written(mut entry: Entry) -> Value {
-    let mut value = Map::with_capacity(7);
-    let mut put = |name: &str| {
-        if let Some(member) = entry.value.get_mut(name).map(Value::take) {
-            value.insert(name.to_owned(), member);
-        }
-    };
-    for name in ["manager", "operation", "apiVersion", "time"] {
-        put(name);
-    }
-    let subresource = entry.value.get_mut("subresource").map(Value::take);
-    value.insert("fieldsType".into(), "FieldsV1".into());
-    value.insert("fieldsV1".into(), entry.fields.into_value());
-    if let Some(subresource) = subresource.filter(|name| *name != "") {
-        value.insert("subresource".into(), subresource);
-    }
-    Value::Object(value)
-}
-
-/// Entries of updates beyond the bound become one for each version.
-fn merge_oldest(entries: &mut Vec<Entry>) {
-    let mut updates: Vec<Entry> = Vec::new();
-    let mut others: Vec<Entry> = Vec::new();
-    for entry in std::mem::take(entries) {
-        let list = if entry.is_update() {
-            &mut updates
-        } else {
-            &mut others
-        };
-        list.push(entry);
-    }
-    let beyond = updates.len().saturating_sub(UPDATES_MAX);
-    if beyond > 0 {
-        updates.sort_by_key(|entry| entry.text("time").to_owned());
-        // One more, because what they become is an entry too.
-        let mut ancient: BTreeMap<String, Entry> = BTreeMap::new();
-        for mut oldest in updates.drain(..=beyond) {
-            match ancient.get_mut(oldest.text("apiVersion")) {
-                Some(ancient) => {
-                    ancient.fields.add(&oldest.fields);
-                    ancient
-                        .value
-                        .insert("time".into(), oldest.text("time").into());
-                }
-                None => {
-                    oldest.value.insert("manager".into(), ANCIENT.into());
-                    oldest.value.remove("subresource");
-                    ancient.insert(oldest.text("apiVersion").to_owned(), oldest);
-                }
-            }
-        }
-        updates.extend(ancient.into_values());
-    }
-    entries.extend(others);
-    entries.extend(updates);
+    status.details.get_or_insert_default().causes.extend(causes);
+    status
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
     use super::*;
     use crate::registry;
 
@@ -573,7 +421,10 @@ mod tests {
         }
         let fields = fields(&draft);
         assert_eq!(fields.len(), 10);
-        assert!(fields[ANCIENT].contains("f:k00") && fields[ANCIENT].contains("f:k05"));
+        assert!(
+            fields["ancient-changes"].contains("f:k00")
+                && fields["ancient-changes"].contains("f:k05")
+        );
         assert_eq!(fields["m14"], r#"{"f:data":{"f:k14":{}}}"#);
     }
 }

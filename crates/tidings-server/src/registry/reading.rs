@@ -13,7 +13,7 @@ use super::meta::mismatch;
 ///
 /// # Errors
 /// If it is not JSON.
-pub(super) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
+pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = Reader {

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use tidings_api::{Cause, EventType, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
+use tidings_merge::Manager;
 use tidings_storage::{Error, Write};
 use uuid::Uuid;
 
@@ -9,7 +10,7 @@ use super::{Ask, WriteOptions};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
-use crate::registry::managed::{self, Manager};
+use crate::registry::managed;
 use crate::registry::{self, Kind};
 use crate::request::Target;
 use crate::respond::Answer;

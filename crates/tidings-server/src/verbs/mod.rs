@@ -1,5 +1,6 @@
 //! The verbs: one file each.
 
+mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod get;
@@ -16,8 +17,8 @@ use tidings_api::{FieldError, FieldErrors, GroupVersionKind, ObjectKey, Status, 
 
 use crate::negotiate::Input;
 use crate::registry::Kind;
-use crate::registry::managed::Manager;
 use crate::request::{Query, Target};
+use tidings_merge::Manager;
 
 /// One request, as a verb sees it.
 pub(crate) struct Ask<'a> {

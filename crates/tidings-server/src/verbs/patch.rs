@@ -34,6 +34,9 @@ enum Change {
 
 pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
     let media_type = negotiate::content_type(ask.headers).to_ascii_lowercase();
+    if media_type == super::apply::MEDIA_TYPE {
+        return super::apply::apply(api, ask).await;
+    }
     let read = reader(&media_type)?;
     let options = WriteOptions::from_query(ask.query, "PatchOptions")?;
     if ask.query.get("force").is_some() {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod apply;
 mod bodies;
 mod creates;
 mod deletes;

@@ -1,0 +1,117 @@
+//! What is different between two states of an object.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::element::Element;
+use crate::schema::{Child, Schema, parts};
+use crate::set::FieldSet;
+
+/// What a write has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Fields that are new or different.
+    pub set: FieldSet,
+    /// Fields that are gone.
+    pub removed: FieldSet,
+}
+
+impl Changes {
+    /// What is different between two objects, given by their members.
+    pub fn between<'a, S: Schema>(
+        old: impl IntoIterator<Item = (&'a str, &'a Value)>,
+        new: impl IntoIterator<Item = (&'a str, &'a Value)>,
+        schema: S,
+    ) -> Changes {
+        let mut sides: BTreeMap<&str, [Option<&Value>; 2]> = BTreeMap::new();
+        for (name, value) in old {
+            sides.entry(name).or_default()[0] = Some(value);
+        }
+        for (name, value) in new {
+            sides.entry(name).or_default()[1] = Some(value);
+        }
+        let mut changes = Changes::default();
+        for (name, [old, new]) in sides {
+            if let Some(schema) = schema.field(name) {
+                changes.put(Element::field(name), Changes::of(old, new, schema));
+            }
+        }
+        changes
+    }
+
+    /// What is different between two values; `None` is one that is not there.
+    pub fn of<S: Schema>(old: Option<&Value>, new: Option<&Value>, schema: S) -> Changes {
+        let mut changes = Changes::default();
+        match (not_empty(old, schema), not_empty(new, schema)) {
+            (None, None) => changes.as_one(old, new),
+            (before, after) => {
+                if before.is_none() != after.is_none() && old.is_some() && new.is_some() {
+                    changes.as_other_form(old, new, schema);
+                }
+                changes.by_parts(&before.unwrap_or_default(), &after.unwrap_or_default());
+                changes.set.here |= old.is_none();
+                changes.removed.here |= new.is_none();
+            }
+        }
+        changes
+    }
+
+    /// True if nothing is different.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
+
+    fn as_one(&mut self, old: Option<&Value>, new: Option<&Value>) {
+        match (old, new) {
+            (None, None) => {}
+            (Some(_), None) => self.removed.here = true,
+            (old, new) => self.set.here = old != new,
+        }
+    }
+
+    /// What was taken apart is one now, or the other way round.
+    fn as_other_form<S: Schema>(&mut self, old: Option<&Value>, new: Option<&Value>, schema: S) {
+        let granular = |value: Option<&Value>| {
+            value
+                .is_some_and(|value| value.is_null() || parts(value, schema, &mut |_| {}).is_some())
+        };
+        // An empty one is still of the same form.
+        self.set.here |= !(granular(old) && granular(new));
+    }
+
+    fn by_parts<S: Schema>(&mut self, old: &[Child<'_, S>], new: &[Child<'_, S>]) {
+        type Sides<'a> = [Vec<&'a Value>; 2];
+        let mut sides: BTreeMap<&Element, (Sides<'_>, S)> = BTreeMap::new();
+        for (side, children) in [old, new].into_iter().enumerate() {
+            for child in children {
+                let entry = sides.entry(&child.element);
+                let (values, _) = entry.or_insert_with(|| (Sides::default(), child.schema));
+                values[side].push(child.value);
+            }
+        }
+        for (element, ([old, new], schema)) in sides {
+            let below = match (&*old, &*new) {
+                ([_, _, ..], _) | (_, [_, _, ..]) => {
+                    // Items that occur twice are compared as one.
+                    let mut below = Changes::default();
+                    below.set.here = !new.is_empty() && old != new;
+                    below.removed.here = new.is_empty();
+                    below
+                }
+                (old, new) => Changes::of(old.first().copied(), new.first().copied(), schema),
+            };
+            self.put(element.clone(), below);
+        }
+    }
+
+    fn put(&mut self, element: Element, below: Changes) {
+        self.set.put(element.clone(), below.set);
+        self.removed.put(element, below.removed);
+    }
+}
+
+/// The parts of a value that has some.
+fn not_empty<S: Schema>(value: Option<&Value>, schema: S) -> Option<Vec<Child<'_, S>>> {
+    parts(value?, schema, &mut |_| {}).filter(|parts| !parts.is_empty())
+}

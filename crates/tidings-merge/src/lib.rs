@@ -1,0 +1,60 @@
+//! Server-side apply: who owns which fields of an object, and what becomes of the object when somebody applies.
+//!
+//! Several managers write to one object. Each has a set of fields that it owns. One who *applies* says everything it wants to
+//! have: what it says is its own, what it said before and no longer says goes, unless another owns it too, and what another
+//! owns with a different value is a conflict. One who *updates* owns what it has changed. The sets are kept in the object, as
+//! `metadata.managedFields`.
+//!
+//! The crate knows nothing of Kubernetes' types: a [`Schema`] says how values are taken apart, which lists are sets or maps and
+//! which values are taken as one. It works on JSON and is pure.
+//!
+//! ```
+//! use serde_json::json;
+//! use tidings_merge::{Apply, FieldSet, Managed, Manager, Unknown, fields_of};
+//!
+//! let named = |name: &str| Manager {
+//!     name: name.into(),
+//!     api_version: "v1".into(),
+//!     subresource: String::new(),
+//! };
+//! let mut managed = Managed::default();
+//! let mut apply = |live: &serde_json::Value, manager: &str, config: serde_json::Value| {
+//!     let fields = fields_of(&config, Unknown).map_err(|error| error.to_string())?;
+//!     let wish = Apply {
+//!         live,
+//!         config: &config,
+//!         fields: &fields,
+//!         schema: Unknown,
+//!         ignored: &FieldSet::default(),
+//!         force: false,
+//!         now: "2026-01-01T00:00:00Z",
+//!     };
+//!     let changed = managed.apply(&named(manager), wish).map_err(|error| error.to_string())?;
+//!     Ok::<_, String>(changed.unwrap_or_else(|| live.clone()))
+//! };
+//! let first = apply(&json!({}), "one", json!({"data": {"a": "1", "b": "1"}}))?;
+//! let refused = apply(&first, "two", json!({"data": {"b": "2"}}));
+//! assert_eq!(
+//!     refused.unwrap_err(),
+//!     r#"Apply failed with 1 conflict: conflict with "one": .data.b"#
+//! );
+//! let second = apply(&first, "one", json!({"data": {"a": "1"}}))?;
+//! assert_eq!(second, json!({"data": {"a": "1"}}));
+//! # Ok::<(), String>(())
+//! ```
+
+mod compare;
+mod element;
+mod managed;
+mod merge;
+mod schema;
+mod set;
+mod typed;
+
+pub use compare::Changes;
+pub use element::{Element, Part};
+pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};
+pub use merge::{merge, without};
+pub use schema::{Scalar, Schema, Shape, Unknown};
+pub use set::FieldSet;
+pub use typed::{TypeErrors, fields_of};

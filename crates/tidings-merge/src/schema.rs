@@ -1,0 +1,174 @@
+//! What is known about the types of an object.
+
+use serde_json::Value;
+
+use crate::element::Element;
+
+/// What the types say about the value at some place of an object.
+///
+/// It is a handle: cheap to copy, such as a reference into a table of types.
+pub trait Schema: Copy {
+    /// How the value is taken apart.
+    fn shape(self) -> Shape<Self>;
+
+    /// The member of a struct, if there is one of that name.
+    fn field(self, name: &str) -> Option<Self>;
+
+    /// The members by which items of a [`Shape::Keyed`] list are told apart, with their defaults.
+    fn keys(self) -> Vec<(Box<str>, Option<Value>)>;
+}
+
+/// How a value is taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape<S> {
+    /// Not at all.
+    Scalar(Scalar),
+    /// Not at all, whatever is in it.
+    Atomic,
+    /// By its members, see [`Schema::field`].
+    Struct,
+    /// By its members, which can have any names.
+    Map(S),
+    /// By its items, which are scalars.
+    Set(S),
+    /// By its items, which are told apart by some of their members, see [`Schema::keys`].
+    Keyed(S),
+    /// Nothing is known. Objects are taken apart, all else is not.
+    Unknown,
+}
+
+/// What a scalar has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scalar {
+    /// Text.
+    String,
+    /// A number.
+    Number,
+    /// True or false.
+    Bool,
+    /// Any of them.
+    Any,
+}
+
+/// Nothing is known about an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unknown;
+
+impl Schema for Unknown {
+    fn shape(self) -> Shape<Unknown> {
+        Shape::Unknown
+    }
+
+    fn field(self, _name: &str) -> Option<Unknown> {
+        Some(Unknown)
+    }
+
+    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+        Vec::new()
+    }
+}
+
+/// A part of a value.
+pub(crate) struct Child<'a, S> {
+    pub(crate) element: Element,
+    pub(crate) value: &'a Value,
+    pub(crate) schema: S,
+    /// It is a member that the type names.
+    pub(crate) named: bool,
+}
+
+/// The parts of a value; `None` if it is taken as one. Parts that cannot be told apart are reported and left out.
+pub(crate) fn parts<'a, S: Schema>(
+    value: &'a Value,
+    schema: S,
+    wrong: &mut dyn FnMut(String),
+) -> Option<Vec<Child<'a, S>>> {
+    let shape = schema.shape();
+    match (shape, value) {
+        (Shape::Scalar(_) | Shape::Atomic, _) => None,
+        (Shape::Struct | Shape::Map(_) | Shape::Unknown, Value::Object(members)) => {
+            let children = members.iter().filter_map(|(name, value)| {
+                let (schema, named) = match shape {
+                    Shape::Map(item) => (Some(item), false),
+                    Shape::Struct => (schema.field(name), true),
+                    _ => (Some(schema), false),
+                };
+                let Some(schema) = schema else {
+                    wrong(format!(".{name}: field not declared in schema"));
+                    return None;
+                };
+                Some(Child {
+                    element: Element::field(name),
+                    value,
+                    schema,
+                    named,
+                })
+            });
+            Some(children.collect())
+        }
+        (Shape::Set(item), Value::Array(values)) => {
+            let children = values.iter().enumerate().filter_map(|(at, value)| {
+                let odd = match value {
+                    Value::Object(_) => "a map type",
+                    Value::Array(_) => "a list type",
+                    Value::Null => return None,
+                    value => {
+                        return Some(Child {
+                            element: Element::Value(crate::element::Part(value.clone())),
+                            value,
+                            schema: item,
+                            named: false,
+                        });
+                    }
+                };
+                wrong(format!(
+                    ": element {at}: associative list without keys has an element that's {odd}"
+                ));
+                None
+            });
+            Some(children.collect())
+        }
+        (Shape::Keyed(item), Value::Array(values)) => {
+            let keys = schema.keys();
+            let children =
+                values
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(at, value)| match key(value, &keys) {
+                        Ok(element) => Some(Child {
+                            element,
+                            value,
+                            schema: item,
+                            named: false,
+                        }),
+                        Err(why) => {
+                            wrong(format!(": element {at}: {why}"));
+                            None
+                        }
+                    });
+            Some(children.collect())
+        }
+        _ => None,
+    }
+}
+
+/// What tells an item of a list from the others.
+fn key(value: &Value, keys: &[(Box<str>, Option<Value>)]) -> Result<Element, String> {
+    let Value::Object(members) = value else {
+        return Err("associative list with keys may not have non-map elements".to_owned());
+    };
+    let values = keys.iter().filter_map(|(name, default)| {
+        let value = members.get(&**name).filter(|value| !value.is_null());
+        let value = value.or(default.as_ref())?;
+        Some((name.clone(), value.clone()))
+    });
+    let values: Vec<_> = values.collect();
+    if values.is_empty() {
+        let names: Vec<_> = keys.iter().map(|(name, _)| format!("{name:?}")).collect();
+        return Err(format!(
+            "associative list with keys has an element that omits all key fields [{}] (at least one is required)",
+            names.join(" ")
+        ));
+    }
+    Ok(Element::key(values))
+}

@@ -1,0 +1,491 @@
+//! Appliers and updaters of one object, told as stories: who writes what, and what is there and whose it is then.
+
+use serde_json::{Value, json};
+use tidings_merge::{
+    Apply, Changes, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of, merge,
+};
+
+/// Types for the stories.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Of {
+    Object,
+    Text,
+    Number,
+    Flag,
+    Texts,
+    Map,
+    Atomic,
+    AtomicMap,
+    Set,
+    Ports,
+    Port,
+    Struct,
+}
+
+impl Schema for Of {
+    fn shape(self) -> Shape<Of> {
+        match self {
+            Of::Object | Of::Struct | Of::Port => Shape::Struct,
+            Of::Text => Shape::Scalar(Scalar::String),
+            Of::Number => Shape::Scalar(Scalar::Number),
+            Of::Flag => Shape::Scalar(Scalar::Bool),
+            Of::Texts => Shape::Map(Of::Text),
+            Of::Map => Shape::Map(Of::Struct),
+            Of::Atomic | Of::AtomicMap => Shape::Atomic,
+            Of::Set => Shape::Set(Of::Text),
+            Of::Ports => Shape::Keyed(Of::Port),
+        }
+    }
+
+    fn field(self, name: &str) -> Option<Of> {
+        Some(match (self, name) {
+            (Of::Object, "texts") => Of::Texts,
+            (Of::Object, "map") => Of::Map,
+            (Of::Object, "list") => Of::Atomic,
+            (Of::Object, "whole") => Of::AtomicMap,
+            (Of::Object, "set") => Of::Set,
+            (Of::Object, "ports") => Of::Ports,
+            (Of::Object | Of::Struct, "struct") => Of::Struct,
+            (Of::Object | Of::Struct, "text") | (Of::Port, "name" | "protocol") => Of::Text,
+            (Of::Object | Of::Struct, "number") | (Of::Port, "port" | "target") => Of::Number,
+            (Of::Object | Of::Struct, "flag") => Of::Flag,
+            _ => return None,
+        })
+    }
+
+    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+        vec![
+            ("port".into(), None),
+            ("protocol".into(), Some(json!("TCP"))),
+        ]
+    }
+}
+
+/// An object and its owners.
+#[derive(Debug, Default)]
+struct Story {
+    object: Option<Value>,
+    managed: Managed,
+    minute: usize,
+}
+
+fn named(name: &str) -> Manager {
+    Manager {
+        name: name.into(),
+        api_version: "v1".into(),
+        subresource: String::new(),
+    }
+}
+
+impl Story {
+    fn live(&self) -> Value {
+        self.object.clone().unwrap_or_else(|| json!({}))
+    }
+
+    fn now(&mut self) -> String {
+        self.minute += 1;
+        format!("2026-01-01T00:{:02}:00Z", self.minute)
+    }
+
+    fn try_apply(&mut self, who: &str, config: &Value, force: bool) -> Result<bool, String> {
+        let (live, now) = (self.live(), self.now());
+        let fields = fields_of(config, Of::Object).map_err(|errors| errors.to_string())?;
+        let apply = Apply {
+            live: &live,
+            config,
+            fields: &fields,
+            schema: Of::Object,
+            ignored: &FieldSet::default(),
+            force,
+            now: &now,
+        };
+        let outcome = self.managed.apply(&named(who), apply);
+        let changed = outcome.map_err(|conflicts| conflicts.to_string())?;
+        let is_new = changed.is_some();
+        self.object = changed.or(Some(live));
+        Ok(is_new)
+    }
+
+    fn apply(&mut self, who: &str, config: &Value) -> bool {
+        self.try_apply(who, config, false).expect("no conflict")
+    }
+
+    fn update(&mut self, who: &str, object: Value) {
+        let (live, now) = (self.live(), self.now());
+        let changes = Changes::of(Some(&live), Some(&object), Of::Object);
+        self.managed.update(&changes, &named(who), &now);
+        self.object = Some(object);
+    }
+
+    fn owned(&self, who: &str) -> String {
+        let owner = self
+            .managed
+            .0
+            .iter()
+            .find(|entry| entry.manager.name == who);
+        owner.map_or_else(String::new, |entry| entry.fields.encode().to_string())
+    }
+
+    #[track_caller]
+    fn is(&self, object: &Value, owners: &[(&str, &str)]) {
+        assert_eq!(self.live(), *object);
+        for (who, fields) in owners {
+            assert_eq!(self.owned(who), *fields, "what {who} owns");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_longer_applied_goes() {
+    let mut story = Story::default();
+    story.apply(
+        "one",
+        &json!({"text": "a", "texts": {"a": "1", "b": "1"}, "set": ["x", "y"]}),
+    );
+    story.is(
+        &json!({"text": "a", "texts": {"a": "1", "b": "1"}, "set": ["x", "y"]}),
+        &[(
+            "one",
+            r#"{"f:set":{"v:\"x\"":{},"v:\"y\"":{}},"f:text":{},"f:texts":{"f:a":{},"f:b":{}}}"#,
+        )],
+    );
+    story.apply("one", &json!({"texts": {"b": "1"}, "set": ["y", "z"]}));
+    story.is(
+        &json!({"texts": {"b": "1"}, "set": ["y", "z"]}),
+        &[(
+            "one",
+            r#"{"f:set":{"v:\"y\"":{},"v:\"z\"":{}},"f:texts":{"f:b":{}}}"#,
+        )],
+    );
+    story.apply("one", &json!({}));
+    story.is(&json!({}), &[("one", "")]);
+}
+
+#[test]
+fn what_another_owns_stays_when_one_lets_go() {
+    let mut story = Story::default();
+    story.apply("one", &json!({"texts": {"a": "1", "b": "1"}}));
+    assert!(
+        !story.apply("two", &json!({"texts": {"b": "1"}})),
+        "nothing changes"
+    );
+    story.apply("one", &json!({"texts": {"a": "1"}}));
+    story.is(
+        &json!({"texts": {"a": "1", "b": "1"}}),
+        &[
+            ("one", r#"{"f:texts":{"f:a":{}}}"#),
+            ("two", r#"{"f:texts":{"f:b":{}}}"#),
+        ],
+    );
+    story.apply("two", &json!({}));
+    story.is(&json!({"texts": {"a": "1"}}), &[("two", "")]);
+}
+
+#[test]
+fn another_value_of_what_another_owns_is_a_conflict_unless_forced() {
+    let mut story = Story::default();
+    story.apply("one", &json!({"texts": {"a": "1", "b": "1"}, "number": 1}));
+    story.update(
+        "up",
+        json!({"texts": {"a": "1", "b": "1"}, "number": 1, "flag": true}),
+    );
+    let config = json!({"texts": {"a": "2", "b": "2"}, "flag": false});
+    assert_eq!(
+        story.try_apply("two", &config, false).unwrap_err(),
+        "Apply failed with 3 conflicts: conflicts with \"one\":\n- .texts.a\n- .texts.b\nconflicts with \"up\" using v1:\n- .flag"
+    );
+    assert_eq!(
+        story
+            .try_apply("two", &json!({"number": 2}), false)
+            .unwrap_err(),
+        r#"Apply failed with 1 conflict: conflict with "one": .number"#
+    );
+    assert_eq!(story.owned("two"), "", "nothing has been written");
+    story.try_apply("two", &config, true).unwrap();
+    story.is(
+        &json!({"texts": {"a": "2", "b": "2"}, "number": 1, "flag": false}),
+        &[
+            ("one", r#"{"f:number":{}}"#),
+            ("two", r#"{"f:flag":{},"f:texts":{"f:a":{},"f:b":{}}}"#),
+            ("up", ""),
+        ],
+    );
+}
+
+#[test]
+fn applying_the_same_again_changes_nothing_and_keeps_the_time() {
+    let mut story = Story::default();
+    let config = json!({"ports": [{"port": 80}], "whole": {"a": 1}});
+    assert!(story.apply("one", &config));
+    let before = story.managed.encode();
+    assert!(!story.apply("one", &config));
+    assert_eq!(story.managed.encode(), before);
+}
+
+#[test]
+fn one_who_changes_nothing_has_no_time() {
+    let mut story = Story::default();
+    story.apply("one", &json!({"text": "a"}));
+    story.apply("two", &json!({"text": "a"}));
+    let entries = story.managed.encode();
+    let names: Vec<_> = entries.iter().map(|entry| &entry["manager"]).collect();
+    assert_eq!(names, ["two", "one"], "no time comes first");
+    assert_eq!(entries[0].get("time"), None);
+}
+
+#[test]
+fn items_of_lists_are_told_apart_by_their_keys_and_defaults() {
+    let mut story = Story::default();
+    story.apply(
+        "one",
+        &json!({"ports": [{"port": 80, "name": "a"}, {"port": 443}]}),
+    );
+    story.apply(
+        "two",
+        &json!({"ports": [{"port": 80, "protocol": "UDP"}, {"port": 80, "protocol": "TCP", "target": 8080}]}),
+    );
+    story.is(
+        &json!({"ports": [
+            {"port": 80, "protocol": "UDP"},
+            {"port": 80, "name": "a", "protocol": "TCP", "target": 8080},
+            {"port": 443},
+        ]}),
+        &[(
+            "one",
+            r#"{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{}},"k:{\"port\":443,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}"#,
+        )],
+    );
+    story.apply("two", &json!({}));
+    story.is(
+        &json!({"ports": [{"port": 80, "name": "a"}, {"port": 443}]}),
+        &[("two", "")],
+    );
+}
+
+#[test]
+fn atomic_values_are_one_owners() {
+    let mut story = Story::default();
+    story.apply(
+        "one",
+        &json!({"list": ["a", "b"], "whole": {"a": 1, "b": 2}}),
+    );
+    assert_eq!(story.owned("one"), r#"{"f:list":{},"f:whole":{}}"#);
+    let other = json!({"list": ["a"]});
+    assert_eq!(
+        story.try_apply("two", &other, false).unwrap_err(),
+        r#"Apply failed with 1 conflict: conflict with "one": .list"#
+    );
+    story.try_apply("two", &other, true).unwrap();
+    story.is(
+        &json!({"list": ["a"], "whole": {"a": 1, "b": 2}}),
+        &[("one", r#"{"f:whole":{}}"#), ("two", r#"{"f:list":{}}"#)],
+    );
+}
+
+#[test]
+fn an_updater_owns_what_it_changes_and_what_is_new_with_all_around_it() {
+    let mut story = Story::default();
+    story.update(
+        "up",
+        json!({"struct": {"text": "a", "struct": {}}, "texts": {"a": "1"}, "set": ["x"]}),
+    );
+    story.is(
+        &story.live(),
+        &[(
+            "up",
+            r#"{"f:set":{".":{},"v:\"x\"":{}},"f:struct":{".":{},"f:struct":{},"f:text":{}},"f:texts":{".":{},"f:a":{}}}"#,
+        )],
+    );
+    story.update(
+        "down",
+        json!({"struct": {"text": "b", "struct": {}}, "set": ["x"]}),
+    );
+    assert_eq!(story.owned("down"), r#"{"f:struct":{"f:text":{}}}"#);
+    assert_eq!(
+        story.owned("up"),
+        r#"{"f:set":{".":{},"v:\"x\"":{}},"f:struct":{".":{},"f:struct":{}}}"#
+    );
+}
+
+#[test]
+fn what_was_there_before_the_first_apply_is_somebodys() {
+    let mut story = Story {
+        object: Some(json!({"texts": {"a": "1"}, "number": 1})),
+        ..Story::default()
+    };
+    assert_eq!(
+        story
+            .try_apply("one", &json!({"number": 2}), false)
+            .unwrap_err(),
+        r#"Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .number"#
+    );
+    story.apply("one", &json!({"texts": {"a": "1"}}));
+    assert_eq!(
+        story.owned("before-first-apply"),
+        r#"{"f:number":{},"f:texts":{".":{},"f:a":{}}}"#
+    );
+}
+
+#[test]
+fn null_and_empty_values_are_owned() {
+    let mut story = Story::default();
+    story.apply(
+        "one",
+        &json!({"texts": {}, "struct": null, "map": {"a": {}}}),
+    );
+    assert_eq!(
+        story.owned("one"),
+        r#"{"f:map":{"f:a":{}},"f:struct":{},"f:texts":{}}"#
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_told_with_its_path() {
+    for (config, errors) in [
+        (
+            json!({"nosuch": 1}),
+            ".nosuch: field not declared in schema",
+        ),
+        (
+            json!({"text": 1}),
+            ".text: expected string, got &value.valueUnstructured{Value:1}",
+        ),
+        (
+            json!({"number": "1"}),
+            ".number: expected numeric (int or float), got string",
+        ),
+        (json!({"flag": "x"}), ".flag: expected boolean, got &{x}"),
+        (json!({"struct": 7}), ".struct: expected map, got &{7}"),
+        (
+            json!({"ports": {"a": 1}}),
+            ".ports: expected list, got &{map[a:1]}",
+        ),
+        (
+            json!({"ports": ["x"]}),
+            ".ports: element 0: associative list with keys may not have non-map elements",
+        ),
+        (
+            json!({"ports": [{"port": 80}, {"port": 80, "protocol": "TCP"}]}),
+            r#".ports: duplicate entries for key [port=80,protocol="TCP"]"#,
+        ),
+        (
+            json!({"set": ["x", {"a": 2}]}),
+            ".set: element 1: associative list without keys has an element that's a map type",
+        ),
+        (
+            json!({"set": ["x", "x"]}),
+            r#".set: duplicate entries for key [="x"]"#,
+        ),
+        (
+            json!({"text": {"a": 1}, "struct": {"flag": 1}}),
+            "errors:\n  .text: expected string, got &value.valueUnstructured{Value:map[string]interface {}{\"a\":1}}\n  .struct.flag: expected boolean, got &{1}",
+        ),
+    ] {
+        let found = fields_of(&config, Of::Object).expect_err(errors);
+        assert_eq!(found.to_string(), errors, "{config}");
+    }
+}
+
+/// Each: what is there, what is applied, what it becomes. The order of the configuration counts; what only the object has
+/// stays where its neighbours are.
+#[test]
+fn the_order_of_items() {
+    for (live, config, merged) in [
+        (&["a", "b", "c"][..], &["c", "a"][..], &["b", "c", "a"][..]),
+        (&["a", "b"], &["a", "x", "b"], &["a", "x", "b"]),
+        (&["a", "b", "c"], &["x", "c"], &["a", "b", "x", "c"]),
+        (&["a", "b"], &[], &["a", "b"]),
+        (&[], &["b", "a"], &["b", "a"]),
+        (&["a", "b", "c", "d"], &["d", "b"], &["a", "c", "d", "b"]),
+        (&["a", "b", "c"], &["c", "b", "a"], &["c", "b", "a"]),
+    ] {
+        let (live, config) = (json!({"set": live}), json!({"set": config}));
+        assert_eq!(
+            merge(&live, &config, Of::Object)["set"],
+            json!(merged),
+            "{live} with {config}"
+        );
+    }
+}
+
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn object() -> impl Strategy<Value = Value> {
+        let texts = prop::collection::btree_map("[abc]", "[12]", 0..3);
+        let set = prop::collection::btree_set("[xyz]", 0..3);
+        let ports = prop::collection::btree_map(1..4_u16, prop::option::of("[pq]"), 0..3);
+        let scalars = (
+            prop::option::of("[st]"),
+            prop::option::of(0..3_u8),
+            prop::option::of(any::<bool>()),
+        );
+        (texts, set, ports, scalars).prop_map(|(texts, set, ports, (text, number, flag))| {
+            let ports: Vec<Value> = ports
+                .into_iter()
+                .map(|(port, name)| match name {
+                    Some(name) => json!({"port": port, "name": name}),
+                    None => json!({"port": port}),
+                })
+                .collect();
+            let mut object = json!({});
+            let mut put = |name: &str, value: Value| {
+                let empty = value.as_array().is_some_and(Vec::is_empty)
+                    || value.as_object().is_some_and(serde_json::Map::is_empty);
+                if !value.is_null() && !empty {
+                    object[name] = value;
+                }
+            };
+            put("texts", json!(texts));
+            put("set", json!(set));
+            put("ports", json!(ports));
+            put("text", json!(text));
+            put("number", json!(number));
+            put("flag", json!(flag));
+            object
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_applied_is_there_and_owned(steps in prop::collection::vec((0..3_u8, any::<bool>(), object()), 1..12)) {
+            let mut story = Story::default();
+            for (who, updates, object) in steps {
+                let who = format!("m{who}");
+                if updates {
+                    story.update(&format!("up-{who}"), object);
+                    continue;
+                }
+                story.try_apply(&who, &object, true).unwrap();
+                let fields = fields_of(&object, Of::Object).unwrap();
+                prop_assert_eq!(merge(&story.live(), &object, Of::Object), story.live(), "all of it is there");
+                prop_assert_eq!(story.owned(&who), if fields.is_empty() { String::new() } else { fields.encode().to_string() });
+                prop_assert!(!story.try_apply(&who, &object, false).unwrap(), "again changes nothing");
+                let there = fields_of(&story.live(), Of::Object).unwrap();
+                for entry in &story.managed.0 {
+                    let gone: Vec<_> = entry.fields.paths().into_iter()
+                        .filter(|path| !there.paths().iter().any(|known| known.starts_with(path.as_str())))
+                        .collect();
+                    prop_assert!(gone.is_empty(), "{:?} owns what is not there: {:?}", entry.manager.name, gone);
+                }
+            }
+        }
+
+        #[test]
+        fn owners_are_read_as_they_are_written(steps in prop::collection::vec((0..3_u8, any::<bool>(), object()), 1..6)) {
+            let mut story = Story::default();
+            for (who, updates, object) in steps {
+                let who = format!("m{who}");
+                if updates {
+                    story.update(&who, object);
+                } else {
+                    story.try_apply(&who, &object, true).unwrap();
+                }
+            }
+            let written = story.managed.encode();
+            prop_assert_eq!(Managed::decode(&written).unwrap().encode(), written);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! PATCH of what somebody wants to have: server-side apply (W154–W158).
+
+use serde_json::{Map, Value, json};
+use tidings_api::{FieldError, FieldErrors, Reason, Status};
+
+use super::create::{create_from, settle_namespace};
+use super::update::{change, check_name};
+use super::{Ask, FieldValidation, WriteOptions, invalid_options};
+use crate::api::Inner;
+use crate::clock;
+use crate::registry::draft::Draft;
+use crate::registry::managed::{self, Applied};
+use crate::registry::meta::go_kind;
+use crate::registry::reading;
+use crate::respond::{Answer, yaml};
+
+pub(crate) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
+
+pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
+    let options = WriteOptions::from_query(ask.query, "PatchOptions")?;
+    if ask.query.get("fieldManager").unwrap_or_default().is_empty() {
+        let mut errors = FieldErrors::new();
+        errors.push(FieldError::required(
+            "fieldManager",
+            "is required for apply patch",
+        ));
+        return Err(invalid_options("PatchOptions", &errors));
+    }
+    let force = ask.query.get("force").unwrap_or("false");
+    let config = configuration(ask, options)?;
+    let fields = managed::fields(ask.kind().stored(), &config)?;
+    let manager = ask.manager();
+    let applied = Applied {
+        kind: ask.kind().stored(),
+        manager: &manager,
+        config: &config,
+        fields: &fields,
+        force: !matches!(force.to_ascii_lowercase().as_str(), "false" | "0" | ""),
+    };
+    loop {
+        if api.current(ask.kind(), &ask.key).await?.is_some() {
+            return change(api, ask, options, &|existing| {
+                let draft = draft(ask, applied.to(Some(existing), &clock::now())?)?;
+                Ok(draft)
+            })
+            .await;
+        }
+        let resource = ask.kind().group_resource();
+        if ask.target.subresource.is_some() {
+            return Err(Status::not_found(resource, ask.key.name()));
+        }
+        let mut draft = draft(ask, applied.to(None, &clock::now())?)?;
+        if !draft.meta.uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                draft.meta.uid
+            );
+            return Err(Status::conflict(resource, ask.key.name(), &why));
+        }
+        draft.meta.resource_version.clear();
+        match create_from(api, draft, options, &manager).await {
+            // Somebody else was faster: now it is there.
+            Err(status) if status.reason == Some(Reason::AlreadyExists) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The body, as an object of the kind that is stored, with the name of the URL.
+fn configuration(ask: &Ask<'_>, options: WriteOptions) -> Result<Value, Status> {
+    let undecodable = |why: String| {
+        let strict = match options.validation {
+            FieldValidation::Strict => "strict ",
+            _ => "",
+        };
+        Status::bad_request(format!("error {strict}decoding YAML: {why}"))
+    };
+    let (mut config, duplicates) = read(ask).map_err(undecodable)?;
+    if let (FieldValidation::Strict, Some(field)) = (options.validation, duplicates.first()) {
+        let why = format!(
+            "error converting YAML to JSON: yaml: unmarshal errors:\n  key {field:?} already set in map"
+        );
+        return Err(undecodable(why));
+    }
+    let (scale, kind) = (
+        ask.target.subresource.as_deref() == Some("scale"),
+        ask.kind(),
+    );
+    let wanted = match scale {
+        true => ("autoscaling/v1".to_owned(), "Scale"),
+        false => (kind.group_version().to_string(), kind.kind),
+    };
+    let said = |name: &str| config[name].as_str().unwrap_or_default();
+    let (version, said_kind) = (said("apiVersion"), said("kind"));
+    if (version, said_kind) != (wanted.0.as_str(), wanted.1) {
+        let slash = if version.contains('/') { "" } else { "/" };
+        let message = format!("invalid object type: {slash}{version}, Kind={said_kind}");
+        return Err(Status::bad_request(message));
+    }
+    if !matches!(config.get("metadata"), None | Some(Value::Object(_))) {
+        let message = "metadata: expected map".to_owned();
+        return Err(Status::bad_request(message));
+    }
+    if config["metadata"]
+        .get("managedFields")
+        .is_some_and(|entries| !entries.is_null())
+    {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    let name = config["metadata"]["name"].as_str().unwrap_or_default();
+    if !name.is_empty() {
+        check_name(name, ask.key.name())?;
+    }
+    config["metadata"]["name"] = ask.key.name().into();
+    if scale {
+        // Of the object itself, it says how many copies there are to be.
+        let replicas = config["spec"].get("replicas").cloned();
+        let spec = replicas.map_or_else(|| json!({}), |replicas| json!({"replicas": replicas}));
+        let metadata = config["metadata"].take();
+        config = json!({"metadata": metadata, "spec": spec});
+    }
+    let stored = kind.stored();
+    if let Value::Object(members) = &mut config {
+        kind.to_stored(members);
+        members.insert("kind".into(), stored.kind.into());
+        members.insert(
+            "apiVersion".into(),
+            stored.group_version().to_string().into(),
+        );
+    }
+    Ok(config)
+}
+
+/// The body as an object, and the members that it has twice.
+fn read(ask: &Ask<'_>) -> Result<(Value, Vec<String>), String> {
+    let unmarshal = |why: &dyn std::fmt::Display| {
+        format!("error unmarshaling JSON: while decoding JSON: {why}")
+    };
+    // Most clients send JSON, which is YAML as well.
+    let (value, duplicates) = match reading::read(&ask.body) {
+        Ok(read) => read,
+        Err(_) => {
+            let json = yaml::to_json(&ask.body)
+                .map_err(|why| format!("error converting YAML to JSON: {why}"))?;
+            reading::read(&json).map_err(|why| unmarshal(&why))?
+        }
+    };
+    match value {
+        Value::Object(_) => Ok((value, duplicates)),
+        Value::Null => Ok((Value::Object(Map::new()), duplicates)),
+        other => {
+            let kind = go_kind(&other);
+            let why = format!(
+                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            );
+            Err(unmarshal(&why))
+        }
+    }
+}
+
+/// What was made of the object, read as a client's.
+fn draft(ask: &Ask<'_>, object: Value) -> Result<Draft, Status> {
+    let kind = ask.kind().stored();
+    let mut draft = Draft::read_value(kind, object).map_err(|why| {
+        let (version, kind) = (kind.group_version(), kind.kind);
+        Status::bad_request(format!(
+            "failed to convert new object ({}/{}; {version}, Kind={kind}): {why}",
+            ask.key.namespace(),
+            ask.key.name()
+        ))
+    })?;
+    draft.odd.clear();
+    draft.applied = true;
+    settle_namespace(&mut draft, ask.target)?;
+    draft.meta.deduplicate_owners();
+    Ok(draft)
+}

@@ -1,0 +1,458 @@
+//! Server-side apply (W154–W158): what the original answers to the same requests.
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, CONFIGMAPS, Server};
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+
+async fn apply(server: &Server, path: &str, query: &str, body: Value) -> Answer {
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    server
+        .ask("PATCH", &format!("{path}?{query}"), &headers, body)
+        .await
+}
+
+fn configmap(data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
+}
+
+fn owners(object: &Value) -> Vec<(String, String)> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    let entries = entries.map(Vec::as_slice).unwrap_or_default().iter();
+    entries
+        .map(|entry| {
+            let name = entry["manager"].as_str().unwrap_or_default().to_owned();
+            (name, entry["fieldsV1"].to_string())
+        })
+        .collect()
+}
+
+fn owner(name: &str, fields: &str) -> (String, String) {
+    (name.into(), fields.into())
+}
+
+fn deployment(spec: &Value) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
+}
+
+#[tokio::test]
+async fn w154_apply_creates_changes_and_removes() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    let data = json!({"a": "1", "b": "2"});
+    let created = apply(&server, &path, "fieldManager=m1", configmap(&data)).await;
+    assert_eq!(created.code, 201);
+    let created = created.json();
+    assert_eq!(
+        owners(&created),
+        [owner("m1", r#"{"f:data":{"f:a":{},"f:b":{}}}"#)]
+    );
+    let entry = &created["metadata"]["managedFields"][0];
+    assert_eq!(entry["operation"], "Apply");
+    let again = apply(&server, &path, "fieldManager=m1", configmap(&data)).await;
+    assert_eq!(
+        (again.code, again.json()),
+        (200, created.clone()),
+        "the same version"
+    );
+    let shared = apply(
+        &server,
+        &path,
+        "fieldManager=m2",
+        configmap(&json!({"b": "2"})),
+    )
+    .await
+    .json();
+    assert_ne!(
+        shared["metadata"]["resourceVersion"],
+        created["metadata"]["resourceVersion"]
+    );
+    let fewer = apply(
+        &server,
+        &path,
+        "fieldManager=m1",
+        configmap(&json!({"c": "3"})),
+    )
+    .await
+    .json();
+    assert_eq!(
+        fewer["data"],
+        json!({"b": "2", "c": "3"}),
+        "a was m1's alone"
+    );
+    let none = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
+    let none = apply(&server, &path, "fieldManager=m1", none).await.json();
+    assert_eq!(none["data"], json!({"b": "2"}));
+    assert_eq!(owners(&none), [owner("m2", r#"{"f:data":{"f:b":{}}}"#)]);
+}
+
+#[tokio::test]
+async fn w154_w156_w158_what_is_wrong_with_a_request() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    apply(
+        &server,
+        &path,
+        "fieldManager=m",
+        configmap(&json!({"a": "1"})),
+    )
+    .await;
+    let with_metadata =
+        |metadata: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    let long = format!("fieldManager={}", "x".repeat(129));
+    for (query, body, code, message) in [
+        (
+            "",
+            configmap(&json!({})),
+            422,
+            r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#,
+        ),
+        (
+            &*long,
+            configmap(&json!({})),
+            422,
+            r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Too long: may not be more than 128 bytes"#,
+        ),
+        (
+            "fieldManager=m",
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}),
+            400,
+            "invalid object type: /v1, Kind=Secret",
+        ),
+        (
+            "fieldManager=m",
+            json!({"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            400,
+            "invalid object type: /v2, Kind=ConfigMap",
+        ),
+        (
+            "fieldManager=m",
+            json!({"apiVersion": "apps/v1", "metadata": {"name": "a"}}),
+            400,
+            "invalid object type: apps/v1, Kind=",
+        ),
+        (
+            "fieldManager=m",
+            json!([1]),
+            400,
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}",
+        ),
+        (
+            "fieldManager=m",
+            with_metadata(json!({"name": "b"})),
+            400,
+            "the name of the object (b) does not match the name on the URL (a)",
+        ),
+        (
+            "fieldManager=m",
+            with_metadata(json!({"name": "a", "managedFields": []})),
+            400,
+            "metadata.managedFields must be nil",
+        ),
+        (
+            "fieldManager=m",
+            with_metadata(json!({"namespace": "other"})),
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            "fieldManager=m",
+            with_metadata(json!({"resourceVersion": "1"})),
+            409,
+            r#"Operation cannot be fulfilled on configmaps "a": the object has been modified; please apply your changes to the latest version and try again"#,
+        ),
+        (
+            "fieldManager=m",
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "foo": 1}),
+            500,
+            "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .foo: field not declared in schema",
+        ),
+        (
+            "fieldManager=m",
+            with_metadata(json!({"name": "a", "finalizers": ["a.b/c", "a.b/c"]})),
+            500,
+            r#"failed to create typed patch object (/a; /v1, Kind=ConfigMap): .metadata.finalizers: duplicate entries for key [="a.b/c"]"#,
+        ),
+    ] {
+        let reply = apply(&server, &path, query, body.clone()).await;
+        assert_eq!(
+            (reply.code, reply.json()["message"].as_str()),
+            (code, Some(message)),
+            "{body}"
+        );
+    }
+    let now = server.get(&path).await.json();
+    assert_eq!(now["data"], json!({"a": "1"}), "nothing was stored");
+    let uid = with_metadata(json!({"uid": "1"}));
+    let absent = apply(&server, &format!("{CONFIGMAPS}/zz"), "fieldManager=m", uid).await;
+    let message = r#"Operation cannot be fulfilled on configmaps "zz": uid mismatch: the provided object specified uid 1, and no existing object was found"#;
+    assert_eq!(
+        (absent.code, absent.json()["message"].as_str()),
+        (409, Some(message))
+    );
+    let status = deployment(&json!({}));
+    let path = format!("{DEPLOYMENTS}/nosuch/status");
+    let mut status = status;
+    status["metadata"]["name"] = "nosuch".into();
+    assert_eq!(
+        apply(&server, &path, "fieldManager=m", status).await.code,
+        404
+    );
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{CONFIGMAPS}/a?fieldManager=m");
+    let bad = server.ask("PATCH", &path, &headers, "a: b: c").await;
+    assert_eq!(bad.code, 400);
+    assert!(
+        bad.json()["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("error decoding YAML: error converting YAML to JSON: yaml: ")
+    );
+}
+
+#[tokio::test]
+async fn w154_the_body_is_yaml() {
+    let server = Server::start().await;
+    let yaml =
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y # a comment\ndata:\n  a: \"1\"\n";
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{CONFIGMAPS}/y?fieldManager=m");
+    let reply = server.ask("PATCH", &path, &headers, yaml).await;
+    assert_eq!(
+        (reply.code, reply.json()["data"].clone()),
+        (201, json!({"a": "1"}))
+    );
+}
+
+#[tokio::test]
+async fn w155_conflicts_name_the_owners_and_fields() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    apply(
+        &server,
+        &path,
+        "fieldManager=m1",
+        configmap(&json!({"a": "1", "b": "2"})),
+    )
+    .await;
+    apply(
+        &server,
+        &path,
+        "fieldManager=m2",
+        configmap(&json!({"b": "2"})),
+    )
+    .await;
+    let body = configmap(&json!({"a": "3", "b": "3"}));
+    let refused = apply(&server, &path, "fieldManager=m3", body.clone()).await;
+    assert_eq!(refused.code, 409);
+    let refused = refused.json();
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 3 conflicts: conflicts with \"m1\":\n- .data.a\n- .data.b\nconflicts with \"m2\":\n- .data.b"
+    );
+    assert_eq!(refused["reason"], "Conflict");
+    assert_eq!(
+        refused["details"]["causes"][0],
+        json!({"reason": "FieldManagerConflict", "message": "conflict with \"m1\"", "field": ".data.a"})
+    );
+    let taken = apply(&server, &path, "fieldManager=m3&force=true", body)
+        .await
+        .json();
+    assert_eq!(
+        owners(&taken),
+        [owner("m3", r#"{"f:data":{"f:a":{},"f:b":{}}}"#)]
+    );
+    let up = server
+        .patch(
+            &format!("{path}?fieldManager=up"),
+            "merge",
+            json!({"data": {"u": "1"}}),
+        )
+        .await;
+    assert_eq!(up.code, 200);
+    let refused = apply(
+        &server,
+        &path,
+        "fieldManager=m4",
+        configmap(&json!({"u": "2"})),
+    )
+    .await
+    .json();
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"up\" using v1: .data.u"
+    );
+}
+
+#[tokio::test]
+async fn w157_subresources_have_owners_of_their_own() {
+    let server = Server::start().await;
+    let path = format!("{DEPLOYMENTS}/d");
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
+    let spec =
+        json!({"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let mut body = deployment(&spec);
+    body["status"] = json!({"replicas": 7});
+    let created = apply(&server, &path, "fieldManager=m1", body).await.json();
+    let (_, fields) = &owners(&created)[0];
+    assert!(!fields.contains("f:status"), "{fields}");
+    assert!(
+        fields
+            .contains(r#""f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:name":{}}}"#),
+        "{fields}"
+    );
+    let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d"}, "spec": {"replicas": 5}});
+    let scaled = format!("{path}/scale");
+    let refused = apply(&server, &scaled, "fieldManager=sc", scale.clone())
+        .await
+        .json();
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"m1\": .spec.replicas"
+    );
+    let answer = apply(&server, &scaled, "fieldManager=sc&force=true", scale)
+        .await
+        .json();
+    assert_eq!(
+        (&answer["kind"], &answer["spec"]),
+        (&json!("Scale"), &json!({"replicas": 5}))
+    );
+    let mut status = deployment(&json!({"replicas": 9}));
+    status["status"] = json!({"replicas": 2});
+    status["metadata"]["labels"] = json!({"x": "y"});
+    let changed = apply(
+        &server,
+        &format!("{path}/status"),
+        "fieldManager=st",
+        status,
+    )
+    .await
+    .json();
+    assert_eq!(changed["spec"]["replicas"], 5);
+    assert_eq!(changed["status"]["replicas"], 2);
+    let owners = owners(&changed);
+    assert!(
+        owners.contains(&owner("sc", r#"{"f:spec":{"f:replicas":{}}}"#)),
+        "{owners:?}"
+    );
+    assert!(
+        owners.contains(&owner("st", r#"{"f:status":{"f:replicas":{}}}"#)),
+        "{owners:?}"
+    );
+}
+
+#[tokio::test]
+async fn w157_what_nobody_kept_track_of_is_somebodys() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    let body = json!({"metadata": {"name": "a"}, "data": {"b": "2"}});
+    server.request("POST", CONFIGMAPS, body).await;
+    server
+        .patch(&path, "merge", json!({"metadata": {"managedFields": []}}))
+        .await;
+    let applied = apply(
+        &server,
+        &path,
+        "fieldManager=m1",
+        configmap(&json!({"b": "2"})),
+    )
+    .await
+    .json();
+    assert_eq!(
+        owners(&applied),
+        [
+            owner("m1", r#"{"f:data":{"f:b":{}}}"#),
+            owner("before-first-apply", r#"{"f:data":{".":{},"f:b":{}}}"#)
+        ]
+    );
+}
+
+#[tokio::test]
+async fn w157_kubectl_takes_over_what_it_applied_without_the_server() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    let last = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a","namespace":"default"},"data":{"a":"1","b":"1"}}"#;
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let body = json!({"metadata": {"name": "a", "annotations": {annotation: last}}, "data": {"a": "1", "b": "1"}});
+    let created = server
+        .request(
+            "POST",
+            &format!("{CONFIGMAPS}?fieldManager=kubectl-client-side-apply"),
+            body,
+        )
+        .await;
+    assert_eq!(created.code, 201);
+    let config = configmap(&json!({"a": "2", "b": "1"}));
+    let other = apply(&server, &path, "fieldManager=other", config.clone()).await;
+    assert_eq!(other.code, 409, "only kubectl may");
+    let taken = apply(&server, &path, "fieldManager=kubectl", config.clone()).await;
+    assert_eq!(taken.code, 200);
+    let taken = taken.json();
+    assert_eq!(taken["data"], json!({"a": "2", "b": "1"}));
+    let kept = taken["metadata"]["annotations"][annotation]
+        .as_str()
+        .unwrap();
+    assert_eq!(serde_json::from_str::<Value>(kept).unwrap(), config);
+    // What somebody else has changed since is a conflict even for kubectl.
+    server
+        .patch(
+            &format!("{path}?fieldManager=up"),
+            "merge",
+            json!({"data": {"b": "9"}}),
+        )
+        .await;
+    let refused = apply(&server, &path, "fieldManager=kubectl", config)
+        .await
+        .json();
+    assert_eq!(
+        refused["message"],
+        "Apply failed with 1 conflict: conflict with \"up\" using v1: .data.b"
+    );
+}
+
+#[tokio::test]
+async fn w154_dry_runs_store_nothing() {
+    let server = Server::start().await;
+    let path = format!("{CONFIGMAPS}/a");
+    let dry = apply(
+        &server,
+        &path,
+        "fieldManager=m&dryRun=All",
+        configmap(&json!({"a": "1"})),
+    )
+    .await;
+    assert_eq!(dry.code, 201);
+    assert_eq!(dry.json()["metadata"].get("resourceVersion"), None);
+    assert_eq!(server.get(&path).await.code, 404);
+    let nowhere = "/api/v1/namespaces/nosuch/configmaps/a";
+    let refused = apply(&server, nowhere, "fieldManager=m", configmap(&json!({}))).await;
+    assert_eq!(
+        (refused.code, refused.json()["message"].clone()),
+        (404, json!("namespaces \"nosuch\" not found"))
+    );
+}
+
+#[tokio::test]
+async fn w156_applies_at_the_same_time_lose_nothing() {
+    let server = std::sync::Arc::new(Server::start().await);
+    let path = format!("{CONFIGMAPS}/a");
+    let tasks: Vec<_> = (0..8)
+        .map(|number| {
+            let (server, path) = (server.clone(), path.clone());
+            tokio::spawn(async move {
+                let body = configmap(&json!({format!("k{number}"): "1"}));
+                apply(&server, &path, &format!("fieldManager=m{number}"), body)
+                    .await
+                    .code
+            })
+        })
+        .collect();
+    for task in tasks {
+        let status = task.await.unwrap();
+        assert!(status == 200 || status == 201, "{status}");
+    }
+    let object = server.get(&path).await.json();
+    assert_eq!(object["data"].as_object().unwrap().len(), 8);
+    assert_eq!(owners(&object).len(), 8);
+}
