@@ -92,7 +92,9 @@ impl Draft {
                 None => unregistered(&said_kind, &said_version),
             });
         }
-        Ok(Draft::from_members(kind, members)?.stored())
+        let mut draft = Draft::from_members(kind, members)?.stored();
+        draft.complete();
+        Ok(draft)
     }
 
     /// The object as it is stored, if its kind is another view of that.

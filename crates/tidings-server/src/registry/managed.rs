@@ -133,7 +133,7 @@ fn owned_metadata(meta: &Meta) -> Value {
     Value::Object(owned)
 }
 
-fn changes(old: &Draft, new: &Draft) -> Changes {
+fn changes(old: &Draft, new: &Draft, manager: &Manager) -> Changes {
     let (before, after) = (owned_metadata(&old.meta), owned_metadata(&new.meta));
     fn members<'a>(
         draft: &'a Draft,
@@ -144,7 +144,14 @@ fn changes(old: &Draft, new: &Draft) -> Changes {
         members.chain([("metadata", metadata)])
     }
     let (before, after) = (members(old, &before), members(new, &after));
-    Changes::between(before, after, Of::kind(new.kind))
+    let mut changes = Changes::between(before, after, Of::kind(new.kind));
+    if manager.subresource.is_empty() && new.kind.status {
+        // A Node can be created with a status, which is nobody's then.
+        let status = FieldSet::of_names(&[&["status"]]);
+        changes.set.remove_with_below(&status);
+        changes.removed.remove_with_below(&status);
+    }
+    changes
 }
 
 /// Writes down what the manager has set in an object that is created.
@@ -182,7 +189,7 @@ fn sent(meta: &Meta) -> Option<Vec<Value>> {
 }
 
 fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
-    let changes = changes(old, new);
+    let changes = changes(old, new, manager);
     if changes.is_empty() {
         return;
     }

@@ -1,13 +1,16 @@
 //! What kinds exist, and the rules for their objects.
 
 mod convert;
+mod defaults;
 pub(crate) mod draft;
+mod fixed;
 mod kinds;
 pub(crate) mod managed;
 pub(crate) mod meta;
 pub(crate) mod reading;
 mod rules;
 pub(crate) mod strategic;
+mod workloads;
 
 use std::sync::LazyLock;
 

@@ -25,6 +25,7 @@ impl Draft {
             }
         }
         self.label_namespace();
+        self.count_template(None);
     }
 
     /// Fills in what the kind has from the start.
@@ -49,6 +50,7 @@ impl Draft {
                 .insert("status".into(), json!({ "phase": "Active" }));
         }
         self.label_namespace();
+        self.add_to_workload();
     }
 
     /// Takes from the stored object what a client may not change.
@@ -108,7 +110,30 @@ impl Draft {
             }
         }
         self.label_namespace();
+        self.count_template(Some(old));
         self.meta.generation = self.next_generation(old, subresource);
+    }
+
+    /// A DaemonSet counts the changes of its template, as it did when it had no generation.
+    fn count_template(&mut self, old: Option<&Draft>) {
+        const COUNT: &str = "deprecated.daemonset.template.generation";
+        if (self.kind.group, self.kind.kind) != ("apps", "DaemonSet") {
+            return;
+        }
+        let count = old.map_or(1, |old| {
+            let template = |draft: &Draft| {
+                draft
+                    .members
+                    .get("spec")
+                    .map(|spec| spec["template"].clone())
+            };
+            let before = old.meta.annotations.get(COUNT);
+            let before = before.and_then(|count| count.parse().ok()).unwrap_or(0);
+            before + i64::from(template(self) != template(old))
+        });
+        self.meta
+            .annotations
+            .insert(COUNT.into(), count.to_string());
     }
 
     /// W136.
@@ -171,6 +196,7 @@ impl Draft {
 
     /// What is wrong with the object, besides its metadata.
     pub(crate) fn validate(&self, errors: &mut FieldErrors) {
+        self.check_workload(errors);
         if !matches!(self.kind.special, Special::ConfigMap | Special::Secret) {
             return;
         }
@@ -216,6 +242,7 @@ impl Draft {
 
     /// What an update may not change.
     pub(crate) fn validate_update(&self, old: &Draft, errors: &mut FieldErrors) {
+        self.check_fixed(old, errors);
         const FIXED: &str = "field is immutable when `immutable` is set";
         if self.meta.deletion_timestamp != old.meta.deletion_timestamp {
             let value = self.meta.deletion_timestamp.as_deref().unwrap_or_default();

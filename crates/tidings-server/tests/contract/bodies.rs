@@ -140,8 +140,8 @@ async fn w173_fields_deep_inside_an_object() {
         r#"299 - "unknown field \"spec.containers[0].imagge\"""#
     );
     assert_eq!(
-        warned.json()["spec"]["containers"],
-        json!([{"name": "a", "image": "b"}]),
+        warned.json()["spec"]["containers"][0].get("imagge"),
+        None,
         "it is not stored"
     );
     let strict = server

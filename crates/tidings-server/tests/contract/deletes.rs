@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, Server, named_with, pods_of};
 
 #[tokio::test]
 async fn w160_w163_w165_deleting() {
@@ -72,7 +72,8 @@ async fn w160_w163_w165_deleting() {
         )
     );
     assert_eq!(server.request("DELETE", &item, "").await.code, 404);
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     server
         .request("POST", "/api/v1/namespaces/default/pods", pod)
         .await;
@@ -158,7 +159,7 @@ async fn w161_policies_hold_an_object_with_finalizers() {
 async fn w162_pods_that_run_go_gracefully() {
     let server = Server::start().await;
     let pods = "/api/v1/namespaces/default/pods";
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": []}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     let created = server.request("POST", pods, pod).await.version();
     let mut watch = server
         .watch(&format!("{pods}?watch=1&resourceVersion={created}"))
@@ -282,7 +283,7 @@ async fn w161_some_kinds_orphan_if_nothing_is_said() {
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     for name in ["a", "b"] {
         server
-            .request("POST", jobs, json!({"metadata": {"name": name}}))
+            .request("POST", jobs, named_with(name, &pods_of(json!({}))))
             .await;
     }
     let held = server.request("DELETE", &format!("{jobs}/a"), "").await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
+use crate::support::{Server, pods_of};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -60,7 +60,19 @@ async fn every_kind_lives_a_whole_life() {
     assert!(all.len() > 50, "{}", all.len());
     for (path, kind, version) in all {
         let name = name(&kind);
-        let body = json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}});
+        let mut body = json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}});
+        match kind.as_str() {
+            "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i"}]}),
+            "CronJob" => body["spec"] = json!({"jobTemplate": {"spec": pods_of(json!({}))}}),
+            "Service" => body["spec"] = json!({"clusterIP": "None"}),
+            "ReplicationController" => {
+                body["spec"] = pods_of(json!({"selector": {"app": "x"}}));
+            }
+            _ => body["spec"] = pods_of(json!({})),
+        }
+        if !makes_pods(&kind) {
+            body.as_object_mut().unwrap().remove("spec");
+        }
         let created = server.request("POST", &path, body).await;
         assert_eq!(created.code, 201, "{path}: {}", created.text);
         let object = created.json();
@@ -111,7 +123,8 @@ async fn every_kind_lives_a_whole_life() {
         assert_eq!(
             (labelled.code, &labelled.json()["metadata"]["labels"]["a"]),
             (200, &json!("b")),
-            "{path}"
+            "{path}: {}",
+            labelled.text
         );
         let replaced = server.request("PUT", &item, labelled.json()).await;
         assert_eq!(replaced.code, 200, "{path}: {}", replaced.text);
@@ -167,7 +180,9 @@ async fn an_event_is_seen_in_two_groups() {
 async fn replicas_are_scaled() {
     let server = Server::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"b": "2", "a": "1"}}});
+    let labels = json!({"b": "2", "a": "1"});
+    let mut spec = pods_of(json!({"replicas": 2, "selector": {"matchLabels": labels}}));
+    spec["template"]["metadata"]["labels"] = labels;
     server
         .request(
             "POST",
@@ -272,7 +287,7 @@ async fn a_nodes_status_is_kept_when_it_registers() {
         .request(
             "POST",
             "/api/v1/namespaces/default/pods",
-            json!({"metadata": {"name": "p"}, "status": {"phase": "Running"}}),
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Running"}}),
         )
         .await
         .json();
@@ -283,7 +298,7 @@ async fn a_nodes_status_is_kept_when_it_registers() {
 async fn a_scale_is_a_scale() {
     let server = Server::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    let body = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d"}, "spec": {"replicas": 3}});
+    let body = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 3}))});
     server.request("POST", deployments, &body).await;
     let path = format!("{deployments}/d/scale");
     let wrong = server.request("PUT", &path, &body).await;
@@ -315,5 +330,221 @@ async fn w10_deprecated_kinds_say_so() {
         "/api/v1/endpoints?watch=1&timeoutSeconds=1",
     ] {
         assert_eq!(server.get(path).await.headers["warning"], warning, "{path}");
+    }
+}
+
+/// Kinds that cannot be without a spec.
+fn makes_pods(kind: &str) -> bool {
+    let kinds = [
+        "CronJob",
+        "DaemonSet",
+        "Deployment",
+        "Job",
+        "Pod",
+        "ReplicaSet",
+        "ReplicationController",
+        "Service",
+        "StatefulSet",
+    ];
+    kinds.contains(&kind)
+}
+
+#[tokio::test]
+async fn workloads_get_the_defaults_of_the_original() {
+    let server = Server::start().await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let body = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({}))});
+    let created = server.request("POST", deployments, body).await.json();
+    let container = json!({
+        "name": "c", "image": "i", "resources": {},
+        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "imagePullPolicy": "Always",
+    });
+    let template = json!({
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {
+            "containers": [container], "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+            "dnsPolicy": "ClusterFirst", "securityContext": {}, "schedulerName": "default-scheduler",
+        },
+    });
+    assert_eq!(
+        created["spec"].to_string(),
+        json!({
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": template,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+            "revisionHistoryLimit": 10,
+            "progressDeadlineSeconds": 600,
+        })
+        .to_string(),
+        "in the same order too"
+    );
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    let path = "/api/v1/namespaces/default/services";
+    let service = server.request("POST", path, service).await.json();
+    assert_eq!(
+        service["spec"],
+        json!({
+            "ports": [{"protocol": "TCP", "port": 80, "targetPort": 80}],
+            "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
+        }),
+        "nothing that would need a network"
+    );
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let template =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let body = json!({"metadata": {"name": "j"}, "spec": {"template": template}});
+    let job = server.request("POST", jobs, body).await.json();
+    let selector = &job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"];
+    assert_eq!(*selector, job["metadata"]["uid"]);
+    assert_eq!(
+        job["spec"]["template"]["metadata"]["labels"]["job-name"],
+        "j"
+    );
+    assert_eq!(
+        (&job["spec"]["completions"], &job["spec"]["backoffLimit"]),
+        (&json!(1), &json!(6))
+    );
+    // What is replaced is filled in again.
+    let replaced = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 2}))});
+    let item = format!("{deployments}/d");
+    let replaced = server.request("PUT", &item, replaced).await.json();
+    assert_eq!(replaced["spec"]["revisionHistoryLimit"], 10);
+}
+
+#[tokio::test]
+async fn pods_are_checked_and_mostly_fixed() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let bad = json!({"metadata": {"name": "p"}, "spec": {"restartPolicy": "Foo", "containers": [
+        {"name": "C_", "image": ""}, {"name": "a", "image": "x"}, {"name": "a", "image": "x"},
+    ]}});
+    let refused = server.request("POST", pods, bad).await;
+    assert_eq!(
+        refused.message(),
+        r#"Pod "p" is invalid: [spec.containers[0].name: Invalid value: "C_": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?'), spec.containers[0].image: Required value, spec.containers[2].name: Duplicate value: "a", spec.restartPolicy: Unsupported value: "Foo": supported values: "Always", "OnFailure", "Never"]"#
+    );
+    let empty = json!({"metadata": {"name": "p"}});
+    assert_eq!(
+        server.request("POST", pods, empty).await.message(),
+        r#"Pod "p" is invalid: spec.containers: Required value"#
+    );
+    let limits = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i:1", "resources": limits}]}});
+    let created = server.request("POST", pods, pod).await.json();
+    assert_eq!(
+        created["status"],
+        json!({"phase": "Pending", "qosClass": "Guaranteed"})
+    );
+    let resources = &created["spec"]["containers"][0]["resources"];
+    assert_eq!(resources["requests"], resources["limits"]);
+    let item = format!("{pods}/p");
+    for (patch, message) in [
+        (
+            json!({"spec": {"containers": [{"name": "c", "image": "i:2"}]}}),
+            None,
+        ),
+        (
+            json!({"spec": {"activeDeadlineSeconds": 5, "tolerations": [{"key": "a"}]}}),
+            None,
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "d", "image": "i"}]}}),
+            Some("spec.containers: Forbidden: pod updates may not add or remove containers"),
+        ),
+        (
+            json!({"spec": {"hostNetwork": true}}),
+            Some(
+                "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
+            ),
+        ),
+        (
+            json!({"spec": {"tolerations": []}}),
+            Some("spec: Forbidden: "),
+        ),
+    ] {
+        let answer = server.patch(&item, "strategic-merge", patch.clone()).await;
+        match message {
+            None => assert_eq!(answer.code, 200, "{patch}: {}", answer.text),
+            Some(message) => assert!(
+                answer.code == 422 && answer.message().contains(message),
+                "{patch}: {}",
+                answer.text
+            ),
+        }
+    }
+}
+
+#[tokio::test]
+async fn fields_that_stay_as_they_were_created() {
+    let server = Server::start().await;
+    let workload = pods_of(json!({}));
+    let claim =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    for (path, body, patch, message) in [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            json!({"spec": workload}),
+            json!({"spec": {"selector": {"matchLabels": {"b": "c"}}, "template": {"metadata": {"labels": {"b": "c"}}}}}),
+            r#"spec.selector: Invalid value: {"matchLabels":{"app":"x","b":"c"}}: field is immutable"#,
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/statefulsets",
+            json!({"spec": workload}),
+            json!({"spec": {"serviceName": "y"}}),
+            "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/jobs",
+            json!({"spec": {"template": workload["template"]}}),
+            json!({"spec": {"completions": 3}}),
+            "spec.completions: Invalid value: 3: field is immutable",
+        ),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+            json!({"roleRef": {"kind": "Role", "name": "x"}}),
+            json!({"roleRef": {"name": "y"}}),
+            "cannot change roleRef",
+        ),
+        (
+            "/api/v1/namespaces/default/persistentvolumeclaims",
+            json!({"spec": claim}),
+            json!({"spec": {"accessModes": ["ReadOnlyMany"]}}),
+            "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims",
+        ),
+        (
+            "/apis/storage.k8s.io/v1/storageclasses",
+            json!({"provisioner": "a/b"}),
+            json!({"provisioner": "c/d"}),
+            r#"provisioner: Invalid value: "c/d": field is immutable"#,
+        ),
+        (
+            "/apis/scheduling.k8s.io/v1/priorityclasses",
+            json!({"value": 5}),
+            json!({"value": 6}),
+            "value: Forbidden: may not be changed in an update.",
+        ),
+        (
+            "/apis/networking.k8s.io/v1/ingressclasses",
+            json!({"spec": {"controller": "a.b/c"}}),
+            json!({"spec": {"controller": "a.b/d"}}),
+            r#"spec.controller: Invalid value: "a.b/d": field is immutable"#,
+        ),
+    ] {
+        let mut body = body;
+        body["metadata"] = json!({"name": "x"});
+        let created = server.request("POST", path, body).await;
+        assert_eq!(created.code, 201, "{path}: {}", created.text);
+        let item = format!("{path}/x");
+        let refused = server.patch(&item, "merge", patch).await;
+        assert!(
+            refused.code == 422 && refused.message().contains(message),
+            "{path}: {}",
+            refused.text
+        );
+        let labelled = server
+            .patch(&item, "merge", json!({"metadata": {"labels": {"a": "b"}}}))
+            .await;
+        assert_eq!(labelled.code, 200, "{path}: {}", labelled.text);
     }
 }

@@ -77,8 +77,7 @@ async fn w13_w66_w67_selectors() {
 async fn w67_fields_of_kinds() {
     let server = Server::start().await;
     for (name, node) in [("p1", "n1"), ("p2", "")] {
-        let body =
-            json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": []}});
+        let body = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
         assert_eq!(
             server
                 .request("POST", "/api/v1/namespaces/default/pods", body)

@@ -101,7 +101,7 @@ async fn w157_fields_go_to_who_wrote_them_last() {
 async fn w157_a_subresource_is_named() {
     let server = Server::start().await;
     let pods = "/api/v1/namespaces/default/pods";
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     server
         .request("POST", &format!("{pods}?fieldManager=one"), pod)
         .await;
@@ -116,7 +116,11 @@ async fn w157_a_subresource_is_named() {
         .json();
     let expected = [
         entry("kubelet", "status", r#"{"f:status":{"f:phase":{}}}"#),
-        entry("one", "", r#"{"f:spec":{"f:nodeName":{}}}"#),
+        entry(
+            "one",
+            "",
+            r#"{"f:spec":{"f:containers":{"k:{\"name\":\"c\"}":{".":{},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}}},"f:dnsPolicy":{},"f:enableServiceLinks":{},"f:nodeName":{},"f:restartPolicy":{},"f:schedulerName":{},"f:securityContext":{},"f:terminationGracePeriodSeconds":{}}}"#,
+        ),
     ];
     let mut found = entries(&changed);
     found.sort();
@@ -185,7 +189,10 @@ async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
     let spec = json!({
         "replicas": 1,
         "selector": {"matchLabels": {"a": "b"}},
-        "template": {"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}},
+        "template": {
+            "metadata": {"labels": {"a": "b"}},
+            "spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]},
+        },
     });
     let body = json!({"metadata": {"name": "d", "ownerReferences": [owner]}, "spec": spec});
     let created = server
@@ -209,10 +216,19 @@ async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
         (&json!({}), &json!({}))
     );
     let container = &fields["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"c\"}"];
-    let port = json!({".": {}, "f:containerPort": {}});
+    let port = json!({".": {}, "f:containerPort": {}, "f:protocol": {}});
     let ports = json!({".": {}, "k:{\"containerPort\":80,\"protocol\":\"TCP\"}": port});
     assert_eq!(
         container,
-        &json!({".": {}, "f:image": {}, "f:name": {}, "f:ports": ports})
+        &json!({
+            ".": {},
+            "f:image": {},
+            "f:imagePullPolicy": {},
+            "f:name": {},
+            "f:ports": ports,
+            "f:resources": {},
+            "f:terminationMessagePath": {},
+            "f:terminationMessagePolicy": {},
+        })
     );
 }

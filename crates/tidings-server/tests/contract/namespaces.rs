@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, Server, pods_of};
 
 async fn until_gone(server: &Server, path: &str) {
     tokio::time::timeout(Duration::from_secs(20), async {
@@ -64,7 +64,7 @@ async fn w175_a_deleted_namespace_is_emptied_and_goes() {
         ("api/v1", "secrets"),
         ("apis/apps/v1", "deployments"),
     ] {
-        let body = json!({"metadata": {"name": "x"}, "spec": {}});
+        let body = json!({"metadata": {"name": "x"}, "spec": pods_of(json!({}))});
         let created = server
             .request(
                 "POST",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, Server, pods_of};
 
 async fn with_object() -> (Server, String) {
     let server = Server::start().await;
@@ -298,19 +298,19 @@ async fn nothing_is_nested_too_deep() {
 #[tokio::test]
 async fn large_patches_take_little_time() {
     let server = Server::start().await;
-    let pods = "/api/v1/namespaces/default/pods";
+    let pods = "/apis/apps/v1/namespaces/default/deployments";
     let env = |from: usize| -> Vec<_> {
         (from..from + 10_000)
             .map(|at| json!({"name": format!("n{at}")}))
             .collect()
     };
-    let pod =
-        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "env": env(0)}]}});
+    let mut pod = json!({"metadata": {"name": "p"}, "spec": pods_of(json!({}))});
+    pod["spec"]["template"]["spec"]["containers"][0]["env"] = env(0).into();
     assert_eq!(server.request("POST", pods, pod).await.code, 201);
     let started = std::time::Instant::now();
     let order: Vec<_> = env(5_000).into_iter().rev().collect();
     let container = json!({"name": "c", "env": env(5_000), "$setElementOrder/env": order});
-    let patch = json!({"spec": {"containers": [container]}});
+    let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
     assert_eq!(
         server
             .patch(&format!("{pods}/p"), "strategic-merge", patch)
@@ -362,20 +362,27 @@ async fn large_patches_take_little_time() {
 #[tokio::test]
 async fn w153_elements_are_merged_by_their_key() {
     let server = Server::start().await;
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}});
-    let pods = "/api/v1/namespaces/default/pods";
-    assert_eq!(server.request("POST", pods, pod).await.code, 201);
-    let patch = json!({"spec": {
+    let mut deployment = json!({"metadata": {"name": "p"}, "spec": pods_of(json!({}))});
+    let containers = json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]);
+    deployment["spec"]["template"]["spec"]["containers"] = containers;
+    let pods = "/apis/apps/v1/namespaces/default/deployments";
+    assert_eq!(server.request("POST", pods, deployment).await.code, 201);
+    let patch = json!({"spec": {"template": {"spec": {
         "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
         "containers": [{"name": "a", "image": "2"}],
-    }});
+    }}}});
     let patched = server
         .patch(&format!("{pods}/p"), "strategic-merge", patch)
         .await;
-    assert_eq!(
-        patched.json()["spec"]["containers"],
-        json!([{"name": "b", "image": "1"}, {"name": "a", "image": "2"}])
-    );
+    let containers = patched.json()["spec"]["template"]["spec"]["containers"].clone();
+    let of = |at: usize| {
+        (
+            containers[at]["name"].clone(),
+            containers[at]["image"].clone(),
+        )
+    };
+    assert_eq!(of(0), (json!("b"), json!("1")));
+    assert_eq!(of(1), (json!("a"), json!("2")));
 }
 
 #[tokio::test]
@@ -440,7 +447,8 @@ async fn w158_w172_w173_options_of_a_patch() {
 async fn status_is_patched_on_its_own() {
     let server = Server::start().await;
     let pods = "/api/v1/namespaces/default/pods";
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": []}});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     assert_eq!(server.request("POST", pods, pod).await.code, 201);
     let patch = json!({"status": {"phase": "Running"}, "spec": {"nodeName": "n"}});
     let status = server
@@ -455,12 +463,15 @@ async fn status_is_patched_on_its_own() {
         .patch(
             &format!("{pods}/p"),
             "merge",
-            &json!({"status": {"phase": "Failed"}, "spec": {"nodeName": "n"}}),
+            &json!({"status": {"phase": "Failed"}, "spec": {"activeDeadlineSeconds": 5}}),
         )
         .await
         .json();
     assert_eq!(
-        (&spec["status"]["phase"], &spec["spec"]["nodeName"]),
-        (&json!("Running"), &json!("n"))
+        (
+            &spec["status"]["phase"],
+            &spec["spec"]["activeDeadlineSeconds"]
+        ),
+        (&json!("Running"), &json!(5))
     );
 }

@@ -15,6 +15,22 @@ use tidings_storage::{Embedded, EmbeddedOptions};
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
+/// The spec of something that makes Pods, with what it must have.
+pub(crate) fn pods_of(mut spec: Value) -> Value {
+    if spec.get("selector").is_none() {
+        spec["selector"] = json!({"matchLabels": {"app": "x"}});
+    }
+    let containers = json!([{"name": "c", "image": "i"}]);
+    spec["template"] =
+        json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": containers}});
+    spec
+}
+
+/// An object of that name.
+pub(crate) fn named_with(name: &str, spec: &Value) -> Value {
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
 /// A server with an empty store in memory.
 pub(crate) struct Server {
     pub(crate) api: Api,

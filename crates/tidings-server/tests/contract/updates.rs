@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, Server, pods_of};
 
 #[tokio::test]
 async fn w136_generation_counts_changes_of_the_spec() {
     let server = Server::start().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
-    let body = |replicas: u64, label: &str| json!({"metadata": {"name": "d", "labels": {"l": label}, "generation": 99}, "spec": {"replicas": replicas}});
+    let body = |replicas: u64, label: &str| json!({"metadata": {"name": "d", "labels": {"l": label}, "generation": 99}, "spec": pods_of(json!({"replicas": replicas}))});
     let generation = async |method: &str, path: &str, body: Value| {
         server.request(method, path, body).await.json()["metadata"]["generation"].clone()
     };
@@ -20,8 +20,7 @@ async fn w136_generation_counts_changes_of_the_spec() {
         "metadata does not count"
     );
     assert_eq!(generation("PUT", &item, body(2, "b")).await, 2);
-    let status =
-        json!({"metadata": {"name": "d"}, "spec": {"replicas": 9}, "status": {"replicas": 2}});
+    let status = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 9})), "status": {"replicas": 2}});
     let answer = server
         .request("PUT", &format!("{item}/status"), status)
         .await
@@ -36,7 +35,7 @@ async fn w136_generation_counts_changes_of_the_spec() {
         .request(
             "PUT",
             &item,
-            json!({"metadata": {"name": "d"}, "spec": {"replicas": 2}, "status": {"replicas": 7}}),
+            json!({"metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 2})), "status": {"replicas": 7}}),
         )
         .await;
     assert_eq!(
@@ -212,7 +211,11 @@ async fn w143_w145_what_put_does_depends_on_the_kind() {
     let service = "/api/v1/namespaces/default/services/s";
     assert_eq!(
         server
-            .request("PUT", service, json!({"metadata": {"name": "s"}}))
+            .request(
+                "PUT",
+                service,
+                json!({"metadata": {"name": "s"}, "spec": {"clusterIP": "None"}})
+            )
             .await
             .code,
         201

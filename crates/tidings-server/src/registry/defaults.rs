@@ -1,0 +1,719 @@
+//! What the server fills in where clients say nothing, and the form in which objects are kept: members in the order of their
+//! types, without those that are empty, with those that are always written.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+use tidings_schema::{Field, FieldKind, Item, Type};
+
+use super::draft::Draft;
+
+/// Types with the fields that are set if they are absent or empty, and what to.
+static DEFAULTS: &[(&str, &[(&str, &str)])] = &[
+    ("admissionregistration/v1.MatchResources", WEBHOOK_MATCH),
+    (
+        "admissionregistration/v1.MutatingAdmissionPolicySpec",
+        &[("failurePolicy", r#""Fail""#)],
+    ),
+    (
+        "admissionregistration/v1.MutatingWebhook",
+        &[
+            ("failurePolicy", r#""Fail""#),
+            ("matchPolicy", r#""Equivalent""#),
+            ("namespaceSelector", "{}"),
+            ("objectSelector", "{}"),
+            ("timeoutSeconds", "10"),
+            ("reinvocationPolicy", r#""Never""#),
+        ],
+    ),
+    ("admissionregistration/v1.Rule", RULE_SCOPE),
+    ("admissionregistration/v1.RuleWithOperations", RULE_SCOPE),
+    (
+        "admissionregistration/v1.NamedRuleWithOperations",
+        RULE_SCOPE,
+    ),
+    (
+        "admissionregistration/v1.ServiceReference",
+        &[("port", "443")],
+    ),
+    (
+        "admissionregistration/v1.ValidatingAdmissionPolicySpec",
+        &[("failurePolicy", r#""Fail""#)],
+    ),
+    (
+        "admissionregistration/v1.ValidatingWebhook",
+        &[
+            ("failurePolicy", r#""Fail""#),
+            ("matchPolicy", r#""Equivalent""#),
+            ("namespaceSelector", "{}"),
+            ("objectSelector", "{}"),
+            ("timeoutSeconds", "10"),
+        ],
+    ),
+    ("apps/v1.DaemonSetSpec", &[("revisionHistoryLimit", "10")]),
+    (
+        "apps/v1.DaemonSetUpdateStrategy",
+        &[("type", r#""RollingUpdate""#)],
+    ),
+    (
+        "apps/v1.DeploymentSpec",
+        &[
+            ("replicas", "1"),
+            ("revisionHistoryLimit", "10"),
+            ("progressDeadlineSeconds", "600"),
+        ],
+    ),
+    (
+        "apps/v1.DeploymentStrategy",
+        &[("type", r#""RollingUpdate""#)],
+    ),
+    ("apps/v1.ReplicaSetSpec", &[("replicas", "1")]),
+    (
+        "apps/v1.StatefulSetSpec",
+        &[
+            ("replicas", "1"),
+            ("podManagementPolicy", r#""OrderedReady""#),
+            ("revisionHistoryLimit", "10"),
+            ("persistentVolumeClaimRetentionPolicy", "{}"),
+        ],
+    ),
+    (
+        "apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy",
+        &[
+            ("whenDeleted", r#""Retain""#),
+            ("whenScaled", r#""Retain""#),
+        ],
+    ),
+    (
+        "autoscaling/v2.HorizontalPodAutoscalerSpec",
+        &[("minReplicas", "1")],
+    ),
+    (
+        "batch/v1.CronJobSpec",
+        &[
+            ("concurrencyPolicy", r#""Allow""#),
+            ("suspend", "false"),
+            ("successfulJobsHistoryLimit", "3"),
+            ("failedJobsHistoryLimit", "1"),
+        ],
+    ),
+    (
+        "batch/v1.PodFailurePolicyOnPodConditionsPattern",
+        &[("status", r#""True""#)],
+    ),
+    ("core/v1.ConfigMapVolumeSource", &[("defaultMode", "420")]),
+    ("core/v1.Container", CONTAINER),
+    ("core/v1.ContainerPort", &[("protocol", r#""TCP""#)]),
+    ("core/v1.DownwardAPIVolumeSource", &[("defaultMode", "420")]),
+    ("core/v1.EndpointPort", &[("protocol", r#""TCP""#)]),
+    ("core/v1.EphemeralContainer", CONTAINER),
+    ("core/v1.EphemeralContainerCommon", CONTAINER),
+    ("core/v1.GRPCAction", &[("service", r#""""#)]),
+    (
+        "core/v1.HTTPGetAction",
+        &[("path", r#""/""#), ("scheme", r#""HTTP""#)],
+    ),
+    ("core/v1.HostPathVolumeSource", &[("type", r#""""#)]),
+    (
+        "core/v1.ISCSIVolumeSource",
+        &[("iscsiInterface", r#""default""#)],
+    ),
+    ("core/v1.ObjectFieldSelector", &[("apiVersion", r#""v1""#)]),
+    (
+        "core/v1.PersistentVolumeClaimSpec",
+        &[("volumeMode", r#""Filesystem""#)],
+    ),
+    (
+        "core/v1.PersistentVolumeSpec",
+        &[
+            ("persistentVolumeReclaimPolicy", r#""Retain""#),
+            ("volumeMode", r#""Filesystem""#),
+        ],
+    ),
+    (
+        "core/v1.PodSpec",
+        &[
+            ("restartPolicy", r#""Always""#),
+            ("terminationGracePeriodSeconds", "30"),
+            ("dnsPolicy", r#""ClusterFirst""#),
+            ("securityContext", "{}"),
+            ("schedulerName", r#""default-scheduler""#),
+        ],
+    ),
+    (
+        "core/v1.Probe",
+        &[
+            ("timeoutSeconds", "1"),
+            ("periodSeconds", "10"),
+            ("successThreshold", "1"),
+            ("failureThreshold", "3"),
+        ],
+    ),
+    ("core/v1.ProjectedVolumeSource", &[("defaultMode", "420")]),
+    ("core/v1.ReplicationControllerSpec", &[("replicas", "1")]),
+    ("core/v1.SecretVolumeSource", &[("defaultMode", "420")]),
+    (
+        "core/v1.ServiceAccountTokenProjection",
+        &[("expirationSeconds", "3600")],
+    ),
+    ("core/v1.ServicePort", &[("protocol", r#""TCP""#)]),
+    (
+        "core/v1.ServiceSpec",
+        &[("sessionAffinity", r#""None""#), ("type", r#""ClusterIP""#)],
+    ),
+    (
+        "discovery/v1.EndpointPort",
+        &[("name", r#""""#), ("protocol", r#""TCP""#)],
+    ),
+    (
+        "networking/v1.NetworkPolicyPort",
+        &[("protocol", r#""TCP""#)],
+    ),
+    (
+        "networking/v1.IngressClassParametersReference",
+        &[("scope", r#""Cluster""#)],
+    ),
+    (
+        "rbac/v1.RoleRef",
+        &[("apiGroup", r#""rbac.authorization.k8s.io""#)],
+    ),
+    (
+        "scheduling/v1.PriorityClass",
+        &[("preemptionPolicy", r#""PreemptLowerPriority""#)],
+    ),
+    (
+        "storage/v1.CSIDriverSpec",
+        &[
+            ("attachRequired", "true"),
+            ("podInfoOnMount", "false"),
+            ("storageCapacity", "false"),
+            ("fsGroupPolicy", r#""ReadWriteOnceWithFSType""#),
+            ("volumeLifecycleModes", r#"["Persistent"]"#),
+            ("requiresRepublish", "false"),
+            ("seLinuxMount", "false"),
+        ],
+    ),
+    (
+        "storage/v1.StorageClass",
+        &[
+            ("reclaimPolicy", r#""Delete""#),
+            ("volumeBindingMode", r#""Immediate""#),
+        ],
+    ),
+];
+
+const WEBHOOK_MATCH: &[(&str, &str)] = &[
+    ("matchPolicy", r#""Equivalent""#),
+    ("namespaceSelector", "{}"),
+    ("objectSelector", "{}"),
+];
+const RULE_SCOPE: &[(&str, &str)] = &[("scope", r#""*""#)];
+const CONTAINER: &[(&str, &str)] = &[
+    ("terminationMessagePath", r#""/dev/termination-log""#),
+    ("terminationMessagePolicy", r#""File""#),
+];
+
+/// Defaults that depend on other fields.
+type Rule = fn(&mut Map<String, Value>);
+
+static RULES: &[(&str, Rule)] = &[
+    ("apps/v1.DaemonSetUpdateStrategy", |strategy| {
+        roll(strategy, &json!({"maxUnavailable": 1, "maxSurge": 0}));
+    }),
+    ("apps/v1.DeploymentStrategy", |strategy| {
+        roll(
+            strategy,
+            &json!({"maxUnavailable": "25%", "maxSurge": "25%"}),
+        );
+    }),
+    ("apps/v1.StatefulSetUpdateStrategy", |strategy| {
+        if is_empty(strategy.get("type")) {
+            strategy.insert("type".into(), "RollingUpdate".into());
+            strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+        }
+        if strategy.contains_key("rollingUpdate") {
+            roll(strategy, &json!({"partition": 0}));
+        }
+    }),
+    ("autoscaling/v2.HorizontalPodAutoscalerSpec", autoscaler),
+    ("core/v1.Container", pull_policy),
+    ("core/v1.EphemeralContainer", pull_policy),
+    ("core/v1.LimitRangeItem", limits),
+    ("core/v1.ServiceSpec", service),
+    ("core/v1.Volume", |volume| {
+        if volume
+            .iter()
+            .all(|(name, value)| name == "name" || value.is_null())
+        {
+            volume.insert("emptyDir".into(), json!({}));
+        }
+    }),
+    ("networking/v1.NetworkPolicySpec", |spec| {
+        if is_empty(spec.get("policyTypes")) {
+            let mut types = vec!["Ingress"];
+            if !is_empty(spec.get("egress")) {
+                types.push("Egress");
+            }
+            spec.insert("policyTypes".into(), types.into());
+        }
+    }),
+    ("rbac/v1.Subject", |subject| {
+        let named = matches!(text(subject, "kind"), "User" | "Group");
+        if named && is_empty(subject.get("apiGroup")) {
+            subject.insert("apiGroup".into(), "rbac.authorization.k8s.io".into());
+        }
+    }),
+];
+
+/// Of both tables, by package and name.
+#[derive(Default)]
+struct Fill {
+    fields: &'static [(&'static str, &'static str)],
+    rule: Option<Rule>,
+}
+
+static FILLS: LazyLock<HashMap<(&str, &str), Fill>> = LazyLock::new(|| {
+    let mut fills: HashMap<(&str, &str), Fill> = HashMap::new();
+    let split = |name: &'static str| name.split_once('.').unwrap_or((name, ""));
+    for (name, fields) in DEFAULTS {
+        fills.entry(split(name)).or_default().fields = fields;
+    }
+    for (name, rule) in RULES {
+        fills.entry(split(name)).or_default().rule = Some(*rule);
+    }
+    fills
+});
+
+impl Draft {
+    /// Fills in what the types default, and brings every member into the form in which it is kept.
+    pub(super) fn complete(&mut self) {
+        let Some(schema) = self.kind.schema() else {
+            return;
+        };
+        // Of a spec that is absent, what is defaulted is there all the same.
+        let spec = schema
+            .field("spec")
+            .filter(|spec| is_struct(spec) && spec.keep);
+        if spec.is_some() && is_empty(self.members.get("spec")) {
+            self.members.insert("spec".into(), json!({}));
+        }
+        fill(&mut self.members, schema);
+        self.complete_whole();
+        for (name, value) in &mut self.members {
+            if let Some(field) = schema.field(name) {
+                complete(value, field);
+            }
+        }
+    }
+
+    /// Defaults that depend on more than one member, or on the metadata.
+    fn complete_whole(&mut self) {
+        let Some(Value::Object(spec)) = self.members.get_mut("spec") else {
+            return;
+        };
+        let labels = spec
+            .get("template")
+            .and_then(|template| template["metadata"]["labels"].as_object())
+            .filter(|labels| !labels.is_empty())
+            .cloned();
+        match (self.kind.group, self.kind.kind) {
+            ("", "Pod") => return pod(spec),
+            ("apps", "StatefulSet") => return claim_templates(spec),
+            ("", "ReplicationController") => {
+                if let Some(labels) = &labels
+                    && is_empty(spec.get("selector"))
+                {
+                    spec.insert("selector".into(), labels.clone().into());
+                }
+            }
+            ("batch", "Job") => job(spec),
+            _ => return,
+        }
+        if let Some(labels) = labels.filter(|_| self.meta.labels.is_empty()) {
+            let texts = labels.into_iter();
+            let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+            self.meta.labels = texts.collect();
+        }
+    }
+}
+
+fn fill(members: &mut Map<String, Value>, of: &'static Type) {
+    let Some(Fill { fields, rule }) = FILLS.get(&(of.package, of.name)) else {
+        return;
+    };
+    for (name, default) in *fields {
+        let pointer = of.field(name).is_some_and(|field| field.pointer);
+        let absent = match members.get(*name) {
+            None | Some(Value::Null) => true,
+            Some(value) => !pointer && is_zero(value),
+        };
+        if absent && let Ok(value) = serde_json::from_str(default) {
+            members.insert((*name).to_owned(), value);
+        }
+    }
+    if let Some(rule) = rule {
+        rule(members);
+    }
+}
+
+fn complete(value: &mut Value, field: &'static Field) {
+    match (value, field.kind) {
+        (value, FieldKind::One(item)) => complete_item(value, item),
+        (Value::Array(values), FieldKind::List(item)) => {
+            for value in values {
+                complete_item(value, item);
+            }
+        }
+        (Value::Object(members), FieldKind::Map(item)) => {
+            for value in members.values_mut() {
+                complete_item(value, item);
+            }
+            members.sort_keys();
+        }
+        _ => {}
+    }
+}
+
+fn complete_item(value: &mut Value, item: Item) {
+    let (Item::Struct(of), Value::Object(members)) = (item, value) else {
+        return;
+    };
+    fill(members, of);
+    let mut kept = Map::with_capacity(members.len());
+    for field in of.members() {
+        match members.get_mut(field.name).map(Value::take) {
+            None | Some(Value::Null) => {
+                if field.keep {
+                    kept.insert(field.name.to_owned(), zero(field));
+                }
+            }
+            Some(mut value) => {
+                complete(&mut value, field);
+                if field.keep || field.pointer || !is_zero(&value) || is_struct(field) {
+                    kept.insert(field.name.to_owned(), value);
+                }
+            }
+        }
+    }
+    *members = kept;
+}
+
+fn is_struct(field: &Field) -> bool {
+    matches!(field.kind, FieldKind::One(Item::Struct(_)))
+}
+
+/// What is left out of fields that are not pointers.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    }
+}
+
+/// What is written of a field that is always written.
+fn zero(field: &'static Field) -> Value {
+    if field.pointer {
+        return Value::Null;
+    }
+    match field.kind {
+        FieldKind::List(_) | FieldKind::Map(_) => Value::Null,
+        FieldKind::One(item) => match item {
+            Item::String => "".into(),
+            Item::Bool => false.into(),
+            Item::Int32 | Item::Int64 | Item::IntOrString => 0.into(),
+            Item::Quantity => "0".into(),
+            Item::Struct(_) => {
+                let mut value = json!({});
+                complete_item(&mut value, item);
+                value
+            }
+            _ => Value::Null,
+        },
+    }
+}
+
+fn is_empty(value: Option<&Value>) -> bool {
+    value.is_none_or(is_zero)
+}
+
+fn text<'a>(members: &'a Map<String, Value>, name: &str) -> &'a str {
+    members
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// What a rolling update does if nothing is said.
+fn roll(strategy: &mut Map<String, Value>, defaults: &Value) {
+    if text(strategy, "type") != "RollingUpdate" {
+        return;
+    }
+    let rolling = strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+    if rolling.is_null() {
+        *rolling = json!({});
+    }
+    if let (Some(rolling), Some(defaults)) = (rolling.as_object_mut(), defaults.as_object()) {
+        for (name, default) in defaults {
+            let entry = rolling.entry(name.clone()).or_insert(Value::Null);
+            if entry.is_null() {
+                *entry = default.clone();
+            }
+        }
+    }
+}
+
+fn pull_policy(container: &mut Map<String, Value>) {
+    if is_empty(container.get("imagePullPolicy")) {
+        let image = text(container, "image");
+        let policy = if is_latest(image) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
+        container.insert("imagePullPolicy".into(), policy.into());
+    }
+}
+
+/// An image without a tag and a digest is the latest.
+fn is_latest(image: &str) -> bool {
+    if image.is_empty() {
+        return false; // which is no image
+    }
+    let name = image.rsplit('/').next().unwrap_or_default();
+    match name.split_once('@') {
+        Some(_) => false,
+        None => name.split_once(':').is_none_or(|(_, tag)| tag == "latest"),
+    }
+}
+
+fn pod(spec: &mut Map<String, Value>) {
+    let links = spec.entry("enableServiceLinks").or_insert(Value::Null);
+    if links.is_null() {
+        *links = true.into();
+    }
+    let on_host = spec.get("hostNetwork") == Some(&Value::Bool(true));
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let limits = container["resources"]["limits"].as_object().cloned();
+            if let Some(limits) = limits {
+                let requests = &mut container["resources"]["requests"];
+                if requests.is_null() {
+                    *requests = json!({});
+                }
+                if let Some(requests) = requests.as_object_mut() {
+                    for (name, limit) in limits {
+                        requests.entry(name).or_insert(limit);
+                    }
+                }
+            }
+            let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten().filter(|_| on_host) {
+                if let Some(port) = port.as_object_mut()
+                    && is_empty(port.get("hostPort"))
+                    && let Some(number) = port.get("containerPort").cloned()
+                {
+                    port.insert("hostPort".into(), number);
+                }
+            }
+        }
+    }
+}
+
+fn claim_templates(spec: &mut Map<String, Value>) {
+    let templates = spec.get_mut("volumeClaimTemplates");
+    let templates = templates.and_then(Value::as_array_mut);
+    for template in templates.into_iter().flatten() {
+        template["kind"] = "PersistentVolumeClaim".into();
+        template["apiVersion"] = "v1".into();
+        template["status"]["phase"] = "Pending".into();
+    }
+}
+
+/// Without what would need a network: addresses and their families.
+fn service(spec: &mut Map<String, Value>) {
+    match text(spec, "sessionAffinity") {
+        "None" => drop(spec.shift_remove("sessionAffinityConfig")),
+        "ClientIP" => {
+            let config = spec.get("sessionAffinityConfig");
+            let timeout = config.map(|config| &config["clientIP"]["timeoutSeconds"]);
+            if timeout.is_none_or(Value::is_null) {
+                let config = json!({"clientIP": {"timeoutSeconds": 10800}});
+                spec.insert("sessionAffinityConfig".into(), config);
+            }
+        }
+        _ => {}
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        if is_empty(port.get("targetPort"))
+            && let Some(number) = port.get("port").cloned()
+        {
+            port.insert("targetPort".into(), number);
+        }
+    }
+    let kind = text(spec, "type").to_owned();
+    let reached = matches!(&*kind, "NodePort" | "LoadBalancer")
+        || (kind == "ClusterIP" && !is_empty(spec.get("externalIPs")));
+    let mut default = |name: &str, value: Value| {
+        if is_empty(spec.get(name)) {
+            spec.insert(name.to_owned(), value);
+        }
+    };
+    if reached {
+        default("externalTrafficPolicy", "Cluster".into());
+    }
+    if matches!(&*kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
+        default("internalTrafficPolicy", "Cluster".into());
+    }
+    let allocates = spec.get("allocateLoadBalancerNodePorts");
+    if kind == "LoadBalancer" && allocates.is_none_or(Value::is_null) {
+        spec.insert("allocateLoadBalancerNodePorts".into(), true.into());
+    }
+}
+
+fn job(spec: &mut Map<String, Value>) {
+    let absent = |name: &str| spec.get(name).is_none_or(Value::is_null);
+    let mut defaults = Vec::new();
+    if absent("parallelism") {
+        defaults.push(("parallelism", json!(1)));
+        if absent("completions") {
+            defaults.push(("completions", json!(1)));
+        }
+    }
+    let backoff = if absent("backoffLimitPerIndex") {
+        6
+    } else {
+        i32::MAX
+    };
+    let replacement = if absent("podFailurePolicy") {
+        "TerminatingOrFailed"
+    } else {
+        "Failed"
+    };
+    let others = [
+        ("backoffLimit", json!(backoff)),
+        ("completionMode", json!("NonIndexed")),
+        ("suspend", json!(false)),
+        ("podReplacementPolicy", json!(replacement)),
+        ("manualSelector", json!(false)),
+    ];
+    defaults.extend(others.into_iter().filter(|(name, _)| absent(name)));
+    for (name, value) in defaults {
+        spec.insert(name.to_owned(), value);
+    }
+}
+
+fn autoscaler(spec: &mut Map<String, Value>) {
+    if is_empty(spec.get("metrics")) {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
+        spec.insert("metrics".into(), json!([metric]));
+    }
+    let Some(Value::Object(behavior)) = spec.get_mut("behavior") else {
+        return;
+    };
+    let by_percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let up = json!({
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, by_percent],
+    });
+    let down = json!({"selectPolicy": "Max", "policies": [by_percent]});
+    for (name, mut rules) in [("scaleUp", up), ("scaleDown", down)] {
+        let said = behavior.get(name).and_then(Value::as_object).cloned();
+        for (name, value) in said
+            .into_iter()
+            .flatten()
+            .filter(|(_, value)| !value.is_null())
+        {
+            rules[name] = value;
+        }
+        behavior.insert(name.to_owned(), rules);
+    }
+}
+
+fn limits(item: &mut Map<String, Value>) {
+    if text(item, "type") != "Container" {
+        return;
+    }
+    for (to, from) in [
+        ("default", "max"),
+        ("defaultRequest", "default"),
+        ("defaultRequest", "min"),
+    ] {
+        let given = item.get(from).and_then(Value::as_object).cloned();
+        for (name, value) in given.into_iter().flatten() {
+            let own = item.entry(to).or_insert_with(|| json!({}));
+            if let Some(own) = own.as_object_mut() {
+                own.entry(name).or_insert(value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry;
+
+    fn completed(group: &str, plural: &str, body: &Value) -> Value {
+        let kind = registry::find(group, "v1", plural).expect(plural);
+        let draft = Draft::read(kind, body.to_string().as_bytes()).expect(plural);
+        serde_json::from_slice(&draft.to_bytes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_tables_name_types_and_fields_that_exist() {
+        for (name, fields) in DEFAULTS {
+            let (package, name) = name.split_once('.').unwrap();
+            let Some(of) = tidings_schema::find_type(package, name) else {
+                panic!("no type {package}.{name}");
+            };
+            for (field, value) in *fields {
+                assert!(of.field(field).is_some(), "{package}.{name} has no {field}");
+                serde_json::from_str::<Value>(value).unwrap();
+            }
+        }
+        for (name, _) in RULES {
+            let (package, name) = name.split_once('.').unwrap();
+            assert!(
+                tidings_schema::find_type(package, name).is_some(),
+                "no type {package}.{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn images_without_a_tag_are_the_latest() {
+        for (image, latest) in [
+            ("nginx", true),
+            ("nginx:latest", true),
+            ("registry.example:5000/nginx", true),
+            ("registry.example:5000/nginx:1", false),
+            ("nginx:1.27", false),
+            ("nginx@sha256:0000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_latest(image), latest, "{image}");
+        }
+    }
+
+    #[test]
+    fn what_is_empty_is_left_out_and_the_rest_is_in_the_order_of_the_type() {
+        let body = json!({"metadata": {"name": "p"}, "spec": {
+            "hostNetwork": false, "nodeName": "", "volumes": [],
+            "containers": [{"image": "i:1", "name": "c", "env": [{"value": "", "name": "A"}]}],
+        }});
+        let spec = completed("", "pods", &body)["spec"].to_string();
+        assert_eq!(
+            spec,
+            r#"{"containers":[{"name":"c","image":"i:1","env":[{"name":"A"}],"resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","securityContext":{},"schedulerName":"default-scheduler","enableServiceLinks":true}"#
+        );
+    }
+}
