@@ -106,6 +106,8 @@ fn declarations(lines: &[&'static str]) -> Result<Vec<(Type, Range<usize>)>, Tab
             is_kind: keyword == "kind",
             atomic: rest == "atomic",
             fields: OnceLock::new(),
+            by_number: OnceLock::new(),
+            zero_message: OnceLock::new(),
         };
         found.push((declared, index + 1..index + 1));
     }

@@ -19,12 +19,27 @@ pub struct Type {
     pub atomic: bool,
     /// Set once all types exist, as fields point to types and types can be recursive.
     pub(crate) fields: OnceLock<Box<[Field]>>,
+    /// What encoding needs, made when it is first asked for.
+    pub(crate) by_number: OnceLock<Box<[u16]>>,
+    pub(crate) zero_message: OnceLock<Box<[u8]>>,
 }
 
 impl Type {
     /// The fields as declared, in the order of their JSON. The members of an inlined field are those of this type.
     pub fn fields(&self) -> &[Field] {
         self.fields.get().map_or(&[], |fields| fields)
+    }
+
+    /// The places of the fields that protobuf has, in the order of their numbers.
+    pub(crate) fn by_number(&self) -> &[u16] {
+        self.by_number.get_or_init(|| {
+            let fields = self.fields();
+            let mut places: Vec<u16> = (0..u16::try_from(fields.len()).unwrap_or(u16::MAX))
+                .filter(|place| fields[usize::from(*place)].number != 0)
+                .collect();
+            places.sort_by_key(|place| fields[usize::from(*place)].number);
+            places.into()
+        })
     }
 
     /// The members of the JSON object in order, those of inlined fields among them.

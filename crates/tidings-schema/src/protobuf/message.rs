@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::DecodeError;
 use super::wire::{Payload, Reader};
+use super::{DecodeError, ZERO_TIME};
 use crate::types::{Field, FieldKind, Item, Type};
 
 /// Built-in types nest about 20 deep.
@@ -14,9 +14,6 @@ const DEPTH_MAX: usize = 100;
 
 /// An empty message of two bytes can become a hundred times as much JSON. Real objects have thousands of values.
 const VALUES_MAX: usize = 500_000;
-
-/// What Go's zero time is in seconds since 1970.
-const ZERO_TIME: i64 = -62_135_596_800;
 
 /// Decodes one object, within the bounds for one.
 pub(super) struct Decoder {

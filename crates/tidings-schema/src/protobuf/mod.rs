@@ -1,4 +1,4 @@
-//! Decodes protobuf bodies into JSON, as Go would write it.
+//! Decodes protobuf into JSON, and encodes JSON as protobuf, as Go would write either.
 //!
 //! A body is an envelope that names the kind around the message of the object:
 //!
@@ -10,11 +10,16 @@
 //! assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "Namespace"));
 //! let object = protobuf::decode_object(body, None)?;
 //! assert_eq!(object["metadata"]["name"], "abc");
-//! # Ok::<(), protobuf::DecodeError>(())
+//! assert_eq!(protobuf::encode_object(object.to_string().as_bytes())?[..4], body[..4]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod encode;
 mod message;
+mod outline;
 mod wire;
+
+use std::borrow::Cow;
 
 use serde_json::Value;
 
@@ -23,6 +28,17 @@ use wire::{Payload, Reader};
 
 /// What every protobuf body starts with.
 const MAGIC: &[u8] = b"k8s\0";
+
+/// What Go's zero time is in seconds since 1970.
+const ZERO_TIME: i64 = -62_135_596_800;
+
+/// What an envelope ends with: that its message is not compressed, and of no other media type.
+const ENVELOPE_END: &[u8] = &[
+    wire::tag_byte(3, wire::BYTES),
+    0,
+    wire::tag_byte(4, wire::BYTES),
+    0,
+];
 
 /// Why bytes do not decode. Says nothing of the values, which may be secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -61,6 +77,26 @@ pub enum DecodeError {
         /// The `apiVersion` of the envelope.
         api_version: String,
         /// The `kind` of the envelope.
+        kind: String,
+    },
+}
+
+/// Why JSON does not encode. Says nothing of the values, which may be secret.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// It is not one JSON value.
+    #[error("not JSON")]
+    Json,
+    /// A value is not of the type of its field.
+    #[error("invalid value for field {0}")]
+    Value(&'static str),
+    /// The object names a kind that the table does not know.
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    UnknownKind {
+        /// The `apiVersion` of the object.
+        api_version: String,
+        /// The `kind` of the object.
         kind: String,
     },
 }
@@ -162,3 +198,103 @@ pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Val
     }
     Ok(Value::Object(object))
 }
+
+/// Appends the message of a JSON object, without an envelope. Members that the type does not have are left out. After an error
+/// there may be the beginning of a message.
+pub fn put_message(message_type: &Type, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    encode::Encoder::new(json, out)?.document(message_type)
+}
+
+/// Appends the message of a JSON object as a field of a message around it.
+pub fn put_field(
+    number: u8,
+    message_type: &Type,
+    json: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    wire::put_varint(out, u64::from(number) << 3 | wire::BYTES);
+    let message = wire::open(out);
+    put_message(message_type, json, out)?;
+    wire::close(out, message);
+    Ok(())
+}
+
+/// What stands around a message, of which only the length needs to be known.
+pub fn envelope(api_version: &str, kind: &str, message_bytes: usize) -> (Vec<u8>, &'static [u8]) {
+    let mut front = envelope_front(api_version, kind);
+    wire::put_varint(&mut front, message_bytes as u64);
+    (front, ENVELOPE_END)
+}
+
+fn envelope_front(api_version: &str, kind: &str) -> Vec<u8> {
+    let mut front = MAGIC.to_vec();
+    front.push(wire::tag_byte(1, wire::BYTES));
+    let type_meta = wire::open(&mut front);
+    front.push(wire::tag_byte(1, wire::BYTES));
+    wire::put_bytes(&mut front, api_version.as_bytes());
+    front.push(wire::tag_byte(2, wire::BYTES));
+    wire::put_bytes(&mut front, kind.as_bytes());
+    wire::close(&mut front, type_meta);
+    front.push(wire::tag_byte(2, wire::BYTES));
+    front
+}
+
+/// The body of a JSON object of the given type, which is named as the envelope is to name it.
+pub fn encode_as(
+    message_type: &Type,
+    api_version: &str,
+    kind: &str,
+    json: &[u8],
+) -> Result<Vec<u8>, EncodeError> {
+    let mut body = envelope_front(api_version, kind);
+    // Messages are mostly shorter than their JSON.
+    body.reserve(json.len());
+    let message = wire::open(&mut body);
+    put_message(message_type, json, &mut body)?;
+    wire::close(&mut body, message);
+    body.extend_from_slice(ENVELOPE_END);
+    Ok(body)
+}
+
+/// The body of a JSON object of the kind that it says.
+pub fn encode_object(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    #[derive(serde::Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        api_version: Cow<'a, str>,
+        #[serde(borrow)]
+        kind: Cow<'a, str>,
+    }
+    let named: Named<'_> = serde_json::from_slice(json).map_err(|_| EncodeError::Json)?;
+    let (group, version) = named
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", &named.api_version));
+    match crate::find(group, version, &named.kind) {
+        Some(found) => encode_as(found, &named.api_version, &named.kind, json),
+        None => Err(EncodeError::UnknownKind {
+            api_version: named.api_version.into_owned(),
+            kind: named.kind.into_owned(),
+        }),
+    }
+}
+
+/// One event of a watch: its length in four bytes, its type, and the body of its object. There is no envelope around it.
+pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
+    let extension = 1 + wire::varint_len(object.len()) + object.len();
+    let mut frame = Vec::with_capacity(4 + 2 + event.len() + 6 + extension);
+    frame.extend_from_slice(&[0; FRAME_LENGTH_BYTES]);
+    frame.push(wire::tag_byte(1, wire::BYTES));
+    wire::put_bytes(&mut frame, event.as_bytes());
+    frame.push(wire::tag_byte(2, wire::BYTES));
+    wire::put_varint(&mut frame, extension as u64);
+    frame.push(wire::tag_byte(1, wire::BYTES));
+    wire::put_bytes(&mut frame, object);
+    let length = (frame.len() - FRAME_LENGTH_BYTES) as u32;
+    frame[..FRAME_LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    frame
+}
+
+/// How many bytes of a watch frame are its length.
+pub const FRAME_LENGTH_BYTES: usize = 4;

@@ -102,3 +102,54 @@ const END_GROUP: u64 = 4;
 
 /// Field numbers have 29 bits.
 const MAX_NUMBER: u32 = (1 << 29) - 1;
+
+pub(super) const VARINT: u64 = 0;
+pub(super) const BYTES: u64 = 2;
+
+/// The tag of a field with a number below 16.
+pub(super) const fn tag_byte(number: u8, wire_type: u64) -> u8 {
+    number << 3 | wire_type as u8
+}
+
+pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// How many bytes a number takes.
+pub(super) fn varint_len(number: usize) -> usize {
+    let bits = (usize::BITS - number.leading_zeros()).max(1);
+    bits.div_ceil(7) as usize
+}
+
+/// Bytes behind their length.
+pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Starts what stands behind its length, which is not known yet: mostly it is one byte.
+#[must_use]
+pub(super) fn open(out: &mut Vec<u8>) -> usize {
+    out.push(0);
+    out.len()
+}
+
+/// Ends what was started, and puts its length before it.
+pub(super) fn close(out: &mut Vec<u8>, start: usize) {
+    let length = out.len() - start;
+    let more = varint_len(length) - 1;
+    if more > 0 {
+        out.resize(out.len() + more, 0);
+        out.copy_within(start..start + length, start + more);
+    }
+    let mut rest = length;
+    for byte in &mut out[start - 1..start + more] {
+        *byte = rest as u8 | 0x80;
+        rest >>= 7;
+    }
+    out[start + more - 1] &= 0x7f;
+}

@@ -1,0 +1,353 @@
+//! Turns JSON objects into messages by their types, byte for byte as Go writes them.
+//!
+//! Go writes fields in the order of their numbers. A field that is no pointer is always written, if only as its zero value;
+//! one that may be absent, and the items of lists and maps, only if they are there.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+
+use super::EncodeError;
+use super::outline::{At, NotJson, Outline};
+use super::wire;
+use crate::types::{Field, FieldKind, Item, Type};
+
+/// Encodes one document.
+pub(super) struct Encoder<'a> {
+    outline: Outline<'a>,
+    /// The values of the fields of the messages that are being written: those of the innermost are last.
+    values: Vec<Option<At>>,
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Encoder<'a> {
+    pub(super) fn new(json: &'a [u8], out: &'a mut Vec<u8>) -> Result<Self, EncodeError> {
+        let outline = Outline::read(json).map_err(|NotJson| EncodeError::Json)?;
+        Ok(Self {
+            outline,
+            values: Vec::new(),
+            out,
+        })
+    }
+
+    /// Appends the message of the whole document.
+    pub(super) fn document(mut self, message_type: &Type) -> Result<(), EncodeError> {
+        let top = self.outline.top();
+        if self.outline.members(top).is_none() {
+            return Err(EncodeError::Value(message_type.name));
+        }
+        self.message(message_type, message_type.name, top)
+    }
+
+    fn message(
+        &mut self,
+        message_type: &Type,
+        name: &'static str,
+        object: At,
+    ) -> Result<(), EncodeError> {
+        let first = self.values.len();
+        self.find_values(message_type, name, object)?;
+        for place in message_type.by_number().iter().copied().map(usize::from) {
+            let (Some(field), Some(value)) = (
+                message_type.fields().get(place),
+                self.values.get(first + place).copied(),
+            ) else {
+                continue;
+            };
+            match field.inlined() {
+                Some(inner) => {
+                    self.tag(field, wire::BYTES);
+                    self.delimited(|encoder| encoder.message(inner, name, object))?;
+                }
+                None => self.field(field, value)?,
+            }
+        }
+        self.values.truncate(first);
+        Ok(())
+    }
+
+    /// Notes where the value of each field stands. `null` is no value.
+    fn find_values(
+        &mut self,
+        message_type: &Type,
+        name: &'static str,
+        object: At,
+    ) -> Result<(), EncodeError> {
+        let fields = message_type.fields();
+        let first = self.values.len();
+        self.values.resize(first + fields.len(), None);
+        let mut members = self
+            .outline
+            .members(object)
+            .ok_or(EncodeError::Value(name))?;
+        // Members mostly come in the order of the fields, so the search goes on where the last one ended.
+        let mut likely = 0;
+        while let Some(key) = members.next() {
+            let value = members.next().ok_or(EncodeError::Json)?;
+            let key = content(self.outline.text(key)).ok_or(EncodeError::Json)?;
+            let known = (likely..fields.len()).chain(0..likely).find(|place| {
+                let name = fields[*place].name;
+                !name.is_empty() && name.as_bytes() == &*key
+            });
+            if let Some(place) = known {
+                likely = place + 1;
+                let is_null = self.outline.text(value) == b"null";
+                self.values[first + place] = (!is_null).then_some(value);
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&mut self, field: &Field, value: Option<At>) -> Result<(), EncodeError> {
+        match (field.kind, value) {
+            (FieldKind::One(item), Some(value)) => self.item(field, item, value),
+            (FieldKind::One(Item::Bytes), None) => Ok(()),
+            (FieldKind::One(item), None) if !field.pointer => self.zero(field, item),
+            (_, None) => Ok(()),
+            (FieldKind::List(item), Some(list)) => {
+                for place in self.elements(field, list)? {
+                    self.item_or_zero(field, item, place)?;
+                }
+                Ok(())
+            }
+            (FieldKind::Map(item), Some(map)) => self.map(field, item, map),
+        }
+    }
+
+    fn elements(&self, field: &Field, list: At) -> Result<Vec<At>, EncodeError> {
+        let elements = self.outline.elements(list);
+        Ok(elements.ok_or(EncodeError::Value(field.name))?.collect())
+    }
+
+    /// The entries of a map are messages of a key and a value, ordered by their keys.
+    fn map(&mut self, field: &Field, item: Item, map: At) -> Result<(), EncodeError> {
+        let mut members = self
+            .outline
+            .members(map)
+            .ok_or(EncodeError::Value(field.name))?;
+        let mut entries = Vec::new();
+        while let (Some(key), Some(value)) = (members.next(), members.next()) {
+            let key = content(self.outline.text(key)).ok_or(EncodeError::Json)?;
+            entries.push((key, value));
+        }
+        // Of several members with one name the last counts.
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        entries.reverse();
+        entries.dedup_by(|(a, _), (b, _)| a == b);
+        for (key, value) in entries.into_iter().rev() {
+            self.tag(field, wire::BYTES);
+            self.delimited(|encoder| {
+                encoder.out.push(wire::tag_byte(1, wire::BYTES));
+                wire::put_bytes(encoder.out, &key);
+                encoder.entry_value(field, item, value)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn entry_value(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+        if matches!(item, Item::Bytes) && self.is_null(value) {
+            return Ok(());
+        }
+        self.numbered(2, field, item, Some(value).filter(|_| !self.is_null(value)))
+    }
+
+    fn item_or_zero(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+        if self.is_null(value) {
+            return self.zero(field, item);
+        }
+        self.item(field, item, value)
+    }
+
+    fn item(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+        self.numbered(field.number, field, item, Some(value))
+    }
+
+    fn zero(&mut self, field: &Field, item: Item) -> Result<(), EncodeError> {
+        self.numbered(field.number, field, item, None)
+    }
+
+    /// Writes a value, or the zero value of its type, under a number.
+    fn numbered(
+        &mut self,
+        number: u32,
+        field: &Field,
+        item: Item,
+        value: Option<At>,
+    ) -> Result<(), EncodeError> {
+        let is_number = matches!(item, Item::Bool | Item::Int32 | Item::Int64);
+        let wire_type = if is_number { wire::VARINT } else { wire::BYTES };
+        wire::put_varint(self.out, u64::from(number) << 3 | wire_type);
+        let Some(value) = value else {
+            return self.zero_payload(field, item);
+        };
+        let bad = || EncodeError::Value(field.name);
+        let text = self.outline.text(value);
+        match item {
+            Item::Bool => self.out.push(match text {
+                b"true" => 1,
+                b"false" => 0,
+                _ => return Err(bad()),
+            }),
+            Item::Int32 => {
+                let number: i32 = parsed(text).ok_or_else(bad)?;
+                wire::put_varint(self.out, i64::from(number) as u64);
+            }
+            Item::Int64 => {
+                let number: i64 = parsed(text).ok_or_else(bad)?;
+                wire::put_varint(self.out, number as u64);
+            }
+            Item::String => wire::put_bytes(self.out, &content(text).ok_or_else(bad)?),
+            Item::Bytes => {
+                let text = content(text).ok_or_else(bad)?;
+                let bytes = base64_bytes(&text).ok_or_else(bad)?;
+                wire::put_bytes(self.out, &bytes);
+            }
+            Item::Struct(inner) => {
+                return self.delimited(|encoder| encoder.message(inner, field.name, value));
+            }
+            Item::Time | Item::MicroTime => {
+                let text = content(text).ok_or_else(bad)?;
+                let text = std::str::from_utf8(&text).map_err(|_| bad())?;
+                let time: Timestamp = text.parse().map_err(|_| bad())?;
+                self.time(item, time);
+            }
+            Item::Quantity => {
+                let quantity = match text.first() {
+                    Some(b'"') => content(text).ok_or_else(bad)?,
+                    Some(b'-' | b'+' | b'0'..=b'9') => text.into(),
+                    _ => return Err(bad()),
+                };
+                self.single(&quantity);
+            }
+            Item::IntOrString => self.int_or_string(field, text)?,
+            Item::Raw | Item::Fields => self.single(text),
+            Item::Strings => {
+                let elements = self.elements(field, value)?;
+                return self.delimited(|encoder| {
+                    for element in elements {
+                        let text = content(encoder.outline.text(element));
+                        encoder.out.push(wire::tag_byte(1, wire::BYTES));
+                        wire::put_bytes(encoder.out, &text.ok_or(EncodeError::Value(field.name))?);
+                    }
+                    Ok(())
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn zero_payload(&mut self, field: &Field, item: Item) -> Result<(), EncodeError> {
+        match item {
+            Item::Struct(inner) => wire::put_bytes(self.out, zero_message(inner)),
+            Item::Quantity => self.single(b"0"),
+            Item::IntOrString => self.int_or_string(field, b"0")?,
+            // An empty text or message, zero or false.
+            _ => self.out.push(0),
+        }
+        Ok(())
+    }
+
+    fn time(&mut self, item: Item, time: Timestamp) {
+        // Nanoseconds are those of the second before, also for times before 1970.
+        let nanos = time.as_nanosecond();
+        let seconds = nanos.div_euclid(NANOS) as i64;
+        let nanos = match item {
+            Item::MicroTime => nanos.rem_euclid(NANOS) as u64 / 1000 * 1000,
+            _ => 0,
+        };
+        let message = wire::open(self.out);
+        if (seconds, nanos) != (super::ZERO_TIME, 0) {
+            self.out.push(wire::tag_byte(1, wire::VARINT));
+            wire::put_varint(self.out, seconds as u64);
+            self.out.push(wire::tag_byte(2, wire::VARINT));
+            wire::put_varint(self.out, nanos);
+        }
+        wire::close(self.out, message);
+    }
+
+    fn int_or_string(&mut self, field: &Field, text: &[u8]) -> Result<(), EncodeError> {
+        let bad = || EncodeError::Value(field.name);
+        let (kind, number, string) = if text.first() == Some(&b'"') {
+            (1, 0_i32, content(text).ok_or_else(bad)?)
+        } else {
+            (0, parsed(text).ok_or_else(bad)?, Cow::default())
+        };
+        let message = wire::open(self.out);
+        self.out.push(wire::tag_byte(1, wire::VARINT));
+        self.out.push(kind);
+        self.out.push(wire::tag_byte(2, wire::VARINT));
+        wire::put_varint(self.out, i64::from(number) as u64);
+        self.out.push(wire::tag_byte(3, wire::BYTES));
+        wire::put_bytes(self.out, &string);
+        wire::close(self.out, message);
+        Ok(())
+    }
+
+    /// A message that has no other field than the first.
+    fn single(&mut self, bytes: &[u8]) {
+        let message = wire::open(self.out);
+        self.out.push(wire::tag_byte(1, wire::BYTES));
+        wire::put_bytes(self.out, bytes);
+        wire::close(self.out, message);
+    }
+
+    fn delimited(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
+    ) -> Result<(), EncodeError> {
+        let message = wire::open(self.out);
+        write(self)?;
+        wire::close(self.out, message);
+        Ok(())
+    }
+
+    fn tag(&mut self, field: &Field, wire_type: u64) {
+        wire::put_varint(self.out, u64::from(field.number) << 3 | wire_type);
+    }
+
+    fn is_null(&self, value: At) -> bool {
+        self.outline.text(value) == b"null"
+    }
+}
+
+const NANOS: i128 = 1_000_000_000;
+
+/// The message of a struct of which nothing is set. There are large ones in every Pod, so they are kept.
+fn zero_message(message_type: &Type) -> &[u8] {
+    message_type.zero_message.get_or_init(|| {
+        let mut out = Vec::new();
+        // Nothing in an empty object can be wrong.
+        let _ = Encoder::new(b"{}", &mut out).and_then(|encoder| encoder.document(message_type));
+        out.into()
+    })
+}
+
+fn parsed<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// What a JSON string says; `None` if it is none.
+fn content(text: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if memchr::memchr(b'\\', inner).is_none() {
+        return Some(inner.into());
+    }
+    let said: String = serde_json::from_slice(text).ok()?;
+    Some(said.into_bytes().into())
+}
+
+/// Go skips line breaks in base64.
+fn base64_bytes(text: &[u8]) -> Option<Vec<u8>> {
+    if memchr::memchr2(b'\n', b'\r', text).is_none() {
+        return STANDARD.decode(text).ok();
+    }
+    let joined: Vec<u8> = text
+        .iter()
+        .copied()
+        .filter(|byte| !matches!(byte, b'\n' | b'\r'))
+        .collect();
+    STANDARD.decode(joined).ok()
+}

@@ -1,0 +1,204 @@
+//! The outline of a JSON document: where its values stand, in one list.
+//!
+//! Protobuf wants fields in the order of their numbers and lengths before contents; JSON has neither. With the outline a
+//! value is found without being built, and what nobody asks for costs a look.
+
+use memchr::memchr2;
+
+/// Deeper documents are refused. It is the depth up to which bodies are read.
+const DEPTH_MAX: usize = 128;
+
+/// A document and the places of its values. Separators are not checked: what is encoded has been read before.
+pub(super) struct Outline<'a> {
+    json: &'a [u8],
+    nodes: Vec<Node>,
+}
+
+/// A value, or the name of a member, which stands before its value.
+#[derive(Clone, Copy)]
+struct Node {
+    start: u32,
+    end: u32,
+    /// The node behind this one and all that is in it.
+    next: u32,
+}
+
+/// A place in an outline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At(u32);
+
+/// Bytes that are not one JSON value.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotJson;
+
+impl<'a> Outline<'a> {
+    pub(super) fn read(json: &'a [u8]) -> Result<Self, NotJson> {
+        u32::try_from(json.len()).map_err(|_| NotJson)?;
+        let mut nodes = Vec::with_capacity(json.len() / 16 + 1);
+        let mut open: Vec<usize> = Vec::new();
+        let mut at = 0;
+        while let Some(byte) = json.get(at) {
+            if matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b',' | b':') {
+                at += 1;
+                continue;
+            }
+            // One value at the top, and no more.
+            if open.is_empty() && !nodes.is_empty() {
+                return Err(NotJson);
+            }
+            let end = match byte {
+                b'{' | b'[' => {
+                    if open.len() == DEPTH_MAX {
+                        return Err(NotJson);
+                    }
+                    open.push(nodes.len());
+                    at + 1
+                }
+                b'}' | b']' => {
+                    let container = open.pop().ok_or(NotJson)?;
+                    let next = nodes.len() as u32;
+                    let node: &mut Node = nodes.get_mut(container).ok_or(NotJson)?;
+                    // The brackets of one kind are two apart in ASCII.
+                    if json.get(node.start as usize) != Some(&(byte - 2)) {
+                        return Err(NotJson);
+                    }
+                    (node.end, node.next) = (at as u32 + 1, next);
+                    at += 1;
+                    continue;
+                }
+                b'"' => string_end(json, at).ok_or(NotJson)?,
+                _ => scalar_end(json, at),
+            };
+            nodes.push(Node {
+                start: at as u32,
+                end: end as u32,
+                next: nodes.len() as u32 + 1,
+            });
+            at = end;
+        }
+        if !open.is_empty() || nodes.is_empty() {
+            return Err(NotJson);
+        }
+        Ok(Self { json, nodes })
+    }
+
+    /// The whole document.
+    pub(super) fn top(&self) -> At {
+        At(0)
+    }
+
+    /// The JSON of a value.
+    pub(super) fn text(&self, at: At) -> &'a [u8] {
+        let node = self.node(at);
+        self.json
+            .get(node.start as usize..node.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// The elements of an array; `None` if it is none.
+    pub(super) fn elements(&self, array: At) -> Option<Children<'_>> {
+        self.children(array, b'[')
+    }
+
+    /// The names and values of an object, one after the other; `None` if it is none.
+    pub(super) fn members(&self, object: At) -> Option<Children<'_>> {
+        self.children(object, b'{')
+    }
+
+    fn children(&self, container: At, bracket: u8) -> Option<Children<'_>> {
+        let is_one = self.text(container).first() == Some(&bracket);
+        is_one.then(|| Children {
+            nodes: &self.nodes,
+            at: container.0 + 1,
+            end: self.node(container).next,
+        })
+    }
+
+    fn node(&self, at: At) -> Node {
+        let nothing = Node {
+            start: 0,
+            end: 0,
+            next: 0,
+        };
+        self.nodes.get(at.0 as usize).copied().unwrap_or(nothing)
+    }
+}
+
+/// Walks over what stands directly in a container.
+pub(super) struct Children<'a> {
+    nodes: &'a [Node],
+    at: u32,
+    end: u32,
+}
+
+impl Iterator for Children<'_> {
+    type Item = At;
+
+    fn next(&mut self) -> Option<At> {
+        if self.at >= self.end {
+            return None;
+        }
+        let found = At(self.at);
+        self.at = self.nodes.get(self.at as usize)?.next;
+        Some(found)
+    }
+}
+
+/// One past the quote that closes a string.
+fn string_end(json: &[u8], start: usize) -> Option<usize> {
+    let mut at = start + 1;
+    loop {
+        at += memchr2(b'"', b'\\', json.get(at..)?)?;
+        if json.get(at) == Some(&b'"') {
+            return Some(at + 1);
+        }
+        at += 2;
+    }
+}
+
+fn scalar_end(json: &[u8], start: usize) -> usize {
+    let rest = json.get(start..).unwrap_or_default();
+    let ends = |byte: &u8| {
+        matches!(byte, b',' | b'}' | b']' | b':' | b'"' | b'{' | b'[') || byte.is_ascii_whitespace()
+    };
+    // At least one byte: a scalar that starts with anything else is noticed when it is read.
+    let length = rest
+        .iter()
+        .skip(1)
+        .position(ends)
+        .map_or(rest.len(), |at| at + 1);
+    start + length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_without_what_is_in_them() {
+        let outline = Outline::read(br#" {"a":[1, {"b":"}\""}],"c":null} "#).expect("JSON");
+        let members: Vec<&[u8]> = outline
+            .members(outline.top())
+            .expect("an object")
+            .map(|at| outline.text(at))
+            .collect();
+        let expected: [&[u8]; 4] = [b"\"a\"", br#"[1, {"b":"}\""}]"#, b"\"c\"", b"null"];
+        assert_eq!(members, expected);
+        let array = outline
+            .members(outline.top())
+            .and_then(|mut all| all.nth(1));
+        let elements = outline.elements(array.expect("a value")).expect("an array");
+        assert_eq!(elements.count(), 2);
+    }
+
+    #[test]
+    fn what_is_not_one_value_is_refused() {
+        let deep = [b"[".repeat(DEPTH_MAX + 1), b"]".repeat(DEPTH_MAX + 1)].concat();
+        let refused: [&[u8]; 8] = [b"", b" ", b"{", b"}", b"{]", b"\"a", b"\"\\", &deep];
+        for json in refused {
+            assert_eq!(Outline::read(json).err(), Some(NotJson), "{json:?}");
+        }
+        assert!(Outline::read(b"{} {}").is_err());
+        assert!(Outline::read(&deep[1..deep.len() - 1]).is_ok());
+    }
+}
