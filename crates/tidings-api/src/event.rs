@@ -25,6 +25,17 @@ pub enum EventType {
 }
 
 impl EventType {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+            EventType::Bookmark => "BOOKMARK",
+            EventType::Error => "ERROR",
+        }
+    }
+
     /// The bytes of a JSON event before its object.
     pub const fn json_prefix(self) -> &'static [u8] {
         match self {

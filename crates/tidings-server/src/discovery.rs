@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tidings_api::Status;
 
-use crate::negotiate::{self, Form};
+use crate::negotiate::{self, Form, Offer};
 use crate::registry::{KINDS, Kind, Special};
 use crate::request::Query;
 use crate::respond::{self, ResponseBody};
@@ -79,7 +79,7 @@ fn document(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
-    let accepted = negotiate::accepted(headers, query, false)?;
+    let accepted = negotiate::accepted(headers, query, Offer::Description)?;
     if accepted.form != Form::Whole {
         return Err(negotiate::not_acceptable());
     }

@@ -9,10 +9,11 @@ use tidings_schema::{Type, protobuf};
 use crate::request::Query;
 use crate::respond::yaml;
 
-/// Understood in requests; answers are JSON, which every client that speaks protobuf takes too.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const SPOKEN: &str = "application/json, application/yaml";
-const SPOKEN_IN_WATCHES: &str = "application/json;stream=watch";
+const SPOKEN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const SPOKEN_IN_WATCHES: &str =
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const SPOKEN_OF_THE_API: &str = "application/json, application/yaml";
 
 /// How a document is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,18 @@ pub(crate) enum Format {
     /// With line breaks, for people.
     PrettyJson,
     Yaml,
+    Protobuf,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// Objects and lists of them.
+    Objects,
+    /// The events of a watch.
+    Events,
+    /// What describes the API. There is none of it in protobuf.
+    Description,
 }
 
 /// What of an object is shown.
@@ -71,6 +84,7 @@ impl<'a> Clause<'a> {
         match self.media_type {
             "application/json" | "application/*" | "*/*" => Some(Format::Json),
             "application/yaml" => Some(Format::Yaml),
+            PROTOBUF => Some(Format::Protobuf),
             _ => None,
         }
     }
@@ -95,6 +109,8 @@ impl<'a> Clause<'a> {
         let form = match self.parameter("as").filter(|form| !form.is_empty()) {
             None if self.parameter("g").is_some() || self.parameter("v").is_some() => return None,
             None => Form::Whole,
+            // The cells of a table are any JSON (W126).
+            Some("Table") if format == Format::Protobuf => return None,
             Some("Table") => Form::Table,
             Some("PartialObjectMetadata") => Form::Metadata,
             Some("PartialObjectMetadataList") => Form::MetadataList,
@@ -113,31 +129,35 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// What the client accepts of a resource, or 406 (W37–W39).
+/// What the client accepts of what it asks for, or 406 (W37–W39).
 pub(crate) fn accepted(
     headers: &HeaderMap,
     query: &Query,
-    watch: bool,
+    offer: Offer,
 ) -> Result<Accepted, Status> {
     let clauses = clauses(headers);
-    let produced = |clause: &Clause<'_>| {
-        matches!(
-            clause.media_type,
-            "*/*" | "application/json" | "application/yaml"
-        )
+    let has_protobuf = offer != Offer::Description;
+    let produced = |clause: &Clause<'_>| match clause.media_type {
+        "*/*" | "application/json" | "application/yaml" => true,
+        PROTOBUF => has_protobuf,
+        _ => false,
     };
     if !clauses.iter().any(produced) {
-        let streams = if watch {
-            format!(", {SPOKEN_IN_WATCHES}")
-        } else {
-            String::new()
-        };
-        return Err(Status::not_produced(&format!("{SPOKEN}{streams}")));
+        return Err(Status::not_produced(&match offer {
+            Offer::Objects => SPOKEN.to_owned(),
+            Offer::Events => format!("{SPOKEN}, {SPOKEN_IN_WATCHES}"),
+            Offer::Description => SPOKEN_OF_THE_API.to_owned(),
+        }));
     }
-    let best = clauses.iter().find_map(Clause::accepted);
+    let best = clauses
+        .iter()
+        .filter_map(Clause::accepted)
+        .find(|found| has_protobuf || found.format != Format::Protobuf);
     match best {
-        // A watch is a stream of lines: YAML has no such form (W91).
-        Some(accepted) if watch && accepted.format == Format::Yaml => Err(only(SPOKEN_IN_WATCHES)),
+        // A watch is a stream of events: YAML has no such form (W91).
+        Some(accepted) if offer == Offer::Events && accepted.format == Format::Yaml => {
+            Err(only(SPOKEN_IN_WATCHES))
+        }
         Some(accepted) => Ok(Accepted {
             format: pretty(accepted.format, headers, query),
             ..accepted
@@ -160,7 +180,7 @@ pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
         aggregated(clause)
             || clause
                 .accepted()
-                .is_some_and(|found| found.form == Form::Whole)
+                .is_some_and(|found| found.form == Form::Whole && found.format != Format::Protobuf)
     });
     best.is_some_and(aggregated)
 }
@@ -253,40 +273,67 @@ impl Input {
             PROTOBUF => Ok(Input::Protobuf),
             _ => {
                 let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}, {PROTOBUF}"
+                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}"
                 );
                 Err(Status::failure(415, Reason::UnsupportedMediaType, message))
             }
         }
     }
 
-    /// The body as JSON; `expected` is what it is if it does not say so. `Err` says why it cannot be read.
+    /// The body as JSON; `expected` is what it is if it does not say so.
     pub(crate) fn to_json(
         self,
         body: &Bytes,
         expected: Option<&'static Type>,
-    ) -> Result<Bytes, String> {
+    ) -> Result<Bytes, Unread> {
         match self {
             Input::Json => Ok(body.clone()),
-            Input::Yaml => yaml::to_json(body),
+            Input::Yaml => yaml::to_json(body).map_err(Unread::Unrecognized),
             Input::Protobuf => from_protobuf(body, expected),
         }
     }
 }
 
+/// Why a body cannot be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It does not say what it is.
+    Unrecognized(String),
+    /// It says what it is, and is not.
+    Unhandled {
+        /// What it says.
+        kind: String,
+        version: String,
+        why: String,
+    },
+}
+
 /// W42.
-fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, String> {
-    if !protobuf::is_protobuf(body) {
-        let start: String = body
-            .iter()
-            .take(30)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        return Err(format!(
-            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({start})"
-        ));
+fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, Unread> {
+    let start = || -> String {
+        let start = body.iter().take(30);
+        start.map(|byte| format!("{byte:02x}")).collect()
+    };
+    if body.is_empty() {
+        return Err(Unread::Unrecognized("empty data (<empty>)".into()));
     }
-    let object = protobuf::decode_object(body, expected).map_err(|error| error.to_string())?;
+    if !protobuf::is_protobuf(body) {
+        return Err(Unread::Unrecognized(format!(
+            "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({})",
+            start()
+        )));
+    }
+    let envelope = protobuf::decode_envelope(body)
+        .map_err(|error| Unread::Unrecognized(format!("{error} ({})", start())))?;
+    let object =
+        protobuf::decode_object(body, expected).map_err(|error| match envelope.kind.as_str() {
+            "" => Unread::Unrecognized(error.to_string()),
+            kind => Unread::Unhandled {
+                kind: kind.to_owned(),
+                version: envelope.group_version().1.to_owned(),
+                why: error.to_string(),
+            },
+        })?;
     Ok(object.to_string().into())
 }
 
@@ -299,7 +346,7 @@ mod tests {
     fn ask(accept: &'static str) -> Result<Accepted, Status> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        accepted(&headers, &Query::default(), false)
+        accepted(&headers, &Query::default(), Offer::Objects)
     }
 
     fn format(accept: &'static str) -> Option<Format> {
@@ -317,7 +364,7 @@ mod tests {
         );
         assert_eq!(
             format("application/vnd.kubernetes.protobuf,application/json"),
-            Some(Format::Json)
+            Some(Format::Protobuf)
         );
     }
 
@@ -360,7 +407,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
         let format = |query: &str| {
-            accepted(&headers, &Query::parse(query), false)
+            accepted(&headers, &Query::parse(query), Offer::Objects)
                 .unwrap()
                 .format
         };
@@ -368,7 +415,7 @@ mod tests {
         assert_eq!(format("pretty=false"), Format::Json);
         assert_eq!(format("pretty=0"), Format::Json);
         let none = HeaderMap::new();
-        let asked = accepted(&none, &Query::parse("pretty=true"), false).unwrap();
+        let asked = accepted(&none, &Query::parse("pretty=true"), Offer::Objects).unwrap();
         assert_eq!(asked.format, Format::PrettyJson);
     }
 

@@ -205,16 +205,15 @@ pub fn put_message(message_type: &Type, json: &[u8], out: &mut Vec<u8>) -> Resul
     encode::Encoder::new(json, out)?.document(message_type)
 }
 
-/// Appends the message of a JSON object as a field of a message around it.
-pub fn put_field(
+/// Appends a message that is a field of the message around it; `write` appends what is in it.
+pub fn put_nested<E>(
     number: u8,
-    message_type: &Type,
-    json: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), EncodeError> {
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
     wire::put_varint(out, u64::from(number) << 3 | wire::BYTES);
     let message = wire::open(out);
-    put_message(message_type, json, out)?;
+    write(out)?;
     wire::close(out, message);
     Ok(())
 }
@@ -239,18 +238,15 @@ fn envelope_front(api_version: &str, kind: &str) -> Vec<u8> {
     front
 }
 
-/// The body of a JSON object of the given type, which is named as the envelope is to name it.
-pub fn encode_as(
-    message_type: &Type,
+/// A body: an envelope around the message that `write` appends.
+pub fn enclose<E>(
     api_version: &str,
     kind: &str,
-    json: &[u8],
-) -> Result<Vec<u8>, EncodeError> {
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
     let mut body = envelope_front(api_version, kind);
-    // Messages are mostly shorter than their JSON.
-    body.reserve(json.len());
     let message = wire::open(&mut body);
-    put_message(message_type, json, &mut body)?;
+    write(&mut body)?;
     wire::close(&mut body, message);
     body.extend_from_slice(ENVELOPE_END);
     Ok(body)
@@ -272,7 +268,9 @@ pub fn encode_object(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
         .split_once('/')
         .unwrap_or(("", &named.api_version));
     match crate::find(group, version, &named.kind) {
-        Some(found) => encode_as(found, &named.api_version, &named.kind, json),
+        Some(found) => enclose(&named.api_version, &named.kind, |out| {
+            put_message(found, json, out)
+        }),
         None => Err(EncodeError::UnknownKind {
             api_version: named.api_version.into_owned(),
             kind: named.kind.into_owned(),

@@ -13,7 +13,7 @@ use tidings_api::{Status, go, validate};
 
 use super::{Api, Inner};
 use crate::limits;
-use crate::negotiate::Input;
+use crate::negotiate::{Input, Offer};
 use crate::openapi::Document;
 use crate::request::{Query, Route, Target, Verb, route};
 use crate::respond::view::View;
@@ -184,7 +184,11 @@ impl Inner {
             headers,
         } = asked;
         check_name(target)?;
-        let accepted = negotiate::accepted(headers, query, verb == Verb::Watch)?;
+        let offer = match verb {
+            Verb::Watch => Offer::Events,
+            _ => Offer::Objects,
+        };
+        let accepted = negotiate::accepted(headers, query, offer)?;
         let view = View::new(target.kind, accepted, query)?;
         if verb == Verb::Watch {
             let mut response = verbs::watch::watch(self, target, query, view).await?;
@@ -250,7 +254,10 @@ impl Inner {
             Verb::Patch => verbs::patch::patch(self, &mut ask).await,
             Verb::Watch => Err(Status::method_not_allowed()),
         };
-        let rendered = answer.and_then(|answer| rendering.render(answer));
+        let rendered = match answer {
+            Ok(answer) => rendering.render(answer).await,
+            Err(status) => Err(status),
+        };
         if ask.warnings.is_empty() {
             return rendered;
         }

@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use imbl::OrdMap;
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion};
 
+use super::shared::{Encoded, Encoding, Shared};
+
 /// The state of a resource at a revision.
 pub(crate) type State = OrdMap<ObjectKey, Object>;
 
@@ -81,6 +83,8 @@ pub(crate) struct Segment {
     events: Box<[OnceLock<Event>]>,
     /// How many events have been written. Released after the event, so whoever sees the count sees the event.
     written: AtomicUsize,
+    /// Its events in other encodings.
+    shared: Shared,
 }
 
 impl Segment {
@@ -94,6 +98,7 @@ impl Segment {
             base_revision,
             events,
             written: AtomicUsize::new(0),
+            shared: Shared::default(),
         }
     }
 
@@ -108,6 +113,16 @@ impl Segment {
         self.events[skip.min(written)..written]
             .iter()
             .filter_map(OnceLock::get)
+    }
+
+    /// The number of the first event.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Its events in another encoding.
+    pub(crate) fn encoded(&self, encoding: Encoding) -> Arc<Encoded> {
+        self.shared.get(encoding, self.first, self.events.len())
     }
 
     /// The state right after the last event up to a revision.

@@ -4,6 +4,7 @@
 //! position under a lock that is held for a moment, and walk without it.
 
 pub(crate) mod log;
+pub(crate) mod shared;
 pub(crate) mod wake;
 
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures_util::{SinkExt, StreamExt};
 use http::header::{
     CONNECTION, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
@@ -83,10 +83,11 @@ impl Upgrade {
             .max_message_size(Some(MESSAGE_BYTES_MAX))
             .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
+        let framed = body.is_framed();
         loop {
             tokio::select! {
                 events = next(&mut body) => match events {
-                    Some(events) => send(&mut socket, &events).await?,
+                    Some(events) => send(&mut socket, messages(&events, framed)?).await?,
                     None => {
                         let normal = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() };
                         return socket.close(Some(normal)).await.map_err(io::Error::other);
@@ -122,18 +123,36 @@ async fn next(body: &mut ResponseBody) -> Option<Bytes> {
         .ok()
 }
 
-/// Sends events, each in a frame of its own; events are lines.
-async fn send<S>(socket: &mut WebSocketStream<S>, events: &Bytes) -> io::Result<()>
+/// Events, each in a message of its own (W122): lines, or what stands behind its length.
+fn messages(events: &Bytes, framed: bool) -> io::Result<Vec<Message>> {
+    if !framed {
+        let lines = events.split_inclusive(|byte| *byte == b'\n');
+        return lines
+            .map(|line| {
+                let text = Utf8Bytes::try_from(events.slice_ref(line)).map_err(io::Error::other)?;
+                Ok(Message::Text(text))
+            })
+            .collect();
+    }
+    let mut rest = events.clone();
+    let mut messages = Vec::new();
+    while rest.has_remaining() {
+        let length = rest.try_get_u32().map_err(io::Error::other)? as usize;
+        if length > rest.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        messages.push(Message::Binary(rest.split_to(length)));
+    }
+    Ok(messages)
+}
+
+async fn send<S>(socket: &mut WebSocketStream<S>, messages: Vec<Message>) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let write = async {
-        for event in events.split_inclusive(|byte| *byte == b'\n') {
-            let text = Utf8Bytes::try_from(events.slice_ref(event)).map_err(io::Error::other)?;
-            socket
-                .feed(Message::Text(text))
-                .await
-                .map_err(io::Error::other)?;
+        for message in messages {
+            socket.feed(message).await.map_err(io::Error::other)?;
         }
         socket.flush().await.map_err(io::Error::other)
     };

@@ -20,8 +20,23 @@ pub(crate) struct ListHead {
     pub(crate) remaining: Option<u64>,
 }
 
+impl ListHead {
+    /// The members of the list's metadata.
+    pub(crate) fn json(&self) -> String {
+        let mut meta = format!("\"resourceVersion\":\"{}\"", self.revision);
+        if !self.continue_token.is_empty() {
+            // The token is of the base64 alphabet: it needs no escapes.
+            meta.push_str(&format!(",\"continue\":\"{}\"", self.continue_token));
+        }
+        if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
+            meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        meta
+    }
+}
+
 /// Walks a snapshot.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Walk {
     state: State,
     selection: Selection,
@@ -105,8 +120,8 @@ impl Walk {
     }
 }
 
-/// The objects of a list.
-#[derive(Debug)]
+/// The objects of a list. Cloning shares them.
+#[derive(Debug, Clone)]
 pub(crate) enum Items {
     /// All that a walk comes by.
     Walk(Walk),
@@ -114,19 +129,28 @@ pub(crate) enum Items {
 }
 
 impl Items {
-    /// All of them.
-    pub(crate) fn collect(self) -> Vec<Object> {
+    /// Visits the next objects until the visitor has had enough. Returns true at the end.
+    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         match self {
-            Items::Page(page) => page.collect(),
-            Items::Walk(mut walk) => {
-                let mut objects = Vec::new();
-                walk.visit(|object| {
-                    objects.push(object.clone());
-                    true
-                });
-                objects
-            }
+            Items::Walk(walk) => walk.visit(visit),
+            Items::Page(page) => loop {
+                match page.next() {
+                    None => return true,
+                    Some(object) if visit(&object) => {}
+                    Some(_) => return page.len() == 0,
+                }
+            },
         }
+    }
+
+    /// All of them.
+    pub(crate) fn collect(mut self) -> Vec<Object> {
+        let mut objects = Vec::new();
+        self.visit(|object| {
+            objects.push(object.clone());
+            true
+        });
+        objects
     }
 }
 
@@ -160,23 +184,13 @@ impl ListBody {
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         buffer.put_slice(std::mem::take(&mut self.head).as_bytes());
         let (first, view) = (&mut self.first, &self.view);
-        let mut put = |object: &Object| {
+        let ended = self.items.visit(|object| {
             if !std::mem::replace(first, false) {
                 buffer.put_u8(b',');
             }
             view.put_item(object, &mut buffer);
             buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
-        };
-        let ended = match &mut self.items {
-            Items::Walk(walk) => walk.visit(&mut put),
-            Items::Page(page) => loop {
-                match page.next() {
-                    None => break true,
-                    Some(object) if put(&object) => {}
-                    Some(_) => break page.len() == 0,
-                }
-            },
-        };
+        });
         if ended {
             buffer.put_slice(b"]}\n");
             self.done = true;

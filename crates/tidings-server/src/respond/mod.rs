@@ -3,6 +3,7 @@
 pub(crate) mod list;
 mod pack;
 mod pretty;
+mod protobuf;
 pub(crate) mod view;
 pub(crate) mod warning;
 pub(crate) mod watch;
@@ -17,17 +18,22 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tidings_api::{Object, Status};
+use tidings_schema::protobuf::encode_object;
 
 use crate::negotiate::Format;
 use list::{Items, ListBody, ListHead};
 use pack::Packer;
 use pretty::Indenter;
+use protobuf::ListMessage;
 use view::View;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+const PROTOBUF_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 
 /// What a verb answers, before it is written as the client wants to see it.
 #[derive(Debug)]
@@ -49,7 +55,7 @@ pub(crate) struct Rendering {
 
 impl Rendering {
     /// Writes an answer. `Err` is a failure, or a `Status` that has a format of its own: it is never a table (W41).
-    pub(crate) fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
+    pub(crate) async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
         let view = &self.view;
         match answer {
             // Success is a document like others; a failure has a format of its own.
@@ -60,6 +66,9 @@ impl Rendering {
             Answer::Document(code, json) => self.document(code, Bytes::from(json)),
             Answer::Object(code, object) => {
                 view.check(false)?;
+                if view.is_protobuf() {
+                    return Ok(self.whole(code, view.message(&object)?));
+                }
                 if view.is_plain() {
                     return self.document(code, object.bytes());
                 }
@@ -69,7 +78,11 @@ impl Rendering {
             }
             Answer::List(head, items) => {
                 view.check(true)?;
-                self.list(ListBody::new(&head, items, *view))
+                if view.is_protobuf() {
+                    let list = ListMessage::new(&head, items, *view).await?;
+                    return self.list(Pieces::Protobuf(list));
+                }
+                self.list(Pieces::Json(ListBody::new(&head, items, *view)))
             }
         }
     }
@@ -85,6 +98,11 @@ impl Rendering {
             ));
         }
         let bytes = formatted(&json, self.view.format).map_err(Status::internal)?;
+        Ok(self.whole(code, bytes))
+    }
+
+    /// A document in the format that the client wants, packed if that is worth it.
+    fn whole(&self, code: StatusCode, bytes: Vec<u8>) -> Response<ResponseBody> {
         let mut response = typed(code, self.view.format);
         if self.gzip && bytes.len() > pack::MIN_BYTES {
             let mut packer = Packer::default();
@@ -95,11 +113,11 @@ impl Rendering {
         } else {
             *response.body_mut() = ResponseBody::bytes(bytes);
         }
-        Ok(response)
+        response
     }
 
     /// A list that fits into one write is sent with its length; a longer one is written while it is sent.
-    fn list(&self, mut list: ListBody) -> Result<Response<ResponseBody>, Status> {
+    fn list(&self, mut list: Pieces) -> Result<Response<ResponseBody>, Status> {
         if self.view.format == Format::Yaml {
             let mut json = Vec::new();
             while let Some(bytes) = list.next() {
@@ -114,17 +132,19 @@ impl Rendering {
             packer: None,
         };
         let enough = if self.gzip { pack::MIN_BYTES } else { 0 };
-        let mut front = BytesMut::from(&body.next().unwrap_or_default()[..]);
+        let mut front = BytesMut::from(body.next().unwrap_or_default());
         while !body.list.is_done() && front.len() <= enough {
             front.extend_from_slice(&body.next().unwrap_or_default());
         }
         let packs = self.gzip && front.len() > pack::MIN_BYTES;
+        let mut response = typed(StatusCode::OK, self.view.format);
         if body.list.is_done() && !packs {
-            return Ok(json_response(StatusCode::OK, ResponseBody::bytes(front)));
+            *response.body_mut() = ResponseBody::bytes(front);
+            return Ok(response);
         }
         body.front = front.freeze();
         body.packer = packs.then(Packer::default);
-        let mut response = json_response(StatusCode::OK, ResponseBody(Kind::List(Box::new(body))));
+        *response.body_mut() = ResponseBody(Kind::List(Box::new(body)));
         if packs {
             pack::mark(&mut response);
         }
@@ -138,6 +158,7 @@ fn formatted(json: &[u8], format: Format) -> Result<Vec<u8>, String> {
         Format::Json => Ok([json, b"\n"].concat()),
         Format::PrettyJson => Ok(pretty::indent(json)),
         Format::Yaml => yaml::from_json(json),
+        Format::Protobuf => encode_object(json).map_err(|error| error.to_string()),
     }
 }
 
@@ -151,9 +172,31 @@ enum Kind {
     Watch(Box<WatchBody>),
 }
 
+/// A list that is written piece by piece.
+enum Pieces {
+    Json(ListBody),
+    Protobuf(ListMessage),
+}
+
+impl Pieces {
+    fn next(&mut self) -> Option<Bytes> {
+        match self {
+            Pieces::Json(list) => list.next(),
+            Pieces::Protobuf(list) => list.next(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            Pieces::Json(list) => list.is_done(),
+            Pieces::Protobuf(list) => list.is_done(),
+        }
+    }
+}
+
 /// A list on its way through what makes it readable or small.
 struct Streamed {
-    list: ListBody,
+    list: Pieces,
     /// Made already, when it was found out how long the list is.
     front: Bytes,
     indenter: Option<Indenter>,
@@ -204,6 +247,11 @@ impl ResponseBody {
 
     pub(crate) fn watch(watch: WatchBody) -> ResponseBody {
         ResponseBody(Kind::Watch(Box::new(watch)))
+    }
+
+    /// True if the body is a watch whose events are binary, each behind its length (W117).
+    pub(crate) fn is_framed(&self) -> bool {
+        matches!(&self.0, Kind::Watch(watch) if watch.is_framed())
     }
 
     /// True if the body goes on until the client or the server ends it.
@@ -267,8 +315,7 @@ pub(crate) fn status(status: &Status, format: Format) -> Response<ResponseBody> 
     let code = StatusCode::from_u16(if status.code == 0 { 200 } else { status.code });
     let json = status.to_json();
     let (body, media_type) = match formatted(&json, format) {
-        Ok(body) if format == Format::Yaml => (body, YAML),
-        Ok(body) => (body, JSON),
+        Ok(body) => (body, media_type(format)),
         Err(_) => (json, JSON),
     };
     let mut response = json_response(
@@ -315,8 +362,25 @@ pub(crate) fn document(json: &[u8], format: Format) -> Result<Response<ResponseB
 /// A response that says its format, without a body.
 fn typed(code: StatusCode, format: Format) -> Response<ResponseBody> {
     let mut response = json_response(code, ResponseBody::bytes(Bytes::new()));
-    if format == Format::Yaml {
-        response.headers_mut().insert(CONTENT_TYPE, YAML);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, media_type(format));
+    response
+}
+
+fn media_type(format: Format) -> HeaderValue {
+    match format {
+        Format::Json | Format::PrettyJson => JSON,
+        Format::Yaml => YAML,
+        Format::Protobuf => PROTOBUF,
+    }
+}
+
+/// The response of a watch (W91).
+pub(crate) fn events(format: Format, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = json_response(StatusCode::OK, body);
+    if format == Format::Protobuf {
+        response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_EVENTS);
     }
     response
 }

@@ -1,12 +1,15 @@
 //! How a client sees objects: whole, their metadata, or rows of a table (W126–W131).
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 use tidings_api::{EventType, Object, Reason, ResourceVersion, Status, go};
+use tidings_schema::Type;
 
 use super::list::ListHead;
 use crate::clock;
-use crate::negotiate::{Accepted, Form, Format};
+use crate::negotiate::{self, Accepted, Form, Format};
 use crate::printers::Column;
 use crate::printers::core::pod_row_conditions;
 use crate::registry::{Kind, Special};
@@ -25,9 +28,13 @@ enum Include {
 pub(crate) struct View {
     pub(crate) kind: &'static Kind,
     pub(crate) format: Format,
-    form: Form,
-    meta_version: &'static str,
+    pub(super) form: Form,
+    pub(super) meta_version: &'static str,
     include: Include,
+    /// What objects are encoded by, if they are: the kind, or its metadata.
+    pub(super) schema: Option<&'static Type>,
+    /// Objects are as this kind shows them already.
+    pub(super) shows_stored: bool,
 }
 
 impl View {
@@ -49,18 +56,31 @@ impl View {
             }
             _ => Include::Metadata,
         };
+        let schema = match (accepted.format, accepted.form) {
+            (Format::Protobuf, Form::Whole) => {
+                Some(kind.schema().ok_or_else(negotiate::not_acceptable)?)
+            }
+            (Format::Protobuf, _) => tidings_schema::find_type("meta/v1", "ObjectMeta"),
+            _ => None,
+        };
         Ok(View {
             kind,
             format: accepted.format,
             form: accepted.form,
             meta_version: accepted.meta_version,
             include,
+            schema,
+            shows_stored: kind.stored_as.is_none(),
         })
     }
 
     /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
     pub(crate) fn is_plain(&self) -> bool {
-        self.form == Form::Whole && self.kind.stored_as.is_none()
+        self.form == Form::Whole && self.shows_stored && !self.is_protobuf()
+    }
+
+    pub(crate) fn is_protobuf(&self) -> bool {
+        self.format == Format::Protobuf
     }
 
     /// W131: a list can be seen as a list of metadata only, an object as metadata only.
@@ -83,7 +103,7 @@ impl View {
     /// An object as a document of its own. Of several tables in one stream only the first names the columns (W130).
     pub(crate) fn put_object(&self, object: &Object, with_columns: bool, out: &mut BytesMut) {
         match self.form {
-            Form::Whole => self.put_whole(object, out),
+            Form::Whole => out.put_slice(&self.whole(object)),
             Form::Metadata | Form::MetadataList => self.put_metadata(object, out),
             Form::Table => {
                 let version = go::quote(&object.resource_version());
@@ -100,14 +120,9 @@ impl View {
     /// An object as an item of a list: a built-in leaves its kind out there (W70).
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
         match self.form {
-            Form::Whole if self.is_plain() => {
-                out.put_u8(b'{');
-                out.put_slice(&object.as_bytes()[self.kind.object_head_len()..]);
-            }
             Form::Whole => {
-                let converted = self.kind.converted(object);
                 out.put_u8(b'{');
-                out.put_slice(&converted[self.kind.object_head_len()..]);
+                out.put_slice(&self.whole(object)[self.kind.object_head_len()..]);
             }
             Form::Metadata | Form::MetadataList => self.put_metadata(object, out),
             Form::Table => self.put_row(object, out),
@@ -116,14 +131,7 @@ impl View {
 
     /// What stands before the items of a list.
     pub(crate) fn list_head(&self, head: &ListHead) -> String {
-        let mut meta = format!("\"resourceVersion\":\"{}\"", head.revision);
-        if !head.continue_token.is_empty() {
-            // The token is of the base64 alphabet: it needs no escapes.
-            meta.push_str(&format!(",\"continue\":\"{}\"", head.continue_token));
-        }
-        if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
-            meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
-        }
+        let meta = head.json();
         match self.form {
             Form::Table => self.table_head(&meta, true),
             Form::Whole => format!(
@@ -147,13 +155,12 @@ impl View {
         out.freeze()
     }
 
-    /// `{"type":"BOOKMARK",…}` (W109).
-    pub(crate) fn bookmark(
+    /// The object of a bookmark, as this kind shows it (W109).
+    pub(super) fn bookmark_object(
         &self,
         revision: ResourceVersion,
         initial_events_end: bool,
-        with_columns: bool,
-    ) -> Bytes {
+    ) -> String {
         let annotations = if initial_events_end {
             format!(
                 ",\"annotations\":{{\"{}\":\"true\"}}",
@@ -162,11 +169,21 @@ impl View {
         } else {
             String::new()
         };
-        let object = format!(
+        format!(
             "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}{}}}",
             self.kind.object_head(),
             self.kind.bookmark
-        );
+        )
+    }
+
+    /// `{"type":"BOOKMARK",…}`.
+    pub(crate) fn bookmark(
+        &self,
+        revision: ResourceVersion,
+        initial_events_end: bool,
+        with_columns: bool,
+    ) -> Bytes {
+        let object = self.bookmark_object(revision, initial_events_end);
         // It stands in the form that the client sees, not in the one that is stored.
         let whole = |out: &mut BytesMut| out.put_slice(object.as_bytes());
         let mut out = BytesMut::new();
@@ -179,15 +196,16 @@ impl View {
         out.freeze()
     }
 
-    fn put_whole(&self, object: &Object, out: &mut BytesMut) {
-        match self.kind.stored_as {
-            None => out.put_slice(object.as_bytes()),
-            Some(_) => out.put_slice(&self.kind.converted(object)),
+    /// The JSON of an object, as this kind shows it.
+    pub(super) fn whole<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
+        if self.shows_stored {
+            object.as_bytes().into()
+        } else {
+            self.kind.converted(object).into()
         }
     }
 
     fn put_metadata(&self, object: &Object, out: &mut BytesMut) {
-        let metadata = object.spans().metadata.of(object.as_bytes());
         out.put_slice(
             format!(
                 "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/{}\",\"metadata\":",
@@ -195,7 +213,7 @@ impl View {
             )
             .as_bytes(),
         );
-        out.put_slice(if metadata.is_empty() { b"{}" } else { metadata });
+        out.put_slice(metadata(object));
         out.put_u8(b'}');
     }
 
@@ -229,9 +247,17 @@ impl View {
         match self.include {
             Include::None => out.put_slice(b"null"),
             Include::Metadata => self.put_metadata(object, out),
-            Include::Object => self.put_whole(object, out),
+            Include::Object => out.put_slice(&self.whole(object)),
         }
         out.put_u8(b'}');
+    }
+}
+
+/// The JSON of the metadata of an object.
+pub(super) fn metadata(object: &Object) -> &[u8] {
+    match object.spans().metadata.of(object.as_bytes()) {
+        b"" => b"{}",
+        metadata => metadata,
     }
 }
 

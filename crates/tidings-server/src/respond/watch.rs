@@ -15,10 +15,13 @@ use tidings_api::{EventType, Object, ResourceVersion, Status};
 use tokio::time::{Instant, Sleep};
 
 use super::list::{CHUNK_BYTES, Walk};
+use super::protobuf::error_frame;
 use super::view::View;
 use crate::cache::log::FellBehind;
+use crate::cache::shared::Encoded;
 use crate::cache::{Cache, Cursor};
 use crate::metrics::WatchMetrics;
+use crate::negotiate::Format;
 use crate::selection::Selection;
 
 /// How often a quiet watch tells where it is (W110).
@@ -48,6 +51,8 @@ pub(crate) struct WatchBody {
     plan: WatchPlan,
     cache: Arc<Cache>,
     cursor: Cursor,
+    /// Events in the encoding of the view, shared with other watches; `None` if the view is not of protobuf or the watch is idle.
+    encoded: Option<Arc<Encoded>>,
     ended: bool,
     /// The next table is the first and names the columns.
     columns: bool,
@@ -75,6 +80,7 @@ impl WatchBody {
             plan,
             cache,
             cursor,
+            encoded: None,
             ended: false,
             columns: true,
             ends_at,
@@ -83,6 +89,11 @@ impl WatchBody {
             stopping,
             metrics,
         }
+    }
+
+    /// True if events are binary.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.plan.view.is_protobuf()
     }
 
     /// The next bytes; `None` at the end.
@@ -120,8 +131,17 @@ impl WatchBody {
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
         let (view, columns) = (self.plan.view, &mut self.columns);
+        let mut failed = None;
         let ended = walk.visit(|object| {
-            if view.is_plain() {
+            if view.is_protobuf() {
+                match view.frame(EventType::Added, object) {
+                    Ok(frame) => buffer.put_slice(&frame),
+                    Err(status) => {
+                        failed = Some(status);
+                        return false;
+                    }
+                }
+            } else if view.is_plain() {
                 object.put_event(EventType::Added, &mut buffer);
             } else {
                 buffer.put_slice(&view.event(EventType::Added, object, std::mem::take(columns)));
@@ -130,7 +150,10 @@ impl WatchBody {
             buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
         });
         self.metrics.initial(count);
-        if !ended {
+        if let Some(status) = failed {
+            self.ended = true;
+            buffer.put_slice(&error_event(&status, view.format));
+        } else if !ended {
             self.plan.initial = Some(initial);
         } else if self.plan.mark_end {
             buffer.put_slice(&self.bookmark(*revision, true));
@@ -147,14 +170,23 @@ impl WatchBody {
             let (segment, end, revision) = match self.cache.read(&self.cursor) {
                 Ok(read) => read,
                 Err(FellBehind { oldest }) => {
-                    chunk.push_bytes(&error_event(&too_old(self.plan.after, oldest)));
-                    self.ended = true;
+                    let status = too_old(self.plan.after, oldest);
+                    self.end_with(&status, chunk);
                     self.metrics.fell_behind();
                     return ControlFlow::Break(());
                 }
             };
+            if self.is_framed()
+                && !self
+                    .encoded
+                    .as_ref()
+                    .is_some_and(|all| all.is_of(segment.first()))
+            {
+                self.encoded = Some(segment.encoded(self.plan.view.encoding()));
+            }
             let (mut sent, mut bytes) = (0, 0);
             for event in segment.from(self.cursor.position) {
+                let position = self.cursor.position;
                 self.cursor.position += 1;
                 looked_at += 1;
                 if event.revision <= self.plan.after {
@@ -164,7 +196,16 @@ impl WatchBody {
                     event.seen_by(|object| self.plan.selection.selects(object))
                 {
                     sent += 1;
-                    bytes += if self.plan.view.is_plain() {
+                    bytes += if let Some(encoded) = &self.encoded {
+                        let view = &self.plan.view;
+                        let frame = encoded.get(position, kind, || view.frame(kind, object).ok());
+                        let Some(frame) = frame else {
+                            let why = format!("{} cannot be encoded", object.key());
+                            self.end_with(&Status::internal(why), chunk);
+                            return ControlFlow::Break(());
+                        };
+                        chunk.push_shared(frame)
+                    } else if self.plan.view.is_plain() {
                         chunk.push(kind, object)
                     } else {
                         let columns = std::mem::take(&mut self.columns);
@@ -186,7 +227,17 @@ impl WatchBody {
         }
     }
 
+    /// The watch cannot go on.
+    fn end_with(&mut self, status: &Status, chunk: &mut Chunk) {
+        chunk.push_bytes(&error_event(status, self.plan.view.format));
+        self.ended = true;
+    }
+
     fn bookmark(&mut self, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
+        if self.is_framed() {
+            let frame = self.plan.view.bookmark_frame(revision, initial_events_end);
+            return frame.unwrap_or_else(|status| error_event(&status, self.plan.view.format));
+        }
         let columns = std::mem::take(&mut self.columns);
         self.plan
             .view
@@ -214,6 +265,8 @@ impl WatchBody {
             let due = now >= self.next_bookmark;
             if due {
                 self.next_bookmark = next_bookmark(now, self.ends_at);
+                // What it has sent need not be kept for a watch that has nothing to send; others may still share it.
+                self.encoded = None;
             }
             self.timer
                 .as_mut()
@@ -238,7 +291,10 @@ fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
 }
 
 /// `{"type":"ERROR",…}` (W96).
-pub(crate) fn error_event(status: &Status) -> Bytes {
+pub(crate) fn error_event(status: &Status, format: Format) -> Bytes {
+    if format == Format::Protobuf {
+        return error_frame(status);
+    }
     let mut event = EventType::Error.json_prefix().to_vec();
     event.extend(status.to_json());
     event.extend_from_slice(b"}\n");
@@ -268,6 +324,16 @@ impl Chunk {
         self.make_room(bytes);
         object.put_event(kind, &mut self.many);
         bytes
+    }
+
+    /// Adds an event that other watches send too.
+    fn push_shared(&mut self, event: Bytes) -> usize {
+        if self.only.is_none() && self.many.is_empty() {
+            let bytes = event.len();
+            self.only = Some(event);
+            return bytes;
+        }
+        self.push_bytes(&event)
     }
 
     fn push_bytes(&mut self, bytes: &Bytes) -> usize {

@@ -15,7 +15,7 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, ObjectKey, Status, go};
 
-use crate::negotiate::Input;
+use crate::negotiate::{Input, Unread};
 use crate::registry::Kind;
 use crate::request::{Query, Target};
 use tidings_merge::Manager;
@@ -53,21 +53,28 @@ impl<'a> Ask<'a> {
 
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Bytes, Status> {
-        self.input
-            .to_json(&self.body, self.kind().schema())
-            .map_err(|why| {
-                Status::bad_request(format!(
-                    "the object provided is unrecognized (must be of type {}): {why}",
-                    self.kind().kind
-                ))
+        let expected = self.kind().kind;
+        let json = self.input.to_json(&self.body, self.kind().schema());
+        json.map_err(|unread| {
+            Status::bad_request(match unread {
+                Unread::Unrecognized(why) => format!(
+                    "the object provided is unrecognized (must be of type {expected}): {why}"
+                ),
+                Unread::Unhandled { kind, version, why } => format!(
+                    "{kind} in version {} cannot be handled as a {expected}: {why}",
+                    go::quote(&version)
+                ),
             })
+        })
     }
 
     /// The body as JSON, if it holds `DeleteOptions`.
     pub(crate) fn options_json(&self) -> Result<Bytes, Status> {
         let options = tidings_schema::find("", "v1", "DeleteOptions");
         let json = self.input.to_json(&self.body, options);
-        json.map_err(Status::bad_request)
+        json.map_err(
+            |(Unread::Unrecognized(why) | Unread::Unhandled { why, .. })| Status::bad_request(why),
+        )
     }
 
     /// Who writes, as managedFields name them (W157): what the query says, else the beginning of the user agent.

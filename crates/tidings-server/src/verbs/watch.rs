@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::Response;
 use tidings_api::{ListOptions, ResourceVersion, Status};
 
 use crate::api::Inner;
@@ -28,10 +28,8 @@ pub(crate) async fn watch(
     let timeout = match options.timeout_seconds {
         // W97: it has ended before anything could be sent.
         Some(seconds) if seconds < 0 => {
-            return Ok(respond::json_response(
-                StatusCode::OK,
-                ResponseBody::bytes(bytes::Bytes::new()),
-            ));
+            let nothing = ResponseBody::bytes(bytes::Bytes::new());
+            return Ok(respond::events(view.format, nothing));
         }
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(LONGEST),
         _ => api.default_watch_timeout(),
@@ -39,9 +37,9 @@ pub(crate) async fn watch(
     let body = match open(api, view, &options, selection, version, timeout).await {
         Ok(body) => ResponseBody::watch(body),
         // W96: from here on failures are events.
-        Err(status) => ResponseBody::bytes(error_event(&status)),
+        Err(status) => ResponseBody::bytes(error_event(&status, view.format)),
     };
-    Ok(respond::json_response(StatusCode::OK, body))
+    Ok(respond::events(view.format, body))
 }
 
 /// Longer than anybody waits, short enough to be added to any time.
