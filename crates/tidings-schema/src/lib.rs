@@ -13,7 +13,7 @@
 //! # Ok::<(), &str>(())
 //! ```
 //!
-//! [`protobuf`] turns request bodies into the JSON that the rest of the server works on.
+//! [`protobuf`] turns bodies into the JSON that the rest of the server works on, and JSON into bodies.
 
 pub mod protobuf;
 mod table;
@@ -30,6 +30,11 @@ pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
     table
         .kind(group, version, kind)
         .or_else(|| table.kind("meta.k8s.io", "v1", kind))
+}
+
+/// Every kind, ordered by group, version and name.
+pub fn kinds() -> impl Iterator<Item = &'static Type> {
+    table::builtin().kinds()
 }
 
 /// Any type, kind or not, by the Go package it is from and its name there: `("meta/v1", "ObjectMeta")`.

@@ -36,6 +36,10 @@ impl Table {
         self.kinds.get(found.ok()?).copied()
     }
 
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &'static Type> {
+        self.kinds.iter().copied()
+    }
+
     pub(crate) fn named(&self, package: &str, name: &str) -> Option<&'static Type> {
         named(self.types, package, name)
     }

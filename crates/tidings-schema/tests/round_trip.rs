@@ -1,0 +1,291 @@
+//! Any object that fits the table goes from JSON to protobuf and back unchanged.
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use proptest::test_runner::TestRng;
+use serde_json::{Map, Value, json};
+use tidings_schema::protobuf::{EncodeError, decode_object, encode_object, put_message};
+use tidings_schema::{Field, FieldKind, Item, Type};
+
+/// Makes objects as Go would write them: what is empty and need not be written is absent.
+struct Maker {
+    random: TestRng,
+    /// How many values may still be made that need not be there.
+    budget: u32,
+}
+
+impl Maker {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.random.next_u32() % bound
+    }
+
+    /// True if something is to be there that need not.
+    fn wants(&mut self) -> bool {
+        let wants = self.budget > 0 && self.below(3) > 0;
+        self.budget -= u32::from(wants);
+        wants
+    }
+
+    fn object(&mut self, of: &Type) -> Map<String, Value> {
+        let mut object = Map::new();
+        // The envelope has the kind and version.
+        for field in of.fields().iter().filter(|field| field.number != 0) {
+            if let Some(inner) = field.inlined() {
+                object.extend(self.object(inner));
+                continue;
+            }
+            let value = self.field(field);
+            let absent = match &value {
+                Value::Null => true,
+                Value::String(text) => text.is_empty() && !field.pointer,
+                Value::Bool(value) => !value && !field.pointer,
+                Value::Number(number) => number.as_i64() == Some(0) && !field.pointer,
+                _ => false,
+            };
+            if field.keep || !absent {
+                object.insert(field.name.to_owned(), value);
+            }
+        }
+        object
+    }
+
+    /// `null` if there is nothing.
+    fn field(&mut self, field: &Field) -> Value {
+        match field.kind {
+            FieldKind::One(item) => {
+                let is_struct = matches!(item, Item::Struct(_)) && !field.pointer;
+                if is_struct || self.wants() {
+                    self.item(item)
+                } else if field.pointer {
+                    Value::Null
+                } else {
+                    zero(item)
+                }
+            }
+            FieldKind::List(item) => {
+                let mut list = Vec::new();
+                while list.len() < 4 && self.wants() {
+                    list.push(self.item(item));
+                }
+                if list.is_empty() {
+                    Value::Null
+                } else {
+                    list.into()
+                }
+            }
+            FieldKind::Map(item) => {
+                let mut map = Map::new();
+                while map.len() < 4 && self.wants() {
+                    let key = self.text();
+                    map.insert(key, self.item(item));
+                }
+                map.sort_keys();
+                if map.is_empty() {
+                    Value::Null
+                } else {
+                    map.into()
+                }
+            }
+        }
+    }
+
+    fn item(&mut self, item: Item) -> Value {
+        let number = self.random.next_u64() as i64 >> self.below(64);
+        match item {
+            Item::String => self.text().into(),
+            Item::Bytes => {
+                const SOME: [&str; 5] = ["", "AA==", "AAE=", "AAEC", "//79/A=="];
+                SOME[self.below(5) as usize].into()
+            }
+            Item::Bool => (self.below(2) == 0).into(),
+            Item::Int32 => (number as i32).into(),
+            Item::Int64 => number.into(),
+            Item::Time => {
+                let time = Timestamp::from_second(self.seconds());
+                time.expect("within the calendar").to_string().into()
+            }
+            Item::MicroTime => {
+                let micros = self.seconds() * 1_000_000 + i64::from(self.below(1_000_000));
+                let time = Timestamp::from_microsecond(micros).expect("within the calendar");
+                format!("{time:.6}").into()
+            }
+            Item::Quantity => format!("{}Mi", self.below(5000)).into(),
+            Item::IntOrString if self.below(2) == 0 => self.text().into(),
+            Item::IntOrString => (number as i32).into(),
+            Item::Raw | Item::Fields => json!({"f:z": {}, "f:a": [null, self.text(), number]}),
+            Item::Strings => json!([self.text(), self.text()]),
+            Item::Struct(inner) => self.object(inner).into(),
+        }
+    }
+
+    /// Within the years that Go writes, 1 to 9999, and not its zero time.
+    fn seconds(&mut self) -> i64 {
+        const FIRST: i64 = -62_135_596_799;
+        const COUNT: u64 = 315_537_000_000;
+        FIRST + (self.random.next_u64() % COUNT) as i64
+    }
+
+    fn text(&mut self) -> String {
+        const SOME: [&str; 8] = [
+            "",
+            "a",
+            "\"\\/\n",
+            "<&>",
+            "\u{2028}é",
+            "😀",
+            "k8s.io/name",
+            "0",
+        ];
+        let long = "x".repeat(self.below(300) as usize);
+        match self.below(9) {
+            8 => long,
+            at => SOME[at as usize].to_owned(),
+        }
+    }
+}
+
+/// What Go writes where nothing is set.
+fn zero(item: Item) -> Value {
+    match item {
+        Item::String => "".into(),
+        Item::Bool => false.into(),
+        Item::Int32 | Item::Int64 | Item::IntOrString => 0.into(),
+        Item::Quantity => "0".into(),
+        _ => Value::Null,
+    }
+}
+
+fn document(of: &Type, object: Map<String, Value>) -> Value {
+    let api_version = match of.group {
+        "" => of.version.to_owned(),
+        group => format!("{group}/{}", of.version),
+    };
+    let mut document = Map::new();
+    document.insert("kind".into(), of.name.into());
+    document.insert("apiVersion".into(), api_version.into());
+    document.extend(object);
+    document.into()
+}
+
+fn any_document(of: &'static Type) -> impl Strategy<Value = Value> {
+    (0_u32..400).prop_perturb(move |budget, random| {
+        let mut maker = Maker { random, budget };
+        document(of, maker.object(of))
+    })
+}
+
+#[test]
+fn objects_of_every_kind_come_back_unchanged() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let mut count = 0;
+    for kind in tidings_schema::kinds() {
+        runner
+            .run(&any_document(kind), |document| {
+                let json = document.to_string();
+                let body = encode_object(json.as_bytes())
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                let decoded = decode_object(&body, None)
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                prop_assert_eq!(decoded.to_string(), json);
+                Ok(())
+            })
+            .unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+        count += 1;
+    }
+    assert!(count > 100, "{count} kinds");
+}
+
+fn pod() -> &'static Type {
+    tidings_schema::find("", "v1", "Pod").expect("Pod")
+}
+
+/// The same object, its members turned around or not. Of managedFields the order and spaces would be kept: there are none.
+fn arranged(value: &Value, reverse: bool) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.iter().filter(|(name, _)| *name != "managedFields");
+            let mut members: Vec<(String, Value)> = members
+                .map(|(name, value)| (name.clone(), arranged(value, reverse)))
+                .collect();
+            if reverse {
+                members.reverse();
+            }
+            Value::Object(members.into_iter().collect())
+        }
+        Value::Array(items) => items.iter().map(|item| arranged(item, reverse)).collect(),
+        other => other.clone(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_order_and_the_spaces_of_json_do_not_matter(document in any_document(pod())) {
+        let body = encode_object(arranged(&document, false).to_string().as_bytes());
+        let again = encode_object(format!("{:#}", arranged(&document, true)).as_bytes());
+        prop_assert_eq!(body, again);
+    }
+
+    #[test]
+    fn damaged_json_never_panics(document in any_document(pod()), at in any::<usize>(), byte in any::<u8>()) {
+        let mut json = document.to_string().into_bytes();
+        let at = at % json.len();
+        json[at] = byte;
+        let _ = encode_object(&json);
+        let _ = put_message(pod(), &json, &mut Vec::new());
+        let _ = put_message(pod(), &json[..at], &mut Vec::new());
+    }
+}
+
+#[test]
+fn values_of_another_type_are_refused() {
+    let encode = |object: Value| put_message(pod(), object.to_string().as_bytes(), &mut Vec::new());
+    for (object, field) in [
+        (json!([]), "Pod"),
+        (json!({"metadata": 1}), "metadata"),
+        (json!({"metadata": {"labels": ["a"]}}), "labels"),
+        (json!({"metadata": {"labels": {"a": 1}}}), "labels"),
+        (json!({"metadata": {"generation": "1"}}), "generation"),
+        (json!({"metadata": {"generation": 1.5}}), "generation"),
+        (
+            json!({"metadata": {"creationTimestamp": "now"}}),
+            "creationTimestamp",
+        ),
+        (json!({"spec": {"hostNetwork": "true"}}), "hostNetwork"),
+        (json!({"spec": {"priority": 1_i64 << 40}}), "priority"),
+        (json!({"spec": {"containers": {}}}), "containers"),
+    ] {
+        assert_eq!(
+            encode(object.clone()),
+            Err(EncodeError::Value(field)),
+            "{object}"
+        );
+    }
+    let secret = tidings_schema::find("", "v1", "Secret").expect("Secret");
+    let bad = put_message(secret, br#"{"data":{"a":"?"}}"#, &mut Vec::new());
+    assert_eq!(bad, Err(EncodeError::Value("data")));
+    assert_eq!(encode_object(b"{"), Err(EncodeError::Json));
+    let unknown = encode_object(br#"{"kind":"Nope","apiVersion":"v1"}"#);
+    assert!(matches!(unknown, Err(EncodeError::UnknownKind { .. })));
+}
+
+#[test]
+fn of_members_with_one_name_the_last_counts() {
+    let message = |json: &str| {
+        let mut out = Vec::new();
+        put_message(pod(), json.as_bytes(), &mut out).map(|()| out)
+    };
+    assert_eq!(
+        message(r#"{"metadata":{"name":"a","name":"b","labels":{"k":"1","k":"2"}},"nosuch":1}"#),
+        message(r#"{"metadata":{"name":"b","labels":{"k":"2"}}}"#)
+    );
+    assert_eq!(
+        message(r#"{"metadata":null,"spec":{"containers":[null]}}"#),
+        message(r#"{"spec":{"containers":[{}]}}"#)
+    );
+}
