@@ -13,6 +13,7 @@ mod lists;
 mod managed;
 mod namespaces;
 mod patches;
+mod protobuf;
 mod representations;
 mod robustness;
 mod support;

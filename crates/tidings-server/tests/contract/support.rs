@@ -10,9 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body::Body;
 use serde_json::{Value, json};
+use tidings_schema::protobuf::decode_object;
 use tidings_server::{Api, ApiOptions, Authentication, ResponseBody};
 use tidings_storage::{Embedded, EmbeddedOptions};
 
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// The spec of something that makes Pods, with what it must have.
@@ -41,11 +43,18 @@ pub(crate) struct Server {
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
+    /// The body, unpacked.
+    pub(crate) bytes: Vec<u8>,
+    /// The same as text.
     pub(crate) text: String,
 }
 
 impl Answer {
+    /// What the body says, if it is JSON or protobuf.
     pub(crate) fn json(&self) -> Value {
+        if self.headers["content-type"] == PROTOBUF {
+            return decode_object(&self.bytes, None).unwrap();
+        }
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
@@ -105,14 +114,16 @@ impl Server {
         let (code, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = response.into_body();
         let packed = headers.contains_key("content-encoding");
-        let mut text = Vec::new();
-        while let Some(bytes) = next_bytes(&mut body).await {
-            text.extend_from_slice(&bytes);
+        let mut bytes = Vec::new();
+        while let Some(more) = next_bytes(&mut body).await {
+            bytes.extend_from_slice(&more);
         }
+        let bytes = unpacked(&bytes, packed);
         Answer {
             code,
             headers,
-            text: String::from_utf8(unpacked(&text, packed)).unwrap(),
+            text: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
         }
     }
 
@@ -192,8 +203,9 @@ impl Server {
         let response = self.api.handle(request.body(String::new()).unwrap()).await;
         assert_eq!(response.status(), 200);
         Watch {
+            framed: response.headers()["content-type"] == format!("{PROTOBUF};stream=watch"),
             body: response.into_body(),
-            text: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 }
@@ -208,10 +220,12 @@ fn unpacked(bytes: &[u8], packed: bool) -> Vec<u8> {
     text
 }
 
-/// A watch of the server, read line by line.
+/// A watch of the server, read event by event.
 pub(crate) struct Watch {
+    /// Events are protobuf, each behind its length (W117).
+    framed: bool,
     body: ResponseBody,
-    text: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Watch {
@@ -219,18 +233,62 @@ impl Watch {
     pub(crate) async fn next(&mut self) -> Option<Value> {
         tokio::time::timeout(Duration::from_secs(20), async {
             loop {
-                if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
-                    let line: Vec<u8> = self.text.drain(..=end).collect();
+                if self.framed {
+                    if let Some((event, object)) = self.take_frame() {
+                        return Some(json!({"type": event, "object": object}));
+                    }
+                } else if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = self.bytes.drain(..=end).collect();
                     return Some(serde_json::from_slice(&line).unwrap());
                 }
-                self.text
-                    .extend_from_slice(&next_bytes(&mut self.body).await?);
+                let more = next_bytes(&mut self.body).await?;
+                self.bytes.extend_from_slice(&more);
             }
         })
         .await
         .expect("an event or the end within 20 s")
     }
 
+    /// The next bytes as they are sent.
+    pub(crate) async fn chunk(&mut self) -> Bytes {
+        next_bytes(&mut self.body).await.expect("bytes")
+    }
+
+    fn take_frame(&mut self) -> Option<(String, Value)> {
+        let length: [u8; 4] = self.bytes.get(..4)?.try_into().unwrap();
+        let end = 4 + u32::from_be_bytes(length) as usize;
+        self.bytes.get(..end)?;
+        let frame: Vec<u8> = self.bytes.drain(..end).skip(4).collect();
+        Some(read_event(&frame))
+    }
+}
+
+/// The type and the object of a `WatchEvent` in protobuf.
+pub(crate) fn read_event(frame: &[u8]) -> (String, Value) {
+    let (event, rest) = delimited(frame, 0x0a);
+    let (extension, rest) = delimited(rest, 0x12);
+    assert!(rest.is_empty(), "nothing behind the object");
+    let (body, rest) = delimited(extension, 0x0a);
+    assert!(rest.is_empty(), "nothing beside the object");
+    let event = String::from_utf8(event.to_vec()).unwrap();
+    (event, decode_object(body, None).unwrap())
+}
+
+/// A field of bytes with the given tag, and what is behind it.
+fn delimited(message: &[u8], tag: u8) -> (&[u8], &[u8]) {
+    assert_eq!(message[0], tag);
+    let (mut length, mut at) = (0, 1);
+    loop {
+        let byte = message[at];
+        length |= usize::from(byte & 0x7f) << (7 * (at - 1));
+        at += 1;
+        if byte < 0x80 {
+            return message[at..].split_at(length);
+        }
+    }
+}
+
+impl Watch {
     /// The next event as `TYPE name@version`; bookmarks as `BOOKMARK @version`.
     pub(crate) async fn brief(&mut self) -> String {
         let event = self.next().await.expect("an event");
