@@ -98,6 +98,29 @@ async fn w120_w122_one_event_a_frame() {
 }
 
 #[tokio::test]
+async fn w117_w122_events_in_protobuf_are_binary_and_without_their_length() {
+    let data = tempfile::tempdir().unwrap();
+    let server = start(data.path()).await;
+    create(&server, "one").await;
+    create(&server, "two").await;
+    let path = format!("{CONFIGMAPS}?watch=true");
+    let accept = "application/vnd.kubernetes.protobuf;stream=watch".to_owned();
+    let headers = [bearer(&server), ("accept", accept)];
+    let (mut socket, _) = open(&server, &path, &headers).await.unwrap();
+    create(&server, "three").await;
+    for name in ["one", "two", "three"] {
+        let message = tokio::time::timeout(Duration::from_secs(20), socket.next()).await;
+        let Message::Binary(event) = message.unwrap().unwrap().unwrap() else {
+            panic!("an event is a binary message");
+        };
+        assert!(event.starts_with(b"\x0a\x05ADDED\x12"), "{event:?}");
+        let named = [b"\x0a", &[name.len() as u8][..], name.as_bytes(), b"\x12\0"].concat();
+        assert!(event.windows(named.len()).any(|part| part == named));
+        assert_eq!(event.windows(4).filter(|part| part == b"k8s\0").count(), 1);
+    }
+}
+
+#[tokio::test]
 async fn w123_the_end_of_a_watch_is_a_close_frame() {
     let data = tempfile::tempdir().unwrap();
     let server = start(data.path()).await;

@@ -202,6 +202,8 @@ pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Val
 /// Appends the message of a JSON object, without an envelope. Members that the type does not have are left out. After an error
 /// there may be the beginning of a message.
 pub fn put_message(message_type: &Type, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    // Messages are mostly shorter than their JSON.
+    out.reserve(json.len());
     encode::Encoder::new(json, out)?.document(message_type)
 }
 
@@ -280,19 +282,20 @@ pub fn encode_object(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
 
 /// One event of a watch: its length in four bytes, its type, and the body of its object. There is no envelope around it.
 pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
-    let extension = 1 + wire::varint_len(object.len()) + object.len();
-    let mut frame = Vec::with_capacity(4 + 2 + event.len() + 6 + extension);
-    frame.extend_from_slice(&[0; FRAME_LENGTH_BYTES]);
+    let field = |length: usize| 1 + wire::varint_len(length) + length;
+    let extension = field(object.len());
+    // Exactly as long as it will be: it is kept and shared.
+    let length = field(event.len()) + field(extension);
+    let mut frame = Vec::with_capacity(FRAME_LENGTH_BYTES + length);
+    frame.extend_from_slice(&(length as u32).to_be_bytes());
     frame.push(wire::tag_byte(1, wire::BYTES));
     wire::put_bytes(&mut frame, event.as_bytes());
     frame.push(wire::tag_byte(2, wire::BYTES));
     wire::put_varint(&mut frame, extension as u64);
     frame.push(wire::tag_byte(1, wire::BYTES));
     wire::put_bytes(&mut frame, object);
-    let length = (frame.len() - FRAME_LENGTH_BYTES) as u32;
-    frame[..FRAME_LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
     frame
 }
 
 /// How many bytes of a watch frame are its length.
-pub const FRAME_LENGTH_BYTES: usize = 4;
+const FRAME_LENGTH_BYTES: usize = 4;

@@ -3,7 +3,7 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, PROTOBUF, Server};
 
 fn token(value: &Value) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
@@ -495,22 +495,23 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
         (answer.code, answer.message().as_str()),
         (410, "The resourceVersion for the provided list is too old.")
     );
-    let mut watch = server
-        .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={}", a - 1))
-        .await;
-    let event = watch.next().await.unwrap();
-    assert_eq!(
-        (&event["type"], &event["object"]["code"]),
-        (&json!("ERROR"), &json!(410)),
-        "W96, W104"
-    );
-    assert!(
-        event["object"]["message"]
-            .as_str()
-            .unwrap()
-            .starts_with(&format!("too old resource version: {} (", a - 1))
-    );
-    assert!(watch.next().await.is_none());
+    let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={}", a - 1);
+    for accept in ["application/json", PROTOBUF] {
+        let mut watch = server.watch_as(&path, accept).await;
+        let event = watch.next().await.unwrap();
+        assert_eq!(
+            (&event["type"], &event["object"]["code"]),
+            (&json!("ERROR"), &json!(410)),
+            "W96, W104"
+        );
+        assert!(
+            event["object"]["message"]
+                .as_str()
+                .unwrap()
+                .starts_with(&format!("too old resource version: {} (", a - 1))
+        );
+        assert!(watch.next().await.is_none());
+    }
 }
 
 #[tokio::test]

@@ -352,7 +352,7 @@ async fn w109_w117_a_bookmark_byte_for_byte() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w96_w104_failures_of_a_watch_are_frames() {
+async fn w96_w114_failures_of_a_watch_are_frames() {
     let server = Server::start().await;
     let path = format!(
         "{CONFIGMAPS}?watch=1&resourceVersion=999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -360,8 +360,9 @@ async fn w96_w104_failures_of_a_watch_are_frames() {
     let mut watch = server.watch_as(&path, PROTOBUF).await;
     let event = watch.next().await.unwrap();
     assert_eq!(event["type"], "ERROR");
+    let status = &event["object"];
     assert_eq!(
-        (&event["object"]["kind"], &event["object"]["code"]),
+        (&status["kind"], &status["code"]),
         (&json!("Status"), &json!(504))
     );
     assert!(watch.next().await.is_none());
