@@ -228,7 +228,10 @@ impl<'a> Encoder<'a> {
                 let elements = self.elements(field, value)?;
                 return self.delimited(|encoder| {
                     for element in elements {
-                        let text = content(encoder.outline.text(element));
+                        let text = match encoder.outline.text(element) {
+                            b"null" => Some(Cow::default()),
+                            text => content(text),
+                        };
                         encoder.out.push(wire::tag_byte(1, wire::BYTES));
                         wire::put_bytes(encoder.out, &text.ok_or(EncodeError::Value(field.name))?);
                     }

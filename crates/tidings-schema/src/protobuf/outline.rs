@@ -5,8 +5,8 @@
 
 use memchr::memchr2;
 
-/// Deeper documents are refused. It is the depth up to which bodies are read.
-const DEPTH_MAX: usize = 128;
+/// Deeper documents are refused. Objects that can be stored are not as deep.
+const DEPTH_MAX: usize = 1024;
 
 /// A document and the places of its values. Separators are not checked: what is encoded has been read before.
 pub(super) struct Outline<'a> {

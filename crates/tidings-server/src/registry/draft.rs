@@ -7,7 +7,7 @@ use tidings_api::{Object, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
-use super::{Kind, Member, Shape};
+use super::{Kind, Member, Shape, scalars};
 
 /// How deep an object may be nested.
 pub(crate) const DEPTH_MAX: usize = 100;
@@ -357,7 +357,7 @@ fn shaped(shape: Shape, value: Value, wrong: Wrong<'_>) -> Result<Option<Value>,
             let map = strings_in_place(value, "map[string][]uint8", wrong)?;
             let texts = map.iter().filter_map(Value::as_object).flatten();
             for text in texts.filter_map(|(_, value)| value.as_str()) {
-                check_base64(text)?;
+                scalars::base64(text)?;
             }
             Ok(map)
         }
@@ -383,16 +383,4 @@ fn strings_in_place(
     }
     members.sort_keys();
     Ok((!members.is_empty()).then_some(Value::Object(members)))
-}
-
-fn check_base64(text: &str) -> Result<(), String> {
-    use base64::DecodeError::{InvalidByte, InvalidLastSymbol};
-    use base64::Engine;
-    let at = match base64::engine::general_purpose::STANDARD.decode(text) {
-        Ok(_) => return Ok(()),
-        Err(InvalidByte(at, _)) => at,
-        Err(InvalidLastSymbol { offset, .. }) => offset,
-        Err(_) => text.len(),
-    };
-    Err(format!("illegal base64 data at input byte {at}"))
 }

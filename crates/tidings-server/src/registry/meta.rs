@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, validate};
 
 use super::reading::{self, Place};
-use super::{Kind, NameRule};
+use super::{Kind, NameRule, scalars};
 
 /// Annotations may not take more than this, keys and values together (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
@@ -100,14 +100,10 @@ fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
 fn time(value: Value, field: &str) -> Result<Option<String>, String> {
     match value {
         Value::Null => Ok(None),
-        Value::String(text) => match text.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Some(super::super::clock::rfc3339(time))),
-            Err(_) => Err(format!(
-                "parsing time {} as \"2006-01-02T15:04:05Z07:00\": cannot parse {} as \"2006\"",
-                tidings_api::go::quote(&text),
-                tidings_api::go::quote(&text)
-            )),
-        },
+        Value::String(text) => {
+            let time = scalars::time(&text)?;
+            Ok(Some(super::super::clock::rfc3339(time)))
+        }
         other => Err(mismatch(
             &other,
             &format!("ObjectMeta.metadata.{field}"),

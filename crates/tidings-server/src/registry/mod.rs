@@ -9,6 +9,7 @@ pub(crate) mod managed;
 pub(crate) mod meta;
 pub(crate) mod reading;
 mod rules;
+mod scalars;
 pub(crate) mod strategic;
 mod workloads;
 

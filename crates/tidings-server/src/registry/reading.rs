@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Type};
 
 use super::meta::mismatch;
+use super::scalars;
 
 /// A document, and the paths of members that occur more than once.
 ///
@@ -215,12 +216,34 @@ fn fit_item(
             .as_i64()
             .is_some_and(|number| i32::try_from(number).is_ok()),
         (Item::Int64, value) => value.as_i64().is_some(),
-        (Item::Quantity | Item::IntOrString, value) => value.is_string() || value.is_number(),
-        (Item::Raw | Item::Fields | Item::Strings, _) => true,
+        (Item::IntOrString, Value::String(_)) => true,
+        (Item::IntOrString, value) => value
+            .as_i64()
+            .is_some_and(|number| i32::try_from(number).is_ok()),
+        (Item::Quantity, value) => value.is_string() || value.is_number(),
+        (Item::Strings, Value::Array(texts)) => {
+            let other = texts
+                .iter()
+                .find(|text| !matches!(text, Value::String(_) | Value::Null));
+            match other {
+                Some(other) => return wrong(other, "string"),
+                None => true,
+            }
+        }
+        (Item::Raw | Item::Fields, _) => true,
         _ => false,
     };
     if !fits {
         return wrong(value, &go_type(item));
+    }
+    if let Value::String(text) = value {
+        return match item {
+            Item::Time => scalars::time(text).map(drop),
+            Item::MicroTime => scalars::micro_time(text).map(drop),
+            Item::Quantity => scalars::quantity(text),
+            Item::Bytes => scalars::base64(text),
+            _ => Ok(()),
+        };
     }
     let (Item::Struct(of), Value::Object(members)) = (item, value) else {
         return Ok(());
@@ -250,10 +273,9 @@ fn go_type(item: Item) -> String {
         Item::String | Item::Time | Item::MicroTime => "string".into(),
         Item::Bytes => "[]uint8".into(),
         Item::Bool => "bool".into(),
-        Item::Int32 => "int32".into(),
+        Item::Int32 | Item::IntOrString => "int32".into(),
         Item::Int64 => "int64".into(),
         Item::Quantity => "resource.Quantity".into(),
-        Item::IntOrString => "intstr.IntOrString".into(),
         Item::Raw => "runtime.RawExtension".into(),
         Item::Fields => "v1.FieldsV1".into(),
         Item::Strings => "v1.ExtraValue".into(),

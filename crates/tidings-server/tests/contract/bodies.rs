@@ -211,12 +211,54 @@ async fn w133_values_that_are_not_of_the_type_of_their_field() {
             json!({"paused": "yes"}),
             "string into Go struct field DeploymentSpec.spec.paused of type bool",
         ),
+        (
+            json!({"strategy": {"rollingUpdate": {"maxSurge": 1.5}}}),
+            "number into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
+        ),
     ] {
         let body = json!({"metadata": {"name": "d"}, "spec": spec});
         let answer = server.request("POST", deployments, body).await;
         let expected = format!(
             "Deployment in version \"v1\" cannot be handled as a Deployment: json: cannot unmarshal {why}"
         );
+        assert_eq!((answer.code, answer.message()), (400, expected));
+    }
+}
+
+#[tokio::test]
+async fn w133_texts_that_are_not_what_they_stand_for() {
+    let server = Server::start().await;
+    let container = json!({"name": "c", "image": "i", "resources": {"limits": {"cpu": "abc"}}});
+    for (path, kind, body, why) in [
+        (
+            "/api/v1/namespaces/default/pods",
+            "Pod",
+            json!({"spec": {"containers": [container]}}),
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        (
+            "/api/v1/namespaces/default/events",
+            "Event",
+            json!({"involvedObject": {"namespace": "default"}, "firstTimestamp": "yesterday"}),
+            "parsing time \"yesterday\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\"",
+        ),
+        (
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+            json!({"webhooks": [{"name": "a.b.c", "clientConfig": {"caBundle": "?a"}}]}),
+            "illegal base64 data at input byte 0",
+        ),
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            "CertificateSigningRequest",
+            json!({"spec": {"extra": {"a": [1]}}}),
+            "json: cannot unmarshal number into Go struct field CertificateSigningRequestSpec.spec.extra of type string",
+        ),
+    ] {
+        let mut body = body;
+        body["metadata"] = json!({"name": "x"});
+        let answer = server.request("POST", path, body).await;
+        let expected = format!("{kind} in version \"v1\" cannot be handled as a {kind}: {why}");
         assert_eq!((answer.code, answer.message()), (400, expected));
     }
 }

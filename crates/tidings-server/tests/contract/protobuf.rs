@@ -1,7 +1,8 @@
 //! Answers in protobuf (W41–W43, W91, W117), held against the JSON of the same.
 
 use http::Request;
-use serde_json::{Value, json};
+use serde_json::json;
+use tidings_schema::FieldKind;
 use tidings_schema::protobuf::encode_object;
 
 use crate::support::{Answer, CONFIGMAPS, PROTOBUF, Server};
@@ -24,9 +25,8 @@ async fn send(server: &Server, method: &str, path: &str, body: &[u8]) -> Answer 
     server.send(request.body(body).unwrap()).await
 }
 
-fn configmap(name: &str, data: Value) -> Vec<u8> {
-    let object =
-        json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": data});
+fn configmap(value: &str) -> Vec<u8> {
+    let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": value}});
     encode_object(object.to_string().as_bytes()).unwrap()
 }
 
@@ -38,17 +38,11 @@ fn is_protobuf(answer: &Answer) -> bool {
 async fn w37_w42_every_verb_answers_in_protobuf() {
     let server = Server::start().await;
     let path = format!("{CONFIGMAPS}/a");
-    let created = send(
-        &server,
-        "POST",
-        CONFIGMAPS,
-        &configmap("a", json!({"k": "1"})),
-    )
-    .await;
+    let created = send(&server, "POST", CONFIGMAPS, &configmap("1")).await;
     assert_eq!(created.code, 201);
     assert!(is_protobuf(&created));
     assert_eq!(created.json()["data"], json!({"k": "1"}));
-    let updated = send(&server, "PUT", &path, &configmap("a", json!({"k": "2"}))).await;
+    let updated = send(&server, "PUT", &path, &configmap("2")).await;
     assert_eq!(updated.code, 200);
     assert!(is_protobuf(&updated));
     let headers = [
@@ -135,7 +129,7 @@ async fn w41_w43_failures_are_protobuf_too() {
 #[tokio::test]
 async fn w42_what_is_no_protobuf_is_refused_and_nothing_is_stored() {
     let server = Server::start().await;
-    let good = configmap("a", json!({"k": "v"}));
+    let good = configmap("v");
     // Cut within the message, whose length is then right again in the envelope: b"\x0a\x05\x0a\x09abc".
     let inside = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x07\x0a\x05\x0a\x09abc";
     let unknown = b"k8s\0\x0a\x0a\x0a\x02v1\x12\x04Nope\x12\x00";
@@ -373,18 +367,23 @@ async fn w117_many_watches_send_the_same_bytes() {
     let server = Server::start().await;
     let path = format!("{CONFIGMAPS}?watch=1");
     let mut watches = Vec::new();
-    for accept in [PROTOBUF, PROTOBUF, METADATA, METADATA] {
-        watches.push(server.watch_as(&path, accept).await);
+    for _ in 0..100 {
+        watches.push(server.watch_as(&path, PROTOBUF).await);
+        watches.push(server.watch_as(&path, METADATA).await);
     }
-    server.create("a", json!({})).await;
-    let mut chunks = Vec::new();
-    for watch in &mut watches {
-        chunks.push(watch.chunk().await);
+    for name in ["a", "b"] {
+        server.create(name, json!({})).await;
+        let mut chunks = Vec::new();
+        for watch in &mut watches {
+            chunks.push(watch.chunk().await);
+        }
+        assert_ne!(chunks[0], chunks[1]);
+        // Not only equal: it is the same memory.
+        for pair in chunks.chunks(2) {
+            assert_eq!(pair[0].as_ptr(), chunks[0].as_ptr());
+            assert_eq!(pair[1].as_ptr(), chunks[1].as_ptr());
+        }
     }
-    // Not only equal: it is the same memory.
-    assert_eq!(chunks[0].as_ptr(), chunks[1].as_ptr());
-    assert_eq!(chunks[2].as_ptr(), chunks[3].as_ptr());
-    assert_ne!(chunks[0], chunks[2]);
 }
 
 #[tokio::test]
@@ -435,4 +434,110 @@ async fn scales_are_encoded_as_what_they_are() {
         whole["spec"]["template"]["spec"]["containers"][0]["image"],
         "i"
     );
+}
+
+/// What is accepted can be encoded: otherwise one object would spoil every list that it is in.
+#[tokio::test]
+async fn w133_odd_values_are_refused_or_encoded() {
+    let server = Server::start().await;
+    let odd = [
+        json!(0),
+        json!(-1),
+        json!(1.5),
+        json!(4_294_967_296_i64),
+        json!(u64::MAX),
+        json!(true),
+        json!(""),
+        json!("x"),
+        json!("1"),
+        json!("AA=="),
+        json!("2026-01-02T03:04:05Z"),
+        json!("2026-01-02T03:04:05.000006+02:00"),
+        json!([]),
+        json!([null]),
+        json!([1, "x"]),
+        json!(["x", null]),
+        json!({}),
+        json!({"a": null}),
+        json!({"a": 1}),
+        json!({"a": "x"}),
+        json!({"a": ["x", null]}),
+    ];
+    let (mut refused, mut encoded) = (0, 0);
+    for (path, group, version, kind) in [
+        ("/api/v1/namespaces/default/pods", "", "v1", "Pod"),
+        ("/api/v1/namespaces/default/events", "", "v1", "Event"),
+        ("/api/v1/namespaces/default/secrets", "", "v1", "Secret"),
+        ("/api/v1/nodes", "", "v1", "Node"),
+        ("/api/v1/persistentvolumes", "", "v1", "PersistentVolume"),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            "apps",
+            "v1",
+            "Deployment",
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/controllerrevisions",
+            "apps",
+            "v1",
+            "ControllerRevision",
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            "batch",
+            "v1",
+            "CronJob",
+        ),
+        (
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+            "coordination.k8s.io",
+            "v1",
+            "Lease",
+        ),
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            "certificates.k8s.io",
+            "v1",
+            "CertificateSigningRequest",
+        ),
+        (
+            "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities",
+            "storage.k8s.io",
+            "v1",
+            "CSIStorageCapacity",
+        ),
+    ] {
+        let path = format!("{path}?dryRun=All&fieldValidation=Ignore");
+        let of = tidings_schema::find(group, version, kind).unwrap();
+        for field in of
+            .members()
+            .filter(|field| field.number != 0 && field.name != "metadata")
+        {
+            // The field itself, and what is in it.
+            let inner = field
+                .struct_type()
+                .into_iter()
+                .flat_map(|inner| inner.members());
+            for inner in std::iter::once(None).chain(inner.map(|inner| Some(inner.name))) {
+                for value in &odd {
+                    let value = match (inner, field.kind) {
+                        (None, _) => value.clone(),
+                        (Some(name), FieldKind::List(_)) => json!([{name: value}]),
+                        (Some(name), FieldKind::Map(_)) => json!({"k": {name: value}}),
+                        (Some(name), FieldKind::One(_)) => json!({name: value}),
+                    };
+                    let body = json!({"metadata": {"name": "x"}, field.name: value});
+                    let answer = server
+                        .ask("POST", &path, &[("accept", PROTOBUF)], &body)
+                        .await;
+                    match answer.code {
+                        201 => encoded += 1,
+                        400 | 422 => refused += 1,
+                        code => panic!("{code}: {}: {body}", answer.text),
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 1000 && encoded > 500, "{refused} {encoded}");
 }
