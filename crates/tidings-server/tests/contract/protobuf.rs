@@ -394,19 +394,29 @@ async fn kinds_that_are_views_of_others_are_encoded_as_what_they_show() {
         "firstTimestamp": "2026-01-02T03:04:05Z"});
     let created = server.request("POST", events, event).await;
     assert_eq!(created.code, 201, "{}", created.text);
-    for path in ["/apis/events.k8s.io/v1/namespaces/default/events", events] {
+    let autoscalers = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let target = json!({"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"});
+    let body = json!({"metadata": {"name": "e"}, "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2,
+        "targetCPUUtilizationPercentage": 50}, "status": {"currentReplicas": 1, "desiredReplicas": 2}});
+    for (method, path, code) in [
+        ("POST", autoscalers.to_owned(), 201),
+        ("PUT", format!("{autoscalers}/e/status"), 200),
+    ] {
+        let answer = server.request(method, &path, &body).await;
+        assert_eq!(answer.code, code, "{}", answer.text);
+    }
+    let newer = "/apis/events.k8s.io/v1/namespaces/default/events";
+    for path in [events, newer, autoscalers] {
         for path in [path.to_owned(), format!("{path}/e")] {
             let answer = server.get_as(&path, PROTOBUF).await;
             assert!(is_protobuf(&answer));
             assert_eq!(answer.json(), server.get(&path).await.json(), "{path}");
         }
-        let watched = format!(
-            "{path}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-        );
-        let (mut json, mut frames) = (
-            server.watch(&watched).await,
-            server.watch_as(&watched, PROTOBUF).await,
-        );
+        let state =
+            "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+        let watched = format!("{path}?watch=1&{state}");
+        let mut json = server.watch(&watched).await;
+        let mut frames = server.watch_as(&watched, PROTOBUF).await;
         for _ in 0..2 {
             assert_eq!(frames.next().await, json.next().await);
         }
