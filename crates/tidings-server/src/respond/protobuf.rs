@@ -16,18 +16,22 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 impl View {
     /// The message of an object, without an envelope.
     fn put_message(&self, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
-        let put = |json: &[u8], out: &mut Vec<u8>| match self.schema {
-            Some(schema) => protobuf::put_message(schema, json, out),
-            None => Err(EncodeError::Json),
-        };
-        let encoded = match self.form {
-            Form::Whole => put(&self.whole(object), out),
-            _ => protobuf::put_nested(1, out, |out| put(metadata(object), out)),
-        };
-        encoded.map_err(|error| {
+        match self.form {
+            Form::Whole => self.put_json(&self.whole(object), out),
+            _ => protobuf::put_nested(1, out, |out| self.put_json(metadata(object), out)),
+        }
+        .map_err(|error| {
             let what = format!("{} {}", self.kind.kind, object.key());
             Status::internal(format!("{what} cannot be encoded: {error}"))
         })
+    }
+
+    /// The message of an object as the client sees it, or of its metadata.
+    fn put_json(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        match self.schema {
+            Some(schema) => protobuf::put_message(schema, json, out),
+            None => Err(EncodeError::Json),
+        }
     }
 
     /// What the envelope of an object says that it is.
@@ -59,12 +63,21 @@ impl View {
         initial_events_end: bool,
     ) -> Result<Bytes, Status> {
         let json = self.bookmark_object(revision, initial_events_end);
-        let object =
-            Object::parse(Bytes::from(json)).map_err(|why| Status::internal(why.to_string()))?;
-        // It stands as the client sees it, not as it would be stored.
-        let mut shown = *self;
-        shown.shows_stored = true;
-        shown.frame(EventType::Bookmark, &object)
+        let no_object = |why: String| Status::internal(format!("a bookmark: {why}"));
+        let body = match self.form {
+            // It stands as the client sees it, not as it would be stored.
+            Form::Whole => {
+                let (api_version, kind) = self.named();
+                let put = |out: &mut Vec<u8>| self.put_json(json.as_bytes(), out);
+                protobuf::enclose(&api_version, kind, put)
+                    .map_err(|error| no_object(error.to_string()))?
+            }
+            _ => {
+                let object = Object::parse(Bytes::from(json));
+                self.message(&object.map_err(|error| no_object(error.to_string()))?)?
+            }
+        };
+        Ok(protobuf::watch_frame(EventType::Bookmark.as_str(), &body).into())
     }
 
     /// Which watches see the same bytes as this one.

@@ -33,8 +33,6 @@ pub(crate) struct View {
     include: Include,
     /// What objects are encoded by, if they are: the kind, or its metadata.
     pub(super) schema: Option<&'static Type>,
-    /// Objects are as this kind shows them already.
-    pub(super) shows_stored: bool,
 }
 
 impl View {
@@ -70,13 +68,12 @@ impl View {
             meta_version: accepted.meta_version,
             include,
             schema,
-            shows_stored: kind.stored_as.is_none(),
         })
     }
 
     /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
     pub(crate) fn is_plain(&self) -> bool {
-        self.form == Form::Whole && self.shows_stored && !self.is_protobuf()
+        self.form == Form::Whole && self.kind.stored_as.is_none() && !self.is_protobuf()
     }
 
     pub(crate) fn is_protobuf(&self) -> bool {
@@ -198,10 +195,9 @@ impl View {
 
     /// The JSON of an object, as this kind shows it.
     pub(super) fn whole<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        if self.shows_stored {
-            object.as_bytes().into()
-        } else {
-            self.kind.converted(object).into()
+        match self.kind.stored_as {
+            None => object.as_bytes().into(),
+            Some(_) => self.kind.converted(object).into(),
         }
     }
 
