@@ -386,6 +386,24 @@ async fn w117_many_watches_send_the_same_bytes() {
     }
 }
 
+/// Who is idle keeps nothing: what was encoded a minute ago is encoded again for one who comes late.
+#[tokio::test(start_paused = true)]
+async fn w110_w117_what_is_shared_goes_when_watches_are_idle() {
+    let server = Server::start().await;
+    let before = server.create("a", json!({})).await;
+    let path = format!("{CONFIGMAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={before}");
+    let mut first = server.watch_as(&path, PROTOBUF).await;
+    server.create("b", json!({})).await;
+    let sent = first.chunk().await;
+    let soon = server.watch_as(&path, PROTOBUF).await.chunk().await;
+    assert_eq!(soon.as_ptr(), sent.as_ptr());
+    let bookmark = first.chunk().await;
+    assert!(bookmark[4..].starts_with(b"\x0a\x08BOOKMARK"));
+    let late = server.watch_as(&path, PROTOBUF).await.chunk().await;
+    assert_eq!(late, sent);
+    assert_ne!(late.as_ptr(), sent.as_ptr());
+}
+
 #[tokio::test]
 async fn kinds_that_are_views_of_others_are_encoded_as_what_they_show() {
     let server = Server::start().await;
