@@ -23,6 +23,7 @@ mod auth;
 mod cache;
 mod clock;
 mod discovery;
+mod garbage;
 mod health;
 mod limits;
 mod listen;

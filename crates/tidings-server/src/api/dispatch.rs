@@ -164,7 +164,7 @@ impl Inner {
     fn dead_task(&self) -> Option<String> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        (tasks.len() < self.caches.len() + 2).then(|| "a cache is no longer filled".to_owned())
+        (tasks.len() < self.caches.len() + 3).then(|| "a cache is no longer filled".to_owned())
     }
 
     /// One request of a resource: admitted, timed, and done.

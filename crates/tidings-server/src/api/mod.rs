@@ -19,12 +19,13 @@ use http_body::Body;
 use tidings_api::ResourceVersion;
 use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
 use tidings_storage::{Error, Revision, Storage};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::auth::Authentication;
 use crate::cache::{Cache, CacheStore};
+use crate::garbage;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::namespaces;
@@ -82,9 +83,10 @@ impl Api {
     /// # Errors
     /// If the store cannot be read.
     pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
+        let changed: Arc<Notify> = Arc::default();
         let caches: Vec<Arc<Cache>> = STORED
             .iter()
-            .map(|_| Cache::new(options.log_bytes_max))
+            .map(|_| Cache::new(options.log_bytes_max, changed.clone()))
             .collect();
         let prefixes: Vec<Bytes> = STORED.iter().map(|kind| kind.prefix().into()).collect();
         let mut tasks = JoinSet::new();
@@ -137,6 +139,7 @@ impl Api {
         let deleter = namespaces::run(Arc::downgrade(&api.0), api.0.namespace_deleted.clone());
         if let Ok(mut tasks) = api.0.tasks.lock() {
             tasks.spawn(deleter);
+            tasks.spawn(garbage::run(Arc::downgrade(&api.0), changed));
         }
         Ok(api)
     }

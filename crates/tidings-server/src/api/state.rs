@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     pub(super) audit_ids: AuditIds,
     /// Wakes the deleter of namespaces.
     pub(crate) namespace_deleted: Arc<tokio::sync::Notify>,
-    /// Fill the caches and empty namespaces; they end with the server.
+    /// Fill the caches, empty namespaces and collect garbage; they end with the server.
     pub(super) tasks: std::sync::Mutex<JoinSet<()>>,
 }
 

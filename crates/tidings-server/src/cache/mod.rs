@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
 use tidings_informer::{ReflectorStore, Version};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use log::{Event, FellBehind, Log, Segment, State};
 use wake::{Place, Scope, Wakers};
@@ -54,6 +54,8 @@ pub(crate) struct Cache {
     ///
     /// Bound: the writes within the lag of the cache.
     written: Mutex<HashMap<ObjectKey, Object>>,
+    /// Told of every change, for the one who follows all caches.
+    told: Arc<Notify>,
 }
 
 /// Why a snapshot of a revision cannot be had.
@@ -66,7 +68,7 @@ pub(crate) enum Unavailable {
 }
 
 impl Cache {
-    pub(crate) fn new(log_bytes_max: usize) -> Arc<Cache> {
+    pub(crate) fn new(log_bytes_max: usize, told: Arc<Notify>) -> Arc<Cache> {
         let log = Log::new(State::new(), ResourceVersion::default(), log_bytes_max);
         let none = ResourceVersion::default();
         let inner = Inner {
@@ -81,6 +83,7 @@ impl Cache {
             wakers: Arc::default(),
             reached: watch::Sender::new(None),
             written: Mutex::default(),
+            told,
         })
     }
 
@@ -198,12 +201,30 @@ impl Cache {
         &self,
         cursor: &Cursor,
     ) -> Result<(Arc<Segment>, u64, ResourceVersion), FellBehind> {
+        self.read_at(cursor.position)
+    }
+
+    /// The same for one who is told of changes in another way than watches are.
+    pub(crate) fn read_at(
+        &self,
+        position: u64,
+    ) -> Result<(Arc<Segment>, u64, ResourceVersion), FellBehind> {
         let inner = self.inner();
         Ok((
-            inner.log.segment(cursor.position)?,
+            inner.log.segment(position)?,
             inner.log.end(),
             inner.revision,
         ))
+    }
+
+    /// The current state, and the position behind it.
+    pub(crate) fn tail(&self) -> (Snapshot, u64) {
+        let inner = self.inner();
+        let snapshot = Snapshot {
+            state: inner.state.clone(),
+            revision: inner.revision,
+        };
+        (snapshot, inner.log.end())
     }
 
     /// Refuses revisions before `oldest` from now on and forgets what only they needed.
@@ -306,6 +327,7 @@ impl ReflectorStore for CacheStore {
         }
         self.cache.written().clear();
         self.cache.reached.send_replace(Some(revision));
+        self.cache.told.notify_one();
         self.cache.wake_all();
     }
 
@@ -363,6 +385,7 @@ impl ReflectorStore for CacheStore {
         // Readers who wait for a revision find it; watches find the events.
         self.cache.reached.send_replace(Some(reached));
         if !changed.is_empty() {
+            self.cache.told.notify_one();
             self.cache.wakers.wake(changed);
         }
     }
@@ -378,7 +401,7 @@ mod tests {
     }
 
     fn filled(revision: u64, names: &[&str]) -> (Arc<Cache>, CacheStore) {
-        let cache = Cache::new(1 << 20);
+        let cache = Cache::new(1 << 20, Arc::default());
         let mut store = CacheStore::new(cache.clone());
         list(&mut store, revision, names);
         (cache, store)

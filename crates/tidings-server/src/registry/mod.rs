@@ -234,6 +234,11 @@ impl Kind {
         rest + self.kind.len() + group + self.version.len()
     }
 
+    /// True if its objects are questions: they are answered and not stored.
+    pub(crate) fn is_review(&self) -> bool {
+        false
+    }
+
     /// What clients are told with every answer.
     pub(crate) fn warning(&self) -> Vec<String> {
         let warning = Some(self.deprecated).filter(|text| !text.is_empty());

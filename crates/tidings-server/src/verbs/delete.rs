@@ -54,6 +54,18 @@ impl DeleteOptions {
         }
     }
 
+    /// Only the object that was looked at, exactly as it was.
+    pub(crate) fn exactly(policy: &str, uid: &str, resource_version: &str) -> DeleteOptions {
+        DeleteOptions {
+            propagation_policy: Some(policy.to_owned()),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: Some(resource_version.to_owned()),
+            }),
+            ..DeleteOptions::default()
+        }
+    }
+
     /// From the body, or from the query if there is none (W159).
     fn read(ask: &Ask<'_>) -> Result<DeleteOptions, Status> {
         let query = ask.query;

@@ -1,0 +1,480 @@
+//! The graph against a world that knows everything: random histories, told late and out of order between kinds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proptest::prelude::*;
+
+use super::graph::*;
+use super::plan::*;
+use tidings_api::ObjectKey;
+
+const OTHER: &str = "example.com/other";
+const SLOTS: usize = 4;
+
+/// An object, as simply as can be.
+#[derive(Debug, Clone)]
+struct Thing {
+    uid: u128,
+    facts: Facts,
+}
+
+/// What is true, and what the graph has not been told of yet.
+#[derive(Debug, Default)]
+struct World {
+    things: BTreeMap<usize, Thing>,
+    next_uid: u128,
+    /// For each of two kinds.
+    untold: [VecDeque<Told>; 2],
+    graph: Graph,
+}
+
+#[derive(Debug)]
+enum Told {
+    Seen(Seen),
+    Gone(Uid),
+}
+
+fn uid_text(uid: u128) -> String {
+    uuid::Uuid::from_u128(uid).to_string()
+}
+
+fn kind_of(slot: usize) -> KindId {
+    KindId((slot % 2) as u32)
+}
+
+fn seen(slot: usize, thing: &Thing) -> Seen {
+    Seen {
+        uid: Uid::Uuid(thing.uid),
+        place: Place {
+            kind: kind_of(slot),
+            key: ObjectKey::new("", &slot.to_string()),
+        },
+        owners: thing.facts.owners(),
+        phase: thing.facts.phase(),
+    }
+}
+
+impl World {
+    fn tell(&mut self, slot: usize, told: Told) {
+        self.untold[slot % 2].push_back(told);
+    }
+
+    fn create(&mut self, slot: usize, owners: &[(usize, bool)], held: bool) {
+        if self.things.contains_key(&slot) {
+            return;
+        }
+        self.next_uid += 1;
+        let owner_references = self.references(owners);
+        let finalizers = held.then(|| OTHER.to_owned()).into_iter().collect();
+        let thing = Thing {
+            uid: self.next_uid,
+            facts: Facts {
+                owner_references,
+                finalizers,
+                deletion_timestamp: None,
+            },
+        };
+        self.tell(slot, Told::Seen(seen(slot, &thing)));
+        self.things.insert(slot, thing);
+    }
+
+    /// References to what stands in slots; an empty slot stands for an owner that never was.
+    fn references(&self, owners: &[(usize, bool)]) -> Vec<Reference> {
+        let mut references: Vec<Reference> = Vec::new();
+        for (slot, blocks) in owners {
+            let uid = self.things.get(slot).map_or(1 << 100, |thing| thing.uid);
+            let uid = uid_text(uid);
+            if !references.iter().any(|known| known.uid == uid) {
+                references.push(Reference {
+                    name: slot.to_string(),
+                    uid,
+                    block_owner_deletion: Some(*blocks),
+                    ..Reference::default()
+                });
+            }
+        }
+        references
+    }
+
+    /// Changes an object; it goes if nothing holds it any longer.
+    fn edit(&mut self, slot: usize, uid: Option<&Uid>, edit: impl FnOnce(&mut Facts)) {
+        let Some(thing) = self.things.get_mut(&slot) else {
+            return;
+        };
+        if uid.is_some_and(|uid| *uid != Uid::Uuid(thing.uid)) {
+            return;
+        }
+        edit(&mut thing.facts);
+        let leaves = thing.facts.deletion_timestamp.is_some() && thing.facts.finalizers.is_empty();
+        let told = if leaves {
+            Told::Gone(Uid::Uuid(thing.uid))
+        } else {
+            Told::Seen(seen(slot, thing))
+        };
+        if leaves {
+            self.things.remove(&slot);
+        }
+        self.tell(slot, told);
+    }
+
+    fn delete(&mut self, slot: usize, policy: Policy) {
+        self.edit(slot, None, |facts| {
+            facts
+                .finalizers
+                .retain(|known| known != ORPHAN && known != FOREGROUND);
+            match policy {
+                Policy::Background => {}
+                Policy::Foreground => facts.finalizers.push(FOREGROUND.into()),
+                Policy::Orphan => facts.finalizers.push(ORPHAN.into()),
+            }
+            facts.deletion_timestamp = Some("now".into());
+        });
+    }
+
+    fn deliver(&mut self, kind: usize, count: usize) {
+        for _ in 0..count {
+            match self.untold[kind].pop_front() {
+                Some(Told::Seen(seen)) => self.graph.seen(seen),
+                Some(Told::Gone(uid)) => self.graph.gone(&uid),
+                None => return,
+            }
+        }
+    }
+
+    /// What was not told is lost; the graph gets the state instead.
+    fn resync(&mut self, kind: usize) {
+        self.untold[kind].clear();
+        let things = self.things.iter();
+        let of_kind = things.filter(|(slot, _)| *slot % 2 == kind);
+        let all = of_kind.map(|(slot, thing)| seen(*slot, thing)).collect();
+        self.graph.replace(KindId(kind as u32), all);
+    }
+
+    fn state_of(&self, reference: &Reference) -> OwnerState {
+        let slot: usize = reference.name.parse().unwrap();
+        match self.things.get(&slot) {
+            Some(owner) if uid_text(owner.uid) == reference.uid => match owner.facts.phase() {
+                Phase::Foreground => OwnerState::Waiting,
+                _ => OwnerState::Solid,
+            },
+            _ => OwnerState::Absent,
+        }
+    }
+
+    fn states(&self, facts: &Facts) -> Vec<OwnerState> {
+        let references = facts.owner_references.iter();
+        references
+            .map(|reference| self.state_of(reference))
+            .collect()
+    }
+
+    fn dependents(&self, uid: u128) -> impl Iterator<Item = (usize, &Thing, bool)> {
+        let uid = uid_text(uid);
+        self.things.iter().filter_map(move |(slot, thing)| {
+            let mut references = thing.facts.owner_references.iter();
+            let reference = references.find(|reference| reference.uid == uid)?;
+            let blocks = reference.block_owner_deletion == Some(true);
+            Some((*slot, thing, blocks))
+        })
+    }
+
+    /// Does the next task, as the worker would. False if there is none.
+    fn work(&mut self, fails: bool) -> bool {
+        if self.graph.may_release() {
+            self.deliver(0, usize::MAX);
+            self.deliver(1, usize::MAX);
+        }
+        let Some(task) = self.graph.next() else {
+            return false;
+        };
+        if fails {
+            self.graph.again(task.uid());
+            return true;
+        }
+        let slot_of = |place: &Place| place.key.name().parse::<usize>().unwrap();
+        let disown = |facts: &mut Facts, lost: &[Uid]| {
+            facts
+                .owner_references
+                .retain(|reference| !lost.contains(&Uid::new(&reference.uid)));
+        };
+        match task {
+            Task::Examine {
+                uid,
+                place,
+                owns,
+                owns_waiting,
+            } => {
+                let slot = slot_of(&place);
+                let Some(thing) = self.things.get(&slot) else {
+                    return true;
+                };
+                if Uid::Uuid(thing.uid) != uid || thing.facts.phase() != Phase::Living {
+                    return true;
+                }
+                let states = self.states(&thing.facts);
+                match plan(&thing.facts, &states, owns, owns_waiting) {
+                    Action::Keep => {}
+                    Action::Disown(lost) => {
+                        let lost: Vec<Uid> = lost.iter().map(|uid| Uid::new(uid)).collect();
+                        self.edit(slot, Some(&uid), |facts| disown(facts, &lost));
+                    }
+                    Action::Unblock => self.edit(slot, Some(&uid), |facts| {
+                        for reference in &mut facts.owner_references {
+                            reference.block_owner_deletion = Some(false);
+                        }
+                    }),
+                    Action::Delete(policy) => {
+                        assert!(!states.is_empty() && !states.contains(&OwnerState::Solid));
+                        self.delete(slot, policy);
+                    }
+                }
+            }
+            Task::Release { uid, place } => self.release(slot_of(&place), &uid),
+            Task::Orphan {
+                uid,
+                place,
+                dependents,
+            } => {
+                for (dependent, place) in dependents {
+                    let lost = [uid.clone()];
+                    self.edit(slot_of(&place), Some(&dependent), |facts| {
+                        disown(facts, &lost);
+                    });
+                }
+                self.release(slot_of(&place), &uid);
+            }
+        }
+        true
+    }
+
+    fn release(&mut self, slot: usize, uid: &Uid) {
+        if let Some(thing) = self.things.get(&slot)
+            && Uid::Uuid(thing.uid) == *uid
+        {
+            let mut dependents = self.dependents(thing.uid);
+            let early = match thing.facts.phase() {
+                Phase::Foreground => dependents.any(|(at, dependent, blocks)| {
+                    let circle = dependent.facts.phase() == Phase::Foreground
+                        && self.waits_for(at, slot, &mut Vec::new());
+                    blocks && !circle
+                }),
+                Phase::Orphaning => dependents.next().is_some(),
+                _ => false,
+            };
+            assert!(!early, "{slot} is released though others depend on it");
+        }
+        self.edit(slot, Some(uid), |facts| {
+            if facts.deletion_timestamp.is_some() {
+                let finalizer = match facts.phase() {
+                    Phase::Orphaning => ORPHAN,
+                    _ => FOREGROUND,
+                };
+                facts.finalizers.retain(|known| known != finalizer);
+            }
+        });
+    }
+
+    /// True if an object waits for another one, or for one that does.
+    fn waits_for(&self, from: usize, to: usize, path: &mut Vec<usize>) -> bool {
+        path.push(from);
+        let dependents = self.dependents(self.things[&from].uid);
+        let blocking: Vec<usize> = dependents
+            .filter(|(_, _, blocks)| *blocks)
+            .map(|(slot, _, _)| slot)
+            .collect();
+        let mut blocking = blocking.into_iter();
+        blocking.any(|slot| slot == to || (!path.contains(&slot) && self.waits_for(slot, to, path)))
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..1000 {
+            self.deliver(0, usize::MAX);
+            self.deliver(1, usize::MAX);
+            if !self.work(false) && self.untold.iter().all(VecDeque::is_empty) {
+                return;
+            }
+        }
+        panic!("it does not come to an end");
+    }
+
+    /// When nothing is to be done, a look at everything finds nothing to do.
+    fn check(&self) {
+        for (slot, thing) in &self.things {
+            let states = self.states(&thing.facts);
+            match thing.facts.phase() {
+                Phase::Living => assert!(
+                    states.iter().all(|state| *state == OwnerState::Solid),
+                    "{slot} has owners {states:?}"
+                ),
+                Phase::Leaving => {}
+                Phase::Orphaning => panic!("{slot} waits for orphans"),
+                Phase::Foreground => assert!(
+                    self.is_held(*slot, &mut Vec::new()),
+                    "{slot} waits for nothing"
+                ),
+            }
+        }
+        let mut anew = World::default();
+        for (slot, thing) in &self.things {
+            anew.graph.seen(seen(*slot, thing));
+        }
+        assert!(
+            self.graph.knows_the_same_as(&anew.graph),
+            "what is kept is what is needed"
+        );
+    }
+
+    /// True if a finalizer of somebody else holds what the object waits for.
+    fn is_held(&self, slot: usize, path: &mut Vec<usize>) -> bool {
+        if path.contains(&slot) {
+            return false;
+        }
+        path.push(slot);
+        let thing = &self.things[&slot];
+        let held = |facts: &Facts| facts.finalizers.iter().any(|known| known == OTHER);
+        let blocking: Vec<usize> = self
+            .dependents(thing.uid)
+            .filter(|(_, _, blocks)| *blocks)
+            .map(|(slot, _, _)| slot)
+            .collect();
+        blocking.into_iter().any(|slot| {
+            let facts = &self.things[&slot].facts;
+            facts.deletion_timestamp.is_some() && held(facts) || self.is_held(slot, path)
+        })
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Create(usize, Vec<(usize, bool)>, bool),
+    Delete(usize, Policy),
+    Own(usize, Vec<(usize, bool)>),
+    /// Somebody else's finalizer is removed.
+    LetGo(usize),
+    Deliver(usize, usize),
+    Resync(usize),
+    Work(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let slot = 0..SLOTS;
+    let owners = || prop::collection::vec((0..SLOTS, any::<bool>()), 0..3);
+    let policy = prop_oneof![
+        Just(Policy::Background),
+        Just(Policy::Foreground),
+        Just(Policy::Orphan)
+    ];
+    prop_oneof![
+        6 => (slot.clone(), owners(), prop::bool::weighted(0.2))
+            .prop_map(|(slot, owners, held)| Step::Create(slot, owners, held)),
+        3 => (slot.clone(), policy).prop_map(|(slot, policy)| Step::Delete(slot, policy)),
+        3 => (slot.clone(), owners()).prop_map(|(slot, owners)| Step::Own(slot, owners)),
+        2 => slot.prop_map(Step::LetGo),
+        4 => (0..2_usize, 1..4_usize).prop_map(|(kind, count)| Step::Deliver(kind, count)),
+        3 => (0..2_usize).prop_map(Step::Resync),
+        4 => prop::bool::weighted(0.2).prop_map(Step::Work),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_everything_is_collected_and_nothing_else(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        let mut world = World::default();
+        for step in steps {
+            match step {
+                Step::Create(slot, owners, held) => world.create(slot, &owners, held),
+                Step::Delete(slot, policy) => world.delete(slot, policy),
+                Step::Own(slot, owners) => {
+                    let references = world.references(&owners);
+                    world.edit(slot, None, |facts| facts.owner_references = references);
+                }
+                Step::LetGo(slot) => world.edit(slot, None, |facts| {
+                    facts.finalizers.retain(|known| known != OTHER);
+                }),
+                Step::Deliver(kind, count) => world.deliver(kind, count),
+                Step::Resync(kind) => world.resync(kind),
+                Step::Work(fails) => drop(world.work(fails)),
+            }
+        }
+        world.settle();
+        world.check();
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_objects_without_owners() {
+    let mut graph = Graph::default();
+    for uid in 0..50_000_u128 {
+        let place = Place {
+            kind: KindId(0),
+            key: ObjectKey::new("default", &uid.to_string()),
+        };
+        graph.seen(Seen {
+            uid: Uid::Uuid(uid),
+            place,
+            owners: Vec::new(),
+            phase: Phase::Living,
+        });
+    }
+    assert!(graph.is_idle() && graph.knows_the_same_as(&Graph::default()));
+}
+
+#[test]
+fn a_uid_is_compared_as_it_is_written() {
+    let uid = "01234567-89AB-cdef-0123-456789abcdef";
+    assert_eq!(Uid::new(uid), Uid::Other(uid.into()));
+    assert_ne!(Uid::new(uid), Uid::new(&uid.to_lowercase()));
+    assert_eq!(Uid::new(&uid_text(7)), Uid::Uuid(7));
+}
+
+#[test]
+fn what_becomes_of_an_object() {
+    use OwnerState::{Absent, Solid, Unknown, Waiting};
+    let check = |states: &[OwnerState], blocks, finalizer: &str, owns, owns_waiting| {
+        let owner = |at| Reference {
+            uid: format!("{at}"),
+            block_owner_deletion: Some(blocks),
+            ..Reference::default()
+        };
+        let facts = Facts {
+            owner_references: (0..states.len()).map(owner).collect(),
+            finalizers: vec![finalizer.to_owned()],
+            deletion_timestamp: None,
+        };
+        plan(&facts, states, owns, owns_waiting)
+    };
+    let alone = |states: &[OwnerState]| check(states, true, "", false, false);
+    let disown = |lost: &[&str]| Action::Disown(lost.iter().map(ToString::to_string).collect());
+    assert_eq!(alone(&[]), Action::Keep);
+    assert_eq!(alone(&[Solid]), Action::Keep);
+    assert_eq!(alone(&[Solid, Absent]), disown(&["1"]));
+    assert_eq!(alone(&[Waiting, Solid, Absent]), disown(&["0", "2"]));
+    assert_eq!(alone(&[Absent, Unknown]), Action::Keep);
+    assert_eq!(alone(&[Absent, Absent]), Action::Delete(Policy::Background));
+    assert_eq!(
+        alone(&[Waiting, Absent]),
+        Action::Delete(Policy::Background),
+        "it owns nothing itself"
+    );
+    assert_eq!(
+        check(&[Waiting], true, "", true, false),
+        Action::Delete(Policy::Foreground)
+    );
+    assert_eq!(check(&[Waiting], true, "", true, true), Action::Unblock);
+    assert_eq!(
+        check(&[Waiting], false, "", true, true),
+        Action::Delete(Policy::Foreground)
+    );
+    assert_eq!(
+        check(&[Absent], true, ORPHAN, true, false),
+        Action::Delete(Policy::Orphan)
+    );
+    assert_eq!(
+        check(&[Absent], true, FOREGROUND, true, false),
+        Action::Delete(Policy::Foreground)
+    );
+}

@@ -1,0 +1,362 @@
+//! Garbage collection: what is owned goes with its owners.
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, CONFIGMAPS, Server};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const NODES: &str = "/api/v1/nodes";
+
+/// A reference to an object.
+fn reference(owner: &Value) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+    })
+}
+
+fn blocking(owner: &Value) -> Value {
+    let mut reference = reference(owner);
+    reference["blockOwnerDeletion"] = true.into();
+    reference
+}
+
+impl Server {
+    /// Creates an object with owners and finalizers.
+    async fn own(&self, path: &str, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
+        let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
+        let created = self
+            .request("POST", path, json!({ "metadata": metadata }))
+            .await;
+        assert_eq!(created.code, 201, "{}", created.text);
+        created.json()
+    }
+
+    async fn plain(&self, name: &str) -> Value {
+        self.own(CONFIGMAPS, name, &[], &[]).await
+    }
+
+    async fn remove(&self, item: &str, policy: &str) -> Answer {
+        let options = json!({ "propagationPolicy": policy });
+        let deleted = self.request("DELETE", item, options).await;
+        assert_eq!(deleted.code, 200, "{}", deleted.text);
+        deleted
+    }
+
+    /// Waits until one object of a collection is as it should be, or gone (`null`).
+    async fn until(&self, path: &str, name: &str, reached: impl Fn(&Value) -> bool) -> Value {
+        let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
+        let list = self.get(&selected).await;
+        let mut state = list.json()["items"][0].clone();
+        let from = list.version();
+        let mut watch = self
+            .watch(&format!("{selected}&watch=1&resourceVersion={from}"))
+            .await;
+        while !reached(&state) {
+            let event = watch.next().await.expect("a watch that goes on");
+            state = match event["type"].as_str() {
+                Some("DELETED") => Value::Null,
+                _ => event["object"].clone(),
+            };
+        }
+        state
+    }
+
+    async fn until_gone(&self, path: &str, name: &str) {
+        self.until(path, name, Value::is_null).await;
+    }
+
+    /// Waits until the collector has done what there was to do before. An object without an owner goes in the same round as
+    /// all that; a second one goes in a later round.
+    async fn until_collected(&self) {
+        for _ in 0..2 {
+            let owner =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"});
+            self.own(SECRETS, "canary", &[owner], &[]).await;
+            self.until_gone(SECRETS, "canary").await;
+        }
+    }
+
+    async fn exists(&self, item: &str) -> bool {
+        self.get(item).await.code == 200
+    }
+}
+
+fn item(name: &str) -> String {
+    format!("{CONFIGMAPS}/{name}")
+}
+
+#[tokio::test]
+async fn background_dependents_go_after_their_owner() {
+    let server = Server::start().await;
+    let owner = server.plain("owner").await;
+    let child = server
+        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .await;
+    // Of another kind, and a generation further down.
+    server
+        .own(SECRETS, "grandchild", &[reference(&child)], &[])
+        .await;
+    server.until_collected().await;
+    assert!(server.exists(&item("child")).await, "it has an owner");
+    server.remove(&item("owner"), "Background").await;
+    assert!(!server.exists(&item("owner")).await, "at once");
+    server.until_gone(CONFIGMAPS, "child").await;
+    server.until_gone(SECRETS, "grandchild").await;
+}
+
+#[tokio::test]
+async fn w161_foreground_blocking_dependents_go_first() {
+    let server = Server::start().await;
+    let owner = server.plain("owner").await;
+    server
+        .own(CONFIGMAPS, "free", &[reference(&owner)], &["a/free"])
+        .await;
+    server
+        .own(CONFIGMAPS, "held", &[blocking(&owner)], &["a/held"])
+        .await;
+    let held = server.remove(&item("owner"), "Foreground").await.json();
+    assert_eq!(
+        held["metadata"]["finalizers"],
+        json!(["foregroundDeletion"])
+    );
+    let leaving = |state: &Value| state["metadata"].get("deletionTimestamp").is_some();
+    server.until(CONFIGMAPS, "free", leaving).await;
+    server.until(CONFIGMAPS, "held", leaving).await;
+    server.until_collected().await;
+    assert!(server.exists(&item("owner")).await, "a dependent blocks it");
+    let let_go = json!({"metadata": {"finalizers": null}});
+    server.patch(&item("held"), "merge", let_go).await;
+    server.until_gone(CONFIGMAPS, "owner").await;
+    assert!(
+        server.exists(&item("free")).await,
+        "nobody waits for what does not block"
+    );
+}
+
+#[tokio::test]
+async fn w161_foreground_goes_down_the_generations() {
+    let server = Server::start().await;
+    let owner = server.plain("owner").await;
+    let child = server
+        .own(CONFIGMAPS, "child", &[blocking(&owner)], &[])
+        .await;
+    server
+        .own(CONFIGMAPS, "grandchild", &[blocking(&child)], &["a/b"])
+        .await;
+    server.remove(&item("owner"), "Foreground").await;
+    let child = server
+        .until(CONFIGMAPS, "child", |state| {
+            state["metadata"]["finalizers"] == json!(["foregroundDeletion"])
+        })
+        .await;
+    assert!(child["metadata"].get("deletionTimestamp").is_some());
+    let let_go = json!({"metadata": {"finalizers": null}});
+    server.patch(&item("grandchild"), "merge", let_go).await;
+    server.until_gone(CONFIGMAPS, "owner").await;
+    assert!(!server.exists(&item("child")).await, "before its owner");
+    assert!(!server.exists(&item("grandchild")).await);
+}
+
+#[tokio::test]
+async fn w161_orphans_stay() {
+    let server = Server::start().await;
+    let owner = server.plain("owner").await;
+    let other = server.plain("other").await;
+    let owners = [reference(&owner), reference(&other)];
+    server.own(CONFIGMAPS, "two", &owners, &[]).await;
+    server
+        .own(CONFIGMAPS, "one", &[blocking(&owner)], &[])
+        .await;
+    let held = server.remove(&item("owner"), "Orphan").await.json();
+    assert_eq!(held["metadata"]["finalizers"], json!(["orphan"]));
+    server.until_gone(CONFIGMAPS, "owner").await;
+    server.until_collected().await;
+    let owners = async |name: &str| {
+        let object = server.get(&item(name)).await.json();
+        object["metadata"]["ownerReferences"].clone()
+    };
+    assert_eq!(owners("one").await, Value::Null);
+    assert_eq!(owners("two").await, json!([reference(&other)]));
+}
+
+#[tokio::test]
+async fn jobs_and_replication_controllers_orphan_by_default_and_others_do_not() {
+    let server = Server::start().await;
+    for (path, kind, stays) in [
+        ("/apis/batch/v1/namespaces/default/jobs", "Job", true),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            "ReplicationController",
+            true,
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/replicasets",
+            "ReplicaSet",
+            false,
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            "Deployment",
+            false,
+        ),
+        (
+            "/apis/batch/v1/namespaces/default/cronjobs",
+            "CronJob",
+            false,
+        ),
+    ] {
+        let owner = server.own(path, "owner", &[], &[]).await;
+        let name = kind.to_lowercase();
+        server
+            .own(CONFIGMAPS, &name, &[reference(&owner)], &[])
+            .await;
+        let deleted = server.request("DELETE", &format!("{path}/owner"), "").await;
+        assert_eq!(deleted.code, 200, "{kind}");
+        server.until_gone(path, "owner").await;
+        if stays {
+            server.until_collected().await;
+            assert!(server.exists(&item(&name)).await, "{kind}");
+        } else {
+            server.until_gone(CONFIGMAPS, &name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn owners_that_are_not_there_do_not_count() {
+    let server = Server::start().await;
+    let there = server.plain("there").await;
+    let changed = |member: &str, value: &str| {
+        let mut reference = reference(&there);
+        reference[member] = value.into();
+        reference
+    };
+    // Created without an owner, with one of another uid, name or kind.
+    for (name, owner) in [
+        (
+            "uid",
+            changed("uid", "11111111-2222-3333-4444-555555555555"),
+        ),
+        ("name", changed("name", "elsewhere")),
+        ("kind", changed("kind", "Secret")),
+    ] {
+        server.own(CONFIGMAPS, name, &[owner], &[]).await;
+        server.until_gone(CONFIGMAPS, name).await;
+    }
+    // One solid owner is enough; the others are no longer named.
+    let owners = [changed("uid", "gone"), reference(&there)];
+    server.own(CONFIGMAPS, "kept", &owners, &[]).await;
+    let kept = server
+        .until(CONFIGMAPS, "kept", |state| {
+            state["metadata"]["ownerReferences"]
+                .as_array()
+                .map(Vec::len)
+                == Some(1)
+        })
+        .await;
+    assert_eq!(
+        kept["metadata"]["ownerReferences"],
+        json!([reference(&there)])
+    );
+}
+
+#[tokio::test]
+async fn owners_are_in_the_same_namespace_or_in_none() {
+    let server = Server::start().await;
+    let namespace = json!({"metadata": {"name": "other"}});
+    server
+        .request("POST", "/api/v1/namespaces", namespace)
+        .await;
+    let elsewhere = server
+        .own("/api/v1/namespaces/other/configmaps", "owner", &[], &[])
+        .await;
+    server
+        .own(CONFIGMAPS, "across", &[reference(&elsewhere)], &[])
+        .await;
+    server.until_gone(CONFIGMAPS, "across").await;
+
+    let node = server.own(NODES, "node", &[], &[]).await;
+    server
+        .own(CONFIGMAPS, "below", &[reference(&node)], &[])
+        .await;
+    server.until_collected().await;
+    assert!(server.exists(&item("below")).await);
+    server.remove(&format!("{NODES}/node"), "Background").await;
+    server.until_gone(CONFIGMAPS, "below").await;
+
+    // Nobody can say in which namespace this one's owner would be.
+    server
+        .own(NODES, "odd", &[reference(&elsewhere)], &[])
+        .await;
+    // Nor whether one of an unknown kind exists.
+    let unknown = json!({"apiVersion": "a.example/v1", "kind": "A", "name": "a", "uid": "a"});
+    server.own(CONFIGMAPS, "unknown", &[unknown], &[]).await;
+    server.until_collected().await;
+    assert!(server.exists(&format!("{NODES}/odd")).await);
+    assert!(server.exists(&item("unknown")).await);
+}
+
+#[tokio::test]
+async fn objects_that_own_each_other_go_together() {
+    for policy in ["Foreground", "Background"] {
+        let server = Server::start().await;
+        let a = server.plain("a").await;
+        let b = server.own(CONFIGMAPS, "b", &[blocking(&a)], &[]).await;
+        let c = server.own(CONFIGMAPS, "c", &[blocking(&b)], &[]).await;
+        let closes = json!({"metadata": {"ownerReferences": [blocking(&c)]}});
+        server.patch(&item("a"), "merge", closes).await;
+        server.until_collected().await;
+        assert!(server.exists(&item("a")).await, "all of them have owners");
+        server.remove(&item("a"), policy).await;
+        for name in ["a", "b", "c"] {
+            server.until_gone(CONFIGMAPS, name).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_is_held_keeps_its_dependents() {
+    let server = Server::start().await;
+    let owner = server.own(CONFIGMAPS, "owner", &[], &["a/b"]).await;
+    server
+        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .await;
+    server.remove(&item("owner"), "Background").await;
+    server.until_collected().await;
+    assert!(server.exists(&item("child")).await);
+    let let_go = json!({"metadata": {"finalizers": null}});
+    server.patch(&item("owner"), "merge", let_go).await;
+    server.until_gone(CONFIGMAPS, "child").await;
+}
+
+#[tokio::test]
+async fn a_view_of_a_stored_kind_is_an_owner_too() {
+    let server = Server::start().await;
+    let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let owner = server.own(path, "owner", &[], &[]).await;
+    assert_eq!(owner["apiVersion"], "autoscaling/v1");
+    server
+        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .await;
+    server.until_collected().await;
+    assert!(server.exists(&item("child")).await);
+    server.remove(&format!("{path}/owner"), "Background").await;
+    server.until_gone(CONFIGMAPS, "child").await;
+}
+
+#[tokio::test]
+async fn owners_may_be_changed_while_all_live() {
+    let server = Server::start().await;
+    let (a, b) = (server.plain("a").await, server.plain("b").await);
+    server.own(CONFIGMAPS, "child", &[reference(&a)], &[]).await;
+    let moved = json!({"metadata": {"ownerReferences": [reference(&b)]}});
+    server.patch(&item("child"), "merge", moved).await;
+    server.remove(&item("a"), "Background").await;
+    server.until_collected().await;
+    assert!(server.exists(&item("child")).await);
+    server.remove(&item("b"), "Background").await;
+    server.until_gone(CONFIGMAPS, "child").await;
+}
