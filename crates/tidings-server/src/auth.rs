@@ -8,7 +8,15 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use tidings_api::Status;
 
-use crate::request::{Route, Target, Verb};
+use crate::request::{Route, Target, Verb, route};
+
+/// What the administrator is called.
+pub(crate) const ADMIN: &str = "admin";
+/// Who is of this group may do everything.
+const MASTERS: &str = "system:masters";
+pub(crate) const ADMIN_GROUPS: [&str; 2] = [MASTERS, "system:authenticated"];
+/// Whom tokens are meant for.
+pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// How requests are authenticated.
 #[derive(Clone)]
@@ -37,6 +45,14 @@ pub(crate) enum User {
 }
 
 impl Authentication {
+    /// True if a token is the administrator's.
+    pub(crate) fn knows(&self, shown: &str) -> bool {
+        match self {
+            Authentication::Trusted => false,
+            Authentication::Token(token) => same(shown.as_bytes(), token.as_bytes()),
+        }
+    }
+
     /// Who sends these headers. A wrong token is refused, none is anonymous (W9).
     pub(crate) fn user(&self, headers: &HeaderMap) -> Result<User, Status> {
         let Authentication::Token(token) = self else {
@@ -124,6 +140,13 @@ pub(crate) fn authorize(user: User, route: &Route, verb: &str, path: &str) -> Re
             tidings_api::go::quote(path)
         ))),
     }
+}
+
+/// Whether somebody of these groups may do something: to a resource, or by a verb to a path.
+pub(crate) fn allows(groups: &[&str], path: Option<(&str, &str)>) -> bool {
+    let public =
+        |(verb, path): (&str, &str)| authorize(User::Anonymous, &route(path), verb, path).is_ok();
+    groups.contains(&MASTERS) || path.is_some_and(public)
 }
 
 fn described(target: &Target, verb: &str) -> String {

@@ -130,6 +130,9 @@ fn described(group: &str) -> Value {
 
 /// The verbs of a kind, sorted.
 fn verbs(kind: &Kind) -> Vec<&'static str> {
+    if kind.review.is_some() {
+        return vec!["create"];
+    }
     let mut verbs = VERBS.to_vec();
     verbs.retain(|verb| *verb != "deletecollection" || kind.collection_delete);
     verbs
@@ -208,7 +211,9 @@ fn resource(kind: &'static Kind) -> Value {
     entry.insert("kind".into(), kind.kind.into());
     entry.insert("verbs".into(), verbs(kind).into());
     put_names(&mut entry, kind);
-    entry.insert("storageVersionHash".into(), storage_hash(kind).into());
+    if kind.review.is_none() {
+        entry.insert("storageVersionHash".into(), storage_hash(kind).into());
+    }
     entry.into()
 }
 

@@ -210,7 +210,10 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Route {
         Some("finalize") => kind.special == registry::Special::Namespace,
         Some(_) => false,
     };
-    if !scope_fits || !subresource_exists {
+    // Of a question there is nothing to be named or watched.
+    let asks = kind.review.is_none()
+        || (name.is_none() && !forced_watch && namespace.is_some() == kind.namespaced);
+    if !scope_fits || !subresource_exists || !asks {
         return Route::NoSuchResource;
     }
     Route::Resource(Target {
@@ -228,6 +231,8 @@ impl Target {
         let collection = self.name.is_none();
         let one_namespace = self.namespace.is_some() || !self.kind.namespaced;
         match (method.as_str(), collection) {
+            ("POST", _) if self.kind.review.is_some() => Ok(Verb::Create),
+            _ if self.kind.review.is_some() => Err(Status::method_not_allowed()),
             ("GET", _) if self.forced_watch => Ok(Verb::Watch),
             _ if self.forced_watch => Err(Status::method_not_allowed()),
             ("GET", true) if watch => Ok(Verb::Watch),

@@ -247,7 +247,10 @@ impl Inner {
         let answer = match verb {
             Verb::Get => verbs::get::get(self, &ask).await,
             Verb::List => verbs::list::list(self, &ask).await,
-            Verb::Create => verbs::create::create(self, &mut ask).await,
+            Verb::Create => match target.kind.review {
+                Some(review) => verbs::review::review(self, &mut ask, review),
+                None => verbs::create::create(self, &mut ask).await,
+            },
             Verb::Update => verbs::update::update(self, &mut ask).await,
             Verb::Delete => verbs::delete::delete(self, &mut ask).await,
             Verb::DeleteCollection => verbs::delete::delete_collection(self, &ask).await,

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::ApiOptions;
 use super::audit::AuditIds;
+use crate::auth::Authentication;
 use crate::cache::Cache;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -63,6 +64,10 @@ impl Inner {
         ]
         .concat()
         .into()
+    }
+
+    pub(crate) fn authentication(&self) -> &Authentication {
+        &self.options.authentication
     }
 
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {

@@ -31,6 +31,7 @@ use crate::verbs::update::change;
 use crate::verbs::{Ask, WriteOptions};
 use graph::{Graph, KindId, Place, Seen, Task, Uid};
 use plan::{Action, Facts, OwnerState, Policy, Reference, plan};
+pub(crate) use plan::{FOREGROUND, ORPHAN};
 
 /// Changes within this time are looked at together, so that a busy server wakes the collector a hundred times a second and not
 /// with every write.
@@ -400,7 +401,7 @@ impl Hand {
         let mut kinds = KINDS.iter().copied();
         let named = kinds.find(|kind| {
             kind.kind == reference.kind
-                && !kind.is_review()
+                && kind.review.is_none()
                 && kind.group_version().to_string() == reference.api_version
         });
         let Some(kind) = named.filter(|kind| of.namespaced || !kind.namespaced) else {
@@ -455,10 +456,10 @@ impl Hand {
                 return;
             }
             let finalizers = &mut draft.meta.finalizers;
-            let finalizer = if finalizers.iter().any(|known| known == plan::ORPHAN) {
-                plan::ORPHAN
+            let finalizer = if finalizers.iter().any(|known| known == ORPHAN) {
+                ORPHAN
             } else {
-                plan::FOREGROUND
+                FOREGROUND
             };
             finalizers.retain(|known| known != finalizer);
         })

@@ -277,6 +277,10 @@ fn put_paths(paths: &mut Map<String, Value>, kind: &Kind) {
     .map(|media_type| (media_type.to_owned(), json!({"schema": {"type": "object"}})))
     .into_iter()
     .collect();
+    if kind.review.is_some() {
+        paths.insert(collection, json!({ "post": operation("post", &write) }));
+        return;
+    }
     let mut patch = operation("patch", &write);
     if let Some(patch) = patch.as_object_mut() {
         patch.insert("requestBody".into(), json!({ "content": content }));

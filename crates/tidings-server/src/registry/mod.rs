@@ -27,10 +27,10 @@ static SCHEMAS: LazyLock<Vec<Option<&'static Type>>> = LazyLock::new(|| {
     KINDS.iter().map(find).collect()
 });
 
-/// The kinds whose objects are stored: all that are not another view of them.
+/// The kinds whose objects are stored: all that are neither another view of them nor questions.
 pub(crate) static STORED: LazyLock<Vec<&'static Kind>> = LazyLock::new(|| {
-    let stored = KINDS.iter().filter(|kind| kind.stored_as.is_none());
-    stored.copied().collect()
+    let stored = |kind: &&&Kind| kind.stored_as.is_none() && kind.review.is_none();
+    KINDS.iter().filter(stored).copied().collect()
 });
 
 /// The form of a top-level member of an object.
@@ -126,6 +126,23 @@ pub(crate) enum StoredAs {
     AutoscalerV2,
 }
 
+/// A question, of which there is one kind each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Review {
+    /// What somebody may do in a namespace.
+    LocalSubjectAccess,
+    /// What whoever asks may do.
+    SelfSubjectAccess,
+    /// All that whoever asks may do.
+    SelfSubjectRules,
+    /// What somebody may do.
+    SubjectAccess,
+    /// Who asks.
+    SelfSubject,
+    /// Whose a token is.
+    Token,
+}
+
 /// Rules that one kind has for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Special {
@@ -153,6 +170,8 @@ pub(crate) struct Kind {
     pub(crate) namespaced: bool,
     /// What its objects are stored as, if it is another view of them.
     pub(crate) stored_as: Option<StoredAs>,
+    /// What its objects ask, if they are questions: these are answered and not stored, and POST is all there is.
+    pub(crate) review: Option<Review>,
     pub(crate) members: &'static [Member],
     pub(crate) fields: &'static [SelectableField],
     pub(crate) name_rule: NameRule,
@@ -234,11 +253,6 @@ impl Kind {
         rest + self.kind.len() + group + self.version.len()
     }
 
-    /// True if its objects are questions: they are answered and not stored.
-    pub(crate) fn is_review(&self) -> bool {
-        false
-    }
-
     /// What clients are told with every answer.
     pub(crate) fn warning(&self) -> Vec<String> {
         let warning = Some(self.deprecated).filter(|text| !text.is_empty());
@@ -286,6 +300,7 @@ pub(crate) fn serves_group(group: &str) -> bool {
 }
 
 /// Where a kind, or what it is stored as, stands in [`STORED`]: tables beside it use the same order.
+/// Reviews stand nowhere; nobody may ask for their place.
 pub(crate) fn position(kind: &'static Kind) -> usize {
     let stored = kind.stored();
     STORED

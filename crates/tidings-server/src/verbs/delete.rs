@@ -13,6 +13,7 @@ use super::update::retry_or_fail;
 use super::{Ask, dry_run, invalid_options, list};
 use crate::api::Inner;
 use crate::clock;
+use crate::garbage::{FOREGROUND, ORPHAN};
 use crate::registry::draft::{Draft, document, unregistered};
 use crate::registry::{Kind, Special};
 use crate::respond::Answer;
@@ -23,9 +24,6 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
                                remove them or set propagationPolicy=Orphan to suppress this warning";
-
-const ORPHAN: &str = "orphan";
-const FOREGROUND: &str = "foregroundDeletion";
 
 /// What a DELETE asks for.
 #[derive(Debug, Clone, Default, Deserialize)]

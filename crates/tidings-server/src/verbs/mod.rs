@@ -6,6 +6,7 @@ pub(crate) mod delete;
 pub(crate) mod get;
 pub(crate) mod list;
 pub(crate) mod patch;
+pub(crate) mod review;
 mod scale;
 pub(crate) mod update;
 pub(crate) mod watch;

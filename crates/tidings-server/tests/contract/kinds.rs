@@ -26,7 +26,8 @@ async fn resources(server: &Server) -> Vec<(String, String, String)> {
         let version = list["groupVersion"].as_str().unwrap().to_owned();
         for resource in list["resources"].as_array().unwrap() {
             let name = resource["name"].as_str().unwrap();
-            if name.contains('/') {
+            let listed = resource["verbs"].as_array().unwrap();
+            if name.contains('/') || !listed.contains(&json!("list")) {
                 continue;
             }
             let place = if resource["namespaced"] == true {

@@ -16,6 +16,7 @@ mod namespaces;
 mod patches;
 mod protobuf;
 mod representations;
+mod reviews;
 mod robustness;
 mod support;
 mod updates;

@@ -4,6 +4,8 @@
 
 mod admissionregistration;
 mod apps;
+mod authentication;
+mod authorization;
 mod autoscaling;
 mod batch;
 mod certificates;
@@ -60,6 +62,7 @@ const PLAIN: Kind = Kind {
     go_package: "",
     namespaced: true,
     stored_as: None,
+    review: None,
     members: &[],
     fields: &[],
     name_rule: NameRule::Subdomain,
@@ -82,6 +85,8 @@ static GROUPS: &[&[Kind]] = &[
     core::KINDS,
     apps::KINDS,
     events::KINDS,
+    authentication::KINDS,
+    authorization::KINDS,
     autoscaling::KINDS,
     batch::KINDS,
     certificates::KINDS,
