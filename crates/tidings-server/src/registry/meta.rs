@@ -12,6 +12,9 @@ use super::{Kind, NameRule, scalars};
 /// Annotations may not take more than this, keys and values together (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
 
+/// A warning names at most so many owners that occur twice.
+const REPEATED_MAX: usize = 100;
+
 /// The metadata of an object, without its resourceVersion, which is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -214,32 +217,32 @@ impl Meta {
         Ok(meta)
     }
 
-    /// W141: drops owner references that occur twice and says which.
-    pub(crate) fn deduplicate_owners(&mut self) -> Option<String> {
+    /// W141: drops owner references that occur twice and says which. Upstream looks at those of a patch later than at others, and
+    /// says so.
+    pub(crate) fn deduplicate_owners(&mut self, patched: bool) -> Option<String> {
         let mut seen = std::collections::HashSet::new();
-        let mut kept: Vec<Value> = Vec::new();
         let mut repeated: Vec<String> = Vec::new();
-        for reference in std::mem::take(&mut self.owner_references) {
-            if !seen.insert(reference.to_string()) {
-                let uid = reference
-                    .get("uid")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-                    .to_owned();
-                if repeated.len() < 100 && !repeated.contains(&uid) {
-                    repeated.push(uid);
-                }
-            } else {
-                kept.push(reference);
+        self.owner_references.retain(|reference| {
+            let mut sorted = reference.clone();
+            sorted.sort_all_objects(); // the order of members makes no difference
+            let first = seen.insert(sorted.to_string());
+            if !first && repeated.len() < REPEATED_MAX {
+                let uid = reference.get("uid").and_then(Value::as_str);
+                repeated.push(uid.unwrap_or_default().to_owned());
             }
-        }
-        self.owner_references = kept;
+            first
+        });
         if repeated.is_empty() {
             return None;
         }
+        let when = if patched {
+            " after mutating admission happens"
+        } else {
+            ""
+        };
         Some(format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject \
-             such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             repeated.join(", ")
         ))
     }

@@ -24,7 +24,7 @@ pub(crate) async fn create(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     ask.warnings
         .extend(options.odd_fields(ask.kind(), &draft.odd)?);
     settle_namespace(&mut draft, ask.target)?;
-    ask.warnings.extend(draft.meta.deduplicate_owners());
+    ask.warnings.extend(draft.meta.deduplicate_owners(false));
     create_from(api, draft, options, &ask.manager()).await
 }
 

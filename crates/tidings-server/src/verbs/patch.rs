@@ -181,7 +181,7 @@ fn patched(
     };
     check_name(&draft.meta.name, ask.key.name())?;
     settle_namespace(&mut draft, ask.target)?;
-    warnings.extend(draft.meta.deduplicate_owners());
+    warnings.extend(draft.meta.deduplicate_owners(true));
     Ok((draft, warnings))
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn review(api: &Inner, ask: &mut Ask<'_>, review: Review) -> Result<A
     ask.warnings
         .extend(options.odd_fields(ask.kind(), &draft.odd)?);
     settle_namespace(&mut draft, ask.target)?;
-    ask.warnings.extend(draft.meta.deduplicate_owners());
+    ask.warnings.extend(draft.meta.deduplicate_owners(false));
     draft.check_depth()?;
     managed::track_created(&mut draft, &ask.manager(), &clock::now());
     let status = match review {

@@ -32,7 +32,7 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     ask.warnings.extend(options.odd_fields(kind, &draft.odd)?);
     check_name(&draft.meta.name, ask.key.name())?;
     settle_namespace(&mut draft, ask.target)?;
-    ask.warnings.extend(draft.meta.deduplicate_owners());
+    ask.warnings.extend(draft.meta.deduplicate_owners(false));
     if kind.create_on_update
         && ask.target.subresource.is_none()
         && api.current(kind, &ask.key).await?.is_none()

@@ -475,3 +475,49 @@ async fn status_is_patched_on_its_own() {
         (&json!("Running"), &json!(5))
     );
 }
+
+#[tokio::test]
+async fn w141_owners_that_occur_twice_after_a_patch() {
+    let server = Server::start().await;
+    let node = json!({"metadata": {"name": "n"}});
+    let node = server.request("POST", "/api/v1/nodes", node).await.json();
+    let uid = &node["metadata"]["uid"];
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": uid});
+    let again = json!({"uid": uid, "name": "n", "kind": "Node", "apiVersion": "v1"});
+    server.create("a", json!({})).await;
+    let item = format!("{CONFIGMAPS}/a");
+    for (kind, patch) in [
+        (
+            "merge",
+            json!({"metadata": {"ownerReferences": [owner, again, owner]}}),
+        ),
+        (
+            "json",
+            json!([
+                {"op": "add", "path": "/metadata/ownerReferences/-", "value": again},
+                {"op": "add", "path": "/metadata/ownerReferences/-", "value": owner},
+            ]),
+        ),
+    ] {
+        let answer = server.patch(&item, kind, patch).await;
+        assert_eq!(
+            answer.json()["metadata"]["ownerReferences"],
+            json!([owner]),
+            "{kind}"
+        );
+        let warning = answer.headers["warning"].to_str().unwrap();
+        let uid = uid.as_str().unwrap();
+        assert_eq!(
+            warning,
+            format!(
+                "299 - \".metadata.ownerReferences contains duplicate entries after mutating admission happens; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uid}, {uid}\""
+            ),
+            "{kind}"
+        );
+    }
+    // Merged by their uid, they do not occur twice.
+    let patch = json!({"metadata": {"ownerReferences": [owner, again]}});
+    let merged = server.patch(&item, "strategic-merge", patch).await;
+    assert_eq!(merged.json()["metadata"]["ownerReferences"], json!([owner]));
+    assert!(merged.headers.get("warning").is_none());
+}
