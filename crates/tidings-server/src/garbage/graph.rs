@@ -173,22 +173,27 @@ impl Graph {
         let before = self.nodes.remove(&uid);
         let known: &[Owner] = before.as_ref().map_or(&[], |node| &node.owners);
         let known_phase = before.as_ref().map_or(Phase::Living, |node| node.phase);
-        for owner in known {
-            if !owners.iter().any(|kept| kept.uid == owner.uid) {
-                self.forget_dependent(&owner.uid, &uid);
-            }
-            let blocks = owners
+        let moved = *known != *owners;
+        if moved {
+            // Objects may have thousands of owners.
+            let now: HashMap<&Uid, bool> = owners
                 .iter()
-                .any(|kept| kept.uid == owner.uid && kept.blocks);
-            if owner.blocks && !blocks {
-                self.look_at_waiting(&owner.uid);
+                .map(|owner| (&owner.uid, owner.blocks))
+                .collect();
+            for owner in known {
+                if !now.contains_key(&owner.uid) {
+                    self.forget_dependent(&owner.uid, &uid);
+                }
+                if owner.blocks && now.get(&owner.uid) != Some(&true) {
+                    self.look_at_waiting(&owner.uid);
+                }
+            }
+            for owner in &owners {
+                let dependents = self.dependents.entry(owner.uid.clone()).or_default();
+                dependents.insert(uid.clone());
             }
         }
-        for owner in &owners {
-            let dependents = self.dependents.entry(owner.uid.clone()).or_default();
-            dependents.insert(uid.clone());
-        }
-        if phase == Phase::Living && *known != *owners {
+        if phase == Phase::Living && moved {
             self.examined.push(&uid);
         }
         if waits && phase != known_phase {

@@ -353,8 +353,14 @@ impl Hand {
             return Ok(());
         }
         let mut states = Vec::with_capacity(facts.owner_references.len());
+        let mut fresh = Vec::new();
         for reference in &facts.owner_references {
-            states.push(self.look_up(kind, &place.key, reference).await?);
+            let found = self.look_up(kind, &place.key, reference, &mut fresh);
+            let state = found.await?;
+            states.push(state);
+            if state == OwnerState::Unknown {
+                break; // it stays, whatever the others are
+            }
         }
         match plan(&facts, &states, owns, owns_waiting) {
             Action::Keep => Ok(()),
@@ -391,18 +397,19 @@ impl Hand {
         }
     }
 
-    /// How the owner is that an object names.
+    /// How the owner is that an object names. `fresh` are the kinds whose caches are up to date already.
     async fn look_up(
         &self,
         of: &'static Kind,
         key: &ObjectKey,
         reference: &Reference,
+        fresh: &mut Vec<&'static Kind>,
     ) -> Result<OwnerState, Status> {
-        let mut kinds = KINDS.iter().copied();
+        let version = reference.api_version.as_str();
+        let (group, version) = version.split_once('/').unwrap_or(("", version));
+        let mut kinds = KINDS.iter().copied().filter(|kind| kind.review.is_none());
         let named = kinds.find(|kind| {
-            kind.kind == reference.kind
-                && kind.review.is_none()
-                && kind.group_version().to_string() == reference.api_version
+            kind.kind == reference.kind && kind.group == group && kind.version == version
         });
         let Some(kind) = named.filter(|kind| of.namespaced || !kind.namespaced) else {
             return Ok(OwnerState::Unknown);
@@ -420,7 +427,10 @@ impl Hand {
             if self.absent.has(&asked) {
                 return Ok(OwnerState::Absent);
             }
-            self.api.refresh(kind).await?;
+            if !fresh.iter().any(|known| std::ptr::eq(*known, kind)) {
+                self.api.refresh(kind).await?;
+                fresh.push(kind);
+            }
             found = cache.get(&owner).filter(same);
             if found.is_none() {
                 self.absent.insert(asked);

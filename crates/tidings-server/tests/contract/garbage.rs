@@ -1,6 +1,11 @@
 //! Garbage collection: what is owned goes with its owners.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use serde_json::{Value, json};
+use tidings_server::{Api, ApiOptions};
+use tidings_storage::{Embedded, EmbeddedOptions, Storage, Write};
 
 use crate::support::{Answer, CONFIGMAPS, Server};
 
@@ -359,4 +364,68 @@ async fn owners_may_be_changed_while_all_live() {
     assert!(server.exists(&item("child")).await);
     server.remove(&item("b"), "Background").await;
     server.until_gone(CONFIGMAPS, "child").await;
+}
+
+#[tokio::test]
+async fn two_servers_collect_from_one_store() {
+    let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
+    let start = async || Server {
+        api: Api::start(store.clone(), ApiOptions::default())
+            .await
+            .unwrap(),
+    };
+    let (one, other) = (start().await, start().await);
+    for (owner, policy, stay) in [
+        ("a", "Background", false),
+        ("b", "Foreground", false),
+        ("c", "Orphan", true),
+    ] {
+        let object = one.plain(owner).await;
+        for number in 0..40 {
+            let name = format!("{owner}{number}");
+            one.own(SECRETS, &name, &[blocking(&object)], &[]).await;
+        }
+        one.remove(&item(owner), policy).await;
+        for server in [&one, &other] {
+            server.until_gone(CONFIGMAPS, owner).await;
+            for number in 0..40 {
+                let name = format!("{owner}{number}");
+                if stay {
+                    let secret = server.get(&format!("{SECRETS}/{name}")).await.json();
+                    assert_eq!(secret["metadata"].get("ownerReferences"), None, "{name}");
+                } else {
+                    server.until_gone(SECRETS, &name).await;
+                }
+            }
+        }
+    }
+    one.until_collected().await;
+    other.until_collected().await;
+    assert_eq!(other.get(SECRETS).await.names().len(), 40, "the orphans");
+}
+
+#[tokio::test]
+async fn what_was_left_by_an_earlier_server_is_collected() {
+    let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u"});
+    let object = |metadata: Value| {
+        let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
+        Bytes::from(object.to_string())
+    };
+    let left = object(
+        json!({"name": "left", "namespace": "default", "uid": "1", "ownerReferences": [owner]}),
+    );
+    let waits = object(json!({
+        "name": "waits", "namespace": "default", "uid": "2",
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+        "finalizers": ["foregroundDeletion"],
+    }));
+    for (key, value) in [("left", left), ("waits", waits)] {
+        let key = format!("configmaps/default/{key}");
+        store.write(Write::create(key, value)).await.unwrap();
+    }
+    let api = Api::start(store, ApiOptions::default()).await.unwrap();
+    let server = Server { api };
+    server.until_gone(CONFIGMAPS, "left").await;
+    server.until_gone(CONFIGMAPS, "waits").await;
 }
