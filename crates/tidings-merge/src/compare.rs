@@ -43,6 +43,9 @@ impl Changes {
     /// What is different between two values; `None` is one that is not there.
     pub fn of<S: Schema>(old: Option<&Value>, new: Option<&Value>, schema: S) -> Changes {
         let mut changes = Changes::default();
+        if old == new {
+            return changes; // most of an object, most of the time
+        }
         match (not_empty(old, schema), not_empty(new, schema)) {
             (None, None) => changes.as_one(old, new),
             (before, after) => {

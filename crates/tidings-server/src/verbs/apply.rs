@@ -172,6 +172,6 @@ fn draft(ask: &Ask<'_>, object: Value) -> Result<Draft, Status> {
     draft.odd.clear();
     draft.applied = true;
     settle_namespace(&mut draft, ask.target)?;
-    draft.meta.deduplicate_owners();
+    draft.meta.deduplicate_owners(true);
     Ok(draft)
 }

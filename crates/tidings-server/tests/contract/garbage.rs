@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidings_server::{Api, ApiOptions};
 use tidings_storage::{Embedded, EmbeddedOptions, Storage, Write};
 
-use crate::support::{Answer, CONFIGMAPS, Server};
+use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const NODES: &str = "/api/v1/nodes";
@@ -32,9 +32,15 @@ impl Server {
     /// Creates an object with owners and finalizers.
     async fn own(&self, path: &str, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
         let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
-        let created = self
-            .request("POST", path, json!({ "metadata": metadata }))
-            .await;
+        let mut body = json!({ "metadata": metadata });
+        if path.contains("/apis/apps/") || path.ends_with("/jobs") {
+            body["spec"] = pods_of(json!({}));
+        } else if path.ends_with("/cronjobs") {
+            body["spec"] = json!({"jobTemplate": {"spec": pods_of(json!({}))}});
+        } else if path.ends_with("/replicationcontrollers") {
+            body["spec"] = pods_of(json!({"selector": {"app": "x"}}));
+        }
+        let created = self.request("POST", path, body).await;
         assert_eq!(created.code, 201, "{}", created.text);
         created.json()
     }
