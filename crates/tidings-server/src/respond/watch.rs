@@ -236,7 +236,10 @@ impl WatchBody {
     fn bookmark(&mut self, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
         if self.is_framed() {
             let frame = self.plan.view.bookmark_frame(revision, initial_events_end);
-            return frame.unwrap_or_else(|status| error_event(&status, self.plan.view.format));
+            return frame.unwrap_or_else(|status| {
+                self.ended = true;
+                error_event(&status, self.plan.view.format)
+            });
         }
         let columns = std::mem::take(&mut self.columns);
         self.plan

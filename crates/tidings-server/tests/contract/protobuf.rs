@@ -98,6 +98,37 @@ async fn w37_protobuf_is_chosen_by_quality_and_order() {
 }
 
 #[tokio::test]
+async fn w37_w70_lists_of_every_resource() {
+    let server = Server::start().await;
+    let mut paths = vec!["/api/v1".to_owned()];
+    let groups = server.get("/apis").await.json();
+    for group in groups["groups"].as_array().unwrap() {
+        for version in group["versions"].as_array().unwrap() {
+            paths.push(format!(
+                "/apis/{}",
+                version["groupVersion"].as_str().unwrap()
+            ));
+        }
+    }
+    let mut count = 0;
+    for path in paths {
+        let resources = server.get(&path).await.json();
+        for resource in resources["resources"].as_array().unwrap() {
+            let name = resource["name"].as_str().unwrap();
+            if name.contains('/') {
+                continue;
+            }
+            let list = server.get_as(&format!("{path}/{name}"), PROTOBUF).await;
+            assert!(list.code == 200 && is_protobuf(&list), "{path}/{name}");
+            let expected = format!("{}List", resource["kind"].as_str().unwrap());
+            assert_eq!(list.json()["kind"], expected);
+            count += 1;
+        }
+    }
+    assert!(count > 40, "{count} resources");
+}
+
+#[tokio::test]
 async fn w41_w43_failures_are_protobuf_too() {
     let server = Server::start().await;
     for (path, code, reason) in [
