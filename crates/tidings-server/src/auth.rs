@@ -9,6 +9,7 @@ use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use tidings_api::Status;
 
 use crate::request::{Route, Target, Verb, route};
+use crate::served::Kinds;
 
 /// What the administrator is called.
 pub(crate) const ADMIN: &str = "admin";
@@ -144,8 +145,9 @@ pub(crate) fn authorize(user: User, route: &Route, verb: &str, path: &str) -> Re
 
 /// Whether somebody of these groups may do something: to a resource, or by a verb to a path.
 pub(crate) fn allows(groups: &[&str], path: Option<(&str, &str)>) -> bool {
-    let public =
-        |(verb, path): (&str, &str)| authorize(User::Anonymous, &route(path), verb, path).is_ok();
+    let public = |(verb, path): (&str, &str)| {
+        authorize(User::Anonymous, &route(path, &Kinds::builtin()), verb, path).is_ok()
+    };
     groups.contains(&MASTERS) || path.is_some_and(public)
 }
 

@@ -37,6 +37,7 @@ mod registry;
 mod request;
 mod respond;
 mod selection;
+mod served;
 mod source;
 mod verbs;
 

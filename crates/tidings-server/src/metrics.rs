@@ -14,8 +14,8 @@ use prometheus_client::registry::Registry;
 use tidings_storage::Stats;
 
 use crate::cache::CacheStats;
-use crate::registry::{Kind, STORED};
 use crate::request::{Target, Verb};
+use crate::served::Resource;
 
 /// All values are from tables of this program or are status codes: the number of series is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -65,7 +65,7 @@ struct InflightLabels {
 
 /// What watches of one kind count, without a lock.
 #[derive(Debug, Default)]
-struct WatchCounts {
+pub(crate) struct WatchCounts {
     open: AtomicI64,
     events: AtomicU64,
     bytes: AtomicU64,
@@ -78,6 +78,12 @@ struct WatchCounts {
 pub(crate) struct WatchMetrics(Arc<WatchCounts>);
 
 impl WatchMetrics {
+    /// Counts a watch as open.
+    pub(crate) fn open(counts: Arc<WatchCounts>) -> WatchMetrics {
+        counts.open.fetch_add(1, Ordering::Relaxed);
+        WatchMetrics(counts)
+    }
+
     pub(crate) fn sent(&self, events: u64, bytes: usize) {
         if events > 0 {
             self.0.events.fetch_add(events, Ordering::Relaxed);
@@ -105,7 +111,6 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     rejected: Counter,
-    watches: Vec<Arc<WatchCounts>>,
 }
 
 fn duration_histogram() -> Histogram {
@@ -120,7 +125,6 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(duration_histogram),
             rejected: Counter::default(),
-            watches: STORED.iter().map(|_| Arc::default()).collect(),
         }
     }
 
@@ -187,17 +191,10 @@ impl Metrics {
         self.rejected.inc();
     }
 
-    /// Counts a watch of a kind as open.
-    pub(crate) fn watch(&self, kind: &'static Kind) -> WatchMetrics {
-        let counts = self.watches[crate::registry::position(kind)].clone();
-        counts.open.fetch_add(1, Ordering::Relaxed);
-        WatchMetrics(counts)
-    }
-
     /// Everything, as Prometheus reads it.
     pub(crate) fn encode(
         &self,
-        caches: &[CacheStats],
+        resources: &[Arc<Resource>],
         store: Stats,
         inflight: (usize, usize),
     ) -> String {
@@ -217,8 +214,8 @@ impl Metrics {
             "Requests answered with 429",
             self.rejected.clone(),
         );
-        self.register_watches(&mut registry);
-        register_caches(&mut registry, caches);
+        register_watches(&mut registry, resources);
+        register_caches(&mut registry, resources);
         register_store(&mut registry, store);
         let current = Family::<InflightLabels, Gauge>::default();
         for (request_kind, count) in [
@@ -240,66 +237,75 @@ impl Metrics {
             Err(error) => format!("# {error}\n"),
         }
     }
-
-    fn register_watches(&self, registry: &mut Registry) {
-        let open = Family::<ResourceLabels, Gauge>::default();
-        let events = Family::<WatchLabels, Counter>::default();
-        let bytes = Family::<WatchLabels, Counter>::default();
-        let initial = Family::<ResourceLabels, Counter>::default();
-        let terminated = Family::<ResourceLabels, Counter>::default();
-        for (kind, counts) in STORED.iter().zip(&self.watches) {
-            let resource = ResourceLabels {
-                group: kind.group,
-                resource: kind.plural,
-            };
-            let watch = WatchLabels {
-                group: kind.group,
-                version: kind.version,
-                kind: kind.kind,
-            };
-            open.get_or_create(&resource)
-                .set(counts.open.load(Ordering::Relaxed));
-            events
-                .get_or_create(&watch)
-                .inc_by(counts.events.load(Ordering::Relaxed));
-            bytes
-                .get_or_create(&watch)
-                .inc_by(counts.bytes.load(Ordering::Relaxed));
-            initial
-                .get_or_create(&resource)
-                .inc_by(counts.initial.load(Ordering::Relaxed));
-            terminated
-                .get_or_create(&resource)
-                .inc_by(counts.fell_behind.load(Ordering::Relaxed));
-        }
-        registry.register(
-            "apiserver_longrunning_requests",
-            "Watches being served",
-            open,
-        );
-        registry.register("apiserver_watch_events", "Events sent to watches", events);
-        registry.register(
-            "apiserver_watch_events_bytes",
-            "Bytes of the events sent to watches",
-            bytes,
-        );
-        registry.register(
-            "apiserver_init_events",
-            "Synthetic events sent at the start of watches",
-            initial,
-        );
-        registry.register(
-            "apiserver_terminated_watchers",
-            "Watches that fell behind the log and ended",
-            terminated,
-        );
-    }
 }
 
-fn register_caches(registry: &mut Registry, caches: &[CacheStats]) {
+fn register_watches(registry: &mut Registry, resources: &[Arc<Resource>]) {
+    let open = Family::<ResourceLabels, Gauge>::default();
+    let events = Family::<WatchLabels, Counter>::default();
+    let bytes = Family::<WatchLabels, Counter>::default();
+    let initial = Family::<ResourceLabels, Counter>::default();
+    let terminated = Family::<ResourceLabels, Counter>::default();
+    for Resource {
+        kind,
+        watches: counts,
+        ..
+    } in resources.iter().map(|resource| &**resource)
+    {
+        let resource = ResourceLabels {
+            group: kind.group,
+            resource: kind.plural,
+        };
+        let watch = WatchLabels {
+            group: kind.group,
+            version: kind.version,
+            kind: kind.kind,
+        };
+        open.get_or_create(&resource)
+            .set(counts.open.load(Ordering::Relaxed));
+        events
+            .get_or_create(&watch)
+            .inc_by(counts.events.load(Ordering::Relaxed));
+        bytes
+            .get_or_create(&watch)
+            .inc_by(counts.bytes.load(Ordering::Relaxed));
+        initial
+            .get_or_create(&resource)
+            .inc_by(counts.initial.load(Ordering::Relaxed));
+        terminated
+            .get_or_create(&resource)
+            .inc_by(counts.fell_behind.load(Ordering::Relaxed));
+    }
+    registry.register(
+        "apiserver_longrunning_requests",
+        "Watches being served",
+        open,
+    );
+    registry.register("apiserver_watch_events", "Events sent to watches", events);
+    registry.register(
+        "apiserver_watch_events_bytes",
+        "Bytes of the events sent to watches",
+        bytes,
+    );
+    registry.register(
+        "apiserver_init_events",
+        "Synthetic events sent at the start of watches",
+        initial,
+    );
+    registry.register(
+        "apiserver_terminated_watchers",
+        "Watches that fell behind the log and ended",
+        terminated,
+    );
+}
+
+fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
+    let stats: Vec<_> = resources
+        .iter()
+        .map(|resource| (resource.kind, resource.cache.stats()))
+        .collect();
     let mut gauge = |name: &str, help: &str, value: fn(&CacheStats) -> i64| {
         let family = Family::<ResourceLabels, Gauge>::default();
-        for (kind, stats) in STORED.iter().zip(caches) {
+        for (kind, stats) in &stats {
             family
                 .get_or_create(&ResourceLabels {
                     group: kind.group,

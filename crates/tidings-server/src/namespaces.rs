@@ -12,7 +12,7 @@ use tidings_storage::{Revision, Write};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
-use crate::registry::{self, Kind, STORED};
+use crate::registry::{self, Kind};
 use crate::request::{Query, Target};
 use crate::respond::list::Walk;
 use crate::selection::Selection;
@@ -114,7 +114,11 @@ async fn empty(api: &Inner, namespace: &Object) -> Result<(), Status> {
         return Ok(()); // it is empty; what holds it is not ours to remove
     }
     let mut left = Left::default();
-    for kind in STORED.iter().copied().filter(|kind| kind.namespaced) {
+    for resource in api.served().resources() {
+        let kind = resource.kind;
+        if !kind.namespaced {
+            continue;
+        }
         delete_all(api, kind, &namespace.name(), &mut left).await?;
     }
     if left.resources.is_empty() {

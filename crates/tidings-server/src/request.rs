@@ -8,6 +8,7 @@ use tidings_api::Status;
 use crate::discovery::Page;
 use crate::openapi::Document;
 use crate::registry::{self, Kind};
+use crate::served::Kinds;
 
 /// What a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl Verb {
 }
 
 /// Reads the path of a request.
-pub(crate) fn route(path: &str) -> Route {
+pub(crate) fn route(path: &str, kinds: &Kinds) -> Route {
     let Some(segments) = segments(path) else {
         // A path that cannot name anything: below the API it is a missing resource, elsewhere a missing page.
         let api = path.starts_with("/api/") || path.starts_with("/apis/");
@@ -114,18 +115,18 @@ pub(crate) fn route(path: &str) -> Route {
         ["healthz" | "livez" | "readyz", ..] if !path.ends_with('/') => health(&segments),
         ["api"] => Route::Discovery(Page::CoreVersions),
         ["apis"] => Route::Discovery(Page::Groups),
-        ["apis", group] if registry::serves_group(group) => {
+        ["apis", group] if kinds.has_group(group) => {
             Route::Discovery(Page::Group((*group).to_owned()))
         }
         ["api", "v1"] => resources("", "v1"),
-        ["apis", group, version] if registry::serves_group(group) => resources(group, version),
+        ["apis", group, version] if kinds.has_group(group) => resources(group, version),
         ["openapi", "v2"] => Route::OpenApi(Document::V2),
         ["openapi", "v3"] => Route::OpenApi(Document::V3Index),
         ["openapi", "v3", rest @ ..] => Route::OpenApi(Document::V3(rest.join("/"))),
-        ["api", "v1", rest @ ..] => resource("", "v1", rest),
+        ["api", "v1", rest @ ..] => resource(kinds, "", "v1", rest),
         ["api", _, ..] => Route::NoSuchResource,
-        ["apis", group, version, rest @ ..] if registry::serves_group(group) => {
-            resource(group, version, rest)
+        ["apis", group, version, rest @ ..] if kinds.has_group(group) => {
+            resource(kinds, group, version, rest)
         }
         _ => Route::NoSuchPath,
     }
@@ -175,7 +176,7 @@ fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     decoded.collect()
 }
 
-fn resource(group: &str, version: &str, segments: &[&str]) -> Route {
+fn resource(kinds: &Kinds, group: &str, version: &str, segments: &[&str]) -> Route {
     let (forced_watch, segments) = match segments {
         ["watch", rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -195,7 +196,7 @@ fn resource(group: &str, version: &str, segments: &[&str]) -> Route {
         [plural, name, subresource] if !forced_watch => (*plural, Some(*name), Some(*subresource)),
         _ => return Route::NoSuchResource,
     };
-    let Some(kind) = registry::find(group, version, plural) else {
+    let Some(kind) = kinds.find(group, version, plural) else {
         return Route::NoSuchResource;
     };
     let scope_fits = match (kind.namespaced, &namespace, name) {
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
 
     fn target(path: &str) -> String {
-        match route(path) {
+        match route(path, &Kinds::builtin()) {
             Route::Resource(target) => format!(
                 "{}{} ns={} name={} sub={}",
                 if target.forced_watch { "watch " } else { "" },
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn w16_w17_w20_methods() {
-        let verb = |path: &str, method: &str, watch| match route(path) {
+        let verb = |path: &str, method: &str, watch| match route(path, &Kinds::builtin()) {
             Route::Resource(target) => target
                 .verb(&Method::from_bytes(method.as_bytes()).unwrap(), watch)
                 .ok(),

@@ -23,6 +23,8 @@ use crate::{auth, discovery, health, negotiate, openapi, verbs};
 
 /// How long a request may take that is not a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// What keeps caches up to date, empties namespaces and collects garbage.
+const TASKS: usize = 3;
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then done whole or not at all.
@@ -35,7 +37,7 @@ impl Api {
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let route = route(parts.uri.path());
+        let route = route(parts.uri.path(), &self.0.served().kinds);
         let target = match &route {
             Route::Resource(target) => Some(target),
             _ => None,
@@ -124,10 +126,12 @@ impl Inner {
             Route::OpenApi(document) => openapi::answer(document, parts, query),
             Route::Root => Ok(health::root()),
             Route::Metrics => {
-                let stats: Vec<_> = self.caches.iter().map(|cache| cache.stats()).collect();
-                let text = self
-                    .metrics
-                    .encode(&stats, self.store.stats(), self.limits.in_flight());
+                let served = self.served();
+                let text = self.metrics.encode(
+                    served.resources(),
+                    self.store.stats(),
+                    self.limits.in_flight(),
+                );
                 let mut response = respond::text(StatusCode::OK, text);
                 let value = HeaderValue::from_static(
                     "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -139,7 +143,9 @@ impl Inner {
     }
 
     fn checks(&self, endpoint: &str) -> Vec<health::Check> {
-        let empty = self.caches.iter().any(|cache| cache.reached().is_none());
+        let served = self.served();
+        let mut caches = served.resources().iter().map(|resource| &resource.cache);
+        let empty = caches.any(|cache| cache.reached().is_none());
         let mut checks = vec![("ping", None), ("reflectors", self.dead_task())];
         if endpoint != "livez" {
             // A server that is started again does not make etcd answer.
@@ -164,7 +170,12 @@ impl Inner {
     fn dead_task(&self) -> Option<String> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        (tasks.len() < self.caches.len() + 3).then(|| "a cache is no longer filled".to_owned())
+        if tasks.len() < TASKS {
+            return Some("a task of the server has ended".to_owned());
+        }
+        let served = self.served();
+        let dead = served.resources().iter().any(|resource| resource.is_dead());
+        dead.then(|| "a cache is no longer filled".to_owned())
     }
 
     /// One request of a resource: admitted, timed, and done.

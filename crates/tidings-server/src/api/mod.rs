@@ -9,38 +9,29 @@ mod state;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use tidings_api::ResourceVersion;
-use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
 use tidings_storage::{Error, Revision, Storage};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::auth::Authentication;
-use crate::cache::{Cache, CacheStore};
 use crate::garbage;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::namespaces;
-use crate::registry::STORED;
 use crate::respond::ResponseBody;
-use crate::source::StoreListerWatcher;
+use crate::served::{Kinds, Opener, Resource, Served};
 use audit::AuditIds;
 pub(crate) use state::Inner;
 
 /// How often caches hear of revisions of other resources and of the end of history.
 const TICK: Duration = Duration::from_secs(1);
-
-/// How long a cache waits before it reads the store again.
-const BACKOFF_FIRST: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// How a server is to be.
 #[derive(Debug, Clone)]
@@ -84,34 +75,12 @@ impl Api {
     /// If the store cannot be read.
     pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
         let changed: Arc<Notify> = Arc::default();
-        let caches: Vec<Arc<Cache>> = STORED
-            .iter()
-            .map(|_| Cache::new(options.log_bytes_max, changed.clone()))
-            .collect();
-        let prefixes: Vec<Bytes> = STORED.iter().map(|kind| kind.prefix().into()).collect();
-        let mut tasks = JoinSet::new();
-        // The store is in this process or has its own signs of life: silence means that nothing happens.
-        let mut reflector_options = ReflectorOptions::default();
-        reflector_options.silence_max = Duration::from_secs(3600);
-        // It is this server's own, and everybody waits for it.
-        reflector_options.backoff = BackoffOptions::default().between(BACKOFF_FIRST, BACKOFF_MAX);
-        for ((kind, cache), prefix) in STORED.iter().zip(&caches).zip(&prefixes) {
-            let source = Arc::new(StoreListerWatcher {
-                store: store.clone(),
-                prefix: prefix.clone(),
-            });
-            let reflector = Reflector::new(
-                kind.group_resource().to_string(),
-                source,
-                CacheStore::new(cache.clone()),
-                reflector_options.clone(),
-            );
-            tasks.spawn(async move {
-                // It stops for refusals only, and a store does not refuse.
-                reflector.run().await;
-            });
-        }
-        tasks.spawn(tick(store.clone(), caches.clone(), prefixes.clone()));
+        let opener = Opener {
+            store: store.clone(),
+            log_bytes_max: options.log_bytes_max,
+            changed: changed.clone(),
+        };
+        let served = Served::open(Kinds::builtin(), &opener);
         let uuid_header = |name: &'static str| {
             let value = HeaderValue::from_str(&Uuid::new_v4().to_string())
                 .unwrap_or(HeaderValue::from_static(""));
@@ -119,8 +88,8 @@ impl Api {
         };
         let inner = Inner {
             store,
-            caches,
-            prefixes,
+            served: RwLock::new(Arc::new(served)),
+            nowhere: Resource::nowhere(changed.clone()),
             metrics: Metrics::new(),
             limits: Limits::new(),
             options,
@@ -131,13 +100,14 @@ impl Api {
             ],
             audit_ids: AuditIds::new(),
             namespace_deleted: Arc::default(),
-            tasks: std::sync::Mutex::new(tasks),
+            tasks: std::sync::Mutex::default(),
         };
         let api = Api(Arc::new(inner));
         api.0.catch_up().await.map_err(StartError)?;
         namespaces::make_defaults(&api.0).await;
         let deleter = namespaces::run(Arc::downgrade(&api.0), api.0.namespace_deleted.clone());
         if let Ok(mut tasks) = api.0.tasks.lock() {
+            tasks.spawn(tick(Arc::downgrade(&api.0)));
             tasks.spawn(deleter);
             tasks.spawn(garbage::run(Arc::downgrade(&api.0), changed));
         }
@@ -147,28 +117,32 @@ impl Api {
     /// Tells every watch to send a bookmark and end, and to refuse new ones.
     pub fn stop_watches(&self) {
         self.0.stopping.send_replace(true);
-        for cache in &self.0.caches {
-            cache.wake_all();
+        for resource in self.0.served().resources() {
+            resource.cache.wake_all();
         }
     }
 }
 
 /// Keeps quiet caches up to date, and forgets with the store.
-async fn tick(store: Arc<dyn Storage>, caches: Vec<Arc<Cache>>, prefixes: Vec<Bytes>) {
+async fn tick(api: Weak<Inner>) {
     let mut last = Revision(0);
     loop {
         tokio::time::sleep(TICK).await;
-        if let Ok(revision) = store.revision().await
+        let Some(api) = api.upgrade() else {
+            return;
+        };
+        let served = api.served();
+        if let Ok(revision) = api.store.revision().await
             && revision != last
         {
             last = revision;
-            for prefix in &prefixes {
-                store.request_progress(prefix);
+            for resource in served.resources() {
+                api.store.request_progress(&resource.prefix);
             }
         }
-        if let Ok(oldest) = store.oldest().await {
-            for cache in &caches {
-                cache.forget_before(ResourceVersion::new(oldest.0));
+        if let Ok(oldest) = api.store.oldest().await {
+            for resource in served.resources() {
+                resource.cache.forget_before(ResourceVersion::new(oldest.0));
             }
         }
     }

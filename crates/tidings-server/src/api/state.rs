@@ -1,6 +1,6 @@
 //! What all requests share: the store, the caches, and how a request waits for them to agree.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,7 +17,8 @@ use crate::auth::Authentication;
 use crate::cache::Cache;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::registry::{self, Kind};
+use crate::registry::Kind;
+use crate::served::{Resource, Served};
 
 /// How long a read waits for the cache to reach a revision (W77).
 const REACH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -28,9 +29,8 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Storage>,
-    /// In the order of [`registry::STORED`].
-    pub(super) caches: Vec<Arc<Cache>>,
-    pub(super) prefixes: Vec<Bytes>,
+    pub(super) served: RwLock<Arc<Served>>,
+    pub(super) nowhere: Arc<Resource>,
     pub(crate) metrics: Metrics,
     pub(super) limits: Limits,
     pub(super) options: ApiOptions,
@@ -53,17 +53,29 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    pub(crate) fn cache(&self, kind: &'static Kind) -> &Arc<Cache> {
-        &self.caches[registry::position(kind)]
+    /// What is served now.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        self.served
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Where the objects of a kind are.
+    pub(crate) fn resource(&self, kind: &'static Kind) -> Arc<Resource> {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.resource(kind).unwrap_or(&self.nowhere).clone()
+    }
+
+    pub(crate) fn cache(&self, kind: &'static Kind) -> Arc<Cache> {
+        self.resource(kind).cache.clone()
     }
 
     pub(crate) fn store_key(&self, kind: &'static Kind, key: &ObjectKey) -> Bytes {
-        [
-            &self.prefixes[registry::position(kind)][..],
-            key.as_str().as_bytes(),
-        ]
-        .concat()
-        .into()
+        let resource = self.resource(kind);
+        [&resource.prefix[..], key.as_str().as_bytes()]
+            .concat()
+            .into()
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {
@@ -122,7 +134,8 @@ impl Inner {
     /// Waits until every cache has what the store has now.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
         let revision = ResourceVersion::new(self.store.revision().await?.0);
-        for (cache, prefix) in self.caches.iter().zip(&self.prefixes) {
+        for resource in self.served().resources() {
+            let Resource { cache, prefix, .. } = &**resource;
             cache.reach(ResourceVersion::default()).await; // the first list
             self.store.request_progress(prefix);
             cache.reach(revision).await;
@@ -149,14 +162,14 @@ impl Inner {
         kind: &'static Kind,
         revision: ResourceVersion,
     ) -> Result<(), Status> {
-        let cache = self.cache(kind);
+        let resource = self.resource(kind);
+        let Resource { cache, prefix, .. } = &*resource;
         let Some(reached) = cache.reached() else {
             return Err(Status::too_many_requests("storage is (re)initializing", 1));
         };
         if reached >= revision {
             return Ok(());
         }
-        let prefix = &self.prefixes[registry::position(kind)];
         let deadline = tokio::time::Instant::now() + REACH_TIMEOUT;
         while tokio::time::Instant::now() < deadline {
             // Asked again now and then: the watch of the store may be opened anew just now, and not hear it.

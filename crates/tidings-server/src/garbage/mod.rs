@@ -24,8 +24,9 @@ use tokio::task::JoinSet;
 
 use crate::api::Inner;
 use crate::registry::draft::Draft;
-use crate::registry::{KINDS, Kind, STORED, Special};
+use crate::registry::{KINDS, Kind, Special};
 use crate::request::{Query, Target};
+use crate::served::Served;
 use crate::verbs::delete::{DeleteOptions, delete_one};
 use crate::verbs::update::change;
 use crate::verbs::{Ask, WriteOptions};
@@ -101,7 +102,7 @@ struct Collector {
 
 impl Collector {
     async fn round(&mut self, api: &Arc<Inner>) -> Next {
-        self.follow_kinds(&followed_kinds());
+        self.follow_kinds(&followed_kinds(&api.served()));
         self.observe(api);
         if self.graph.may_release() {
             // A dependent that is in the store and not yet in its cache would be overlooked.
@@ -235,8 +236,8 @@ impl Collector {
 }
 
 /// The kinds whose objects are collected. Events are not: they go after a while by themselves.
-fn followed_kinds() -> Vec<&'static Kind> {
-    let stored = STORED.iter().copied();
+fn followed_kinds(served: &Served) -> Vec<&'static Kind> {
+    let stored = served.resources().iter().map(|resource| resource.kind);
     stored
         .filter(|kind| kind.special != Special::Event)
         .collect()

@@ -27,12 +27,6 @@ static SCHEMAS: LazyLock<Vec<Option<&'static Type>>> = LazyLock::new(|| {
     KINDS.iter().map(find).collect()
 });
 
-/// The kinds whose objects are stored: all that are neither another view of them nor questions.
-pub(crate) static STORED: LazyLock<Vec<&'static Kind>> = LazyLock::new(|| {
-    let stored = |kind: &&&Kind| kind.stored_as.is_none() && kind.review.is_none();
-    KINDS.iter().filter(stored).copied().collect()
-});
-
 /// The form of a top-level member of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -292,19 +286,4 @@ pub(crate) fn namespaces() -> &'static Kind {
         namespaces.next().unwrap_or(KINDS[0])
     });
     *FOUND
-}
-
-/// True if the group has any kind.
-pub(crate) fn serves_group(group: &str) -> bool {
-    KINDS.iter().any(|kind| kind.group == group)
-}
-
-/// Where a kind, or what it is stored as, stands in [`STORED`]: tables beside it use the same order.
-/// Reviews stand nowhere; nobody may ask for their place.
-pub(crate) fn position(kind: &'static Kind) -> usize {
-    let stored = kind.stored();
-    STORED
-        .iter()
-        .position(|other| std::ptr::eq(*other, stored))
-        .unwrap_or_default()
 }

@@ -7,6 +7,7 @@ use tidings_api::{ListOptions, ResourceVersion, Status};
 
 use crate::api::Inner;
 use crate::cache::Unavailable;
+use crate::metrics::WatchMetrics;
 use crate::request::{Query, Target};
 use crate::respond::list::Walk;
 use crate::respond::view::View;
@@ -97,6 +98,6 @@ async fn open(
         cache.clone(),
         cursor,
         api.stopping(),
-        api.metrics.watch(kind),
+        WatchMetrics::open(api.resource(kind).watches.clone()),
     ))
 }

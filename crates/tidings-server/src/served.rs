@@ -1,0 +1,166 @@
+//! What is served at a moment: the kinds, and of each that is stored its place in the store and its cache.
+//!
+//! The set is replaced as a whole when it changes; a request sees one set from its beginning to its end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
+use tidings_storage::Storage;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::cache::{Cache, CacheStore};
+use crate::metrics::WatchCounts;
+use crate::registry::{KINDS, Kind};
+use crate::source::StoreListerWatcher;
+
+/// How long a cache waits before it reads the store again.
+const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Objects of one kind in the store, whichever kinds show them.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) kind: &'static Kind,
+    /// What the keys of its objects begin with.
+    pub(crate) prefix: Bytes,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) watches: Arc<WatchCounts>,
+    /// Fills the cache, as long as the resource is there.
+    filler: JoinHandle<()>,
+}
+
+impl Resource {
+    /// What fills a cache never ends by itself: if it has, the server must be started again.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.filler.is_finished()
+    }
+}
+
+impl Resource {
+    /// Stands for what is not served any more: its cache is never filled.
+    pub(crate) fn nowhere(changed: Arc<Notify>) -> Arc<Resource> {
+        Arc::new(Resource {
+            kind: KINDS[0],
+            prefix: Bytes::from_static(b"nowhere/"),
+            cache: Cache::new(0, changed),
+            watches: Arc::default(),
+            filler: tokio::spawn(std::future::ready(())),
+        })
+    }
+}
+
+impl Drop for Resource {
+    fn drop(&mut self) {
+        self.filler.abort();
+    }
+}
+
+/// Makes resources of kinds.
+pub(crate) struct Opener {
+    pub(crate) store: Arc<dyn Storage>,
+    /// How much the event log of one resource may hold.
+    pub(crate) log_bytes_max: usize,
+    /// Told of every change of every cache.
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Opener {
+    /// Begins to fill a cache. Must be called within a tokio runtime.
+    pub(crate) fn open(&self, kind: &'static Kind) -> Arc<Resource> {
+        let cache = Cache::new(self.log_bytes_max, self.changed.clone());
+        let prefix = Bytes::from(kind.prefix());
+        let source = Arc::new(StoreListerWatcher {
+            store: self.store.clone(),
+            prefix: prefix.clone(),
+        });
+        let mut options = ReflectorOptions::default();
+        // The store is in this process or has its own signs of life: silence means that nothing happens.
+        options.silence_max = Duration::from_secs(3600);
+        // It is this server's own, and everybody waits for it.
+        options.backoff = BackoffOptions::default().between(BACKOFF_FIRST, BACKOFF_MAX);
+        let name = kind.group_resource().to_string();
+        let reflector = Reflector::new(name, source, CacheStore::new(cache.clone()), options);
+        let filler = tokio::spawn(async move {
+            // It stops for refusals only, and a store does not refuse.
+            reflector.run().await;
+        });
+        Arc::new(Resource {
+            kind,
+            prefix,
+            cache,
+            watches: Arc::default(),
+            filler,
+        })
+    }
+}
+
+/// The kinds that there are.
+#[derive(Debug, Clone)]
+pub(crate) struct Kinds(Vec<&'static Kind>);
+
+impl Kinds {
+    /// Those that are always there.
+    pub(crate) fn builtin() -> Kinds {
+        Kinds(KINDS.to_vec())
+    }
+
+    /// The kind of a resource.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+        let kinds = self.0.iter().copied();
+        kinds
+            .filter(|kind| kind.plural == plural)
+            .find(|kind| kind.group == group && kind.version == version)
+    }
+
+    /// True if the group has any kind.
+    pub(crate) fn has_group(&self, group: &str) -> bool {
+        self.0.iter().any(|kind| kind.group == group)
+    }
+
+    /// Those whose objects are stored: all that are neither another view of them nor questions.
+    pub(crate) fn stored(&self) -> impl Iterator<Item = &'static Kind> {
+        let kinds = self.0.iter().copied();
+        kinds.filter(|kind| kind.stored_as.is_none() && kind.review.is_none())
+    }
+}
+
+/// Kinds are told apart by where they are.
+fn address(kind: &'static Kind) -> usize {
+    std::ptr::from_ref(kind).addr()
+}
+
+/// The set of all that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) kinds: Kinds,
+    resources: Vec<Arc<Resource>>,
+    /// Where the resource of a stored kind stands among them.
+    places: HashMap<usize, usize>,
+}
+
+impl Served {
+    pub(crate) fn open(kinds: Kinds, opener: &Opener) -> Served {
+        let resources: Vec<_> = kinds.stored().map(|kind| opener.open(kind)).collect();
+        let places = resources.iter().enumerate();
+        let places = places.map(|(at, resource)| (address(resource.kind), at));
+        Served {
+            kinds,
+            places: places.collect(),
+            resources,
+        }
+    }
+
+    /// Where the objects of a kind are. `None` if it is not served any more, or has none.
+    pub(crate) fn resource(&self, kind: &'static Kind) -> Option<&Arc<Resource>> {
+        let place = self.places.get(&address(kind.stored()))?;
+        self.resources.get(*place)
+    }
+
+    pub(crate) fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+}
