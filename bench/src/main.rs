@@ -30,7 +30,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, get, list, stream, idle, fanout, paced, stalled, held
+    /// Only these scenarios: start, create, apply, get, list, stream, idle, fanout, paced, stalled, held
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 

@@ -53,6 +53,10 @@ pub(crate) fn all() -> Vec<Scenario> {
             run: |server, seconds, _| Box::pin(create(server, seconds)),
         },
         Scenario {
+            name: "apply",
+            run: |server, seconds, _| Box::pin(apply(server, seconds)),
+        },
+        Scenario {
             name: "get",
             run: |server, seconds, _| Box::pin(get(server, seconds)),
         },
@@ -104,6 +108,65 @@ fn object(name: &str) -> Vec<u8> {
     body.extend((0..fill).map(|at| b'a' + (at % 23) as u8));
     body.extend_from_slice(b"\"}}");
     body
+}
+
+/// A Deployment of 7 KB, in which the turn says how many copies there are to be.
+fn deployment(name: &str, turn: u64) -> Vec<u8> {
+    let container = |number: usize| {
+        let env: Vec<String> = (0..24)
+            .map(|at| format!(r#"{{"name":"VARIABLE_{at}","value":"value of the variable {at}"}}"#))
+            .collect();
+        let (env, port) = (env.join(","), 8000 + number);
+        format!(
+            r#"{{"name":"c{number}","image":"registry.example/app/c{number}:1.2.3","args":["--verbose","--port={port}"],"env":[{env}],"ports":[{{"containerPort":{port},"name":"p{number}"}}],"resources":{{"limits":{{"cpu":"1","memory":"1Gi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},"livenessProbe":{{"httpGet":{{"path":"/healthz","port":{port}}}}},"volumeMounts":[{{"name":"config","mountPath":"/etc/config"}}]}}"#
+        )
+    };
+    let containers: Vec<String> = (0..4).map(container).collect();
+    let (containers, replicas) = (containers.join(","), turn % 2 + 1);
+    format!(
+        r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"{name}","labels":{{"app":"{name}"}}}},"spec":{{"replicas":{replicas},"selector":{{"matchLabels":{{"app":"{name}"}}}},"template":{{"metadata":{{"labels":{{"app":"{name}"}}}},"spec":{{"containers":[{containers}],"volumes":[{{"name":"config","configMap":{{"name":"{name}"}}}}]}}}}}}}}"#
+    )
+    .into_bytes()
+}
+
+/// Applies Deployments again and again: with a field changed, and as they are.
+async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
+    let size = deployment("d0", 0).len();
+    for (what, changes) in [("one field changed", true), ("nothing changed", false)] {
+        let (cpu, store) = (server.cpu(), server.thread_cpu(STORE_THREAD));
+        let until = Instant::now() + Duration::from_secs(seconds);
+        let mut writers = JoinSet::new();
+        for writer in 0..16 {
+            let client = server.client.clone();
+            writers.spawn(async move {
+                let mut connection = client.connect().await?;
+                let name = format!("d{writer}");
+                let path = format!(
+                    "/apis/apps/v1/namespaces/default/deployments/{name}?fieldManager=bench"
+                );
+                let mut done = 0;
+                while Instant::now() < until {
+                    let body = deployment(&name, if changes { done } else { 0 });
+                    let (code, _) = connection.measure("PATCH", &path, &body).await?;
+                    ensure!(code == 200 || code == 201, "apply: {code}");
+                    done += 1;
+                }
+                anyhow::Ok(done)
+            });
+        }
+        let mut done = 0;
+        while let Some(writer) = writers.join_next().await {
+            done += writer??;
+        }
+        let (cpu, store) = (server.cpu() - cpu, server.thread_cpu(STORE_THREAD) - store);
+        println!(
+            "apply of a Deployment of {size} bytes, {what}, 16 writers: {}/s, {:.1} us CPU each ({:.1} of them the store's)",
+            done / seconds,
+            micros(cpu, done),
+            micros(store, done),
+        );
+    }
+    Ok(())
 }
 
 fn micros(cpu: Duration, count: u64) -> f64 {

@@ -138,8 +138,12 @@ impl Connection {
     async fn send(&mut self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<()> {
         let head = &self.head;
         let length = body.len();
+        let media_type = match method {
+            "PATCH" => "application/apply-patch+yaml",
+            _ => "application/json",
+        };
         let mut request =
-            format!("{method} {path} HTTP/1.1\r\n{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n")
+            format!("{method} {path} HTTP/1.1\r\n{head}content-type: {media_type}\r\ncontent-length: {length}\r\n\r\n")
                 .into_bytes();
         request.extend_from_slice(body);
         self.stream.write_all(&request).await?;
