@@ -230,52 +230,63 @@ impl Managed {
         apply: Apply<'_, S>,
     ) -> Result<Option<Value>, Conflicts> {
         let Apply { live, schema, .. } = apply;
-        let mut managed = self.clone();
-        managed.begin(&apply, manager);
-        let merged = merge(live, apply.config, schema);
         let mut fields = apply.fields.clone();
         fields.remove_with_below(apply.ignored);
         fields.here = false;
-        let own = managed.entry(manager, Operation::Apply);
-        own.manager = manager.clone();
-        let before = std::mem::replace(&mut own.fields, fields);
-        let object = managed.without_abandoned(merged, &before, &apply);
+        let before = self.own(manager, Operation::Apply).map(|own| &own.fields);
+        let merged = merge(live, apply.config, schema);
+        let unowned = self.unowned(&apply, manager);
+        let others: Vec<&Entry> = self
+            .0
+            .iter()
+            .chain(&unowned)
+            .filter(|entry| !entry.is_of(manager, Operation::Apply))
+            .collect();
+        let object = match before.filter(|before| **before != fields) {
+            Some(before) => without_abandoned(merged, before, &others, &apply),
+            None => merged,
+        };
         let mut changes = Changes::of(Some(live), Some(&object), schema);
         changes.set.remove_with_below(apply.ignored);
         changes.removed.remove_with_below(apply.ignored);
         if !apply.force {
-            managed.find_conflicts(&changes, manager)?;
+            find_conflicts(&others, &changes)?;
         }
-        managed.take(&changes, manager, Operation::Apply);
+        self.0.extend(unowned);
+        let own = self.entry(manager, Operation::Apply);
+        own.manager = manager.clone();
+        own.fields = fields;
         if !changes.is_empty() {
-            managed.entry(manager, Operation::Apply).time = Some(apply.now.to_owned());
+            own.time = Some(apply.now.to_owned());
+            self.take(&changes, manager, Operation::Apply);
         }
-        managed.0.retain(|entry| !entry.fields.is_empty());
-        *self = managed;
+        self.0.retain(|entry| !entry.fields.is_empty());
         Ok((object != *live).then_some(object))
     }
 
     /// If nobody has kept track of an object, what is there is somebody's.
-    fn begin<S: Schema>(&mut self, apply: &Apply<'_, S>, manager: &Manager) {
+    fn unowned<S: Schema>(&self, apply: &Apply<'_, S>, manager: &Manager) -> Option<Entry> {
         if !self.0.is_empty() {
-            return;
+            return None;
         }
         let nothing = Value::Object(Map::new());
         let mut there = Changes::of(Some(&nothing), Some(apply.live), apply.schema).set;
         there.remove_with_below(apply.ignored);
         there.here = false;
-        if !there.is_empty() {
-            self.0.push(Entry {
-                manager: Manager {
-                    name: BEFORE_FIRST_APPLY.to_owned(),
-                    api_version: manager.api_version.clone(),
-                    subresource: String::new(),
-                },
-                operation: Operation::Update,
-                time: Some(apply.now.to_owned()),
-                fields: there,
-            });
-        }
+        (!there.is_empty()).then(|| Entry {
+            manager: Manager {
+                name: BEFORE_FIRST_APPLY.to_owned(),
+                api_version: manager.api_version.clone(),
+                subresource: String::new(),
+            },
+            operation: Operation::Update,
+            time: Some(apply.now.to_owned()),
+            fields: there,
+        })
+    }
+
+    fn own(&self, manager: &Manager, operation: Operation) -> Option<&Entry> {
+        self.0.iter().find(|entry| entry.is_of(manager, operation))
     }
 
     fn entry(&mut self, manager: &Manager, operation: Operation) -> &mut Entry {
@@ -303,56 +314,6 @@ impl Managed {
                 entry.fields.remove(&changes.set);
             }
         }
-    }
-
-    fn find_conflicts(&self, changes: &Changes, manager: &Manager) -> Result<(), Conflicts> {
-        let others = self.0.iter();
-        let others = others.filter(|entry| !entry.is_of(manager, Operation::Apply));
-        let mut conflicts: Vec<Conflict> = others
-            .flat_map(|entry| {
-                let owner = entry.to_string();
-                let paths = entry.fields.common(&changes.set).paths().into_iter();
-                paths.map(move |path| Conflict {
-                    owner: owner.clone(),
-                    path,
-                })
-            })
-            .collect();
-        if conflicts.is_empty() {
-            return Ok(());
-        }
-        conflicts.sort_by(|one, two| one.owner.cmp(&two.owner));
-        Err(Conflicts(conflicts))
-    }
-
-    /// Without what the applier had said before and nobody says now.
-    fn without_abandoned<S: Schema>(
-        &self,
-        merged: Value,
-        before: &FieldSet,
-        apply: &Apply<'_, S>,
-    ) -> Value {
-        if before.is_empty() {
-            return merged;
-        }
-        let schema = apply.schema;
-        let before = before.with_named(schema);
-        let nothing = || Value::Object(Map::new());
-        let pruned = without(&merged, &before, schema).unwrap_or_else(nothing);
-        // What others own comes back, and so does what the applier never had.
-        let mut gone = fields_of_stored(&merged, schema).with_named(schema);
-        gone.remove(&fields_of_stored(&pruned, schema).with_named(schema));
-        // What the applier says counts even where nobody can own it: an object does not lose its name.
-        for said in self
-            .0
-            .iter()
-            .map(|entry| &entry.fields)
-            .chain([apply.fields])
-        {
-            gone.remove(&said.with_named(schema));
-        }
-        let gone = gone.common(&before);
-        without(&merged, &gone, schema).unwrap_or_else(nothing)
     }
 
     /// Entries of updates beyond the bound become one for each version.
@@ -383,4 +344,52 @@ impl Managed {
         kept.extend(updates);
         self.0 = kept;
     }
+}
+
+/// What would change and is another's.
+fn find_conflicts(others: &[&Entry], changes: &Changes) -> Result<(), Conflicts> {
+    let mut conflicts: Vec<Conflict> = others
+        .iter()
+        .flat_map(|entry| {
+            let owner = entry.to_string();
+            let paths = entry.fields.common(&changes.set).paths().into_iter();
+            paths.map(move |path| Conflict {
+                owner: owner.clone(),
+                path,
+            })
+        })
+        .collect();
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    conflicts.sort_by(|one, two| one.owner.cmp(&two.owner));
+    Err(Conflicts(conflicts))
+}
+
+/// Without what the applier had said before and nobody says now.
+fn without_abandoned<S: Schema>(
+    merged: Value,
+    before: &FieldSet,
+    others: &[&Entry],
+    apply: &Apply<'_, S>,
+) -> Value {
+    let mut abandoned = before.clone();
+    abandoned.remove(apply.fields);
+    if abandoned.is_empty() {
+        return merged;
+    }
+    let schema = apply.schema;
+    let before = before.with_named(schema);
+    let nothing = || Value::Object(Map::new());
+    let pruned = without(&merged, &before, schema).unwrap_or_else(nothing);
+    // What others own comes back, and so does what the applier never had.
+    let mut gone = fields_of_stored(&merged, schema).with_named(schema);
+    gone.remove(&fields_of_stored(&pruned, schema).with_named(schema));
+    // What the applier says counts even where nobody can own it: an object does not lose its name.
+    let others = others.iter().map(|entry| &entry.fields);
+    for said in others.chain([apply.fields]) {
+        gone.remove(&said.with_named(schema));
+    }
+    let gone = gone.common(&before);
+    without(&merged, &gone, schema).unwrap_or_else(nothing)
 }

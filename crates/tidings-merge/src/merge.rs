@@ -55,6 +55,13 @@ fn merge_members<S: Schema>(
 /// The items of both lists. Those of the configuration come in its order; those that only the object has stay between the
 /// neighbours that they have.
 fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec<Value> {
+    let same = live.iter().map(|child| &child.element);
+    if same.eq(config.iter().map(|child| &child.element)) {
+        let pairs = live.iter().zip(config);
+        return pairs
+            .map(|(live, config)| merge(live.value, config.value, config.schema))
+            .collect();
+    }
     let lives: BTreeMap<&Element, &Child<'_, S>> = live
         .iter()
         .rev()
