@@ -52,6 +52,13 @@ pub(crate) enum Phase {
     Orphaning,
 }
 
+impl Phase {
+    /// True if it goes when its dependents are as it wants them.
+    fn waits(self) -> bool {
+        matches!(self, Phase::Foreground | Phase::Orphaning)
+    }
+}
+
 /// A reference to an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
@@ -78,24 +85,22 @@ pub(crate) enum Task {
         place: Place,
         /// Others name it as their owner.
         owns: bool,
-        /// One of these is itself being deleted in the foreground.
-        owns_waiting: bool,
     },
-    /// Nothing blocks the object any longer: take the finalizer from it.
-    Release { uid: Uid, place: Place },
-    /// Take the object out of the owners of its dependents, then the finalizer from it.
-    Orphan {
+    /// Take these owners from the object: they leave it as an orphan.
+    Disown {
         uid: Uid,
         place: Place,
-        dependents: Vec<(Uid, Place)>,
+        owners: Vec<Uid>,
     },
+    /// The object waits for nobody any longer: take the finalizer from it.
+    Release { uid: Uid, place: Place },
 }
 
 impl Task {
     /// Whom it is about.
     pub(crate) fn uid(&self) -> &Uid {
         match self {
-            Task::Examine { uid, .. } | Task::Release { uid, .. } | Task::Orphan { uid, .. } => uid,
+            Task::Examine { uid, .. } | Task::Disown { uid, .. } | Task::Release { uid, .. } => uid,
         }
     }
 }
@@ -108,10 +113,6 @@ struct Node {
 }
 
 impl Node {
-    fn owned_by(&self, uid: &Uid) -> bool {
-        self.owners.iter().any(|owner| owner.uid == *uid)
-    }
-
     fn blocks(&self, uid: &Uid) -> bool {
         let mut owners = self.owners.iter();
         owners.any(|owner| owner.uid == *uid && owner.blocks)
@@ -166,41 +167,38 @@ impl Graph {
             owners,
             phase,
         } = seen;
-        let waits = matches!(phase, Phase::Foreground | Phase::Orphaning);
+        let waits = phase.waits();
         if owners.is_empty() && !waits && !self.nodes.contains_key(&uid) {
             return;
         }
         let before = self.nodes.remove(&uid);
         let known: &[Owner] = before.as_ref().map_or(&[], |node| &node.owners);
         let known_phase = before.as_ref().map_or(Phase::Living, |node| node.phase);
-        let moved = *known != *owners;
-        if moved {
+        let mut unblocked = Vec::new();
+        if *known != *owners {
             // Objects may have thousands of owners.
             let now: HashMap<&Uid, bool> = owners
                 .iter()
                 .map(|owner| (&owner.uid, owner.blocks))
                 .collect();
             for owner in known {
-                if !now.contains_key(&owner.uid) {
+                let blocks = now.get(&owner.uid);
+                if blocks.is_none() {
                     self.forget_dependent(&owner.uid, &uid);
                 }
-                if owner.blocks && now.get(&owner.uid) != Some(&true) {
-                    self.look_at_waiting(&owner.uid);
+                if blocks.is_none_or(|blocks| owner.blocks && !blocks) {
+                    unblocked.push(owner.uid.clone());
                 }
             }
             for owner in &owners {
                 let dependents = self.dependents.entry(owner.uid.clone()).or_default();
                 dependents.insert(uid.clone());
             }
-        }
-        if phase == Phase::Living && moved {
             self.examined.push(&uid);
         }
         if waits && phase != known_phase {
             self.released.push(&uid);
-            if phase == Phase::Foreground {
-                self.examine_dependents(&uid);
-            }
+            self.examine_dependents(&uid);
         }
         if !owners.is_empty() || waits {
             let owners = owners.into();
@@ -210,6 +208,10 @@ impl Graph {
                 phase,
             };
             self.nodes.insert(uid, node);
+        }
+        // Only now: an object may own itself.
+        for owner in unblocked {
+            self.look_at_waiting(&owner);
         }
     }
 
@@ -258,20 +260,18 @@ impl Graph {
     /// Looks at everybody again: owners of kinds that were unknown may be known now.
     pub(crate) fn examine_all(&mut self) {
         for (uid, node) in &self.nodes {
-            match node.phase {
-                Phase::Living => self.examined.push(uid),
-                Phase::Foreground | Phase::Orphaning => self.released.push(uid),
-                Phase::Leaving => {}
+            self.examined.push(uid);
+            if node.phase.waits() {
+                self.released.push(uid);
             }
         }
     }
 
     /// A task was not done: it comes again, if it is still to be done.
     pub(crate) fn again(&mut self, uid: &Uid) {
-        match self.nodes.get(uid).map(|node| node.phase) {
-            Some(Phase::Living) => self.examined.push(uid),
-            Some(Phase::Foreground | Phase::Orphaning) => self.released.push(uid),
-            Some(Phase::Leaving) | None => {}
+        if self.nodes.contains_key(uid) {
+            self.examined.push(uid);
+            self.look_at_waiting(uid);
         }
     }
 
@@ -279,11 +279,12 @@ impl Graph {
     /// was there when the object began to wait.
     pub(crate) fn may_release(&mut self) -> bool {
         while let Some(uid) = self.released.order.front() {
-            let waits = self.nodes.get(uid).is_some_and(|node| {
-                node.phase == Phase::Orphaning
-                    || (node.phase == Phase::Foreground && !self.is_blocked(uid))
-            });
-            if waits {
+            let free = match self.nodes.get(uid).map(|node| node.phase) {
+                Some(Phase::Foreground) => !self.is_blocked(uid),
+                Some(Phase::Orphaning) => !self.dependents.contains_key(uid),
+                Some(Phase::Living | Phase::Leaving) | None => false,
+            };
+            if free {
                 return true;
             }
             self.released.pop();
@@ -298,36 +299,25 @@ impl Graph {
             && let Some(node) = self.nodes.get(&uid)
         {
             let place = node.place.clone();
-            let dependents = match node.phase {
-                Phase::Orphaning => self.dependents_of(&uid),
-                _ => Vec::new(),
-            };
-            return Some(if dependents.is_empty() {
-                Task::Release { uid, place }
-            } else {
-                Task::Orphan {
-                    uid,
-                    place,
-                    dependents,
-                }
-            });
+            return Some(Task::Release { uid, place });
         }
         while let Some(uid) = self.examined.pop() {
-            if let Some(node) = self.nodes.get(&uid)
-                && node.phase == Phase::Living
-            {
-                let place = node.place.clone();
-                let dependents = self.dependents.get(&uid).into_iter().flatten();
-                let waits = |dependent: &Uid| {
-                    let node = self.nodes.get(dependent);
-                    node.is_some_and(|node| node.phase == Phase::Foreground)
-                };
-                return Some(Task::Examine {
-                    place,
-                    owns: self.dependents.contains_key(&uid),
-                    owns_waiting: dependents.into_iter().any(waits),
-                    uid,
-                });
+            let Some(node) = self.nodes.get(&uid) else {
+                continue;
+            };
+            let place = node.place.clone();
+            let orphans = |uid: &Uid| {
+                let node = self.nodes.get(uid);
+                node.is_some_and(|node| node.phase == Phase::Orphaning)
+            };
+            let owners = node.owners.iter().map(|owner| owner.uid.clone());
+            let owners: Vec<Uid> = owners.filter(orphans).collect();
+            if !owners.is_empty() {
+                return Some(Task::Disown { uid, place, owners });
+            }
+            if node.phase == Phase::Living {
+                let owns = self.dependents.contains_key(&uid);
+                return Some(Task::Examine { uid, place, owns });
             }
         }
         None
@@ -344,7 +334,8 @@ impl Graph {
     }
 
     /// True if an object that is deleted in the foreground has to wait. Objects that would wait for each other and for nobody
-    /// else do not: where upstream's would wait forever, the first of them goes.
+    /// else do not: the first of them goes. (Upstream guesses that there is a circle and makes one of them block no longer. It
+    /// does so too for some that are in none, and not for objects that were all deleted in the foreground.)
     fn is_blocked(&self, uid: &Uid) -> bool {
         let mut reached: HashSet<&Uid> = HashSet::new();
         let mut left = vec![uid];
@@ -387,17 +378,6 @@ impl Graph {
             .filter(|(_, node)| node.blocks(uid))
     }
 
-    fn dependents_of(&self, uid: &Uid) -> Vec<(Uid, Place)> {
-        let dependents = self.dependents.get(uid).into_iter().flatten();
-        dependents
-            .filter_map(|dependent| {
-                let node = self.nodes.get(dependent)?;
-                debug_assert!(node.owned_by(uid), "both directions say the same");
-                Some((dependent.clone(), node.place.clone()))
-            })
-            .collect()
-    }
-
     fn examine_dependents(&mut self, uid: &Uid) {
         for dependent in self.dependents.get(uid).into_iter().flatten() {
             self.examined.push(dependent);
@@ -407,7 +387,7 @@ impl Graph {
     /// Something changed that an owner may have waited for.
     fn look_at_waiting(&mut self, owner: &Uid) {
         let node = self.nodes.get(owner);
-        if node.is_some_and(|node| node.phase == Phase::Foreground) {
+        if node.is_some_and(|node| node.phase.waits()) {
             self.released.push(owner);
         }
     }

@@ -308,28 +308,12 @@ struct Hand {
 impl Hand {
     async fn perform(&self, task: &Task) -> Result<(), Status> {
         match task {
-            Task::Examine {
-                uid,
-                place,
-                owns,
-                owns_waiting,
-            } => self.examine(uid, place, *owns, *owns_waiting).await,
-            Task::Release { uid, place } => self.release(uid, place).await,
-            Task::Orphan {
-                uid,
-                place,
-                dependents,
-            } => {
-                for (dependent, place) in dependents {
-                    let disowned = self.disown(dependent, place, |known| known == uid).await;
-                    if let Err(status) = disowned
-                        && status.code != 404
-                    {
-                        return Err(status);
-                    }
-                }
-                self.release(uid, place).await
+            Task::Examine { uid, place, owns } => self.examine(uid, place, *owns).await,
+            Task::Disown { uid, place, owners } => {
+                self.disown(uid, place, |known| owners.contains(known))
+                    .await
             }
+            Task::Release { uid, place } => self.release(uid, place).await,
         }
     }
 
@@ -338,13 +322,7 @@ impl Hand {
         kind.ok_or_else(Status::no_such_resource)
     }
 
-    async fn examine(
-        &self,
-        uid: &Uid,
-        place: &Place,
-        owns: bool,
-        owns_waiting: bool,
-    ) -> Result<(), Status> {
+    async fn examine(&self, uid: &Uid, place: &Place, owns: bool) -> Result<(), Status> {
         let kind = self.kind(place)?;
         let Some(object) = self.api.cache(kind).get(&place.key) else {
             return Ok(()); // its end is in the log
@@ -363,22 +341,11 @@ impl Hand {
                 break; // it stays, whatever the others are
             }
         }
-        match plan(&facts, &states, owns, owns_waiting) {
+        match plan(&facts, &states, owns) {
             Action::Keep => Ok(()),
             Action::Disown(lost) => {
                 let lost: HashSet<Uid> = lost.iter().map(|uid| Uid::new(uid)).collect();
                 self.disown(uid, place, |known| lost.contains(known)).await
-            }
-            Action::Unblock => {
-                self.edit(uid, place, |draft| {
-                    let references = draft.meta.owner_references.iter_mut();
-                    for reference in references.filter_map(serde_json::Value::as_object_mut) {
-                        if reference.contains_key("blockOwnerDeletion") {
-                            reference.insert("blockOwnerDeletion".into(), false.into());
-                        }
-                    }
-                })
-                .await
             }
             Action::Delete(policy) => {
                 let policy = match policy {

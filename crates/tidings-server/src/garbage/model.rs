@@ -198,12 +198,7 @@ impl World {
                 .retain(|reference| !lost.contains(&Uid::new(&reference.uid)));
         };
         match task {
-            Task::Examine {
-                uid,
-                place,
-                owns,
-                owns_waiting,
-            } => {
+            Task::Examine { uid, place, owns } => {
                 let slot = slot_of(&place);
                 let Some(thing) = self.things.get(&slot) else {
                     return true;
@@ -212,37 +207,22 @@ impl World {
                     return true;
                 }
                 let states = self.states(&thing.facts);
-                match plan(&thing.facts, &states, owns, owns_waiting) {
+                match plan(&thing.facts, &states, owns) {
                     Action::Keep => {}
                     Action::Disown(lost) => {
                         let lost: Vec<Uid> = lost.iter().map(|uid| Uid::new(uid)).collect();
                         self.edit(slot, Some(&uid), |facts| disown(facts, &lost));
                     }
-                    Action::Unblock => self.edit(slot, Some(&uid), |facts| {
-                        for reference in &mut facts.owner_references {
-                            reference.block_owner_deletion = Some(false);
-                        }
-                    }),
                     Action::Delete(policy) => {
                         assert!(!states.is_empty() && !states.contains(&OwnerState::Solid));
                         self.delete(slot, policy);
                     }
                 }
             }
-            Task::Release { uid, place } => self.release(slot_of(&place), &uid),
-            Task::Orphan {
-                uid,
-                place,
-                dependents,
-            } => {
-                for (dependent, place) in dependents {
-                    let lost = [uid.clone()];
-                    self.edit(slot_of(&place), Some(&dependent), |facts| {
-                        disown(facts, &lost);
-                    });
-                }
-                self.release(slot_of(&place), &uid);
+            Task::Disown { uid, place, owners } => {
+                self.edit(slot_of(&place), Some(&uid), |facts| disown(facts, &owners));
             }
+            Task::Release { uid, place } => self.release(slot_of(&place), &uid),
         }
         true
     }
@@ -434,10 +414,9 @@ fn a_uid_is_compared_as_it_is_written() {
 #[test]
 fn what_becomes_of_an_object() {
     use OwnerState::{Absent, Solid, Unknown, Waiting};
-    let check = |states: &[OwnerState], blocks, finalizer: &str, owns, owns_waiting| {
+    let check = |states: &[OwnerState], finalizer: &str, owns| {
         let owner = |at| Reference {
             uid: format!("{at}"),
-            block_owner_deletion: Some(blocks),
             ..Reference::default()
         };
         let facts = Facts {
@@ -445,9 +424,9 @@ fn what_becomes_of_an_object() {
             finalizers: vec![finalizer.to_owned()],
             deletion_timestamp: None,
         };
-        plan(&facts, states, owns, owns_waiting)
+        plan(&facts, states, owns)
     };
-    let alone = |states: &[OwnerState]| check(states, true, "", false, false);
+    let alone = |states: &[OwnerState]| check(states, "", false);
     let disown = |lost: &[&str]| Action::Disown(lost.iter().map(ToString::to_string).collect());
     assert_eq!(alone(&[]), Action::Keep);
     assert_eq!(alone(&[Solid]), Action::Keep);
@@ -461,20 +440,10 @@ fn what_becomes_of_an_object() {
         "it owns nothing itself"
     );
     assert_eq!(
-        check(&[Waiting], true, "", true, false),
+        check(&[Waiting], "", true),
         Action::Delete(Policy::Foreground)
     );
-    assert_eq!(check(&[Waiting], true, "", true, true), Action::Unblock);
-    assert_eq!(
-        check(&[Waiting], false, "", true, true),
-        Action::Delete(Policy::Foreground)
-    );
-    assert_eq!(
-        check(&[Absent], true, ORPHAN, true, false),
-        Action::Delete(Policy::Orphan)
-    );
-    assert_eq!(
-        check(&[Absent], true, FOREGROUND, true, false),
-        Action::Delete(Policy::Foreground)
-    );
+    for (finalizer, policy) in [(ORPHAN, Policy::Orphan), (FOREGROUND, Policy::Foreground)] {
+        assert_eq!(check(&[Absent], finalizer, true), Action::Delete(policy));
+    }
 }

@@ -90,14 +90,12 @@ pub(crate) enum Action {
     Keep,
     /// It stays, but these of its owners are no longer named.
     Disown(Vec<String>),
-    /// It no longer blocks its owners: they wait for each other.
-    Unblock,
     Delete(Policy),
 }
 
-/// What becomes of an object that lives. `states` are those of its owners in their order; `owns` and `owns_waiting` as in
-/// [`Task::Examine`](super::graph::Task::Examine).
-pub(crate) fn plan(facts: &Facts, states: &[OwnerState], owns: bool, owns_waiting: bool) -> Action {
+/// What becomes of an object that lives. `states` are those of its owners in their order; `owns` says that others name it as
+/// their owner.
+pub(crate) fn plan(facts: &Facts, states: &[OwnerState], owns: bool) -> Action {
     let any = |state: OwnerState| states.contains(&state);
     if states.is_empty() || any(OwnerState::Unknown) {
         return Action::Keep;
@@ -116,13 +114,8 @@ pub(crate) fn plan(facts: &Facts, states: &[OwnerState], owns: bool, owns_waitin
     }
     let has = |finalizer: &str| facts.finalizers.iter().any(|known| known == finalizer);
     if any(OwnerState::Waiting) && owns {
-        let mut references = facts.owner_references.iter();
-        let blocks = references.any(|reference| reference.block_owner_deletion == Some(true));
-        return if owns_waiting && blocks {
-            Action::Unblock
-        } else {
-            Action::Delete(Policy::Foreground)
-        };
+        // What waits for it waits for its dependents too.
+        return Action::Delete(Policy::Foreground);
     }
     // Whoever gave it a finalizer before has said how its dependents are to fare.
     Action::Delete(if has(ORPHAN) {

@@ -322,6 +322,10 @@ async fn objects_that_own_each_other_go_together() {
         server.until_collected().await;
         assert!(server.exists(&item("a")).await, "all of them have owners");
         server.remove(&item("a"), policy).await;
+        // Whoever was asked to wait waits for the others too.
+        server
+            .request("DELETE", &item("b"), json!({ "propagationPolicy": policy }))
+            .await;
         for name in ["a", "b", "c"] {
             server.until_gone(CONFIGMAPS, name).await;
         }
