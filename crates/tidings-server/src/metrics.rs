@@ -111,6 +111,8 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     rejected: Counter,
+    garbage_known: Gauge,
+    garbage_deleted: Counter,
 }
 
 fn duration_histogram() -> Histogram {
@@ -125,7 +127,19 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(duration_histogram),
             rejected: Counter::default(),
+            garbage_known: Gauge::default(),
+            garbage_deleted: Counter::default(),
         }
+    }
+
+    /// How many objects the garbage collector keeps in mind.
+    pub(crate) fn garbage_known(&self, objects: usize) {
+        self.garbage_known.set(objects as i64);
+    }
+
+    /// The garbage collector has deleted an object, or begun to.
+    pub(crate) fn garbage_deleted(&self) {
+        self.garbage_deleted.inc();
     }
 
     pub(crate) fn request(
@@ -213,6 +227,16 @@ impl Metrics {
             "apiserver_rejected_requests",
             "Requests answered with 429",
             self.rejected.clone(),
+        );
+        registry.register(
+            "tidings_garbage_known_objects",
+            "Objects that have owners or wait for dependents",
+            self.garbage_known.clone(),
+        );
+        registry.register(
+            "tidings_garbage_deleted_objects",
+            "Objects deleted because their owners were",
+            self.garbage_deleted.clone(),
         );
         register_watches(&mut registry, resources);
         register_caches(&mut registry, resources);

@@ -323,6 +323,11 @@ impl Graph {
         None
     }
 
+    /// How many objects are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// True if there is nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.released.order.is_empty() && self.examined.order.is_empty()

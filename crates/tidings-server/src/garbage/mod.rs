@@ -115,6 +115,7 @@ impl Collector {
         let tasks = std::iter::from_fn(|| self.graph.next());
         let tasks: Vec<Task> = tasks.take(BATCH).collect();
         self.perform(api, tasks).await;
+        api.metrics.garbage_known(self.graph.len());
         if !self.graph.is_idle() {
             Next::AtOnce
         } else if self.failed.is_empty() {
@@ -357,6 +358,7 @@ impl Hand {
                 let options = DeleteOptions::exactly(policy, &object.uid(), &version);
                 tracing::debug!(kind = kind.kind, key = %place.key, "its owners are gone");
                 delete_one(&self.api, kind, &place.key, &options).await?;
+                self.api.metrics.garbage_deleted();
                 if kind.special == Special::Namespace {
                     self.api.namespace_deleted.notify_one();
                 }

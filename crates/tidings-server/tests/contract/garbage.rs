@@ -377,6 +377,27 @@ async fn owners_may_be_changed_while_all_live() {
 }
 
 #[tokio::test]
+async fn metrics_say_what_is_kept_in_mind() {
+    let server = Server::start().await;
+    let figure = async |name: &str| {
+        let text = server.get("/metrics").await.text;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(found, _)| *found == name);
+        found.expect("a figure").1.parse::<u64>().unwrap()
+    };
+    let owner = server.plain("owner").await;
+    server
+        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .await;
+    server.until_collected().await;
+    // What the collector has done is told after it is done: the next round tells it for certain.
+    let deleted = figure("tidings_garbage_deleted_objects_total").await;
+    assert!((1..=2).contains(&deleted), "the canaries: {deleted}");
+    let known = figure("tidings_garbage_known_objects").await;
+    assert!((1..=2).contains(&known), "the child: {known}");
+}
+
+#[tokio::test]
 async fn two_servers_collect_from_one_store() {
     let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let start = async || Server {
