@@ -566,3 +566,54 @@ async fn the_demonstration_with_a_proxy() {
         serde_json::json!({"f:data": {"f:colour": {}}})
     );
 }
+
+#[tokio::test]
+async fn auth() {
+    let server = Server::start().await.unwrap();
+    let run = |words: &str| {
+        let words: Vec<_> = words.split(' ').collect();
+        server.run(&words).unwrap()
+    };
+    assert_eq!(run("auth can-i create pods"), "yes\n");
+    assert_eq!(run("auth can-i list deployments.apps -A"), "yes\n");
+    assert_eq!(run("auth can-i get /metrics"), "yes\n");
+    let rules = run("auth can-i --list");
+    let lines: Vec<_> = rules.lines().map(fields).collect();
+    assert!(lines.contains(&vec!["*.*", "[]", "[]", "[*]"]), "{rules}");
+    assert!(lines.contains(&vec!["[*]", "[]", "[*]"]), "{rules}");
+    let who = run("auth whoami");
+    let lines: Vec<_> = who.lines().map(fields).collect();
+    assert_eq!(lines[1], ["Username", "admin"]);
+    assert_eq!(
+        lines[2],
+        ["Groups", "[system:masters", "system:authenticated]"]
+    );
+}
+
+#[tokio::test]
+async fn delete_what_is_owned() {
+    let server = Server::start().await.unwrap();
+    for (policy, left) in [
+        ("background", ""),
+        ("foreground", ""),
+        ("orphan", "configmap/child\n"),
+    ] {
+        server.run(&["create", "configmap", "owner"]).unwrap();
+        let uid = ["get", "cm", "owner", "-o", "jsonpath={.metadata.uid}"];
+        let uid = server.run(&uid).unwrap();
+        let child = format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: child\n  ownerReferences:\n  - {{apiVersion: v1, kind: ConfigMap, \
+             name: owner, uid: {uid}, blockOwnerDeletion: true}}\n"
+        );
+        let file = server.file("child.yaml", &child).unwrap();
+        server.run(&["create", "-f", &file]).unwrap();
+        let cascade = format!("--cascade={policy}");
+        server.run(&["delete", "cm", "owner", &cascade]).unwrap();
+        if policy == "background" {
+            let gone = ["wait", "--for=delete", "cm/child", "--timeout=20s"];
+            server.run(&gone).unwrap();
+        }
+        let rest = server.run(&["get", "cm", "-o", "name"]).unwrap();
+        assert_eq!(rest, left, "{policy}");
+    }
+}

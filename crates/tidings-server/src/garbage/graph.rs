@@ -23,7 +23,9 @@ impl Uid {
     pub(crate) fn new(text: &str) -> Uid {
         match uuid::Uuid::try_parse(text) {
             // Another spelling of the same UUID is another uid.
-            Ok(uuid) if uuid.hyphenated().to_string() == text => Uid::Uuid(uuid.as_u128()),
+            Ok(uuid) if uuid.hyphenated().encode_lower(&mut [0; 36]) == text => {
+                Uid::Uuid(uuid.as_u128())
+            }
             _ => Uid::Other(text.into()),
         }
     }
