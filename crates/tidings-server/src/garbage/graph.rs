@@ -277,32 +277,44 @@ impl Graph {
         }
     }
 
-    /// True if an object may be released. Before [`Graph::next`] says so, the graph must have been told of every dependent that
-    /// was there when the object began to wait.
-    pub(crate) fn may_release(&mut self) -> bool {
-        while let Some(uid) = self.released.order.front() {
-            let free = match self.nodes.get(uid).map(|node| node.phase) {
-                Some(Phase::Foreground) => !self.is_blocked(uid),
-                Some(Phase::Orphaning) => !self.dependents.contains_key(uid),
-                Some(Phase::Living | Phase::Leaving) | None => false,
-            };
-            if free {
-                return true;
+    /// The objects that seem to wait for nobody any longer. Whoever takes them tells the graph of everything that has happened
+    /// until then, and asks about each of them again with [`Graph::release`].
+    pub(crate) fn take_free(&mut self) -> Vec<Uid> {
+        let mut free: Vec<Uid> = std::iter::from_fn(|| self.released.pop()).collect();
+        let (mut circles, mut rest) = (0, Vec::new());
+        free.retain(|uid| {
+            let is_free = self.is_free(uid);
+            if is_free && self.blocking(uid).next().is_some() {
+                circles += 1;
+                if circles > 1 {
+                    // When one of a circle has gone, the others may have to wait for it.
+                    rest.push(uid.clone());
+                    return false;
+                }
             }
-            self.released.pop();
-        }
-        false
+            is_free
+        });
+        rest.iter().for_each(|uid| self.released.push(uid));
+        free
     }
 
-    /// What is to be done next.
-    pub(crate) fn next(&mut self) -> Option<Task> {
-        if self.may_release()
-            && let Some(uid) = self.released.pop()
-            && let Some(node) = self.nodes.get(&uid)
-        {
-            let place = node.place.clone();
-            return Some(Task::Release { uid, place });
+    /// What is to be done with an object that seemed to wait for nobody. If it waits again, it comes again when it does not.
+    pub(crate) fn release(&self, uid: Uid) -> Option<Task> {
+        let node = self.nodes.get(&uid).filter(|_| self.is_free(&uid))?;
+        let place = node.place.clone();
+        Some(Task::Release { uid, place })
+    }
+
+    fn is_free(&self, uid: &Uid) -> bool {
+        match self.nodes.get(uid).map(|node| node.phase) {
+            Some(Phase::Foreground) => !self.is_blocked(uid),
+            Some(Phase::Orphaning) => !self.dependents.contains_key(uid),
+            Some(Phase::Living | Phase::Leaving) | None => false,
         }
+    }
+
+    /// What is to be done next with an object that has owners.
+    pub(crate) fn next(&mut self) -> Option<Task> {
         while let Some(uid) = self.examined.pop() {
             let Some(node) = self.nodes.get(&uid) else {
                 continue;

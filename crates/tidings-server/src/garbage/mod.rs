@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderValue};
 use tidings_api::{Object, ObjectKey, Status};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::api::Inner;
 use crate::registry::draft::Draft;
@@ -60,14 +61,12 @@ pub(crate) async fn run(api: Weak<Inner>, told: Arc<Notify>) {
                 continue;
             }
             Next::WhenTold => told.notified().await,
-            Next::Later => {
-                let _ = tokio::time::timeout(RETRY, told.notified()).await;
-                for uid in std::mem::take(&mut collector.failed) {
-                    collector.graph.again(&uid);
-                }
+            Next::Until(at) => {
+                let _ = tokio::time::timeout_at(at, told.notified()).await;
             }
         }
         tokio::time::sleep(GATHER).await;
+        collector.retry();
     }
 }
 
@@ -76,8 +75,8 @@ enum Next {
     AtOnce,
     /// When something changes.
     WhenTold,
-    /// After a while: something failed.
-    Later,
+    /// The same, but not later than this: something failed.
+    Until(Instant),
 }
 
 /// A kind whose objects are followed.
@@ -98,30 +97,50 @@ struct Collector {
     ///
     /// Bound: the nodes of the graph.
     failed: HashSet<Uid>,
+    retry_at: Option<Instant>,
 }
 
 impl Collector {
     async fn round(&mut self, api: &Arc<Inner>) -> Next {
         self.follow_kinds(&followed_kinds(&api.served()));
         self.observe(api);
-        if self.graph.may_release() {
+        let mut tasks = Vec::new();
+        let free = self.graph.take_free();
+        if !free.is_empty() {
             // A dependent that is in the store and not yet in its cache would be overlooked.
-            if let Err(status) = catch_up(api, &self.followed).await {
-                tracing::warn!(%status, "the caches are behind: nothing is collected for now");
-                return Next::Later;
+            match catch_up(api, &self.followed).await {
+                Ok(()) => {
+                    self.observe(api);
+                    let graph = &self.graph;
+                    tasks.extend(free.into_iter().filter_map(|uid| graph.release(uid)));
+                }
+                Err(status) => {
+                    tracing::warn!(%status, "the caches are behind: who waits for dependents waits on");
+                    free.into_iter().for_each(|uid| self.try_later(uid));
+                }
             }
-            self.observe(api);
         }
-        let tasks = std::iter::from_fn(|| self.graph.next());
-        let tasks: Vec<Task> = tasks.take(BATCH).collect();
+        tasks.extend(std::iter::from_fn(|| self.graph.next()).take(BATCH));
         self.perform(api, tasks).await;
         api.metrics.garbage_known(self.graph.len());
         if !self.graph.is_idle() {
-            Next::AtOnce
-        } else if self.failed.is_empty() {
-            Next::WhenTold
-        } else {
-            Next::Later
+            return Next::AtOnce;
+        }
+        self.retry_at.map_or(Next::WhenTold, Next::Until)
+    }
+
+    fn try_later(&mut self, uid: Uid) {
+        self.failed.insert(uid);
+        self.retry_at.get_or_insert(Instant::now() + RETRY);
+    }
+
+    /// Tries again what failed, if it is time.
+    fn retry(&mut self) {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            for uid in std::mem::take(&mut self.failed) {
+                self.graph.again(&uid);
+            }
         }
     }
 
@@ -229,7 +248,7 @@ impl Collector {
                 409 => self.graph.again(task.uid()),
                 _ => {
                     tracing::warn!(%status, "an object cannot be collected; it is tried again");
-                    self.failed.insert(task.uid().clone());
+                    self.try_later(task.uid().clone());
                 }
             }
         }

@@ -178,19 +178,28 @@ impl World {
         })
     }
 
-    /// Does the next task, as the worker would. False if there is none.
+    /// Does what is next, as the worker would. False if there is nothing.
     fn work(&mut self, fails: bool) -> bool {
-        if self.graph.may_release() {
+        let mut tasks = Vec::new();
+        let free = self.graph.take_free();
+        if !free.is_empty() {
             self.deliver(0, usize::MAX);
             self.deliver(1, usize::MAX);
+            tasks.extend(free.into_iter().filter_map(|uid| self.graph.release(uid)));
         }
-        let Some(task) = self.graph.next() else {
-            return false;
-        };
-        if fails {
-            self.graph.again(task.uid());
-            return true;
+        tasks.extend(self.graph.next());
+        let any = !tasks.is_empty();
+        for task in tasks {
+            if fails {
+                self.graph.again(task.uid());
+            } else {
+                self.perform(task);
+            }
         }
+        any || !self.graph.is_idle()
+    }
+
+    fn perform(&mut self, task: Task) {
         let slot_of = |place: &Place| place.key.name().parse::<usize>().unwrap();
         let disown = |facts: &mut Facts, lost: &[Uid]| {
             facts
@@ -201,10 +210,10 @@ impl World {
             Task::Examine { uid, place, owns } => {
                 let slot = slot_of(&place);
                 let Some(thing) = self.things.get(&slot) else {
-                    return true;
+                    return;
                 };
                 if Uid::Uuid(thing.uid) != uid || thing.facts.phase() != Phase::Living {
-                    return true;
+                    return;
                 }
                 let states = self.states(&thing.facts);
                 match plan(&thing.facts, &states, owns) {
@@ -224,7 +233,6 @@ impl World {
             }
             Task::Release { uid, place } => self.release(slot_of(&place), &uid),
         }
-        true
     }
 
     fn release(&mut self, slot: usize, uid: &Uid) {
