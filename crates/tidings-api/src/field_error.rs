@@ -12,18 +12,23 @@ enum Type {
     NotSupported,
     Forbidden,
     TooLong,
+    TooMany,
     Duplicate,
+    TypeInvalid,
+    Internal,
 }
 
 impl Type {
     fn text(self) -> &'static str {
         match self {
             Type::Required => "Required value",
-            Type::Invalid => "Invalid value",
+            Type::Invalid | Type::TypeInvalid => "Invalid value",
             Type::NotSupported => "Unsupported value",
             Type::Forbidden => "Forbidden",
             Type::TooLong => "Too long",
+            Type::TooMany => "Too many",
             Type::Duplicate => "Duplicate value",
+            Type::Internal => "Internal error",
         }
     }
 
@@ -34,7 +39,10 @@ impl Type {
             Type::NotSupported => "FieldValueNotSupported",
             Type::Forbidden => "FieldValueForbidden",
             Type::TooLong => "FieldValueTooLong",
+            Type::TooMany => "FieldValueTooMany",
             Type::Duplicate => "FieldValueDuplicate",
+            Type::TypeInvalid => "FieldValueTypeInvalid",
+            Type::Internal => "InternalError",
         }
     }
 }
@@ -105,13 +113,62 @@ impl FieldError {
             path,
             Type::TooLong,
             None,
-            format!("may not be more than {bytes_max} bytes"),
+            format!(
+                "may not be more than {bytes_max} {}",
+                if bytes_max == 1 { "byte" } else { "bytes" }
+            ),
         )
+    }
+
+    /// A value beyond a size that is not told.
+    pub fn too_long_unbounded(path: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::TooLong, None, "value is too long")
+    }
+
+    /// More elements than there may be.
+    pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> FieldError {
+        let items = if max == 1 { "item" } else { "items" };
+        let detail = format!("must have at most {max} {items}");
+        FieldError::new(path, Type::TooMany, Some(actual.to_string()), detail)
+    }
+
+    /// A value of another type than its schema says; `value` is printed as it is.
+    pub fn type_invalid(
+        path: impl Into<String>,
+        value: impl fmt::Display,
+        detail: impl Into<String>,
+    ) -> FieldError {
+        FieldError::new(path, Type::TypeInvalid, Some(value.to_string()), detail)
+    }
+
+    /// A value that is not right and too large to be printed.
+    pub fn invalid_omitted(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::Invalid, None, detail)
+    }
+
+    /// A check that could not be done.
+    pub fn internal(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
+        FieldError::new(path, Type::Internal, None, detail)
     }
 
     /// A value that may occur only once.
     pub fn duplicate(path: impl Into<String>, value: &str) -> FieldError {
         FieldError::new(path, Type::Duplicate, Some(go::quote(value)), "")
+    }
+
+    /// A value that may occur only once and is not text; `value` is printed as it is, `None` if it is too large for that.
+    pub fn duplicate_value(path: impl Into<String>, value: Option<String>) -> FieldError {
+        FieldError::new(path, Type::Duplicate, value, "")
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The reason as a cause of a `Status` names it, such as `FieldValueRequired`.
+    pub fn reason(&self) -> &'static str {
+        self.kind.cause()
     }
 
     /// The error without its path.
@@ -156,6 +213,16 @@ impl FieldErrors {
         self.0.is_empty()
     }
 
+    /// How many errors there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The errors, in the order in which they were found.
+    pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
+        self.0.iter()
+    }
+
     pub(crate) fn causes(&self) -> Vec<Cause> {
         let cause = |error: &FieldError| Cause {
             reason: error.kind.cause().into(),
@@ -169,6 +236,30 @@ impl FieldErrors {
 impl From<FieldError> for FieldErrors {
     fn from(error: FieldError) -> FieldErrors {
         FieldErrors(vec![error])
+    }
+}
+
+impl IntoIterator for FieldErrors {
+    type Item = FieldError;
+    type IntoIter = std::vec::IntoIter<FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a FieldErrors {
+    type Item = &'a FieldError;
+    type IntoIter = std::slice::Iter<'a, FieldError>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl FromIterator<FieldError> for FieldErrors {
+    fn from_iter<I: IntoIterator<Item = FieldError>>(errors: I) -> FieldErrors {
+        FieldErrors(errors.into_iter().collect())
     }
 }
 

@@ -1,0 +1,292 @@
+//! Calls of functions: the standard ones are here, those of Kubernetes in the library `kube-cel`. And what calls cost.
+
+use std::sync::{Arc, LazyLock};
+
+use kube_cel::KubeCelExt;
+use kube_cel::cel::common::ast::{CallExpr, Expr};
+use kube_cel::cel::{Context, IdedExpr};
+
+use super::val::{NO_OVERLOAD, Text, Val};
+use crate::node::go_regex;
+
+/// The most that one call may insert into a text.
+const MADE_BYTES_MAX: usize = 16 << 20;
+
+static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
+
+/// Calls a function of the library with values that are known.
+pub(crate) fn library<'a>(
+    name: &str,
+    args: &[Val<'_>],
+    is_member: bool,
+) -> Result<Val<'a>, String> {
+    let mut context = LIBRARY.new_inner_scope();
+    let mut idents = Vec::with_capacity(args.len());
+    for (index, arg) in args.iter().enumerate() {
+        let variable = format!("@arg{index}");
+        context.add_variable_from_value(&variable, arg.to_cel()?);
+        idents.push(IdedExpr {
+            id: 0,
+            expr: Expr::Ident(variable),
+        });
+    }
+    let target = (is_member && !idents.is_empty()).then(|| Box::new(idents.remove(0)));
+    let call = IdedExpr {
+        id: 0,
+        expr: Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target,
+            args: idents,
+        }),
+    };
+    context.resolve(&call).map(Val::from_cel).map_err(|error| {
+        use kube_cel::cel::ExecutionError;
+        match error {
+            ExecutionError::NoSuchOverload
+            | ExecutionError::UnexpectedType { .. }
+            | ExecutionError::UnsupportedTargetType { .. }
+            | ExecutionError::NotSupportedAsMethod { .. }
+            | ExecutionError::InvalidArgumentCount { .. } => NO_OVERLOAD.to_owned(),
+            ExecutionError::FunctionError { message, .. } => message,
+            other => other.to_string(),
+        }
+    })
+}
+
+/// Calls a function. A member's target is the first argument.
+pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<Val<'a>, String> {
+    let unsupported = || NO_OVERLOAD.to_owned();
+    Ok(match (name, args) {
+        ("size", [value]) => Val::Int(
+            value
+                .size()
+                .and_then(|size| i64::try_from(size).ok())
+                .ok_or_else(unsupported)?,
+        ),
+        ("dyn", [value]) => value.clone(),
+        ("type", [value]) => Val::Type(value.type_name()),
+        ("contains", [Val::Text(text), Val::Text(part)]) => {
+            Val::Bool(text.as_str().contains(part.as_str()))
+        }
+        ("startsWith", [Val::Text(text), Val::Text(part)]) => {
+            Val::Bool(text.as_str().starts_with(part.as_str()))
+        }
+        ("endsWith", [Val::Text(text), Val::Text(part)]) => {
+            Val::Bool(text.as_str().ends_with(part.as_str()))
+        }
+        ("contains" | "startsWith" | "endsWith", _) => return Err(unsupported()),
+        ("matches", [Val::Text(text), Val::Text(pattern)]) => {
+            Val::Bool(go_regex(pattern.as_str())?.is_match(text.as_str()))
+        }
+        ("int" | "uint" | "double" | "bool" | "bytes" | "string", [value]) => {
+            return convert(name, value);
+        }
+        ("optional.of", [value]) => Val::Optional(Some(Arc::new(value.clone()))),
+        ("optional.none", []) => Val::Optional(None),
+        ("optional.ofNonZeroValue", [value]) => {
+            let is_zero = matches!(
+                value,
+                Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0)
+            ) || matches!(value, Val::Double(value) if *value == 0.0)
+                || value.size() == Some(0);
+            Val::Optional((!is_zero).then(|| Arc::new(value.clone())))
+        }
+        ("hasValue", [Val::Optional(inner)]) => Val::Bool(inner.is_some()),
+        ("value", [Val::Optional(inner)]) => match inner {
+            Some(inner) => (**inner).clone(),
+            None => return Err("optional.none() dereference".into()),
+        },
+        ("orValue", [Val::Optional(inner), other]) => inner.as_deref().unwrap_or(other).clone(),
+        ("or", [optional @ Val::Optional(inner), other]) => {
+            if inner.is_some() { optional } else { other }.clone()
+        }
+        ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
+            // What is inserted is not part of the cost, so its size has a bound of its own.
+            let count = text.as_str().matches(from.as_str()).count();
+            if count.saturating_mul(to.as_str().len()) > MADE_BYTES_MAX {
+                return Err("the result of replace is too large".into());
+            }
+            return library(name, args, is_member);
+        }
+        _ => return library(name, args, is_member),
+    })
+}
+
+fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
+    let range = || Err("integer overflow".to_owned());
+    Ok(match (to, value) {
+        ("int", Val::Int(_))
+        | ("uint", Val::Uint(_))
+        | ("double", Val::Double(_))
+        | ("bool", Val::Bool(_))
+        | ("bytes", Val::Bytes(_))
+        | ("string", Val::Text(_)) => value.clone(),
+        ("int", Val::Uint(number)) => match i64::try_from(*number) {
+            Ok(number) => Val::Int(number),
+            Err(_) => return range(),
+        },
+        ("int", Val::Double(number)) => {
+            if !(-9.223_372_036_854_775e18..=9.223_372_036_854_775e18).contains(number) {
+                return range();
+            }
+            Val::Int(*number as i64)
+        }
+        ("int", Val::Text(text)) => match text.as_str().parse() {
+            Ok(number) => Val::Int(number),
+            Err(_) => return Err(parse_error("ParseInt", text)),
+        },
+        ("uint", Val::Int(number)) => match u64::try_from(*number) {
+            Ok(number) => Val::Uint(number),
+            Err(_) => return Err("unsigned integer overflow".into()),
+        },
+        ("uint", Val::Double(number)) if (0.0..1.8e19).contains(number) => {
+            Val::Uint(*number as u64)
+        }
+        ("uint", Val::Text(text)) => match text.as_str().parse() {
+            Ok(number) => Val::Uint(number),
+            Err(_) => return Err(parse_error("ParseUint", text)),
+        },
+        ("double", Val::Int(number)) => Val::Double(*number as f64),
+        ("double", Val::Uint(number)) => Val::Double(*number as f64),
+        ("double", Val::Text(text)) => match text.as_str().parse() {
+            Ok(number) => Val::Double(number),
+            Err(_) => return Err(parse_error("ParseFloat", text)),
+        },
+        ("bool", Val::Text(text)) => match text.as_str() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Val::Bool(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Val::Bool(false),
+            _ => return Err(parse_error("ParseBool", text)),
+        },
+        ("bytes", Val::Text(text)) => Val::Bytes(Arc::new(text.as_str().as_bytes().to_vec())),
+        ("string", Val::Int(number)) => Val::text(number.to_string()),
+        ("string", Val::Uint(number)) => Val::text(number.to_string()),
+        ("string", Val::Double(number)) => Val::text(go_double(*number)),
+        ("string", Val::Bool(value)) => Val::text(value.to_string()),
+        ("string", Val::Bytes(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) => Val::text(text),
+            Err(_) => return Err("invalid UTF-8 in bytes, cannot convert to string".into()),
+        },
+        (_, Val::Other(_)) => return library(to, std::slice::from_ref(value), false),
+        _ => {
+            return Err(format!(
+                "type conversion error from '{}' to '{to}'",
+                value.type_name()
+            ));
+        }
+    })
+}
+
+fn parse_error(function: &str, text: &Text<'_>) -> String {
+    format!(
+        "strconv.{function}: parsing {}: invalid syntax",
+        tidings_api::go::quote(text.as_str())
+    )
+}
+
+/// `strconv.FormatFloat(number, 'g', -1, 64)`: exponents from 21 digits on.
+fn go_double(number: f64) -> String {
+    crate::text::float(number)
+}
+
+fn size(value: &Val<'_>) -> u64 {
+    match value {
+        Val::Optional(Some(inner)) => size(inner),
+        value => value.size().map_or(1, |size| size as u64),
+    }
+}
+
+fn share(size: u64, factor: f64) -> u64 {
+    (size as f64 * factor).ceil() as u64
+}
+
+/// What walking through a value costs.
+fn traversal(value: &Val<'_>) -> u64 {
+    match value {
+        Val::Text(text) => (text.as_str().len() as f64 * 0.1) as u64,
+        Val::Bytes(bytes) => (bytes.len() as f64 * 0.1) as u64,
+        Val::Elements(..) | Val::List(_) => match value.elements() {
+            Ok(Some(elements)) => elements.iter().map(traversal).sum(),
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+/// What a call has cost, as upstream counts it.
+pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
+    let first = args.first();
+    match (name, args) {
+        ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", _) => {
+            first.map_or(0, traversal)
+        }
+        (
+            "url"
+            | "lowerAscii"
+            | "upperAscii"
+            | "substring"
+            | "trim"
+            | "jsonpatch.escapeKey"
+            | "cidr"
+            | "isIP"
+            | "isCIDR"
+            | "quantity"
+            | "isQuantity"
+            | "semver"
+            | "isSemver"
+            | "startsWith"
+            | "endsWith"
+            | "strings.quote"
+            | "format",
+            [first, ..],
+        ) => share(size(first), 0.1),
+        ("ip", [first]) => match first {
+            Val::Text(_) => share(size(first), 0.1),
+            _ => 1,
+        },
+        ("bytes", [text @ Val::Text(_)]) | ("string", [text @ Val::Bytes(_)]) => {
+            share(size(text), 0.1)
+        }
+        ("replace" | "split" | "ip.isCanonical", [first, ..]) => share(size(first), 0.2),
+        ("join", _) => result.map_or(1, |result| share(size(result), 0.2)),
+        ("find" | "findAll" | "matches", [text, pattern, ..]) => {
+            share(size(text) + 1, 0.1).saturating_mul(share(size(pattern), 0.25))
+        }
+        ("validate", [_, text]) => share(size(text) + 1, 0.1).saturating_mul(share(128, 0.25)),
+        ("contains", [text, part]) => share(size(text), 0.1).saturating_mul(share(size(part), 0.1)),
+        ("containsIP" | "containsCIDR", [_, other]) => {
+            let parsing = if matches!(other, Val::Text(_)) {
+                share(size(other), 0.1)
+            } else {
+                0
+            };
+            let masking = if name == "containsCIDR" {
+                share(16, 0.1) + 1
+            } else {
+                0
+            };
+            share(32, 0.1) + masking + parsing
+        }
+        ("@in", [_, list @ (Val::Elements(..) | Val::List(_))]) => size(list),
+        ("_==_" | "_!=_", [left, right]) => share(size(left).min(size(right)), 0.1),
+        ("_<_" | "_<=_" | "_>_" | "_>=_", [left @ (Val::Text(_) | Val::Bytes(_)), right]) => {
+            share(size(left).min(size(right)), 0.1)
+        }
+        ("_+_", [left @ (Val::Text(_) | Val::Bytes(_)), right]) => {
+            share(size(left).saturating_add(size(right)), 0.1)
+        }
+        // What the library does in one go over lists, which upstream counts per element.
+        ("sets.contains" | "sets.equivalent" | "sets.intersects", [left, right]) => {
+            1_u64.saturating_add(size(left).saturating_mul(size(right)))
+        }
+        ("distinct" | "sort" | "slice" | "flatten" | "reverse" | "lists.range", [first, ..]) => {
+            match first {
+                Val::Int(length) => 10_u64.saturating_add(u64::try_from(*length).unwrap_or(0)),
+                list if name == "distinct" || name == "sort" => {
+                    10_u64.saturating_add(size(list).saturating_mul(size(list)))
+                }
+                list => 10_u64.saturating_add(size(list)),
+            }
+        }
+        _ => 1,
+    }
+}

@@ -1,0 +1,559 @@
+//! Evaluates expressions. Every step is counted, and evaluation stops when it has cost too much.
+//!
+//! The expressions are those that the parser of `cel` makes. Its evaluator counts nothing, stops `all` at the first error and
+//! measures text in bytes; so they are evaluated here, and only functions of the Kubernetes library are called there.
+
+use std::sync::Arc;
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators};
+
+use super::call;
+use super::val::{NO_OVERLOAD, Val};
+
+/// What one call of a rule may cost.
+pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
+
+/// Why there is no result.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    /// The expression failed; other parts of it may make up for that.
+    Error(String),
+    /// It has cost too much: nothing makes up for that.
+    Cost,
+}
+
+impl From<String> for Fault {
+    fn from(text: String) -> Fault {
+        Fault::Error(text)
+    }
+}
+
+type Answer<'a> = Result<Val<'a>, Fault>;
+
+/// Variables that are in scope, innermost first.
+struct Scope<'s, 'a> {
+    name: &'s str,
+    value: Answer<'a>,
+    outer: Option<&'s Scope<'s, 'a>>,
+}
+
+/// One evaluation.
+pub(crate) struct Evaluation<'a> {
+    this: Val<'a>,
+    old: Option<Val<'a>>,
+    cost: u64,
+}
+
+impl<'a> Evaluation<'a> {
+    pub(crate) fn new(this: Val<'a>, old: Option<Val<'a>>) -> Evaluation<'a> {
+        Evaluation { this, old, cost: 0 }
+    }
+
+    /// The result, and what it has cost.
+    pub(crate) fn run(mut self, expr: &IdedExpr) -> (Answer<'a>, u64) {
+        let answer = self.eval(expr, None);
+        (answer, self.cost)
+    }
+
+    fn spend(&mut self, cost: u64) -> Result<(), Fault> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost > CALL_COST_MAX {
+            Err(Fault::Cost)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn eval(&mut self, expr: &IdedExpr, scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+        match &expr.expr {
+            Expr::Literal(literal) => Ok(literal_value(literal)),
+            Expr::Ident(name) => {
+                self.spend(1)?;
+                self.variable(name, scope)
+            }
+            Expr::Select(select) => {
+                let operand = self.eval(&select.operand, scope)?;
+                if select.test {
+                    let operand = match &operand {
+                        Val::Optional(None) => return Ok(Val::Bool(false)),
+                        Val::Optional(Some(inner)) => inner,
+                        operand => operand,
+                    };
+                    return Ok(Val::Bool(operand.member(&select.field)?.is_some()));
+                }
+                self.spend(1)?;
+                self.select(&operand, &select.field)
+            }
+            Expr::List(list) => {
+                let mut elements = Vec::with_capacity(list.elements.len());
+                for (index, element) in list.elements.iter().enumerate() {
+                    match self.eval(element, scope)? {
+                        Val::Optional(inner) if list.optional_indices.contains(&index) => {
+                            elements.extend(inner.map(|inner| (*inner).clone()));
+                        }
+                        value => elements.push(value),
+                    }
+                }
+                self.spend(10)?;
+                Ok(Val::List(Arc::new(elements)))
+            }
+            Expr::Map(map) => {
+                let mut entries = Vec::with_capacity(map.entries.len());
+                for entry in &map.entries {
+                    let EntryExpr::MapEntry(entry) = &entry.expr else {
+                        return Err(Fault::Error(NO_OVERLOAD.into()));
+                    };
+                    let key = self.eval(&entry.key, scope)?;
+                    match self.eval(&entry.value, scope)? {
+                        Val::Optional(inner) if entry.optional => {
+                            entries.extend(inner.map(|inner| (key, (*inner).clone())));
+                        }
+                        value => entries.push((key, value)),
+                    }
+                }
+                self.spend(30)?;
+                Ok(Val::Map(Arc::new(entries)))
+            }
+            Expr::Comprehension(comprehension) => self.fold(comprehension, scope),
+            Expr::Call(call) => {
+                let target = call.target.as_deref();
+                self.call(&call.func_name, target, &call.args, scope)
+            }
+            Expr::Struct(_) | Expr::Unspecified => Err(Fault::Error(NO_OVERLOAD.into())),
+        }
+    }
+
+    fn variable(&self, name: &str, mut scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+        while let Some(inner) = scope {
+            if inner.name == name {
+                return inner.value.clone();
+            }
+            scope = inner.outer;
+        }
+        match name {
+            "self" => Ok(self.this.clone()),
+            "oldSelf" if let Some(old) = &self.old => Ok(old.clone()),
+            name if super::check::type_named(name).is_some() => Ok(Val::Type(name.to_owned())),
+            _ => Err(Fault::Error(format!("no such attribute(s): {name}"))),
+        }
+    }
+
+    fn select(&self, operand: &Val<'a>, field: &str) -> Answer<'a> {
+        if let Val::Optional(inner) = operand {
+            let found = match inner {
+                Some(inner) => inner.member(field)?,
+                None => None,
+            };
+            return Ok(Val::Optional(found.map(Arc::new)));
+        }
+        operand
+            .member(field)?
+            .ok_or_else(|| Fault::Error(format!("no such key: {}", super::decl::unescape(field))))
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        target: Option<&IdedExpr>,
+        args: &[IdedExpr],
+        scope: Option<&Scope<'_, 'a>>,
+    ) -> Answer<'a> {
+        match (name, args) {
+            (operators::LOGICAL_AND, [left, right]) => {
+                return self.junction(left, right, false, scope);
+            }
+            (operators::LOGICAL_OR, [left, right]) => {
+                return self.junction(left, right, true, scope);
+            }
+            (operators::CONDITIONAL, [condition, yes, no]) => {
+                return match self.eval(condition, scope)? {
+                    Val::Bool(true) => self.eval(yes, scope),
+                    Val::Bool(false) => self.eval(no, scope),
+                    _ => Err(Fault::Error(NO_OVERLOAD.into())),
+                };
+            }
+            (operators::NOT_STRICTLY_FALSE, [value]) => {
+                let value = self.eval(value, scope);
+                self.spend(1)?;
+                return match value {
+                    Ok(Val::Bool(false)) => Ok(Val::Bool(false)),
+                    Err(Fault::Cost) => Err(Fault::Cost),
+                    _ => Ok(Val::Bool(true)),
+                };
+            }
+            (operators::OPT_SELECT, [operand, field]) => {
+                let operand = self.eval(operand, scope)?;
+                self.spend(1)?;
+                let Val::Text(field) = self.eval(field, scope)? else {
+                    return Err(Fault::Error(NO_OVERLOAD.into()));
+                };
+                let found = match &operand {
+                    Val::Optional(None) => None,
+                    Val::Optional(Some(inner)) => inner.member(field.as_str())?,
+                    operand => operand.member(field.as_str())?,
+                };
+                return Ok(Val::Optional(found.map(Arc::new)));
+            }
+            _ => {}
+        }
+        let mut values = Vec::with_capacity(args.len() + 1);
+        let mut full_name = std::borrow::Cow::Borrowed(name);
+        let mut is_member = false;
+        match target {
+            Some(target) => match super::check::qualified(target, name) {
+                Some(qualified) => full_name = qualified.into(),
+                None => {
+                    is_member = true;
+                    values.push(self.eval(target, scope)?);
+                }
+            },
+            None => {}
+        }
+        for arg in args {
+            values.push(self.eval(arg, scope)?);
+        }
+        // Functions whose result can be much larger than what they cost are paid for before they run.
+        let answer = if full_name == "join" {
+            None
+        } else {
+            Some(call::cost(&full_name, &values, None))
+        };
+        if let Some(cost) = answer {
+            self.spend(cost)?;
+        }
+        let result = self.apply(&full_name, &values, is_member);
+        if answer.is_none() {
+            self.spend(call::cost(&full_name, &values, result.as_ref().ok()))?;
+        }
+        result
+    }
+
+    /// `&&` and `||`: an error on one side does not matter if the other side decides.
+    fn junction(
+        &mut self,
+        left: &IdedExpr,
+        right: &IdedExpr,
+        decisive: bool,
+        scope: Option<&Scope<'_, 'a>>,
+    ) -> Answer<'a> {
+        let left = self.eval(left, scope);
+        match &left {
+            Ok(Val::Bool(value)) if *value == decisive => return left,
+            Err(Fault::Cost) => return left,
+            _ => {}
+        }
+        let right = self.eval(right, scope);
+        match (left, right) {
+            (_, Ok(Val::Bool(value))) if value == decisive => Ok(Val::Bool(decisive)),
+            (_, Err(Fault::Cost)) => Err(Fault::Cost),
+            (Err(fault), _) | (_, Err(fault)) => Err(fault),
+            (Ok(Val::Bool(_)), Ok(Val::Bool(value))) => Ok(Val::Bool(value)),
+            _ => Err(Fault::Error(NO_OVERLOAD.into())),
+        }
+    }
+
+    fn apply(&self, name: &str, args: &[Val<'a>], is_member: bool) -> Answer<'a> {
+        let overload = || Fault::Error(NO_OVERLOAD.into());
+        let compare = |wanted: &dyn Fn(std::cmp::Ordering) -> bool| match args {
+            [Val::Double(left), right] if left.is_nan() && right.compare(right).is_some() => {
+                Ok(Val::Bool(false))
+            }
+            [left, right] => left
+                .compare(right)
+                .map(|ordering| Val::Bool(wanted(ordering)))
+                .ok_or_else(overload),
+            _ => Err(overload()),
+        };
+        match (name, args) {
+            (operators::EQUALS, [left, right]) => Ok(Val::Bool(left.equals(right))),
+            (operators::NOT_EQUALS, [left, right]) => Ok(Val::Bool(!left.equals(right))),
+            (operators::LESS, _) => compare(&|ordering| ordering.is_lt()),
+            (operators::LESS_EQUALS, _) => compare(&|ordering| ordering.is_le()),
+            (operators::GREATER, _) => compare(&|ordering| ordering.is_gt()),
+            (operators::GREATER_EQUALS, _) => compare(&|ordering| ordering.is_ge()),
+            (operators::LOGICAL_NOT, [Val::Bool(value)]) => Ok(Val::Bool(!value)),
+            (operators::LOGICAL_NOT, _) => Err(overload()),
+            (operators::NEGATE, [Val::Int(number)]) => number
+                .checked_neg()
+                .map(Val::Int)
+                .ok_or_else(|| Fault::Error("integer overflow".into())),
+            (operators::NEGATE, [Val::Double(number)]) => Ok(Val::Double(-number)),
+            (operators::NEGATE, _) => Err(overload()),
+            (operators::INDEX, [operand, index]) => {
+                if let Val::Optional(inner) = operand {
+                    let found = inner.as_ref().map_or(Ok(None), |inner| inner.at(index))?;
+                    return Ok(Val::Optional(found.map(Arc::new)));
+                }
+                operand.at(index)?.ok_or_else(|| {
+                    let index = printed(index);
+                    Fault::Error(if operand.is_map() {
+                        format!("no such key: {index}")
+                    } else {
+                        format!("index out of bounds: {index}")
+                    })
+                })
+            }
+            (operators::OPT_INDEX, [operand, index]) => {
+                let found = match operand {
+                    Val::Optional(None) => None,
+                    Val::Optional(Some(inner)) => inner.at(index)?,
+                    operand => operand.at(index)?,
+                };
+                Ok(Val::Optional(found.map(Arc::new)))
+            }
+            (operators::IN, [value, container]) => match container.elements()? {
+                Some(elements) => Ok(Val::Bool(
+                    elements.iter().any(|element| element.equals(value)),
+                )),
+                None if container.is_map() => Ok(Val::Bool(container.at(value)?.is_some())),
+                None => Err(overload()),
+            },
+            (
+                operators::ADD
+                | operators::SUBSTRACT
+                | operators::MULTIPLY
+                | operators::DIVIDE
+                | operators::MODULO,
+                [left, right],
+            ) => arithmetic(name, left, right),
+            _ => Ok(call::call(name, args, is_member)?),
+        }
+    }
+
+    /// `all`, `exists`, `map` and the like.
+    fn fold(&mut self, fold: &ComprehensionExpr, scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+        let range = self.eval(&fold.iter_range, scope)?;
+        let mut accumulator = self.eval(&fold.accu_init, scope);
+        let is_map = range.is_map();
+        let elements = match range.elements()? {
+            Some(elements) => elements,
+            None if is_map => range.keys(),
+            None => return Err(Fault::Error(NO_OVERLOAD.into())),
+        };
+        for (position, element) in elements.into_iter().enumerate() {
+            let (first, second) = match &fold.iter_var2 {
+                None => (element, None),
+                Some(_) if is_map => {
+                    let value = range.at(&element)?.unwrap_or(Val::Null);
+                    (element, Some(value))
+                }
+                Some(_) => (
+                    Val::Int(i64::try_from(position).unwrap_or(i64::MAX)),
+                    Some(element),
+                ),
+            };
+            let outer = Scope {
+                name: &fold.iter_var,
+                value: Ok(first),
+                outer: scope,
+            };
+            let second = second.map(|value| Scope {
+                name: fold.iter_var2.as_deref().unwrap_or_default(),
+                value: Ok(value),
+                outer: Some(&outer),
+            });
+            let inner = second.as_ref().unwrap_or(&outer);
+            let taken = std::mem::replace(&mut accumulator, Ok(Val::Null));
+            match self.step(fold, taken, inner) {
+                Ok((next, true)) => accumulator = next,
+                Ok((last, false)) => {
+                    accumulator = last;
+                    break;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let inner = Scope {
+            name: &fold.accu_var,
+            value: accumulator,
+            outer: scope,
+        };
+        self.eval(&fold.result, Some(&inner))
+    }
+
+    /// The accumulator after an element, and whether to go on.
+    fn step(
+        &mut self,
+        fold: &ComprehensionExpr,
+        accumulator: Answer<'a>,
+        scope: &Scope<'_, 'a>,
+    ) -> Result<(Answer<'a>, bool), Fault> {
+        let mut inner = Scope {
+            name: &fold.accu_var,
+            value: accumulator,
+            outer: Some(scope),
+        };
+        match self.eval(&fold.loop_cond, Some(&inner)) {
+            Ok(Val::Bool(true)) => {}
+            Err(Fault::Cost) => return Err(Fault::Cost),
+            _ => return Ok((inner.value, false)),
+        }
+        let mut expr = &fold.loop_step;
+        if let Expr::Call(call) = &expr.expr
+            && call.func_name == operators::CONDITIONAL
+            && let [condition, yes, no] = call.args.as_slice()
+            && appended(yes, &fold.accu_var).is_some()
+        {
+            match self.eval(condition, Some(&inner)) {
+                Ok(Val::Bool(true)) => expr = yes,
+                Ok(Val::Bool(false)) => expr = no,
+                Ok(_) => return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true)),
+                Err(Fault::Cost) => return Err(Fault::Cost),
+                Err(fault) => return Ok((Err(fault), true)),
+            }
+        }
+        // `accumulator + [element]` would copy the list for every element.
+        if let Some(element) = appended(expr, &fold.accu_var) {
+            self.spend(12)?;
+            let element = match self.eval(element, Some(&inner)) {
+                Ok(element) => element,
+                Err(Fault::Cost) => return Err(Fault::Cost),
+                Err(fault) => return Ok((Err(fault), true)),
+            };
+            if let Ok(Val::List(elements)) = &mut inner.value {
+                Arc::make_mut(elements).push(element);
+            }
+            return Ok((inner.value, true));
+        }
+        match self.eval(expr, Some(&inner)) {
+            Err(Fault::Cost) => Err(Fault::Cost),
+            next => Ok((next, true)),
+        }
+    }
+}
+
+/// The element of `accumulator + [element]`.
+fn appended<'e>(expr: &'e IdedExpr, accumulator: &str) -> Option<&'e IdedExpr> {
+    let Expr::Call(call) = &expr.expr else {
+        return None;
+    };
+    let [left, right] = call.args.as_slice() else {
+        return None;
+    };
+    match (&left.expr, &right.expr) {
+        (Expr::Ident(name), Expr::List(list))
+            if call.func_name == operators::ADD
+                && name == accumulator
+                && list.optional_indices.is_empty() =>
+        {
+            match list.elements.as_slice() {
+                [element] => Some(element),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn printed(value: &Val<'_>) -> String {
+    match value {
+        Val::Text(text) => text.as_str().to_owned(),
+        Val::Int(number) => number.to_string(),
+        Val::Uint(number) => number.to_string(),
+        Val::Double(number) => number.to_string(),
+        Val::Bool(value) => value.to_string(),
+        other => other.type_name(),
+    }
+}
+
+fn literal_value<'a>(literal: &LiteralValue) -> Val<'a> {
+    match literal {
+        LiteralValue::Boolean(value) => Val::Bool(*value.inner()),
+        LiteralValue::Bytes(value) => Val::Bytes(Arc::new(value.inner().to_vec())),
+        LiteralValue::Double(value) => Val::Double(*value.inner()),
+        LiteralValue::Int(value) => Val::Int(*value.inner()),
+        LiteralValue::Null => Val::Null,
+        LiteralValue::String(value) => Val::text(value.inner()),
+        LiteralValue::UInt(value) => Val::Uint(*value.inner()),
+    }
+}
+
+fn arithmetic<'a>(operator: &str, left: &Val<'a>, right: &Val<'a>) -> Answer<'a> {
+    let fault = |text: &str| Fault::Error(text.to_owned());
+    match (left, right) {
+        (Val::Int(left), Val::Int(right)) => {
+            let result = match operator {
+                operators::ADD => left.checked_add(*right),
+                operators::SUBSTRACT => left.checked_sub(*right),
+                operators::MULTIPLY => left.checked_mul(*right),
+                operators::DIVIDE if *right == 0 => return Err(fault("division by zero")),
+                operators::DIVIDE => left.checked_div(*right),
+                _ if *right == 0 => return Err(fault("modulus by zero")),
+                _ => left.checked_rem(*right),
+            };
+            result
+                .map(Val::Int)
+                .ok_or_else(|| fault("integer overflow"))
+        }
+        (Val::Uint(left), Val::Uint(right)) => {
+            let result = match operator {
+                operators::ADD => left.checked_add(*right),
+                operators::SUBSTRACT => left.checked_sub(*right),
+                operators::MULTIPLY => left.checked_mul(*right),
+                operators::DIVIDE if *right == 0 => return Err(fault("division by zero")),
+                operators::DIVIDE => left.checked_div(*right),
+                _ if *right == 0 => return Err(fault("modulus by zero")),
+                _ => left.checked_rem(*right),
+            };
+            result
+                .map(Val::Uint)
+                .ok_or_else(|| fault("unsigned integer overflow"))
+        }
+        (Val::Double(left), Val::Double(right)) => Ok(Val::Double(match operator {
+            operators::ADD => left + right,
+            operators::SUBSTRACT => left - right,
+            operators::MULTIPLY => left * right,
+            operators::DIVIDE => left / right,
+            _ => return Err(fault(NO_OVERLOAD)),
+        })),
+        (Val::Text(left), Val::Text(right)) if operator == operators::ADD => {
+            Ok(Val::text(format!("{}{}", left.as_str(), right.as_str())))
+        }
+        (Val::Bytes(left), Val::Bytes(right)) if operator == operators::ADD => {
+            Ok(Val::Bytes(Arc::new([left.as_slice(), right].concat())))
+        }
+        (Val::Other(left), Val::Other(right)) => {
+            let result = match operator {
+                operators::ADD => left.clone() + right.clone(),
+                operators::SUBSTRACT => left.clone() - right.clone(),
+                _ => return Err(fault(NO_OVERLOAD)),
+            };
+            result.map(Val::from_cel).map_err(|_| fault(NO_OVERLOAD))
+        }
+        (left, right) if operator == operators::ADD => concatenate(left, right),
+        _ => Err(fault(NO_OVERLOAD)),
+    }
+}
+
+/// Lists one after the other. Sets and list maps are united: what is in both is taken from the right.
+fn concatenate<'a>(left: &Val<'a>, right: &Val<'a>) -> Answer<'a> {
+    let (Some(mut elements), Some(more)) = (left.elements()?, right.elements()?) else {
+        return Err(Fault::Error(NO_OVERLOAD.into()));
+    };
+    match left {
+        Val::Elements(_, node) if matches!(node.list_type.as_deref(), Some("set" | "map")) => {
+            let keys = &node.list_map_keys;
+            let is_same = |a: &Val<'a>, b: &Val<'a>| {
+                if !node.is_list_map() {
+                    return a.equals(b);
+                }
+                keys.iter().all(|key| {
+                    let key = super::decl::escape(key).unwrap_or_else(|| key.clone());
+                    match (a.member(&key), b.member(&key)) {
+                        (Ok(Some(a)), Ok(Some(b))) => a.equals(&b),
+                        _ => false,
+                    }
+                })
+            };
+            for element in more {
+                match elements.iter_mut().find(|known| is_same(known, &element)) {
+                    Some(known) => *known = element,
+                    None => elements.push(element),
+                }
+            }
+        }
+        _ => elements.extend(more),
+    }
+    Ok(Val::List(Arc::new(elements)))
+}

@@ -1,0 +1,206 @@
+//! Macros that the parser does not know: folds over two variables, and those of optional values.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, operators,
+};
+
+const RESULT: &str = "@result";
+
+/// Replaces them in an expression.
+pub(crate) fn expand(expr: &mut IdedExpr) {
+    match &mut expr.expr {
+        Expr::Call(call) => {
+            if let Some(target) = &mut call.target {
+                expand(target);
+            }
+            call.args.iter_mut().for_each(expand);
+            if let Some(replaced) = replacement(call) {
+                expr.expr = replaced;
+            }
+        }
+        Expr::Comprehension(fold) => {
+            for part in [
+                &mut fold.iter_range,
+                &mut fold.accu_init,
+                &mut fold.loop_cond,
+                &mut fold.loop_step,
+                &mut fold.result,
+            ] {
+                expand(part);
+            }
+        }
+        Expr::Select(select) => expand(&mut select.operand),
+        Expr::List(list) => list.elements.iter_mut().for_each(expand),
+        Expr::Map(map) => {
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    expand(&mut entry.key);
+                    expand(&mut entry.value);
+                }
+            }
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
+    }
+}
+
+fn node(expr: Expr) -> IdedExpr {
+    IdedExpr { id: 0, expr }
+}
+
+fn ident(name: &str) -> IdedExpr {
+    node(Expr::Ident(name.to_owned()))
+}
+
+fn call(name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+    node(Expr::Call(CallExpr {
+        func_name: name.to_owned(),
+        target: None,
+        args,
+    }))
+}
+
+fn member(target: IdedExpr, name: &str) -> IdedExpr {
+    node(Expr::Call(CallExpr {
+        func_name: name.to_owned(),
+        target: Some(Box::new(target)),
+        args: Vec::new(),
+    }))
+}
+
+fn boolean(value: bool) -> IdedExpr {
+    node(Expr::Literal(LiteralValue::Boolean(value.into())))
+}
+
+fn integer(value: i64) -> IdedExpr {
+    node(Expr::Literal(LiteralValue::Int(value.into())))
+}
+
+fn list(elements: Vec<IdedExpr>) -> IdedExpr {
+    node(Expr::List(ListExpr::new(elements)))
+}
+
+fn replacement(found: &CallExpr) -> Option<Expr> {
+    let target = (**found.target.as_ref()?).clone();
+    let names: Vec<&str> = found
+        .args
+        .iter()
+        .map_while(|arg| match &arg.expr {
+            Expr::Ident(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    let accumulator = || ident(RESULT);
+    let two_variables = |init: IdedExpr, condition: IdedExpr, step: IdedExpr, result: IdedExpr| {
+        let [first, second, ..] = names.as_slice() else {
+            return None;
+        };
+        Some(Expr::Comprehension(Box::new(ComprehensionExpr {
+            iter_range: target.clone(),
+            iter_var: (*first).to_owned(),
+            iter_var2: Some((*second).to_owned()),
+            accu_var: RESULT.to_owned(),
+            accu_init: init,
+            loop_cond: condition,
+            loop_step: step,
+            result,
+        })))
+    };
+    match (found.func_name.as_str(), found.args.as_slice()) {
+        ("all", [_, _, predicate]) => two_variables(
+            boolean(true),
+            call(operators::NOT_STRICTLY_FALSE, vec![accumulator()]),
+            call(
+                operators::LOGICAL_AND,
+                vec![accumulator(), predicate.clone()],
+            ),
+            accumulator(),
+        ),
+        ("exists", [_, _, predicate]) => two_variables(
+            boolean(false),
+            call(
+                operators::NOT_STRICTLY_FALSE,
+                vec![call(operators::LOGICAL_NOT, vec![accumulator()])],
+            ),
+            call(
+                operators::LOGICAL_OR,
+                vec![accumulator(), predicate.clone()],
+            ),
+            accumulator(),
+        ),
+        ("existsOne", [_, _, predicate]) => two_variables(
+            integer(0),
+            boolean(true),
+            call(
+                operators::CONDITIONAL,
+                vec![
+                    predicate.clone(),
+                    call(operators::ADD, vec![accumulator(), integer(1)]),
+                    accumulator(),
+                ],
+            ),
+            call(operators::EQUALS, vec![accumulator(), integer(1)]),
+        ),
+        ("transformList", [_, _, transform]) => two_variables(
+            list(Vec::new()),
+            boolean(true),
+            call(
+                operators::ADD,
+                vec![accumulator(), list(vec![transform.clone()])],
+            ),
+            accumulator(),
+        ),
+        ("transformList", [_, _, filter, transform]) => {
+            let step = call(
+                operators::ADD,
+                vec![accumulator(), list(vec![transform.clone()])],
+            );
+            two_variables(
+                list(Vec::new()),
+                boolean(true),
+                call(
+                    operators::CONDITIONAL,
+                    vec![filter.clone(), step, accumulator()],
+                ),
+                accumulator(),
+            )
+        }
+        ("optMap" | "optFlatMap", [_, transform]) => {
+            let [name, ..] = names.as_slice() else {
+                return None;
+            };
+            // The value of the optional is bound to the name by a fold over nothing.
+            let bound = node(Expr::Comprehension(Box::new(ComprehensionExpr {
+                iter_range: list(Vec::new()),
+                iter_var: "#unused".to_owned(),
+                iter_var2: None,
+                accu_var: (*name).to_owned(),
+                accu_init: member(target.clone(), "value"),
+                loop_cond: boolean(false),
+                loop_step: ident(name),
+                result: transform.clone(),
+            })));
+            let optional = |name: &str, args: Vec<IdedExpr>| {
+                node(Expr::Call(CallExpr {
+                    func_name: name.to_owned(),
+                    target: Some(Box::new(ident("optional"))),
+                    args,
+                }))
+            };
+            let some = if found.func_name == "optMap" {
+                optional("of", vec![bound])
+            } else {
+                bound
+            };
+            let condition = member(target.clone(), "hasValue");
+            Some(
+                call(
+                    operators::CONDITIONAL,
+                    vec![condition, some, optional("none", Vec::new())],
+                )
+                .expr,
+            )
+        }
+        _ => None,
+    }
+}

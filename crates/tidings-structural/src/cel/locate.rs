@@ -1,0 +1,141 @@
+//! Where in a rule an error is. The parser keeps no places, so they are found again in the text.
+
+/// The characters of a rule, without what is inside quotes and comments.
+pub(crate) struct Source<'s> {
+    text: &'s str,
+    chars: Vec<char>,
+}
+
+impl<'s> Source<'s> {
+    pub(crate) fn new(text: &'s str) -> Source<'s> {
+        let mut quote = None;
+        let mut escaped = false;
+        let blank = |c: char| match quote {
+            Some(open) => {
+                if c == open && !escaped {
+                    quote = None;
+                }
+                escaped = c == '\\' && !escaped;
+                if c == '\n' { c } else { '\0' }
+            }
+            None if c == '"' || c == '\'' => {
+                quote = Some(c);
+                '\0'
+            }
+            None => c,
+        };
+        Source {
+            text,
+            chars: text.chars().map(blank).collect(),
+        }
+    }
+
+    fn words<'w>(&'w self, word: &'w str) -> impl Iterator<Item = (usize, usize)> + 'w {
+        let wanted: Vec<char> = word.chars().collect();
+        let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');
+        let len = wanted.len();
+        (0..self.chars.len()).filter_map(move |at| {
+            let end = at + len;
+            let fits = self.chars.get(at..end)? == wanted.as_slice()
+                && !(at > 0 && is_word(self.chars.get(at - 1)))
+                && !is_word(self.chars.get(end));
+            fits.then_some((at, end))
+        })
+    }
+
+    fn before(&self, at: usize) -> Option<usize> {
+        self.chars[..at].iter().rposition(|c| !c.is_whitespace())
+    }
+
+    fn after(&self, at: usize) -> Option<usize> {
+        self.chars[at..]
+            .iter()
+            .position(|c| !c.is_whitespace())
+            .map(|skipped| at + skipped)
+    }
+
+    /// The dot before a field, or the parenthesis of a `has` around it.
+    pub(crate) fn field(&self, name: &str, in_has: bool) -> usize {
+        let dotted = self.words(name).filter_map(|(at, _)| {
+            self.before(at)
+                .filter(|dot| matches!(self.chars[*dot], '.' | '?'))
+        });
+        let mut dotted = dotted.peekable();
+        let first = dotted.peek().copied().unwrap_or(0);
+        if !in_has {
+            return first;
+        }
+        let opening = self
+            .words("has")
+            .filter_map(|(_, end)| self.after(end).filter(|at| self.chars[*at] == '('));
+        opening.filter(|at| *at < first).last().unwrap_or(first)
+    }
+
+    /// A name that is not a field.
+    pub(crate) fn name(&self, name: &str) -> usize {
+        let free = |at: &usize| {
+            self.before(*at)
+                .is_none_or(|before| self.chars[before] != '.')
+        };
+        self.words(name).map(|(at, _)| at).find(free).unwrap_or(0)
+    }
+
+    /// The parenthesis after the name of a function.
+    pub(crate) fn call(&self, name: &str) -> usize {
+        let mut opening = self
+            .words(name)
+            .filter_map(|(_, end)| self.after(end).filter(|at| self.chars[*at] == '('));
+        opening.next().unwrap_or(0)
+    }
+
+    /// What a call is called with, first argument.
+    pub(crate) fn argument(&self, name: &str) -> usize {
+        self.after(self.call(name) + 1).unwrap_or(0)
+    }
+
+    /// An operator, such as `_>=_`.
+    pub(crate) fn operator(&self, name: &str) -> usize {
+        let symbol = match name {
+            "_[_]" => "[",
+            "@in" => return self.words("in").next().map_or(0, |(at, _)| at),
+            "_?_:_" => "?",
+            name => name.trim_matches('_'),
+        };
+        let wanted: Vec<char> = symbol.chars().collect();
+        let is_sign = |c: Option<&char>| c.is_some_and(|c| "<>=!&|".contains(*c));
+        let found = (0..self.chars.len()).find(|at| {
+            let end = at + wanted.len();
+            self.chars.get(*at..end) == Some(wanted.as_slice())
+                && !(wanted.len() == 1 && is_sign(self.chars.get(end)) && is_sign(wanted.first()))
+                && !(*at > 0
+                    && is_sign(self.chars.get(at - 1))
+                    && is_sign(wanted.first())
+                    && wanted != ['!'])
+        });
+        found.unwrap_or(0)
+    }
+
+    /// An error as compilers print it.
+    pub(crate) fn error(&self, at: usize, message: &str) -> String {
+        let line = self.chars[..at.min(self.chars.len())]
+            .iter()
+            .filter(|c| **c == '\n')
+            .count();
+        let start = self.chars[..at.min(self.chars.len())]
+            .iter()
+            .rposition(|c| *c == '\n')
+            .map_or(0, |at| at + 1);
+        self.error_at(line + 1, at.saturating_sub(start) + 1, message)
+    }
+
+    /// An error at a line and a column, both counted from one.
+    pub(crate) fn error_at(&self, line: usize, column: usize, message: &str) -> String {
+        let snippet = self
+            .text
+            .lines()
+            .nth(line.saturating_sub(1))
+            .unwrap_or_default();
+        let dots = ".".repeat(column.saturating_sub(1));
+        format!("ERROR: <input>:{line}:{column}: {message}\n | {snippet}\n | {dots}^")
+    }
+}

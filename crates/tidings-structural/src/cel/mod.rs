@@ -1,0 +1,588 @@
+//! Rules: `x-kubernetes-validations`.
+
+mod call;
+mod check;
+mod decl;
+mod estimate;
+mod eval;
+mod expand;
+mod functions;
+mod locate;
+mod val;
+
+use std::sync::Arc;
+
+use kube_cel::cel::{IdedExpr, Program};
+use serde_json::Value;
+use tidings_api::{FieldError, go};
+
+use self::decl::{Decl, Kind, REQUEST_BYTES_MAX};
+use self::eval::{Evaluation, Fault};
+use self::val::{NO_OVERLOAD, Val};
+use crate::correlate::{Keyed, Pair};
+use crate::field_path;
+use crate::node::{Node, RuleText};
+use crate::text::{Path, bad_value};
+
+/// What all rules may cost for one object.
+const OBJECT_COST_MAX: i64 = 10_000_000;
+/// What one rule may cost at worst.
+const RULE_ESTIMATE_MAX: u64 = 10_000_000;
+/// What all rules of a schema may cost at worst.
+const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
+/// The longest message that an expression may make.
+const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+
+/// A rule, compiled.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    text: RuleText,
+    expr: IdedExpr,
+    message: Option<IdedExpr>,
+    uses_old: bool,
+    field_path: String,
+}
+
+/// How often a schema can occur in one object.
+#[derive(Clone)]
+pub(crate) struct Scope {
+    /// `None` if a list or map above has no bound.
+    occurrences_max: Option<u64>,
+}
+
+impl Scope {
+    pub(crate) fn root() -> Scope {
+        Scope {
+            occurrences_max: Some(1),
+        }
+    }
+
+    pub(crate) fn below(&self, node: &Node) -> Scope {
+        let factor = match node.kind.as_str() {
+            "object" if node.additional.is_set() => node.max_properties,
+            "array" => node.max_items,
+            _ => Some(1),
+        };
+        let factor = factor.map(|factor| u64::try_from(factor).unwrap_or(0));
+        Scope {
+            occurrences_max: self
+                .occurrences_max
+                .zip(factor)
+                .map(|(times, factor)| times.saturating_mul(factor)),
+        }
+    }
+}
+
+/// Compiles the rules of a schema and adds up what they cost.
+#[derive(Default)]
+pub(crate) struct Compiler {
+    total: u64,
+    most_expensive: Vec<(String, u64)>,
+}
+
+impl Compiler {
+    /// Compiles the rules of a node and leaves them there.
+    pub(crate) fn compile(
+        &mut self,
+        node: &mut Node,
+        path: &Path,
+        scope: &Scope,
+        is_resource: bool,
+        forbids_old: Option<&str>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let path = path.child("x-kubernetes-validations");
+        let Some(decl) = Decl::of(node, is_resource) else {
+            errors.push(FieldError::internal(
+                path,
+                "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural \
+                 schema to CEL declarations",
+            ));
+            return;
+        };
+        let occurrences = scope.occurrences_max.unwrap_or_else(|| {
+            u64::try_from(REQUEST_BYTES_MAX / (decl.bytes_min + 1)).unwrap_or(0)
+        });
+        let mut rules = Vec::with_capacity(node.rule_texts.len());
+        for (index, text) in node.rule_texts.iter().enumerate() {
+            let path = path.index(index);
+            rules.extend(self.rule(text, node, &decl, &path, occurrences, forbids_old, errors));
+        }
+        node.rules = rules;
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the context of one rule; a struct would only rename it"
+    )]
+    fn rule(
+        &mut self,
+        text: &RuleText,
+        node: &Node,
+        decl: &Arc<Decl>,
+        path: &Path,
+        occurrences: u64,
+        forbids_old: Option<&str>,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<Rule> {
+        let old = match text.optional_old_self {
+            Some(true) => Kind::Optional(decl.clone()).plain(),
+            _ => decl.clone(),
+        };
+        let rule_path = path.child("rule");
+        let (expr, uses_old) = match compile(&text.rule, decl, &old) {
+            Ok((_, checked)) if !matches!(checked.kind, Kind::Bool) => {
+                let detail = "cel expression must evaluate to a bool";
+                errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
+                return None;
+            }
+            Ok((expr, checked)) => {
+                let cost = checked.cost_max.saturating_mul(occurrences);
+                if cost > RULE_ESTIMATE_MAX {
+                    let detail = cost_message("estimated rule cost", cost, RULE_ESTIMATE_MAX);
+                    errors.push(FieldError::forbidden(rule_path.clone(), detail));
+                }
+                self.observe(&rule_path, cost);
+                (expr, checked.uses_old)
+            }
+            Err(why) => {
+                let detail = format!("compilation failed: {why}");
+                errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
+                return None;
+            }
+        };
+        let message = self.message(text, decl, &old, path, errors);
+        if uses_old {
+            if let Some(ancestor) = forbids_old {
+                let detail = format!(
+                    "oldSelf cannot be used on the uncorrelatable portion of the schema within {ancestor}"
+                );
+                errors.push(FieldError::invalid(rule_path, &text.rule, detail));
+            }
+        } else if let Some(set) = text.optional_old_self {
+            let detail = "may not be set if oldSelf is not used in rule";
+            errors.push(FieldError::invalid_value(
+                path.child("optionalOldSelf"),
+                set,
+                detail,
+            ));
+        }
+        let field_path = match text.field_path.as_str() {
+            "" => String::new(),
+            text => field_path::resolve(text, node, true)
+                .map(|(path, ..)| path.as_str().to_owned())
+                .unwrap_or_default(),
+        };
+        Some(Rule {
+            text: text.clone(),
+            expr,
+            message,
+            uses_old,
+            field_path,
+        })
+    }
+
+    fn message(
+        &mut self,
+        text: &RuleText,
+        decl: &Arc<Decl>,
+        old: &Arc<Decl>,
+        path: &Path,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<IdedExpr> {
+        if text.message_expression.is_empty() {
+            return None;
+        }
+        let path = path.child("messageExpression");
+        match compile(&text.message_expression, decl, old) {
+            Ok((expr, checked)) if matches!(checked.kind, Kind::String) => {
+                if checked.cost_max > RULE_ESTIMATE_MAX {
+                    let detail = cost_message(
+                        "estimated messageExpression cost",
+                        checked.cost_max,
+                        RULE_ESTIMATE_MAX,
+                    );
+                    errors.push(FieldError::forbidden(path.clone(), detail));
+                }
+                self.observe(&path, checked.cost_max);
+                return Some(expr);
+            }
+            Ok(_) => {
+                let detail = "messageExpression must evaluate to a string";
+                errors.push(FieldError::invalid_value(path, text.printed(), detail));
+            }
+            Err(why) => {
+                let detail = format!("messageExpression compilation failed: {why}");
+                errors.push(FieldError::invalid_value(path, text.printed(), detail));
+            }
+        }
+        None
+    }
+
+    fn observe(&mut self, path: &Path, cost: u64) {
+        self.total = self.total.saturating_add(cost);
+        if cost >= SCHEMA_ESTIMATE_MAX / 100 {
+            self.most_expensive.push((path.text(), cost));
+            self.most_expensive
+                .sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+            self.most_expensive.truncate(4);
+        }
+    }
+
+    /// What is wrong with all rules together.
+    pub(crate) fn finish(self, path: &Path) -> Vec<FieldError> {
+        if self.total <= SCHEMA_ESTIMATE_MAX {
+            return Vec::new();
+        }
+        let detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
+        let mut errors: Vec<FieldError> = self
+            .most_expensive
+            .into_iter()
+            .map(|(path, _)| FieldError::forbidden(path, detail))
+            .collect();
+        let name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
+        errors.push(FieldError::forbidden(
+            path.clone(),
+            cost_message(name, self.total, SCHEMA_ESTIMATE_MAX),
+        ));
+        errors
+    }
+}
+
+fn cost_message(name: &str, cost: u64, max: u64) -> String {
+    let factor = cost as f64 / max as f64;
+    let factor = if factor > 100.0 {
+        "more than 100x".to_owned()
+    } else if factor < 1.5 {
+        format!("{factor:.6}x")
+    } else {
+        format!("{factor:.1}x")
+    };
+    format!(
+        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where \
+         arrays, maps, and strings are declared)"
+    )
+}
+
+/// Parses and checks an expression.
+fn compile(
+    text: &str,
+    this: &Arc<Decl>,
+    old: &Arc<Decl>,
+) -> Result<(IdedExpr, check::Checked), String> {
+    let program = Program::compile(text).map_err(|errors| {
+        let source = locate::Source::new(text);
+        let place = |number: isize| usize::try_from(number).unwrap_or(1);
+        let texts = errors
+            .errors
+            .iter()
+            .map(|error| source.error_at(place(error.pos.0), place(error.pos.1), &error.msg));
+        texts.collect::<Vec<String>>().join("\n")
+    })?;
+    let mut expr = program.expression().clone();
+    expand::expand(&mut expr);
+    let checked = check::check(text, &expr, this, old)?;
+    Ok((expr, checked))
+}
+
+/// Which old value a place had, so that rules that failed before are let through where nothing has changed.
+#[derive(Clone, Copy, Default)]
+struct Ratchet<'a> {
+    pair: Option<Pair<'a>>,
+    /// The nearest ancestor with an old value.
+    ancestor: Option<Pair<'a>>,
+}
+
+impl<'a> Ratchet<'a> {
+    fn field(self, name: &str) -> Ratchet<'a> {
+        match self.pair {
+            None => self,
+            // Both are converted to the same type before they are compared, so these fields prove nothing.
+            Some(_) if self.ancestor.is_none() && (name == "apiVersion" || name == "kind") => {
+                Ratchet::default()
+            }
+            Some(pair) => Ratchet {
+                pair: pair.field(name),
+                ancestor: self.pair,
+            },
+        }
+    }
+
+    fn element(self, element: Option<Pair<'a>>) -> Ratchet<'a> {
+        match self.pair {
+            None => self,
+            Some(_) => Ratchet {
+                pair: element,
+                ancestor: self.pair,
+            },
+        }
+    }
+
+    fn is_unchanged(self) -> bool {
+        self.pair
+            .or(self.ancestor)
+            .is_some_and(|pair| pair.is_same())
+    }
+}
+
+/// The budget is used up: no further rule is evaluated.
+struct Exhausted;
+
+/// Whether rules that failed before an update may fail after it.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Ratcheting {
+    On,
+    Off,
+}
+
+/// Evaluates all rules over an object and appends those that fail.
+pub(crate) fn validate(
+    value: &Value,
+    old: Option<&Value>,
+    root: &Node,
+    prefix: &Path,
+    is_resource: bool,
+    ratcheting: Ratcheting,
+    errors: &mut Vec<FieldError>,
+) {
+    if !root.below.rules {
+        return;
+    }
+    let mut run = Run {
+        budget: OBJECT_COST_MAX,
+        path: prefix.clone(),
+        errors,
+    };
+    let ratchet = Ratchet {
+        pair: old
+            .filter(|_| ratcheting == Ratcheting::On)
+            .map(|old| Pair {
+                new: value,
+                old,
+                node: root,
+            }),
+        ancestor: None,
+    };
+    let _ = run.node(value, old, root, is_resource, ratchet);
+}
+
+struct Run<'e> {
+    budget: i64,
+    path: Path,
+    errors: &'e mut Vec<FieldError>,
+}
+
+impl Run<'_> {
+    fn node<'a>(
+        &mut self,
+        value: &'a Value,
+        old: Option<&'a Value>,
+        node: &'a Node,
+        is_resource: bool,
+        ratchet: Ratchet<'a>,
+    ) -> Result<(), Exhausted> {
+        if value.is_null() || !node.below.rules {
+            return Ok(());
+        }
+        let old = old.filter(|old| !old.is_null());
+        self.rules(value, old, node, is_resource, ratchet)?;
+        let len = self.path.len();
+        match value {
+            Value::Array(elements) => {
+                let Some(items) = &node.items else {
+                    return Ok(());
+                };
+                let old_elements = old
+                    .and_then(Value::as_array)
+                    .and_then(|old| Keyed::new(node, old));
+                for (index, element) in elements.iter().enumerate() {
+                    let old = old_elements.as_ref().and_then(|old| old.get(element));
+                    let pair = old.map(|old| Pair {
+                        new: element,
+                        old,
+                        node: items,
+                    });
+                    self.path.push_index(index);
+                    self.node(element, old, items, items.embedded, ratchet.element(pair))?;
+                    self.path.truncate(len);
+                }
+            }
+            Value::Object(object) => {
+                let old = old.and_then(Value::as_object);
+                for (name, value) in object {
+                    let old = old.and_then(|old| old.get(name));
+                    if let Some(property) = node.properties.get(name) {
+                        self.path.push_child(name);
+                        self.node(value, old, property, property.embedded, ratchet.field(name))?;
+                    } else if let Some(schema) = node.additional.schema() {
+                        self.path.push_key(name);
+                        self.node(value, old, schema, schema.embedded, ratchet.field(name))?;
+                    }
+                    self.path.truncate(len);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn rules<'a>(
+        &mut self,
+        value: &'a Value,
+        old: Option<&'a Value>,
+        node: &'a Node,
+        is_resource: bool,
+        ratchet: Ratchet<'a>,
+    ) -> Result<(), Exhausted> {
+        if node.rules.is_empty() {
+            return Ok(());
+        }
+        let kind = go::quote(&node.kind);
+        if self.budget <= 0 {
+            return self.exhausted(&kind);
+        }
+        let this = match Val::of(value, node, is_resource) {
+            Ok(this) => this,
+            Err(why) => {
+                self.errors
+                    .push(FieldError::invalid_value(self.path.clone(), kind, why));
+                return Ok(());
+            }
+        };
+        let old = old.and_then(|old| Val::of(old, node, is_resource).ok());
+        for rule in &node.rules {
+            let is_optional = rule.text.optional_old_self == Some(true);
+            if rule.uses_old && old.is_none() && !is_optional {
+                continue;
+            }
+            let old_self = if is_optional {
+                Some(Val::Optional(old.clone().map(Arc::new)))
+            } else {
+                old.clone()
+            };
+            let (answer, cost) = Evaluation::new(this.clone(), old_self).run(&rule.expr);
+            self.pay(cost, &kind)?;
+            let name = rule.text.printed_name();
+            match answer {
+                Ok(Val::Bool(true)) => continue,
+                Err(Fault::Cost) => {
+                    let detail = format!(
+                        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost \
+                         exceeds limit for rule: {name}"
+                    );
+                    self.errors
+                        .push(FieldError::invalid_value(self.path.clone(), kind, detail));
+                    return Err(Exhausted);
+                }
+                Err(Fault::Error(why)) => {
+                    let detail = if why.starts_with(NO_OVERLOAD) {
+                        format!(
+                            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+                        )
+                    } else {
+                        format!("{why} evaluating rule: {name}")
+                    };
+                    self.errors
+                        .push(FieldError::invalid_value(self.path.clone(), &kind, detail));
+                    continue;
+                }
+                Ok(_) => {}
+            }
+            let made = match &rule.message {
+                Some(expr) => self.message(expr, rule, &this, &old, &kind)?,
+                None => None,
+            };
+            if !rule.uses_old && ratchet.is_unchanged() {
+                continue;
+            }
+            let detail = made.unwrap_or_else(|| match rule.text.message.as_str() {
+                "" => format!("failed rule: {}", rule.text.rule.trim()),
+                message => message.trim().to_owned(),
+            });
+            self.errors.push(self.failure(rule, value, node, detail));
+        }
+        Ok(())
+    }
+
+    fn failure(&self, rule: &Rule, value: &Value, node: &Node, detail: String) -> FieldError {
+        let path = match rule.field_path.as_str() {
+            "" => self.path.clone(),
+            below => self.path.child(below),
+        };
+        let is_large = node.kind == "object" || node.kind == "array";
+        let printed = (!is_large).then(|| bad_value(value));
+        match rule.text.reason.as_deref() {
+            Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
+            Some("FieldValueRequired") => FieldError::required(path, detail),
+            Some("FieldValueDuplicate") => FieldError::duplicate_value(path, printed),
+            _ => match printed {
+                Some(printed) => FieldError::invalid_value(path, printed, detail),
+                None => FieldError::invalid_omitted(path, detail),
+            },
+        }
+    }
+
+    /// The text that an expression makes; `None` if it makes none that may be shown.
+    fn message<'a>(
+        &mut self,
+        expr: &IdedExpr,
+        rule: &Rule,
+        this: &Val<'a>,
+        old: &Option<Val<'a>>,
+        kind: &str,
+    ) -> Result<Option<String>, Exhausted> {
+        let (answer, cost) = Evaluation::new(this.clone(), old.clone()).run(expr);
+        if i64::try_from(cost).is_ok_and(|cost| cost > self.budget) {
+            let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+            self.errors
+                .push(FieldError::invalid_value(self.path.clone(), kind, detail));
+            return Err(Exhausted);
+        }
+        if answer.as_ref().err() == Some(&Fault::Cost) {
+            let expression = go::quote(&rule.text.message_expression);
+            let detail = format!(
+                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression}"
+            );
+            self.errors
+                .push(FieldError::invalid_value(self.path.clone(), kind, detail));
+            return Err(Exhausted);
+        }
+        self.budget -= i64::try_from(cost).unwrap_or(i64::MAX);
+        Ok(match answer {
+            Ok(Val::Text(text)) => {
+                let text = text.as_str().trim();
+                let is_fit =
+                    !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+                is_fit.then(|| text.to_owned())
+            }
+            _ => None,
+        })
+    }
+
+    fn pay(&mut self, cost: u64, kind: &str) -> Result<(), Exhausted> {
+        match i64::try_from(cost) {
+            Ok(cost) if cost <= self.budget => {
+                self.budget -= cost;
+                Ok(())
+            }
+            _ => self.exhausted(kind),
+        }
+    }
+
+    fn exhausted(&mut self, kind: &str) -> Result<(), Exhausted> {
+        let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
+        self.errors
+            .push(FieldError::invalid_value(self.path.clone(), kind, detail));
+        Err(Exhausted)
+    }
+}
+
+impl RuleText {
+    /// What errors call a rule.
+    fn printed_name(&self) -> &str {
+        match self.message.as_str() {
+            "" => self.rule.trim(),
+            message => message.trim(),
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The values that expressions compute with. What is in the object is borrowed, not copied.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use base64::Engine;
+use kube_cel::cel::objects::{Key, OptionalValue};
+use serde_json::{Map, Value};
+
+use crate::node::{Additional, Node};
+use crate::text::Number;
+
+/// Text of the object, or text that was made.
+#[derive(Clone, Debug)]
+pub(crate) enum Text<'a> {
+    Borrowed(&'a str),
+    Shared(Arc<String>),
+}
+
+impl Text<'_> {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Text::Borrowed(text) => text,
+            Text::Shared(text) => text,
+        }
+    }
+}
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Val<'a> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Text(Text<'a>),
+    Bytes(Arc<Vec<u8>>),
+    /// An object with the fields of its schema. The last says whether it is a resource, which has a type and metadata too.
+    Object(&'a Map<String, Value>, &'a Node, bool),
+    /// The metadata of a resource, of which rules see the names.
+    Metadata(&'a Map<String, Value>),
+    /// A map; the schema is that of its values.
+    Entries(&'a Map<String, Value>, &'a Node),
+    /// A list with its schema.
+    Elements(&'a [Value], &'a Node),
+    List(Arc<Vec<Val<'a>>>),
+    Map(Arc<Vec<(Val<'a>, Val<'a>)>>),
+    Optional(Option<Arc<Val<'a>>>),
+    Type(String),
+    /// Durations, times and the types of the Kubernetes library.
+    Other(kube_cel::cel::Value),
+}
+
+/// Why a value cannot be computed.
+pub(crate) const NO_OVERLOAD: &str = "no such overload";
+
+impl<'a> Val<'a> {
+    pub(crate) fn text(text: impl Into<String>) -> Val<'static> {
+        Val::Text(Text::Shared(Arc::new(text.into())))
+    }
+
+    /// A value of the object, seen through its schema.
+    pub(crate) fn of(
+        value: &'a Value,
+        node: &'a Node,
+        is_resource: bool,
+    ) -> Result<Val<'a>, String> {
+        Ok(match value {
+            Value::Null => Val::Null,
+            Value::Bool(value) => Val::Bool(*value),
+            Value::String(text) => return of_text(text, node),
+            Value::Number(_) => match (Number::of(value), node.kind.as_str()) {
+                (Some(number), "number") => Val::Double(number.as_f64()),
+                (Some(Number::Int(number)), _) => Val::Int(number),
+                (Some(Number::Float(number)), "integer") => Val::Int(number as i64),
+                (Some(Number::Float(number)), _) => Val::Double(number),
+                (None, _) => return Err("invalid number".into()),
+            },
+            Value::Array(elements) => Val::Elements(elements, node),
+            Value::Object(object) => match &node.additional {
+                Additional::Schema(schema) if node.properties.is_empty() => {
+                    Val::Entries(object, schema)
+                }
+                _ => Val::Object(object, node, is_resource),
+            },
+        })
+    }
+
+    /// The field of an object or the value of a key of a map: `Ok(None)` if it is absent.
+    pub(crate) fn member(&self, name: &str) -> Result<Option<Val<'a>>, String> {
+        match self {
+            Val::Object(object, node, is_resource) => {
+                let name = super::decl::unescape(name);
+                let Some(value) = object.get(&name) else {
+                    return Ok(None);
+                };
+                if let Some(property) = node.properties.get(&name)
+                    && !(*is_resource && name == "metadata")
+                {
+                    return Val::of(value, property, property.embedded).map(Some);
+                }
+                if !is_resource {
+                    return Ok(None);
+                }
+                Ok(match (name.as_str(), value) {
+                    ("apiVersion" | "kind", Value::String(text)) => {
+                        Some(Val::Text(Text::Borrowed(text)))
+                    }
+                    ("metadata", Value::Object(metadata)) => Some(Val::Metadata(metadata)),
+                    _ => None,
+                })
+            }
+            Val::Metadata(metadata) => Ok(match metadata.get(name) {
+                Some(Value::String(text)) if name == "name" || name == "generateName" => {
+                    Some(Val::Text(Text::Borrowed(text)))
+                }
+                _ => None,
+            }),
+            Val::Entries(entries, node) => entries
+                .get(name)
+                .map(|value| Val::of(value, node, node.embedded))
+                .transpose(),
+            Val::Map(entries) => Ok(entries
+                .iter()
+                .find(|(key, _)| matches!(key, Val::Text(text) if text.as_str() == name))
+                .map(|(_, value)| value.clone())),
+            _ => Err(NO_OVERLOAD.into()),
+        }
+    }
+
+    /// The element of a list or the value of a key.
+    pub(crate) fn at(&self, index: &Val<'a>) -> Result<Option<Val<'a>>, String> {
+        match self {
+            Val::Elements(..) | Val::List(_) => {
+                let position = match index {
+                    Val::Int(position) => usize::try_from(*position).ok(),
+                    Val::Uint(position) => usize::try_from(*position).ok(),
+                    Val::Double(position) if position.fract() == 0.0 && *position >= 0.0 => {
+                        Some(*position as usize)
+                    }
+                    _ => return Err(NO_OVERLOAD.into()),
+                };
+                position.map_or(Ok(None), |position| self.element(position))
+            }
+            Val::Map(entries) => Ok(entries
+                .iter()
+                .find(|(key, _)| key.equals(index))
+                .map(|(_, value)| value.clone())),
+            Val::Entries(..) | Val::Object(..) => match index {
+                Val::Text(name) => self.member(name.as_str()),
+                _ => Err(NO_OVERLOAD.into()),
+            },
+            _ => Err(NO_OVERLOAD.into()),
+        }
+    }
+
+    pub(crate) fn element(&self, position: usize) -> Result<Option<Val<'a>>, String> {
+        match self {
+            Val::List(elements) => Ok(elements.get(position).cloned()),
+            Val::Elements(elements, node) => match (elements.get(position), &node.items) {
+                (Some(element), Some(items)) => Val::of(element, items, items.embedded).map(Some),
+                _ => Ok(None),
+            },
+            _ => Err(NO_OVERLOAD.into()),
+        }
+    }
+
+    /// The keys of a map.
+    pub(crate) fn keys(&self) -> Vec<Val<'a>> {
+        match self {
+            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries) => entries
+                .keys()
+                .map(|key| Val::Text(Text::Borrowed(key)))
+                .collect(),
+            Val::Map(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(
+            self,
+            Val::Entries(..) | Val::Object(..) | Val::Map(_) | Val::Metadata(_)
+        )
+    }
+
+    /// How many elements, entries, characters or bytes there are.
+    pub(crate) fn size(&self) -> Option<usize> {
+        Some(match self {
+            Val::Text(text) => text.as_str().chars().count(),
+            Val::Bytes(bytes) => bytes.len(),
+            Val::Elements(elements, _) => elements.len(),
+            Val::List(elements) => elements.len(),
+            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries) => {
+                entries.len()
+            }
+            Val::Map(entries) => entries.len(),
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn elements(&self) -> Result<Option<Vec<Val<'a>>>, String> {
+        match self {
+            Val::List(elements) => Ok(Some(elements.to_vec())),
+            Val::Elements(elements, _) => {
+                let found: Result<Vec<_>, String> = (0..elements.len())
+                    .map(|at| self.element(at).map(|e| e.unwrap_or(Val::Null)))
+                    .collect();
+                found.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn type_name(&self) -> String {
+        match self {
+            Val::Null => "null_type",
+            Val::Bool(_) => "bool",
+            Val::Int(_) => "int",
+            Val::Uint(_) => "uint",
+            Val::Double(_) => "double",
+            Val::Text(_) => "string",
+            Val::Bytes(_) => "bytes",
+            Val::Elements(..) | Val::List(_) => "list",
+            Val::Entries(..) | Val::Map(_) => "map",
+            Val::Object(..) | Val::Metadata(_) => "object",
+            Val::Optional(_) => "optional_type",
+            Val::Type(_) => "type",
+            Val::Other(kube_cel::cel::Value::Duration(_)) => "google.protobuf.Duration",
+            Val::Other(kube_cel::cel::Value::Timestamp(_)) => "google.protobuf.Timestamp",
+            Val::Other(kube_cel::cel::Value::Opaque(opaque)) => {
+                return opaque.runtime_type_name().to_owned();
+            }
+            Val::Other(_) => "dyn",
+        }
+        .to_owned()
+    }
+
+    pub(crate) fn equals(&self, other: &Val<'a>) -> bool {
+        match (self, other) {
+            (Val::Null, Val::Null) => true,
+            (Val::Bool(a), Val::Bool(b)) => a == b,
+            (Val::Text(a), Val::Text(b)) => a.as_str() == b.as_str(),
+            (Val::Bytes(a), Val::Bytes(b)) => a == b,
+            (Val::Type(a), Val::Type(b)) => a == b,
+            (Val::Other(a), Val::Other(b)) => a == b,
+            (Val::Optional(a), Val::Optional(b)) => match (a, b) {
+                (None, None) => true,
+                (Some(a), Some(b)) => a.equals(b),
+                _ => false,
+            },
+            (
+                Val::Int(_) | Val::Uint(_) | Val::Double(_),
+                Val::Int(_) | Val::Uint(_) | Val::Double(_),
+            ) => self.compare(other) == Some(Ordering::Equal),
+            (Val::Object(a, node, _), Val::Object(b, other, _)) if std::ptr::eq(*node, *other) => {
+                same_json(a, b, node)
+            }
+            (a, b) if a.is_map() && b.is_map() => {
+                a.size() == b.size()
+                    && a.keys()
+                        .iter()
+                        .all(|key| match (a.at_any(key), b.at_any(key)) {
+                            (Some(a), Some(b)) => a.equals(&b),
+                            _ => false,
+                        })
+            }
+            (Val::Elements(a, node), Val::Elements(b, _))
+                if matches!(node.list_type.as_deref(), Some("set" | "map")) =>
+            {
+                same_unordered(a, b, node)
+            }
+            (a, b) => match (a.elements(), b.elements()) {
+                (Ok(Some(a)), Ok(Some(b))) => {
+                    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.equals(b))
+                }
+                _ => false,
+            },
+        }
+    }
+
+    fn at_any(&self, key: &Val<'a>) -> Option<Val<'a>> {
+        match (self, key) {
+            (Val::Metadata(_) | Val::Object(..), Val::Text(name)) => {
+                self.member(name.as_str()).ok().flatten()
+            }
+            _ => self.at(key).ok().flatten(),
+        }
+    }
+
+    pub(crate) fn compare(&self, other: &Val<'a>) -> Option<Ordering> {
+        match (self, other) {
+            (Val::Bool(a), Val::Bool(b)) => Some(a.cmp(b)),
+            (Val::Text(a), Val::Text(b)) => Some(a.as_str().cmp(b.as_str())),
+            (Val::Bytes(a), Val::Bytes(b)) => Some(a.cmp(b)),
+            (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
+            (Val::Uint(a), Val::Uint(b)) => Some(a.cmp(b)),
+            (Val::Int(a), Val::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (Val::Uint(a), Val::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+            (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+            (Val::Double(a), Val::Int(b)) => a.partial_cmp(&(*b as f64)),
+            (Val::Int(a), Val::Double(b)) => (*a as f64).partial_cmp(b),
+            (Val::Double(a), Val::Uint(b)) => a.partial_cmp(&(*b as f64)),
+            (Val::Uint(a), Val::Double(b)) => (*a as f64).partial_cmp(b),
+            (Val::Other(a), Val::Other(b)) => a.partial_cmp(b),
+            _ => None,
+        }
+    }
+
+    /// The value as functions of the Kubernetes library take it.
+    pub(crate) fn to_cel(&self) -> Result<kube_cel::cel::Value, String> {
+        use kube_cel::cel::Value as Cel;
+        Ok(match self {
+            Val::Null => Cel::Null,
+            Val::Bool(value) => Cel::Bool(*value),
+            Val::Int(value) => Cel::Int(*value),
+            Val::Uint(value) => Cel::UInt(*value),
+            Val::Double(value) => Cel::Float(*value),
+            Val::Text(Text::Borrowed(text)) => Cel::String(Arc::new((*text).to_owned())),
+            Val::Text(Text::Shared(text)) => Cel::String(text.clone()),
+            Val::Bytes(bytes) => Cel::Bytes(bytes.clone()),
+            Val::Type(name) => Cel::String(Arc::new(name.clone())),
+            Val::Other(value) => value.clone(),
+            Val::Optional(None) => Cel::Opaque(Arc::new(OptionalValue::none())),
+            Val::Optional(Some(inner)) => Cel::Opaque(Arc::new(OptionalValue::of(inner.to_cel()?))),
+            Val::Elements(..) | Val::List(_) => {
+                let elements = self.elements()?.unwrap_or_default();
+                let converted: Result<Vec<Cel>, String> =
+                    elements.iter().map(Val::to_cel).collect();
+                Cel::List(Arc::new(converted?))
+            }
+            map => {
+                let mut entries = std::collections::HashMap::new();
+                for key in map.keys() {
+                    let Some(value) = map.at_any(&key) else {
+                        continue;
+                    };
+                    let key = match key {
+                        Val::Text(text) => Key::String(Arc::new(text.as_str().to_owned())),
+                        Val::Int(key) => Key::Int(key),
+                        Val::Uint(key) => Key::Uint(key),
+                        Val::Bool(key) => Key::Bool(key),
+                        _ => return Err("unsupported key type".into()),
+                    };
+                    entries.insert(key, value.to_cel()?);
+                }
+                Cel::from(entries)
+            }
+        })
+    }
+
+    /// What such a function returned.
+    pub(crate) fn from_cel(value: kube_cel::cel::Value) -> Val<'a> {
+        use kube_cel::cel::Value as Cel;
+        match value {
+            Cel::Null => Val::Null,
+            Cel::Bool(value) => Val::Bool(value),
+            Cel::Int(value) => Val::Int(value),
+            Cel::UInt(value) => Val::Uint(value),
+            Cel::Float(value) => Val::Double(value),
+            Cel::String(text) => Val::Text(Text::Shared(text)),
+            Cel::Bytes(bytes) => Val::Bytes(bytes),
+            Cel::List(elements) => Val::List(Arc::new(
+                elements.iter().cloned().map(Val::from_cel).collect(),
+            )),
+            Cel::Map(map) => {
+                let entries = map.map.iter().map(|(key, value)| {
+                    let key = match key {
+                        Key::Int(key) => Val::Int(*key),
+                        Key::Uint(key) => Val::Uint(*key),
+                        Key::Bool(key) => Val::Bool(*key),
+                        Key::String(key) => Val::Text(Text::Shared(key.clone())),
+                    };
+                    (key, Val::from_cel(value.clone()))
+                });
+                Val::Map(Arc::new(entries.collect()))
+            }
+            Cel::Opaque(opaque) => match opaque.downcast_ref::<OptionalValue>() {
+                Some(optional) => Val::Optional(
+                    optional
+                        .value()
+                        .map(|inner| Arc::new(Val::from_cel(inner.clone()))),
+                ),
+                None => Val::Other(Cel::Opaque(opaque)),
+            },
+            other => Val::Other(other),
+        }
+    }
+}
+
+fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
+    if node.kind != "string" {
+        return Ok(Val::Text(Text::Borrowed(text)));
+    }
+    let call =
+        |function: &str, text: String| super::call::library(function, &[Val::text(text)], false);
+    match node.format_text.as_str() {
+        "byte" => match base64::engine::general_purpose::STANDARD.decode(text) {
+            Ok(bytes) => Ok(Val::Bytes(Arc::new(bytes))),
+            Err(error) => Err(format!(
+                "Invalid byte formatted string {text}, err: {error}"
+            )),
+        },
+        "duration" => call("duration", text.to_owned()),
+        "date" => call("timestamp", format!("{text}T00:00:00Z")),
+        "date-time" => call("timestamp", text.to_uppercase()),
+        _ => Ok(Val::Text(Text::Borrowed(text))),
+    }
+}
+
+/// Equal as JSON, except that sets and list maps below have no order.
+fn same_json(a: &Map<String, Value>, b: &Map<String, Value>, node: &Node) -> bool {
+    a.len() == b.len()
+        && a.iter().all(|(name, a)| {
+            b.get(name).is_some_and(|b| match node.field(name) {
+                Some(field) => same_value(a, b, field),
+                None => a == b,
+            })
+        })
+}
+
+fn same_value(a: &Value, b: &Value, node: &Node) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => same_json(a, b, node),
+        (Value::Array(a), Value::Array(b)) => match (&node.items, node.list_type.as_deref()) {
+            (Some(_), Some("set" | "map")) => same_unordered(a, b, node),
+            (Some(items), _) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b, items))
+            }
+            (None, _) => a == b,
+        },
+        (a, b) => match (Number::of(a), Number::of(b)) {
+            (Some(a), Some(b)) => a.as_f64() == b.as_f64(),
+            _ => a == b,
+        },
+    }
+}
+
+fn same_unordered(a: &[Value], b: &[Value], node: &Node) -> bool {
+    let Some(items) = &node.items else {
+        return a == b;
+    };
+    if a.len() != b.len() {
+        return false;
+    }
+    match crate::correlate::Keyed::new(node, b) {
+        Some(keyed) => a
+            .iter()
+            .all(|a| keyed.get(a).is_some_and(|b| same_value(a, b, items))),
+        None => {
+            let members: std::collections::HashSet<String> =
+                b.iter().map(crate::text::json).collect();
+            a.iter().all(|a| members.contains(&crate::text::json(a)))
+        }
+    }
+}

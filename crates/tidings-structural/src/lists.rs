@@ -1,0 +1,110 @@
+//! Elements of sets, and keys of list maps, occur once.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Map, Value};
+use tidings_api::FieldError;
+
+use crate::node::Node;
+use crate::text::{Path, bad_value, json};
+
+/// Appends what occurs twice anywhere in a value.
+pub(crate) fn check(value: &Value, node: &Node, path: &mut Path, errors: &mut Vec<FieldError>) {
+    if !node.below.list_keys {
+        return;
+    }
+    let len = path.len();
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                if let Some(schema) = node.additional.schema() {
+                    path.push_key(name);
+                    check(value, schema, path, errors);
+                    path.truncate(len);
+                }
+                if let Some(property) = node.properties.get(name) {
+                    path.push_child(name);
+                    check(value, property, path, errors);
+                    path.truncate(len);
+                }
+            }
+        }
+        Value::Array(elements) => {
+            match node.list_type.as_deref() {
+                Some("set") => {
+                    for index in repeated(elements.iter().map(identity)) {
+                        let printed = bad_value(&elements[index]);
+                        errors.push(FieldError::duplicate_value(
+                            path.index(index),
+                            Some(printed),
+                        ));
+                    }
+                }
+                Some("map") => check_keys(elements, &node.list_map_keys, path, errors),
+                _ => {}
+            }
+            if let Some(items) = &node.items {
+                for (index, element) in elements.iter().enumerate() {
+                    path.push_index(index);
+                    check(element, items, path, errors);
+                    path.truncate(len);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_keys(elements: &[Value], keys: &[String], path: &Path, errors: &mut Vec<FieldError>) {
+    let stranger = elements
+        .iter()
+        .position(|element| !element.is_null() && !element.is_object());
+    if let Some(index) = stranger {
+        let detail = "must be an object for an array of list-type map";
+        let printed = bad_value(&elements[index]);
+        errors.push(FieldError::invalid_value(
+            path.index(index),
+            printed,
+            detail,
+        ));
+        return;
+    }
+    let key_of = |element: &Value| {
+        let mut key = Map::new();
+        for name in keys {
+            if let Some(value) = element.get(name) {
+                key.insert(name.clone(), value.clone());
+            }
+        }
+        Value::Object(key)
+    };
+    let keys: Vec<Value> = elements.iter().map(key_of).collect();
+    for index in repeated(keys.iter().map(json)) {
+        let printed = json(&keys[index]);
+        errors.push(FieldError::duplicate_value(
+            path.index(index),
+            Some(printed),
+        ));
+    }
+}
+
+/// What makes a value the same as another: its JSON, with sorted keys.
+fn identity(value: &Value) -> String {
+    match value {
+        Value::Array(_) | Value::Object(_) => json(value),
+        scalar => scalar.to_string(),
+    }
+}
+
+/// The second place of everything that occurs more than once.
+fn repeated(identities: impl Iterator<Item = String>) -> Vec<usize> {
+    let mut seen: HashMap<String, ()> = HashMap::new();
+    let mut told = HashSet::new();
+    let mut second = Vec::new();
+    for (index, identity) in identities.enumerate() {
+        if seen.insert(identity.clone(), ()).is_some() && told.insert(identity) {
+            second.push(index);
+        }
+    }
+    second
+}

@@ -1,0 +1,494 @@
+//! One node of a schema, as it was written: `JSONSchemaProps` read from JSON.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+use tidings_api::FieldError;
+
+use crate::cel::Rule;
+use crate::format::Format;
+use crate::text::{Path, bad_value};
+
+/// How deep schemas may be nested. JSON parsers stop at this depth too.
+const DEPTH_MAX: usize = 128;
+
+/// What a schema says about fields that it does not name.
+#[derive(Debug, Default)]
+pub(crate) enum Additional {
+    #[default]
+    Unset,
+    Bool(bool),
+    Schema(Box<Node>),
+}
+
+impl Additional {
+    pub(crate) fn is_set(&self) -> bool {
+        !matches!(self, Additional::Unset)
+    }
+
+    pub(crate) fn schema(&self) -> Option<&Node> {
+        match self {
+            Additional::Schema(node) => Some(node),
+            _ => None,
+        }
+    }
+}
+
+/// What `x-kubernetes-validations` holds, before it is compiled.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RuleText {
+    pub(crate) rule: String,
+    pub(crate) message: String,
+    pub(crate) message_expression: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) field_path: String,
+    pub(crate) optional_old_self: Option<bool>,
+}
+
+impl RuleText {
+    /// The rule as errors print it: the internal struct as JSON.
+    pub(crate) fn printed(&self) -> String {
+        let mut object = Map::new();
+        object.insert("Rule".into(), self.rule.clone().into());
+        object.insert("Message".into(), self.message.clone().into());
+        object.insert(
+            "MessageExpression".into(),
+            self.message_expression.clone().into(),
+        );
+        object.insert("Reason".into(), self.reason.clone().into());
+        object.insert("FieldPath".into(), self.field_path.clone().into());
+        object.insert("OptionalOldSelf".into(), self.optional_old_self.into());
+        tidings_api::go::json(&Value::Object(object))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default()
+    }
+}
+
+/// A schema. Which of its parts are allowed where is checked by [`crate::rules`] and [`crate::structure`].
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) kind: String,
+    pub(crate) nullable: bool,
+    pub(crate) default: Option<Value>,
+    pub(crate) has_title: bool,
+    pub(crate) has_description: bool,
+    pub(crate) has_docs: bool,
+    pub(crate) has_example: bool,
+    pub(crate) properties: BTreeMap<String, Node>,
+    pub(crate) additional: Additional,
+    pub(crate) items: Option<Box<Node>>,
+    /// `items` as a list of schemas, which is not allowed.
+    pub(crate) items_list: Vec<Node>,
+
+    pub(crate) format_text: String,
+    pub(crate) maximum: Option<f64>,
+    pub(crate) exclusive_maximum: bool,
+    pub(crate) minimum: Option<f64>,
+    pub(crate) exclusive_minimum: bool,
+    pub(crate) max_length: Option<i64>,
+    pub(crate) min_length: Option<i64>,
+    pub(crate) pattern: String,
+    pub(crate) max_items: Option<i64>,
+    pub(crate) min_items: Option<i64>,
+    pub(crate) unique_items: bool,
+    pub(crate) multiple_of: Option<f64>,
+    pub(crate) enumeration: Vec<Value>,
+    pub(crate) max_properties: Option<i64>,
+    pub(crate) min_properties: Option<i64>,
+    pub(crate) required: Vec<String>,
+    pub(crate) all_of: Vec<Node>,
+    pub(crate) any_of: Vec<Node>,
+    pub(crate) one_of: Vec<Node>,
+    pub(crate) not: Option<Box<Node>>,
+
+    pub(crate) preserve_unknown: Option<bool>,
+    pub(crate) embedded: bool,
+    pub(crate) int_or_string: bool,
+    pub(crate) list_type: Option<String>,
+    pub(crate) list_map_keys: Vec<String>,
+    pub(crate) map_type: Option<String>,
+    pub(crate) rule_texts: Vec<RuleText>,
+
+    /// Keywords of JSON schema that CRDs refuse, as they were named.
+    pub(crate) refused: Vec<&'static str>,
+    pub(crate) definitions: BTreeMap<String, Node>,
+    pub(crate) dependencies: BTreeMap<String, Option<Node>>,
+
+    // What `seal` computes.
+    pub(crate) format: Option<Format>,
+    pub(crate) regex: Option<Regex>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) below: Below,
+}
+
+/// What a node or anything below it has, so that walks can skip what has nothing to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Below {
+    pub(crate) defaults: bool,
+    pub(crate) rules: bool,
+    pub(crate) list_keys: bool,
+    pub(crate) embedded: bool,
+}
+
+impl Node {
+    /// Reads a schema.
+    pub(crate) fn parse(json: &Value, path: &Path) -> Result<Node, FieldError> {
+        parse(json, path, 0)
+    }
+
+    pub(crate) fn preserves_unknown(&self) -> bool {
+        self.preserve_unknown == Some(true)
+    }
+
+    /// The schema of a field of an object, if the schema says anything about it.
+    pub(crate) fn field(&self, name: &str) -> Option<&Node> {
+        self.properties
+            .get(name)
+            .or_else(|| self.additional.schema())
+    }
+
+    /// The types a value may have; an int-or-string has two.
+    pub(crate) fn types(&self) -> &[&str] {
+        if self.int_or_string {
+            return &["integer", "string"];
+        }
+        match self.kind.as_str() {
+            "object" => &["object"],
+            "array" => &["array"],
+            "string" => &["string"],
+            "integer" => &["integer"],
+            "number" => &["number"],
+            "boolean" => &["boolean"],
+            _ => &[],
+        }
+    }
+
+    pub(crate) fn is_list_map(&self) -> bool {
+        self.list_type.as_deref() == Some("map")
+    }
+
+    /// Calls `visit` for this node and everything it contains, the junctors included.
+    pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        let additional = match &mut self.additional {
+            Additional::Schema(node) => Some(&mut **node),
+            _ => None,
+        };
+        self.properties
+            .values_mut()
+            .chain(additional)
+            .chain(self.items.as_deref_mut())
+            .chain(&mut self.all_of)
+            .chain(&mut self.any_of)
+            .chain(&mut self.one_of)
+            .chain(self.not.as_deref_mut())
+    }
+
+    /// Compiles formats and patterns and notes what is where. The schema has been found to be valid before.
+    pub(crate) fn seal(&mut self) {
+        self.format = Format::of(&self.format_text, self.types());
+        if !self.pattern.is_empty() {
+            self.regex = go_regex(&self.pattern).ok();
+        }
+        let mut below = Below {
+            defaults: self.default.is_some(),
+            rules: !self.rules.is_empty(),
+            list_keys: matches!(self.list_type.as_deref(), Some("set" | "map")),
+            embedded: self.embedded,
+        };
+        for child in self.children_mut() {
+            child.seal();
+        }
+        let structural = self
+            .properties
+            .values()
+            .chain(self.additional.schema())
+            .chain(self.items.as_deref());
+        for child in structural {
+            below.defaults |= child.below.defaults;
+            below.rules |= child.below.rules;
+            below.list_keys |= child.below.list_keys;
+            below.embedded |= child.below.embedded;
+        }
+        self.below = below;
+    }
+}
+
+/// A regular expression of Go. Both follow RE2; Go's `\z` and ASCII classes are the differences that schemas meet.
+pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
+    regex::RegexBuilder::new(&ascii_classes(pattern))
+        .size_limit(4 << 20)
+        .build()
+        .map_err(|error| match error {
+            regex::Error::Syntax(text) => syntax_message(&text, pattern),
+            other => other.to_string(),
+        })
+}
+
+/// `\d`, `\w`, `\s` and `\b` mean ASCII in Go and Unicode here.
+fn ascii_classes(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut chars = pattern.chars();
+    let mut class_depth = 0_usize;
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('d') => out.push_str("[0-9]"),
+                Some('w') => out.push_str("[0-9A-Za-z_]"),
+                Some('s') => out.push_str(r"[\t\n\f\r ]"),
+                Some('D') => out.push_str("[^0-9]"),
+                Some('W') => out.push_str("[^0-9A-Za-z_]"),
+                Some('S') => out.push_str(r"[^\t\n\f\r ]"),
+                Some('b') if class_depth == 0 => out.push_str(r"(?-u:\b)"),
+                Some('Q') => {
+                    // `\Q…\E` quotes what is between.
+                    let rest = chars.as_str();
+                    let (quoted, after) = rest.split_once(r"\E").unwrap_or((rest, ""));
+                    out.push_str(&regex::escape(quoted));
+                    chars = after.chars();
+                }
+                Some(other) => {
+                    out.push('\\');
+                    out.push(other);
+                }
+                None => out.push('\\'),
+            },
+            '[' if class_depth > 0 && !chars.as_str().starts_with(':') => out.push_str(r"\["),
+            '[' => {
+                class_depth += 1;
+                out.push('[');
+                if class_depth == 1 {
+                    // A `]` that comes first is a member.
+                    if let Some(rest) = chars.as_str().strip_prefix('^') {
+                        out.push('^');
+                        chars = rest.chars();
+                    }
+                    if let Some(rest) = chars.as_str().strip_prefix(']') {
+                        out.push_str(r"\]");
+                        chars = rest.chars();
+                    }
+                }
+            }
+            ']' if class_depth > 0 => {
+                class_depth -= 1;
+                out.push(']');
+            }
+            // Set operations of this crate that Go does not know.
+            '&' | '~' if class_depth > 0 => {
+                out.push('\\');
+                out.push(c);
+            }
+            '-' if class_depth > 0 && chars.as_str().starts_with('-') => out.push_str(r"\-"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn syntax_message(text: &str, pattern: &str) -> String {
+    let why = text.lines().last().unwrap_or_default();
+    let why = why.strip_prefix("error: ").unwrap_or(why);
+    let go = match why {
+        "unclosed group" => Some(format!("missing closing ): `{pattern}`")),
+        "unopened group" => Some(format!("unexpected ): `{pattern}`")),
+        "unclosed character class" => {
+            let at = pattern.rfind('[').unwrap_or(0);
+            Some(format!("missing closing ]: `{}`", &pattern[at..]))
+        }
+        "repetition operator missing expression" => {
+            let operator = pattern.chars().next().unwrap_or('*');
+            Some(format!(
+                "missing argument to repetition operator: `{operator}`"
+            ))
+        }
+        _ => None,
+    };
+    format!(
+        "error parsing regexp: {}",
+        go.unwrap_or_else(|| format!("{why}: `{pattern}`"))
+    )
+}
+
+fn parse(json: &Value, path: &Path, depth: usize) -> Result<Node, FieldError> {
+    let Value::Object(object) = json else {
+        return Err(wrong(path, json, "v1.JSONSchemaProps"));
+    };
+    if depth > DEPTH_MAX {
+        let detail = format!("must not be nested deeper than {DEPTH_MAX} schemas");
+        return Err(FieldError::invalid_omitted(path.clone(), detail));
+    }
+    let mut node = Node::default();
+    for (name, value) in object {
+        if value.is_null() {
+            continue;
+        }
+        let at = || path.child(name);
+        match name.as_str() {
+            "type" => node.kind = text(value, &at())?,
+            "nullable" => node.nullable = boolean(value, &at())?,
+            "default" => node.default = Some(value.clone()),
+            "title" => node.has_title = !text(value, &at())?.is_empty(),
+            "description" => node.has_description = !text(value, &at())?.is_empty(),
+            "externalDocs" => node.has_docs = true,
+            "example" => node.has_example = true,
+            "properties" => node.properties = schemas(value, &at(), depth)?,
+            "additionalProperties" => {
+                node.additional = match value {
+                    Value::Bool(allowed) => Additional::Bool(*allowed),
+                    value => Additional::Schema(Box::new(parse(value, &at(), depth + 1)?)),
+                }
+            }
+            "items" => match value {
+                Value::Array(_) => node.items_list = list(value, &at(), depth)?,
+                value => node.items = Some(Box::new(parse(value, &at(), depth + 1)?)),
+            },
+            "format" => node.format_text = text(value, &at())?,
+            "maximum" => node.maximum = Some(number(value, &at())?),
+            "exclusiveMaximum" => node.exclusive_maximum = boolean(value, &at())?,
+            "minimum" => node.minimum = Some(number(value, &at())?),
+            "exclusiveMinimum" => node.exclusive_minimum = boolean(value, &at())?,
+            "maxLength" => node.max_length = Some(integer(value, &at())?),
+            "minLength" => node.min_length = Some(integer(value, &at())?),
+            "pattern" => node.pattern = text(value, &at())?,
+            "maxItems" => node.max_items = Some(integer(value, &at())?),
+            "minItems" => node.min_items = Some(integer(value, &at())?),
+            "uniqueItems" => node.unique_items = boolean(value, &at())?,
+            "multipleOf" => node.multiple_of = Some(number(value, &at())?),
+            "enum" => match value {
+                Value::Array(values) => node.enumeration = values.clone(),
+                value => return Err(wrong(&at(), value, "[]v1.JSON")),
+            },
+            "maxProperties" => node.max_properties = Some(integer(value, &at())?),
+            "minProperties" => node.min_properties = Some(integer(value, &at())?),
+            "required" => node.required = texts(value, &at())?,
+            "allOf" => node.all_of = list(value, &at(), depth)?,
+            "anyOf" => node.any_of = list(value, &at(), depth)?,
+            "oneOf" => node.one_of = list(value, &at(), depth)?,
+            "not" => node.not = Some(Box::new(parse(value, &at(), depth + 1)?)),
+            "x-kubernetes-preserve-unknown-fields" => {
+                node.preserve_unknown = Some(boolean(value, &at())?);
+            }
+            "x-kubernetes-embedded-resource" => node.embedded = boolean(value, &at())?,
+            "x-kubernetes-int-or-string" => node.int_or_string = boolean(value, &at())?,
+            "x-kubernetes-list-type" => node.list_type = Some(text(value, &at())?),
+            "x-kubernetes-list-map-keys" => node.list_map_keys = texts(value, &at())?,
+            "x-kubernetes-map-type" => node.map_type = Some(text(value, &at())?),
+            "x-kubernetes-validations" => node.rule_texts = rules(value, &at())?,
+            "id" if value != "" => node.refused.push("id"),
+            "$schema" if value != "" => node.refused.push("$schema"),
+            "$ref" => node.refused.push("$ref"),
+            "patternProperties" if is_filled(value) => node.refused.push("patternProperties"),
+            "additionalItems" => node.refused.push("additionalItems"),
+            "definitions" if is_filled(value) => {
+                node.refused.push("definitions");
+                node.definitions = schemas(value, &at(), depth)?;
+            }
+            "dependencies" => {
+                node.refused.push("dependencies");
+                if let Value::Object(entries) = value {
+                    for (key, entry) in entries {
+                        let schema = match entry {
+                            Value::Object(_) => Some(parse(entry, &at().key(key), depth + 1)?),
+                            _ => None,
+                        };
+                        node.dependencies.insert(key.clone(), schema);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(node)
+}
+
+fn is_filled(value: &Value) -> bool {
+    value.as_object().is_none_or(|object| !object.is_empty())
+}
+
+fn schemas(value: &Value, path: &Path, depth: usize) -> Result<BTreeMap<String, Node>, FieldError> {
+    let Value::Object(entries) = value else {
+        return Err(wrong(path, value, "map[string]v1.JSONSchemaProps"));
+    };
+    let parsed = entries
+        .iter()
+        .map(|(key, entry)| Ok((key.clone(), parse(entry, &path.key(key), depth + 1)?)));
+    parsed.collect()
+}
+
+fn list(value: &Value, path: &Path, depth: usize) -> Result<Vec<Node>, FieldError> {
+    let Value::Array(entries) = value else {
+        return Err(wrong(path, value, "[]v1.JSONSchemaProps"));
+    };
+    let parsed = entries
+        .iter()
+        .enumerate()
+        .map(|(at, entry)| parse(entry, &path.index(at), depth + 1));
+    parsed.collect()
+}
+
+fn rules(value: &Value, path: &Path) -> Result<Vec<RuleText>, FieldError> {
+    let Value::Array(entries) = value else {
+        return Err(wrong(path, value, "v1.ValidationRules"));
+    };
+    let mut rules = Vec::with_capacity(entries.len());
+    for (index, entry) in entries.iter().enumerate() {
+        let path = path.index(index);
+        let Value::Object(entry) = entry else {
+            return Err(wrong(&path, entry, "v1.ValidationRule"));
+        };
+        let mut rule = RuleText::default();
+        for (name, value) in entry.iter().filter(|(_, value)| !value.is_null()) {
+            let path = path.child(name);
+            match name.as_str() {
+                "rule" => rule.rule = text(value, &path)?,
+                "message" => rule.message = text(value, &path)?,
+                "messageExpression" => rule.message_expression = text(value, &path)?,
+                "reason" => rule.reason = Some(text(value, &path)?),
+                "fieldPath" => rule.field_path = text(value, &path)?,
+                "optionalOldSelf" => rule.optional_old_self = Some(boolean(value, &path)?),
+                _ => {}
+            }
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+fn text(value: &Value, path: &Path) -> Result<String, FieldError> {
+    value
+        .as_str()
+        .map(str::to_owned)
+        .ok_or_else(|| wrong(path, value, "string"))
+}
+
+fn texts(value: &Value, path: &Path) -> Result<Vec<String>, FieldError> {
+    let Value::Array(entries) = value else {
+        return Err(wrong(path, value, "[]string"));
+    };
+    entries.iter().map(|entry| text(entry, path)).collect()
+}
+
+fn boolean(value: &Value, path: &Path) -> Result<bool, FieldError> {
+    value.as_bool().ok_or_else(|| wrong(path, value, "bool"))
+}
+
+fn number(value: &Value, path: &Path) -> Result<f64, FieldError> {
+    value.as_f64().ok_or_else(|| wrong(path, value, "float64"))
+}
+
+fn integer(value: &Value, path: &Path) -> Result<i64, FieldError> {
+    value.as_i64().ok_or_else(|| wrong(path, value, "int64"))
+}
+
+fn wrong(path: &Path, value: &Value, wanted: &str) -> FieldError {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let detail = format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+    FieldError::invalid_value(path.clone(), bad_value(value), detail)
+}
