@@ -8,9 +8,7 @@ use crate::field_path;
 use crate::node::{Additional, Node, RuleText};
 use crate::text::{Path, json};
 
-const TYPES: [&str; 7] = [
-    "array", "boolean", "integer", "null", "number", "object", "string",
-];
+const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
     "FieldValueForbidden",

@@ -47,9 +47,33 @@ pub(crate) fn library<'a>(
             | ExecutionError::UnsupportedTargetType { .. }
             | ExecutionError::NotSupportedAsMethod { .. }
             | ExecutionError::InvalidArgumentCount { .. } => NO_OVERLOAD.to_owned(),
-            ExecutionError::FunctionError { message, .. } => message,
+            ExecutionError::FunctionError { message, .. } => failure(name, args).unwrap_or(message),
             other => other.to_string(),
         }
+    })
+}
+
+/// What upstream says where the library says it in its own words.
+fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
+    Some(match (name, args) {
+        ("quantity", [Val::Text(_)]) => {
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
+        }
+        ("ip", [Val::Text(text)]) => {
+            let text = tidings_api::go::quote(text.as_str());
+            format!("IP Address {text} parse error during conversion from string: ParseAddr({text}): unable to parse IP")
+        }
+        ("min" | "max", [list]) if list.size() == Some(0) => format!("{name} called on empty list"),
+        ("substring", [text, Val::Int(start), rest @ ..]) => {
+            let len = i64::try_from(text.size()?).ok()?;
+            let index = match rest {
+                _ if *start < 0 || *start > len => start,
+                [Val::Int(end)] => end,
+                _ => start,
+            };
+            format!("index out of range: {index}")
+        }
+        _ => return None,
     })
 }
 
@@ -100,6 +124,7 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         ("or", [optional @ Val::Optional(inner), other]) => {
             if inner.is_some() { optional } else { other }.clone()
         }
+        ("timestamp", [Val::Text(text)]) => return timestamp(text.as_str()),
         ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
             // What is inserted is not part of the cost, so its size has a bound of its own.
             let count = text.as_str().matches(from.as_str()).count();
@@ -110,6 +135,15 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         }
         _ => return library(name, args, is_member),
     })
+}
+
+/// A time, in UTC, so that its parts are those of UTC too.
+pub(crate) fn timestamp<'a>(text: &str) -> Result<Val<'a>, String> {
+    let text = match text.parse::<jiff::Timestamp>() {
+        Ok(time) => time.to_string(),
+        Err(_) => text.to_owned(),
+    };
+    library("timestamp", &[Val::text(text)], false)
 }
 
 fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
@@ -166,6 +200,10 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
             Ok(text) => Val::text(text),
             Err(_) => return Err("invalid UTF-8 in bytes, cannot convert to string".into()),
         },
+        ("string", Val::Other(kube_cel::cel::Value::Duration(duration))) => {
+            let nanoseconds = duration.num_nanoseconds().ok_or_else(|| "integer overflow".to_owned())?;
+            Val::text(format!("{}s", nanoseconds as f64 / 1e9))
+        }
         (_, Val::Other(_)) => return library(to, std::slice::from_ref(value), false),
         _ => {
             return Err(format!(

@@ -64,6 +64,15 @@ impl Info {
         self.size.unwrap_or(Range::UNKNOWN)
     }
 
+    /// What the schema says of the elements of a list. Functions of the Kubernetes library do not look at literals.
+    pub(crate) fn declared_element(&self) -> Option<Info> {
+        let mut info = self.element()?;
+        if !self.located {
+            info.size = Info::new(info.decl.clone(), Range::fixed(0)).size;
+        }
+        Some(info)
+    }
+
     /// What is known of the elements of a list.
     pub(crate) fn element(&self) -> Option<Info> {
         let Kind::List(element) = self.kind() else {
@@ -107,6 +116,7 @@ pub(crate) fn check(
         this,
         old,
         uses_old: false,
+        allows_mixed: false,
         errors: Vec::new(),
     };
     let info = checker.info(expr, None);
@@ -125,6 +135,8 @@ struct Checker<'s> {
     this: &'s Arc<Decl>,
     old: &'s Arc<Decl>,
     uses_old: bool,
+    /// Lists may hold values of several types, as the arguments of `format` do.
+    allows_mixed: bool,
     errors: Vec<String>,
 }
 
@@ -203,6 +215,7 @@ impl Checker<'_> {
                         sizes.union(info.size_or_unknown())
                     }));
                     if let Some(known) = &element
+                        && !self.allows_mixed
                         && !known.kind.agrees(info.kind())
                     {
                         let message =
@@ -210,7 +223,10 @@ impl Checker<'_> {
                         let at = self.source.operator("_[_]");
                         return self.fail(at, &message);
                     }
-                    element = element.or(Some(info.decl));
+                    element = match element {
+                        Some(known) if !known.kind.agrees(info.kind()) => Some(Kind::Dyn.plain()),
+                        known => known.or(Some(info.decl)),
+                    };
                 }
                 let mut info = Info::plain(
                     Kind::List(element.unwrap_or_else(|| Kind::Dyn.plain())),
@@ -268,7 +284,15 @@ impl Checker<'_> {
                 self.uses_old = true;
                 Info::located(self.old.clone(), Range::fixed(1))
             }
-            name if type_named(name).is_some() => Info::plain(Kind::Type, Range::fixed(1)),
+            name if type_named(name).is_some() => {
+                // Upstream takes every name for the object when it asks for sizes.
+                let mut info = Info::plain(Kind::Type, Range::fixed(1));
+                info.size = Some(Range {
+                    min: 0,
+                    max: self.this.elements_max,
+                });
+                info
+            }
             name => {
                 let at = self.source.name(name);
                 self.fail(
@@ -428,7 +452,9 @@ impl Checker<'_> {
             _ => None,
         };
         let errors = self.errors.len();
+        let allowed_mixed = std::mem::replace(&mut self.allows_mixed, name == "format");
         let args: Vec<Info> = call.args.iter().map(|arg| self.info(arg, scope)).collect();
+        self.allows_mixed = allowed_mixed;
         if self.errors.len() > errors {
             return Info::plain(Kind::Dyn, Range::fixed(0));
         }

@@ -99,7 +99,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
     };
     match (name, target, args) {
         ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", Some(target), _) => {
-            let cost = match target.element() {
+            let cost = match target.declared_element() {
                 Some(element) => {
                     let mut each = one;
                     if matches!(element.kind_ref(), Kind::String | Kind::Bytes) {
@@ -143,7 +143,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         }
         ("join", Some(target), _) => {
             let count = target.size_or_unknown();
-            let mut size = target.element().map_or(Range::fixed(0), |element| {
+            let mut size = target.declared_element().map_or(Range::fixed(0), |element| {
                 count.times(element.size_or_unknown())
             });
             if let [separator] = args {

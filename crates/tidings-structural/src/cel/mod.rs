@@ -12,7 +12,8 @@ mod val;
 
 use std::sync::Arc;
 
-use kube_cel::cel::{IdedExpr, Program};
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 use tidings_api::{FieldError, go};
 
@@ -270,7 +271,8 @@ fn compile(
     this: &Arc<Decl>,
     old: &Arc<Decl>,
 ) -> Result<(IdedExpr, check::Checked), String> {
-    let program = Program::compile(text).map_err(|errors| {
+    let parser = Parser::default().enable_optional_syntax(true);
+    let mut expr = parser.parse(text).map_err(|errors| {
         let source = locate::Source::new(text);
         let place = |number: isize| usize::try_from(number).unwrap_or(1);
         let texts = errors
@@ -279,7 +281,6 @@ fn compile(
             .map(|error| source.error_at(place(error.pos.0), place(error.pos.1), &error.msg));
         texts.collect::<Vec<String>>().join("\n")
     })?;
-    let mut expr = program.expression().clone();
     expand::expand(&mut expr);
     let checked = check::check(text, &expr, this, old)?;
     Ok((expr, checked))

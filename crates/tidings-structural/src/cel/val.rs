@@ -393,8 +393,6 @@ fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
     if node.kind != "string" {
         return Ok(Val::Text(Text::Borrowed(text)));
     }
-    let call =
-        |function: &str, text: String| super::call::library(function, &[Val::text(text)], false);
     match node.format_text.as_str() {
         "byte" => match base64::engine::general_purpose::STANDARD.decode(text) {
             Ok(bytes) => Ok(Val::Bytes(Arc::new(bytes))),
@@ -402,9 +400,9 @@ fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
                 "Invalid byte formatted string {text}, err: {error}"
             )),
         },
-        "duration" => call("duration", text.to_owned()),
-        "date" => call("timestamp", format!("{text}T00:00:00Z")),
-        "date-time" => call("timestamp", text.to_uppercase()),
+        "duration" => super::call::library("duration", &[Val::text(text)], false),
+        "date" => super::call::timestamp(&format!("{text}T00:00:00Z")),
+        "date-time" => super::call::timestamp(&text.to_uppercase()),
         _ => Ok(Val::Text(Text::Borrowed(text))),
     }
 }
