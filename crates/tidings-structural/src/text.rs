@@ -116,7 +116,7 @@ pub(crate) fn float(value: f64) -> String {
         };
     };
     match exponent.parse::<i32>() {
-        Ok(exponent) if exponent < -4 || exponent >= 21 => {
+        Ok(exponent) if !(-4..6).contains(&exponent) => {
             let sign = if exponent < 0 { '-' } else { '+' };
             format!("{digits}e{sign}{:02}", exponent.abs())
         }
@@ -154,7 +154,7 @@ mod tests {
         for (value, expected) in [
             (1.0, "1"),
             (0.5, "0.5"),
-            (1e20, "100000000000000000000"),
+            (1_234_567.5, "1.2345675e+06"),
             (1e21, "1e+21"),
             (0.00001, "1e-05"),
             (1.5e300, "1.5e+300"),

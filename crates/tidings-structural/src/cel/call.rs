@@ -201,7 +201,9 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
             Err(_) => return Err("invalid UTF-8 in bytes, cannot convert to string".into()),
         },
         ("string", Val::Other(kube_cel::cel::Value::Duration(duration))) => {
-            let nanoseconds = duration.num_nanoseconds().ok_or_else(|| "integer overflow".to_owned())?;
+            let nanoseconds = duration
+                .num_nanoseconds()
+                .ok_or_else(|| "integer overflow".to_owned())?;
             Val::text(format!("{}s", nanoseconds as f64 / 1e9))
         }
         (_, Val::Other(_)) => return library(to, std::slice::from_ref(value), false),

@@ -198,6 +198,19 @@ impl Checker<'_> {
         Info::plain(Kind::Dyn, Range::fixed(0))
     }
 
+    /// Where an expression is.
+    fn place(&self, expr: &IdedExpr) -> usize {
+        match &expr.expr {
+            Expr::Select(select) => self.source.field(&select.field, select.test),
+            Expr::Ident(name) => self.source.name(name),
+            Expr::Call(call) if call.func_name.starts_with(['_', '!', '-', '@']) => {
+                self.source.operator(&call.func_name)
+            }
+            Expr::Call(call) => self.source.call(&call.func_name),
+            _ => 0,
+        }
+    }
+
     fn info(&mut self, expr: &IdedExpr, scope: Option<&Scope<'_>>) -> Info {
         match &expr.expr {
             Expr::Literal(literal) => literal_info(literal),
@@ -246,6 +259,17 @@ impl Checker<'_> {
                     let key = self.info(&entry.key, scope);
                     let value = self.info(&entry.value, scope);
                     cost = cost.plus(key.cost).plus(value.cost);
+                    if let Some((_, known)) = &kinds
+                        && !self.allows_mixed
+                        && !known.kind.agrees(value.kind())
+                    {
+                        let message = format!(
+                            "expected type '{}' but found '{}'",
+                            known.kind,
+                            value.kind()
+                        );
+                        return self.fail(0, &message);
+                    }
                     kinds = kinds.or(Some((key.decl, value.decl)));
                 }
                 let (key, value) = kinds.unwrap_or_else(|| (Kind::Dyn.plain(), Kind::Dyn.plain()));
@@ -378,11 +402,21 @@ impl Checker<'_> {
                 let message = format!(
                     "expression of type '{other}' cannot be range of a comprehension (must be list, map, or dynamic)"
                 );
-                let at = self.source.name(&fold.iter_var);
+                let at = self.place(&fold.iter_range);
                 return self.fail(at, &message);
             }
         };
-        let value = value.unwrap_or_else(|| Info::plain(Kind::Dyn, Range::fixed(1)));
+        let mut value = value.unwrap_or_else(|| Info::plain(Kind::Dyn, Range::fixed(1)));
+        let mut key = key;
+        if !range.located {
+            // Upstream asks for the size of a place without a root, and takes it for the object.
+            for info in [&mut key, &mut value] {
+                info.size = Some(Range {
+                    min: 0,
+                    max: self.this.elements_max,
+                });
+            }
+        }
         let is_list = matches!(range.kind(), Kind::List(_));
         let accumulator = Scope {
             name: &fold.accu_var,
@@ -459,16 +493,33 @@ impl Checker<'_> {
             return Info::plain(Kind::Dyn, Range::fixed(0));
         }
         let full_name = qualified.as_deref().unwrap_or(name);
+        if matches!(name, operators::LOGICAL_AND | operators::LOGICAL_OR) {
+            for (arg, info) in call.args.iter().zip(&args) {
+                if !info.kind().agrees(&Kind::Bool) {
+                    let at = self.place(arg);
+                    return self.fail(
+                        at,
+                        &format!("expected type 'bool' but found '{}'", info.kind()),
+                    );
+                }
+            }
+        }
         let Some(kind) = super::functions::result(full_name, target.as_ref(), &args) else {
             return self.unknown_call(full_name, target.as_ref(), &args);
         };
-        if full_name == "matches"
-            && let Some(Expr::Literal(LiteralValue::String(pattern))) =
-                call.args.first().map(|arg| &arg.expr)
-            && go_regex(pattern.inner()).is_err()
+        if let Some(Expr::Literal(LiteralValue::String(text))) =
+            call.args.first().map(|arg| &arg.expr)
         {
-            let at = self.source.argument(name);
-            return self.fail(at, "invalid matches argument");
+            let is_right = match full_name {
+                "matches" => go_regex(text.inner()).is_ok(),
+                "duration" => tidings_api::go::parse_duration(text.inner()).is_ok(),
+                "timestamp" => text.inner().parse::<jiff::Timestamp>().is_ok(),
+                _ => true,
+            };
+            if !is_right {
+                let at = self.source.argument(name);
+                return self.fail(at, &format!("invalid {name} argument"));
+            }
         }
         let (cost, size) = estimate::call(full_name, target.as_ref(), &args);
         let mut info = Info::new(kind, cost);

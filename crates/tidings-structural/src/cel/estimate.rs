@@ -143,9 +143,11 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         }
         ("join", Some(target), _) => {
             let count = target.size_or_unknown();
-            let mut size = target.declared_element().map_or(Range::fixed(0), |element| {
-                count.times(element.size_or_unknown())
-            });
+            let mut size = target
+                .declared_element()
+                .map_or(Range::fixed(0), |element| {
+                    count.times(element.size_or_unknown())
+                });
             if let [separator] = args {
                 let gaps = Range {
                     min: count.min.saturating_sub(1),

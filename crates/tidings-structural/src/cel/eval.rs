@@ -317,6 +317,21 @@ impl<'a> Evaluation<'a> {
                 | operators::MODULO,
                 [left, right],
             ) => arithmetic(name, left, right),
+            (super::functions::SORT_BY, [list, keys]) => {
+                let (Some(elements), Some(keys)) = (list.elements()?, keys.elements()?) else {
+                    return Err(overload());
+                };
+                let mut pairs: Vec<(Val<'a>, Val<'a>)> = keys.into_iter().zip(elements).collect();
+                if pairs
+                    .windows(2)
+                    .any(|pair| pair[0].0.compare(&pair[1].0).is_none())
+                {
+                    return Err(overload());
+                }
+                pairs.sort_by(|(a, _), (b, _)| a.compare(b).unwrap_or(std::cmp::Ordering::Equal));
+                let sorted = pairs.into_iter().map(|(_, element)| element).collect();
+                Ok(Val::List(Arc::new(sorted)))
+            }
             _ => Ok(call::call(name, args, is_member)?),
         }
     }

@@ -165,6 +165,22 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
                 accumulator(),
             )
         }
+        ("sortBy", [_, key]) => {
+            let [name, ..] = names.as_slice() else {
+                return None;
+            };
+            let keys = node(Expr::Comprehension(Box::new(ComprehensionExpr {
+                iter_range: target.clone(),
+                iter_var: (*name).to_owned(),
+                iter_var2: None,
+                accu_var: RESULT.to_owned(),
+                accu_init: list(Vec::new()),
+                loop_cond: boolean(true),
+                loop_step: call(operators::ADD, vec![accumulator(), list(vec![key.clone()])]),
+                result: accumulator(),
+            })));
+            Some(call(super::functions::SORT_BY, vec![target.clone(), keys]).expr)
+        }
         ("optMap" | "optFlatMap", [_, transform]) => {
             let [name, ..] = names.as_slice() else {
                 return None;

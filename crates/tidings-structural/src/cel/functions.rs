@@ -14,6 +14,9 @@ const QUANTITY: Kind = Kind::Opaque("kubernetes.Quantity");
 const SEMVER: Kind = Kind::Opaque("kubernetes.Semver");
 const FORMAT: Kind = Kind::Opaque("kubernetes.NamedFormat");
 
+/// What `sortBy` becomes: a list, sorted by a list of keys.
+pub(crate) const SORT_BY: &str = "@sortBy";
+
 /// Functions of one value, by what they return.
 const TEXT_TO_BOOL: [&str; 4] = ["contains", "startsWith", "endsWith", "matches"];
 const MEMBERS: [(&str, &[&str]); 3] = [
@@ -241,6 +244,9 @@ fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
             | operators::MODULO,
             [left, right],
         ) => arithmetic(name, left, right).map(Kind::plain),
+        (SORT_BY, [Kind::List(_) | Kind::Dyn, Kind::List(_) | Kind::Dyn]) => {
+            args.first().map(|list| list.decl.clone())
+        }
         _ => return None,
     })
 }
@@ -309,7 +315,7 @@ fn member(name: &str, target: &Info, args: &[&Kind], infos: &[Info]) -> Option<A
         "sum" | "min" | "max" if is_list => element(),
         "first" | "last" if is_list => Kind::Optional(element()).plain(),
         "slice" | "sort" | "distinct" if is_list => target.decl.clone(),
-        "reverse" if is_list || is_text => target.decl.clone(),
+        "reverse" if is_list => target.decl.clone(),
         "flatten" if is_list => list(Kind::Dyn).plain(),
         "getQuery" => Kind::Map(Kind::String.plain(), list(Kind::String).plain()).plain(),
         "asApproximateFloat" => Kind::Double.plain(),

@@ -60,8 +60,16 @@ impl<'s> Source<'s> {
             self.before(at)
                 .filter(|dot| matches!(self.chars[*dot], '.' | '?'))
         });
-        let mut dotted = dotted.peekable();
-        let first = dotted.peek().copied().unwrap_or(0);
+        let first = dotted
+            .map(|at| {
+                if self.chars[at] == '?' && at > 0 {
+                    at - 1
+                } else {
+                    at
+                }
+            })
+            .next()
+            .unwrap_or(0);
         if !in_has {
             return first;
         }

@@ -92,7 +92,8 @@ impl<'a> Val<'a> {
         match self {
             Val::Object(object, node, is_resource) => {
                 let name = super::decl::unescape(name);
-                let Some(value) = object.get(&name) else {
+                // A field that is null counts as absent.
+                let Some(value) = object.get(&name).filter(|value| !value.is_null()) else {
                     return Ok(None);
                 };
                 if let Some(property) = node.properties.get(&name)
