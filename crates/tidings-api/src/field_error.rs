@@ -14,7 +14,7 @@ enum Type {
     TooLong,
     TooMany,
     Duplicate,
-    TypeInvalid,
+    Mistyped,
     Internal,
 }
 
@@ -22,7 +22,7 @@ impl Type {
     fn text(self) -> &'static str {
         match self {
             Type::Required => "Required value",
-            Type::Invalid | Type::TypeInvalid => "Invalid value",
+            Type::Invalid | Type::Mistyped => "Invalid value",
             Type::NotSupported => "Unsupported value",
             Type::Forbidden => "Forbidden",
             Type::TooLong => "Too long",
@@ -41,7 +41,7 @@ impl Type {
             Type::TooLong => "FieldValueTooLong",
             Type::TooMany => "FieldValueTooMany",
             Type::Duplicate => "FieldValueDuplicate",
-            Type::TypeInvalid => "FieldValueTypeInvalid",
+            Type::Mistyped => "FieldValueTypeInvalid",
             Type::Internal => "InternalError",
         }
     }
@@ -138,7 +138,7 @@ impl FieldError {
         value: impl fmt::Display,
         detail: impl Into<String>,
     ) -> FieldError {
-        FieldError::new(path, Type::TypeInvalid, Some(value.to_string()), detail)
+        FieldError::new(path, Type::Mistyped, Some(value.to_string()), detail)
     }
 
     /// A value that is not right and too large to be printed.

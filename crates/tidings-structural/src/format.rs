@@ -132,7 +132,6 @@ impl Format {
 macro_rules! regexes {
     ($($name:ident = $pattern:literal;)*) => {
         $(static $name: LazyLock<Regex> = LazyLock::new(|| {
-            #[allow(clippy::expect_used, reason = "a constant that every test of formats compiles")]
             Regex::new($pattern).expect(stringify!($name))
         });)*
     };

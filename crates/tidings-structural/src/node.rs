@@ -10,8 +10,9 @@ use crate::cel::Rule;
 use crate::format::Format;
 use crate::text::{Path, bad_value};
 
-/// How deep schemas may be nested. JSON parsers stop at this depth too.
-const DEPTH_MAX: usize = 128;
+/// How deep schemas may be nested, so that no walk over one runs out of stack. Upstream has no such bound; schemas that people
+/// write are some twenty deep.
+const DEPTH_MAX: usize = 64;
 
 /// What a schema says about fields that it does not name.
 #[derive(Debug, Default)]
@@ -134,7 +135,7 @@ pub(crate) struct Below {
 impl Node {
     /// Reads a schema.
     pub(crate) fn parse(json: &Value, path: &Path) -> Result<Node, FieldError> {
-        parse(json, path, 0)
+        parse(json, path, 0).map(|node| *node)
     }
 
     pub(crate) fn preserves_unknown(&self) -> bool {
@@ -309,7 +310,8 @@ fn syntax_message(text: &str, pattern: &str) -> String {
     )
 }
 
-fn parse(json: &Value, path: &Path, depth: usize) -> Result<Node, FieldError> {
+/// Frames are kept small here: the walk goes as deep as schemas do.
+fn parse(json: &Value, path: &Path, depth: usize) -> Result<Box<Node>, FieldError> {
     let Value::Object(object) = json else {
         return Err(wrong(path, json, "v1.JSONSchemaProps"));
     };
@@ -317,113 +319,149 @@ fn parse(json: &Value, path: &Path, depth: usize) -> Result<Node, FieldError> {
         let detail = format!("must not be nested deeper than {DEPTH_MAX} schemas");
         return Err(FieldError::invalid_omitted(path.clone(), detail));
     }
-    let mut node = Node::default();
+    let mut node = Box::<Node>::default();
     for (name, value) in object {
-        if value.is_null() {
-            continue;
-        }
-        let at = || path.child(name);
-        match name.as_str() {
-            "type" => node.kind = text(value, &at())?,
-            "nullable" => node.nullable = boolean(value, &at())?,
-            "default" => node.default = Some(value.clone()),
-            "title" => node.has_title = !text(value, &at())?.is_empty(),
-            "description" => node.has_description = !text(value, &at())?.is_empty(),
-            "externalDocs" => node.has_docs = true,
-            "example" => node.has_example = true,
-            "properties" => node.properties = schemas(value, &at(), depth)?,
-            "additionalProperties" => {
-                node.additional = match value {
-                    Value::Bool(allowed) => Additional::Bool(*allowed),
-                    value => Additional::Schema(Box::new(parse(value, &at(), depth + 1)?)),
-                }
-            }
-            "items" => match value {
-                Value::Array(_) => node.items_list = list(value, &at(), depth)?,
-                value => node.items = Some(Box::new(parse(value, &at(), depth + 1)?)),
-            },
-            "format" => node.format_text = text(value, &at())?,
-            "maximum" => node.maximum = Some(number(value, &at())?),
-            "exclusiveMaximum" => node.exclusive_maximum = boolean(value, &at())?,
-            "minimum" => node.minimum = Some(number(value, &at())?),
-            "exclusiveMinimum" => node.exclusive_minimum = boolean(value, &at())?,
-            "maxLength" => node.max_length = Some(integer(value, &at())?),
-            "minLength" => node.min_length = Some(integer(value, &at())?),
-            "pattern" => node.pattern = text(value, &at())?,
-            "maxItems" => node.max_items = Some(integer(value, &at())?),
-            "minItems" => node.min_items = Some(integer(value, &at())?),
-            "uniqueItems" => node.unique_items = boolean(value, &at())?,
-            "multipleOf" => node.multiple_of = Some(number(value, &at())?),
-            "enum" => match value {
-                Value::Array(values) => node.enumeration = values.clone(),
-                value => return Err(wrong(&at(), value, "[]v1.JSON")),
-            },
-            "maxProperties" => node.max_properties = Some(integer(value, &at())?),
-            "minProperties" => node.min_properties = Some(integer(value, &at())?),
-            "required" => node.required = texts(value, &at())?,
-            "allOf" => node.all_of = list(value, &at(), depth)?,
-            "anyOf" => node.any_of = list(value, &at(), depth)?,
-            "oneOf" => node.one_of = list(value, &at(), depth)?,
-            "not" => node.not = Some(Box::new(parse(value, &at(), depth + 1)?)),
-            "x-kubernetes-preserve-unknown-fields" => {
-                node.preserve_unknown = Some(boolean(value, &at())?);
-            }
-            "x-kubernetes-embedded-resource" => node.embedded = boolean(value, &at())?,
-            "x-kubernetes-int-or-string" => node.int_or_string = boolean(value, &at())?,
-            "x-kubernetes-list-type" => node.list_type = Some(text(value, &at())?),
-            "x-kubernetes-list-map-keys" => node.list_map_keys = texts(value, &at())?,
-            "x-kubernetes-map-type" => node.map_type = Some(text(value, &at())?),
-            "x-kubernetes-validations" => node.rule_texts = rules(value, &at())?,
-            "id" if value != "" => node.refused.push("id"),
-            "$schema" if value != "" => node.refused.push("$schema"),
-            "$ref" => node.refused.push("$ref"),
-            "patternProperties" if is_filled(value) => node.refused.push("patternProperties"),
-            "additionalItems" => node.refused.push("additionalItems"),
-            "definitions" if is_filled(value) => {
-                node.refused.push("definitions");
-                node.definitions = schemas(value, &at(), depth)?;
-            }
-            "dependencies" => {
-                node.refused.push("dependencies");
-                if let Value::Object(entries) = value {
-                    for (key, entry) in entries {
-                        let schema = match entry {
-                            Value::Object(_) => Some(parse(entry, &at().key(key), depth + 1)?),
-                            _ => None,
-                        };
-                        node.dependencies.insert(key.clone(), schema);
-                    }
-                }
-            }
-            _ => {}
+        if !value.is_null() && !keyword(&mut node, name, value, path)? {
+            nested(&mut node, name, value, path, depth + 1)?;
         }
     }
     Ok(node)
+}
+
+/// Reads a keyword that holds no schemas. False if it is another one.
+fn keyword(node: &mut Node, name: &str, value: &Value, path: &Path) -> Result<bool, FieldError> {
+    let at = || path.child(name);
+    match name {
+        "type" => node.kind = text(value, &at())?,
+        "nullable" => node.nullable = boolean(value, &at())?,
+        "default" => node.default = Some(value.clone()),
+        "title" => node.has_title = !text(value, &at())?.is_empty(),
+        "description" => node.has_description = !text(value, &at())?.is_empty(),
+        "externalDocs" => node.has_docs = true,
+        "example" => node.has_example = true,
+        "format" => node.format_text = text(value, &at())?,
+        "maximum" => node.maximum = Some(number(value, &at())?),
+        "exclusiveMaximum" => node.exclusive_maximum = boolean(value, &at())?,
+        "minimum" => node.minimum = Some(number(value, &at())?),
+        "exclusiveMinimum" => node.exclusive_minimum = boolean(value, &at())?,
+        "maxLength" => node.max_length = Some(integer(value, &at())?),
+        "minLength" => node.min_length = Some(integer(value, &at())?),
+        "pattern" => node.pattern = text(value, &at())?,
+        "maxItems" => node.max_items = Some(integer(value, &at())?),
+        "minItems" => node.min_items = Some(integer(value, &at())?),
+        "uniqueItems" => node.unique_items = boolean(value, &at())?,
+        "multipleOf" => node.multiple_of = Some(number(value, &at())?),
+        "enum" => match value {
+            Value::Array(values) => node.enumeration = values.clone(),
+            value => return Err(wrong(&at(), value, "[]v1.JSON")),
+        },
+        "maxProperties" => node.max_properties = Some(integer(value, &at())?),
+        "minProperties" => node.min_properties = Some(integer(value, &at())?),
+        "required" => node.required = texts(value, &at())?,
+        "x-kubernetes-preserve-unknown-fields" => {
+            node.preserve_unknown = Some(boolean(value, &at())?)
+        }
+        "x-kubernetes-embedded-resource" => node.embedded = boolean(value, &at())?,
+        "x-kubernetes-int-or-string" => node.int_or_string = boolean(value, &at())?,
+        "x-kubernetes-list-type" => node.list_type = Some(text(value, &at())?),
+        "x-kubernetes-list-map-keys" => node.list_map_keys = texts(value, &at())?,
+        "x-kubernetes-map-type" => node.map_type = Some(text(value, &at())?),
+        "x-kubernetes-validations" => node.rule_texts = rules(value, &at())?,
+        "id" if value != "" => node.refused.push("id"),
+        "$schema" if value != "" => node.refused.push("$schema"),
+        "$ref" => node.refused.push("$ref"),
+        "patternProperties" if is_filled(value) => node.refused.push("patternProperties"),
+        "additionalItems" => node.refused.push("additionalItems"),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Reads a keyword that holds schemas.
+fn nested(
+    node: &mut Node,
+    name: &str,
+    value: &Value,
+    path: &Path,
+    depth: usize,
+) -> Result<(), FieldError> {
+    let path = path.child(name);
+    match name {
+        "properties" => schemas(value, &path, depth, &mut node.properties),
+        "items" if value.is_array() => list(value, &path, depth, &mut node.items_list),
+        "allOf" => list(value, &path, depth, &mut node.all_of),
+        "anyOf" => list(value, &path, depth, &mut node.any_of),
+        "oneOf" => list(value, &path, depth, &mut node.one_of),
+        "additionalProperties" if value.is_boolean() => {
+            node.additional = Additional::Bool(value == &Value::Bool(true));
+            Ok(())
+        }
+        "definitions" if is_filled(value) => {
+            node.refused.push("definitions");
+            schemas(value, &path, depth, &mut node.definitions)
+        }
+        "dependencies" => {
+            node.refused.push("dependencies");
+            dependencies(value, &path, depth, &mut node.dependencies)
+        }
+        "items" | "additionalProperties" | "not" => {
+            let schema = parse(value, &path, depth)?;
+            match name {
+                "items" => node.items = Some(schema),
+                "not" => node.not = Some(schema),
+                _ => node.additional = Additional::Schema(schema),
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn is_filled(value: &Value) -> bool {
     value.as_object().is_none_or(|object| !object.is_empty())
 }
 
-fn schemas(value: &Value, path: &Path, depth: usize) -> Result<BTreeMap<String, Node>, FieldError> {
+fn schemas(
+    value: &Value,
+    path: &Path,
+    depth: usize,
+    found: &mut BTreeMap<String, Node>,
+) -> Result<(), FieldError> {
     let Value::Object(entries) = value else {
         return Err(wrong(path, value, "map[string]v1.JSONSchemaProps"));
     };
-    let parsed = entries
-        .iter()
-        .map(|(key, entry)| Ok((key.clone(), parse(entry, &path.key(key), depth + 1)?)));
-    parsed.collect()
+    for (key, entry) in entries {
+        let node = parse(entry, &path.key(key), depth)?;
+        found.insert(key.clone(), *node);
+    }
+    Ok(())
 }
 
-fn list(value: &Value, path: &Path, depth: usize) -> Result<Vec<Node>, FieldError> {
+fn list(value: &Value, path: &Path, depth: usize, found: &mut Vec<Node>) -> Result<(), FieldError> {
     let Value::Array(entries) = value else {
         return Err(wrong(path, value, "[]v1.JSONSchemaProps"));
     };
-    let parsed = entries
-        .iter()
-        .enumerate()
-        .map(|(at, entry)| parse(entry, &path.index(at), depth + 1));
-    parsed.collect()
+    for (index, entry) in entries.iter().enumerate() {
+        let node = parse(entry, &path.index(index), depth)?;
+        found.push(*node);
+    }
+    Ok(())
+}
+
+fn dependencies(
+    value: &Value,
+    path: &Path,
+    depth: usize,
+    found: &mut BTreeMap<String, Option<Node>>,
+) -> Result<(), FieldError> {
+    for (key, entry) in value.as_object().into_iter().flatten() {
+        let node = match entry {
+            Value::Object(_) => Some(*parse(entry, &path.key(key), depth)?),
+            _ => None,
+        };
+        found.insert(key.clone(), node);
+    }
+    Ok(())
 }
 
 fn rules(value: &Value, path: &Path) -> Result<Vec<RuleText>, FieldError> {

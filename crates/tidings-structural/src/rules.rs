@@ -77,7 +77,7 @@ impl Walk<'_> {
             is_root: false,
             ..place.clone()
         };
-        let child_scope = scope.as_ref().map(|scope| scope.below(node));
+        let child_scope = scope.map(|scope| scope.below(node));
         let children = self.children(node, path, place, &inner, child_scope);
         problems.append(children);
         extensions(node, path, &mut problems.schema);
@@ -131,7 +131,7 @@ impl Walk<'_> {
                 place.no_defaults =
                     Some("inside additionalProperties applying to object metadata".into());
             }
-            problems.append(self.node(schema, &additional, &place, scope.clone()));
+            problems.append(self.node(schema, &additional, &place, scope));
         }
         let is_correlatable =
             matches!(node.map_type.as_deref(), None | Some("granular" | "atomic"));
@@ -149,7 +149,7 @@ impl Walk<'_> {
                 }
             }
             let path = path.child("properties").key(name);
-            problems.append(self.node(property, &path, &place_of, scope.clone()));
+            problems.append(self.node(property, &path, &place_of, scope));
         }
         if let Some(not) = &mut node.not {
             problems.append(self.node(not, &path.child("not"), inner, None));
@@ -173,7 +173,7 @@ impl Walk<'_> {
         }
         let items = path.child("items");
         if let Some(schema) = &mut node.items {
-            problems.append(self.node(schema, &items, &items_place, scope.clone()));
+            problems.append(self.node(schema, &items, &items_place, scope));
         }
         for (index, schema) in node.items_list.iter_mut().enumerate() {
             problems.append(self.node(schema, &items.index(index), &items_place, None));

@@ -1,5 +1,10 @@
 //! Pruning, defaulting and coercion, on small schemas.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "tables of cases read better without references"
+)]
+
 use serde_json::{Value, json};
 use tidings_structural::{CompileOptions, Malformed, Schema};
 

@@ -124,6 +124,12 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         ("or", [optional @ Val::Optional(inner), other]) => {
             if inner.is_some() { optional } else { other }.clone()
         }
+        ("split", [Val::Text(text), Val::Text(separator)]) => {
+            split(text.as_str(), separator.as_str(), -1)
+        }
+        ("split", [Val::Text(text), Val::Text(separator), Val::Int(parts)]) => {
+            split(text.as_str(), separator.as_str(), *parts)
+        }
         ("timestamp", [Val::Text(text)]) => return timestamp(text.as_str()),
         ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
             // What is inserted is not part of the cost, so its size has a bound of its own.
@@ -135,6 +141,31 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         }
         _ => return library(name, args, is_member),
     })
+}
+
+/// `strings.SplitN`: nothing between two characters separates them too.
+fn split<'a>(text: &str, separator: &str, parts: i64) -> Val<'a> {
+    let parts = usize::try_from(parts).unwrap_or(usize::MAX);
+    let found: Vec<&str> = match (separator, parts) {
+        (_, 0) => Vec::new(),
+        ("", parts) => {
+            let mut places = text.char_indices().map(|(at, _)| at).skip(1);
+            let mut found = Vec::new();
+            let mut start = 0;
+            while found.len() + 1 < parts
+                && let Some(end) = places.next()
+            {
+                found.push(&text[start..end]);
+                start = end;
+            }
+            if start < text.len() {
+                found.push(&text[start..]);
+            }
+            found
+        }
+        (separator, parts) => text.splitn(parts, separator).collect(),
+    };
+    Val::List(Arc::new(found.into_iter().map(Val::text).collect()))
 }
 
 /// A time, in UTC, so that its parts are those of UTC too.

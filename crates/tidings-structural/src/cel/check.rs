@@ -56,7 +56,7 @@ impl Info {
         }
     }
 
-    fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &Kind {
         &self.decl.kind
     }
 
@@ -448,7 +448,7 @@ impl Checker<'_> {
                 } else {
                     start.decl.clone()
                 },
-                ..start.clone()
+                ..start
             },
             outer: scope,
         };
@@ -530,8 +530,7 @@ impl Checker<'_> {
             (operators::INDEX, [container, _])
                 if container.located && !matches!(container.kind(), Kind::Optional(_)) =>
             {
-                let element = Info::located(info.decl.clone(), cost);
-                return element;
+                return Info::located(info.decl, cost);
             }
             (operators::INDEX, [container, _]) => info.size = container.elements.or(info.size),
             (operators::CONDITIONAL, [_, yes, no]) => {
@@ -619,10 +618,4 @@ fn literal_info(literal: &LiteralValue) -> Info {
     let mut info = Info::plain(kind, Range::fixed(0));
     info.size = Some(Range::fixed(size));
     info
-}
-
-impl Info {
-    pub(crate) fn kind_ref(&self) -> &Kind {
-        &self.decl.kind
-    }
 }

@@ -91,7 +91,7 @@ pub(crate) fn call(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, 
 fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range>) {
     let one = Range::fixed(1);
     let text = |info: &Info| info.size_or_unknown().share(0.1);
-    let is_text = |info: &Info| matches!(info.kind_ref(), Kind::String | Kind::Bytes | Kind::Dyn);
+    let is_text = |info: &Info| matches!(info.kind(), Kind::String | Kind::Bytes | Kind::Dyn);
     let pattern = |text: Range, pattern: &Info| {
         text.plus(one)
             .share(0.1)
@@ -102,7 +102,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             let cost = match target.declared_element() {
                 Some(element) => {
                     let mut each = one;
-                    if matches!(element.kind_ref(), Kind::String | Kind::Bytes) {
+                    if matches!(element.kind(), Kind::String | Kind::Bytes) {
                         each = each.plus(text(&element));
                     }
                     target.size_or_unknown().times(each)
@@ -189,12 +189,12 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         }
         ("validate", _, [arg]) => (text(arg).share(32.0), None),
         ("format", Some(target), _) => (text(target), None),
-        ("bytes", None, [arg]) if matches!(arg.kind_ref(), Kind::String) => {
+        ("bytes", None, [arg]) if matches!(arg.kind(), Kind::String) => {
             let size = arg.size_or_unknown();
             let max = size.max.saturating_mul(4);
             (text(arg), Some(Range { min: size.min, max }))
         }
-        ("string", None, [arg]) if matches!(arg.kind_ref(), Kind::Bytes) => {
+        ("string", None, [arg]) if matches!(arg.kind(), Kind::Bytes) => {
             let size = arg.size_or_unknown();
             (
                 text(arg),
@@ -207,7 +207,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         ("startsWith" | "endsWith", Some(_), [arg]) => (text(arg), None),
         ("contains", Some(target), [part]) => (text(target).times(text(part)), None),
         (operators::IN, None, [_, container])
-            if matches!(container.kind_ref(), Kind::List(_) | Kind::Dyn) =>
+            if matches!(container.kind(), Kind::List(_) | Kind::Dyn) =>
         {
             (container.size_or_unknown(), None)
         }
@@ -222,7 +222,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             None,
             [left, right],
         ) if is_text(left) && is_text(right) => (compared(left, right).union(one), None),
-        (operators::ADD, None, [left, right]) => match left.kind_ref() {
+        (operators::ADD, None, [left, right]) => match left.kind() {
             Kind::String | Kind::Bytes => {
                 let size = left.size_or_unknown().plus(right.size_or_unknown());
                 (size.share(0.1), Some(size))

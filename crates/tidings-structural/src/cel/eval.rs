@@ -200,30 +200,29 @@ impl<'a> Evaluation<'a> {
         let mut values = Vec::with_capacity(args.len() + 1);
         let mut full_name = std::borrow::Cow::Borrowed(name);
         let mut is_member = false;
-        match target {
-            Some(target) => match super::check::qualified(target, name) {
+        if let Some(target) = target {
+            match super::check::qualified(target, name) {
                 Some(qualified) => full_name = qualified.into(),
                 None => {
                     is_member = true;
                     values.push(self.eval(target, scope)?);
                 }
-            },
-            None => {}
+            }
         }
         for arg in args {
             values.push(self.eval(arg, scope)?);
         }
-        // Functions whose result can be much larger than what they cost are paid for before they run.
-        let answer = if full_name == "join" {
+        // Calls are paid for before they run, except where the cost is known only from the result.
+        let price = if full_name == "join" {
             None
         } else {
             Some(call::cost(&full_name, &values, None))
         };
-        if let Some(cost) = answer {
+        if let Some(cost) = price {
             self.spend(cost)?;
         }
         let result = self.apply(&full_name, &values, is_member);
-        if answer.is_none() {
+        if price.is_none() {
             self.spend(call::cost(&full_name, &values, result.as_ref().ok()))?;
         }
         result

@@ -156,7 +156,7 @@ pub(crate) fn result(name: &str, target: Option<&Info>, args: &[Info]) -> Option
     if let Some(operator) = operator(name, args) {
         return operator;
     }
-    let kinds: Vec<&Kind> = args.iter().map(Info::kind_ref).collect();
+    let kinds: Vec<&Kind> = args.iter().map(Info::kind).collect();
     let kind = match target {
         Some(target) => member(name, target, &kinds, args)?,
         None => global(name, &kinds)?,
@@ -166,7 +166,7 @@ pub(crate) fn result(name: &str, target: Option<&Info>, args: &[Info]) -> Option
 
 /// The outer option says whether it is an operator at all.
 fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
-    let kinds: Vec<&Kind> = args.iter().map(Info::kind_ref).collect();
+    let kinds: Vec<&Kind> = args.iter().map(Info::kind).collect();
     let boolean = |holds: bool| holds.then(|| Kind::Bool.plain());
     let is_bool = |kind: &Kind| matches!(kind, Kind::Bool | Kind::Dyn);
     Some(match (name, kinds.as_slice()) {
@@ -275,7 +275,7 @@ fn arithmetic(name: &str, left: &Kind, right: &Kind) -> Option<Kind> {
 }
 
 fn member(name: &str, target: &Info, args: &[&Kind], infos: &[Info]) -> Option<Arc<Decl>> {
-    let kind = target.kind_ref();
+    let kind = target.kind();
     let is_text = matches!(kind, Kind::String | Kind::Dyn);
     let is_list = matches!(kind, Kind::List(_) | Kind::Dyn);
     let takes_text = |args: &[&Kind]| {

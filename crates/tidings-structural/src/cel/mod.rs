@@ -45,7 +45,7 @@ pub(crate) struct Rule {
 }
 
 /// How often a schema can occur in one object.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Scope {
     /// `None` if a list or map above has no bound.
     occurrences_max: Option<u64>,
@@ -58,7 +58,7 @@ impl Scope {
         }
     }
 
-    pub(crate) fn below(&self, node: &Node) -> Scope {
+    pub(crate) fn below(self, node: &Node) -> Scope {
         let factor = match node.kind.as_str() {
             "object" if node.additional.is_set() => node.max_properties,
             "array" => node.max_items,

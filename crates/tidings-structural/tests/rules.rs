@@ -1,0 +1,216 @@
+//! Rules at run time: what they may cost, and what they see.
+
+use serde_json::{Value, json};
+use tidings_api::FieldErrors;
+use tidings_structural::{CompileOptions, Schema};
+
+fn compile(properties: &Value) -> Schema {
+    let schema = json!({"type": "object", "properties": properties});
+    Schema::compile(&schema, "schema", CompileOptions::default())
+        .unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn errors(schema: &Schema, new: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut errors = FieldErrors::new();
+    schema.validate(new, old, &mut errors);
+    errors.iter().map(ToString::to_string).collect()
+}
+
+fn ones(count: usize) -> Value {
+    json!({"l": vec![1; count]})
+}
+
+/// Each rule looks at every pair: 6 steps and a bit for each, so 350 elements are some 850 000 and 400 are over a million.
+fn pairs(rules: usize) -> Schema {
+    let rules: Vec<Value> = (0..rules)
+        .map(|index| json!({"rule": format!("self.all(x, self.all(y, x + y > -{index}))")}))
+        .collect();
+    compile(
+        &json!({"l": {"type": "array", "maxItems": 400, "items": {"type": "integer"}, "x-kubernetes-validations": rules}}),
+    )
+}
+
+#[test]
+fn a_call_may_not_cost_too_much() {
+    assert_eq!(errors(&pairs(1), &ones(350), None), [""; 0]);
+    assert_eq!(
+        errors(&pairs(2), &ones(400), None),
+        [
+            "l: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to \
+          call cost exceeds limit for rule: self.all(x, self.all(y, x + y > -0))"
+        ]
+    );
+}
+
+#[test]
+fn all_rules_of_an_object_share_a_budget() {
+    assert_eq!(errors(&pairs(8), &ones(350), None), [""; 0]);
+    assert_eq!(
+        errors(&pairs(14), &ones(350), None),
+        [
+            "l: Invalid value: \"array\": validation failed due to running out of cost budget, no further validation rules will be run"
+        ]
+    );
+}
+
+#[test]
+fn messages_share_the_budget() {
+    let schema = compile(
+        &json!({"l": {"type": "array", "maxItems": 400, "items": {"type": "integer"}, "x-kubernetes-validations": [
+            {"rule": "false", "messageExpression": "self.all(x, self.all(y, x + y > 0)) ? 'made' : ''"},
+            {"rule": "false", "message": "never told"},
+        ]}}),
+    );
+    assert_eq!(
+        errors(&schema, &ones(2), None),
+        ["l: Invalid value: made", "l: Invalid value: never told"]
+    );
+    assert_eq!(
+        errors(&schema, &ones(400), None),
+        [
+            "l: Invalid value: \"array\": no further validation rules will be run due to call cost exceeds limit for messageExpression: \
+          \"self.all(x, self.all(y, x + y > 0)) ? 'made' : ''\""
+        ]
+    );
+}
+
+#[test]
+fn a_text_may_not_grow_without_bound() {
+    // The rule costs little; what it makes would be gigabytes.
+    let rule = json!([{"rule": "self.a.replace('a', self.b) == self.b"}]);
+    let text = json!({"type": "string", "maxLength": 20000});
+    let schema = compile(
+        &json!({"o": {"type": "object", "properties": {"a": text, "b": text}, "x-kubernetes-validations": rule}}),
+    );
+    let long = "a".repeat(20000);
+    let found = errors(&schema, &json!({"o": {"a": long, "b": long}}), None);
+    assert_eq!(
+        found,
+        [
+            "o: Invalid value: \"object\": the result of replace is too large evaluating rule: self.a.replace('a', self.b) == self.b"
+        ]
+    );
+}
+
+#[test]
+fn rules_are_skipped_when_the_object_has_other_errors() {
+    let schema = compile(&json!({
+        "a": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 5"}]},
+        "b": {"type": "string"},
+    }));
+    assert_eq!(
+        errors(&schema, &json!({"a": 1, "b": "x"}), None),
+        ["a: Invalid value: 1: failed rule: self > 5"]
+    );
+    let both = [
+        "b: Invalid value: \"integer\": b in body must be of type string: \"integer\"",
+        "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to \
+         complete validation",
+    ];
+    assert_eq!(errors(&schema, &json!({"a": 1, "b": 2}), None), both);
+
+    let mut found = FieldErrors::new();
+    found.push(tidings_api::FieldError::required("metadata.name", ""));
+    schema.validate(&json!({"a": 1}), None, &mut found);
+    assert_eq!(found.len(), 2, "errors found before count too");
+    assert!(
+        found
+            .to_string()
+            .contains("some validation rules were not checked")
+    );
+}
+
+#[test]
+fn w181_a_status_is_validated_by_its_own_part() {
+    let schema = compile(&json!({
+        "spec": {"type": "object", "properties": {"a": {"type": "integer", "minimum": 5}}},
+        "status": {"type": "object", "properties": {
+            "a": {"type": "integer", "minimum": 5},
+            "b": {"type": "integer", "minimum": 5},
+            "c": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
+        }},
+    }));
+    let old = json!({"spec": {"a": 1}, "status": {"a": 1, "b": 5, "c": 3}});
+    let mut found = FieldErrors::new();
+    let new = json!({"spec": {"a": 2}, "status": {"a": 1, "b": 2, "c": 2}});
+    schema.validate_status(&new, &old, &mut found);
+    assert_eq!(
+        found.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "status.b: Invalid value: 2: b in body should be greater than or equal to 5",
+            "status.c: Invalid value: 2: failed rule: self >= oldSelf",
+        ],
+        "the spec is not looked at, and what has not changed is let through"
+    );
+}
+
+#[test]
+fn a_definition_with_a_status_says_little_at_its_root() {
+    let options = CompileOptions::default().with_status_subresource(true);
+    let errors = Schema::compile(
+        &json!({"type": "object", "maxProperties": 3}),
+        "schema",
+        options,
+    )
+    .expect_err("it says more");
+    let text = errors.to_string();
+    assert!(
+        text.starts_with(
+            r#"schema: Invalid value: {"maxProperties":3,"type":"object"}: only [Description Type "#
+        ),
+        "{text}"
+    );
+    assert!(
+        text.ends_with(
+            "fields are allowed at the root of the schema if the status subresource is enabled"
+        ),
+        "{text}"
+    );
+    let fine = json!({"type": "object", "description": "d", "required": ["spec"], "properties": {"spec": {"type": "object"}}});
+    assert!(Schema::compile(&fine, "schema", options).is_ok());
+}
+
+#[test]
+fn defaults_must_satisfy_rules() {
+    let schema = json!({"type": "object", "properties": {
+        "a": {"type": "integer", "default": 3, "x-kubernetes-validations": [{"rule": "self > 5"}]},
+    }});
+    let errors = Schema::compile(&schema, "schema", CompileOptions::default())
+        .expect_err("3 is not more than 5");
+    assert_eq!(
+        errors.to_string(),
+        "schema.properties[a].default: Invalid value: 3: failed rule: self > 5"
+    );
+}
+
+#[test]
+fn schemas_have_a_depth() {
+    let nested = |levels: usize| {
+        let rule = json!([{"rule": "self.size() < 3"}]);
+        let deep = (0..levels).fold(json!({"type": "string", "default": "a"}), |inner, _| {
+            json!({"type": "array", "maxItems": 1, "items": inner, "x-kubernetes-validations": rule})
+        });
+        Schema::compile(
+            &json!({"type": "object", "properties": {"a": deep}}),
+            "schema",
+            CompileOptions::default(),
+        )
+    };
+    let schema = nested(60).expect("it is not too deep");
+    let object = (0..60).fold(json!(["x", "x"]), |inner, _| json!([inner]));
+    let mut object = json!({"a": object});
+    schema.prune(&mut object);
+    schema.default(&mut object);
+    assert!(
+        !errors(&schema, &object, Some(&object.clone())).is_empty()
+            || !errors(&schema, &object, None).is_empty()
+    );
+
+    let found = nested(200).expect_err("it is too deep");
+    assert!(
+        found
+            .to_string()
+            .ends_with("must not be nested deeper than 64 schemas"),
+        "{found}"
+    );
+}
