@@ -214,3 +214,45 @@ fn schemas_have_a_depth() {
         "{found}"
     );
 }
+
+#[test]
+fn rules_have_a_depth() {
+    let rule = |text: String| {
+        let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": text}]}}});
+        let schema = Schema::compile(&schema, "schema", CompileOptions::default());
+        schema
+            .map(|schema| errors(&schema, &json!({"a": 1}), None))
+            .map_err(|errors| errors.to_string())
+    };
+    let fine = [
+        format!("{}true{}", "(".repeat(50), ")".repeat(50)),
+        format!("{}true{}", "[1].all(x, ".repeat(30), ")".repeat(30)),
+        format!("{} > 0", vec!["self"; 100].join(" + ")),
+        vec!["self > 0"; 1000].join(" && "),
+        format!(
+            "optional.of(self){}.hasValue()",
+            ".optMap(x, x + 1)".repeat(30)
+        ),
+    ];
+    for text in fine {
+        assert_eq!(rule(text.clone()), Ok(Vec::new()), "{text}");
+    }
+    let too_deep = [
+        format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
+        format!("{}1{} == []", "[".repeat(1000), "]".repeat(1000)),
+        format!("{} > 0", vec!["self"; 5000].join(" + ")),
+        format!("{}false", "self > 0 ? true : ".repeat(1000)),
+        format!("self{} == 1", ".x".repeat(3000)),
+        format!(
+            "optional.of(self){}.hasValue()",
+            ".optMap(x, x + 1)".repeat(500)
+        ),
+    ];
+    for text in too_deep {
+        let found = rule(text).expect_err("it is too deep");
+        assert!(
+            found.contains("expression recursion limit exceeded: 125"),
+            "{found}"
+        );
+    }
+}

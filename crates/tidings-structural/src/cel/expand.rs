@@ -6,6 +6,7 @@ use kube_cel::cel::common::ast::{
 };
 
 const RESULT: &str = "@result";
+const TARGET: &str = "@target";
 
 /// Replaces them in an expression.
 pub(crate) fn expand(expr: &mut IdedExpr) {
@@ -78,6 +79,20 @@ fn integer(value: i64) -> IdedExpr {
 
 fn list(elements: Vec<IdedExpr>) -> IdedExpr {
     node(Expr::List(ListExpr::new(elements)))
+}
+
+/// `result`, with the value of an expression under a name: a fold over nothing.
+fn bind(name: &str, value: IdedExpr, result: IdedExpr) -> IdedExpr {
+    node(Expr::Comprehension(Box::new(ComprehensionExpr {
+        iter_range: list(Vec::new()),
+        iter_var: "#unused".to_owned(),
+        iter_var2: None,
+        accu_var: name.to_owned(),
+        accu_init: value,
+        loop_cond: boolean(false),
+        loop_step: ident(name),
+        result,
+    })))
 }
 
 fn replacement(found: &CallExpr) -> Option<Expr> {
@@ -170,7 +185,7 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
                 return None;
             };
             let keys = node(Expr::Comprehension(Box::new(ComprehensionExpr {
-                iter_range: target.clone(),
+                iter_range: ident(TARGET),
                 iter_var: (*name).to_owned(),
                 iter_var2: None,
                 accu_var: RESULT.to_owned(),
@@ -179,23 +194,15 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
                 loop_step: call(operators::ADD, vec![accumulator(), list(vec![key.clone()])]),
                 result: accumulator(),
             })));
-            Some(call(super::functions::SORT_BY, vec![target.clone(), keys]).expr)
+            let sorted = call(super::functions::SORT_BY, vec![ident(TARGET), keys]);
+            Some(bind(TARGET, target, sorted).expr)
         }
         ("optMap" | "optFlatMap", [_, transform]) => {
             let [name, ..] = names.as_slice() else {
                 return None;
             };
-            // The value of the optional is bound to the name by a fold over nothing.
-            let bound = node(Expr::Comprehension(Box::new(ComprehensionExpr {
-                iter_range: list(Vec::new()),
-                iter_var: "#unused".to_owned(),
-                iter_var2: None,
-                accu_var: (*name).to_owned(),
-                accu_init: member(target.clone(), "value"),
-                loop_cond: boolean(false),
-                loop_step: ident(name),
-                result: transform.clone(),
-            })));
+            // The target is named, not repeated: chains of these would grow without bound.
+            let bound = bind(name, member(ident(TARGET), "value"), transform.clone());
             let optional = |name: &str, args: Vec<IdedExpr>| {
                 node(Expr::Call(CallExpr {
                     func_name: name.to_owned(),
@@ -208,14 +215,12 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
             } else {
                 bound
             };
-            let condition = member(target.clone(), "hasValue");
-            Some(
-                call(
-                    operators::CONDITIONAL,
-                    vec![condition, some, optional("none", Vec::new())],
-                )
-                .expr,
-            )
+            let condition = member(ident(TARGET), "hasValue");
+            let chosen = call(
+                operators::CONDITIONAL,
+                vec![condition, some, optional("none", Vec::new())],
+            );
+            Some(bind(TARGET, target, chosen).expr)
         }
         _ => None,
     }

@@ -30,6 +30,25 @@ impl<'s> Source<'s> {
         }
     }
 
+    /// How deep brackets are nested, and how many operators and selections there are.
+    pub(crate) fn complexity(&self) -> (usize, usize) {
+        let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0);
+        for c in &self.chars {
+            match c {
+                '(' | '[' | '{' => {
+                    depth += 1;
+                    deepest = deepest.max(depth);
+                    operators += 1;
+                }
+                ')' | ']' | '}' => depth = depth.saturating_sub(1),
+                '+' | '-' | '*' | '/' | '%' | '.' | '?' | ':' | '!' | '<' | '>' | '=' | '&'
+                | '|' | ',' => operators += 1,
+                _ => {}
+            }
+        }
+        (deepest, operators)
+    }
+
     fn words<'w>(&'w self, word: &'w str) -> impl Iterator<Item = (usize, usize)> + 'w {
         let wanted: Vec<char> = word.chars().collect();
         let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');

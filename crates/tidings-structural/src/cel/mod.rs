@@ -8,12 +8,12 @@ mod eval;
 mod expand;
 mod functions;
 mod locate;
+mod parse;
 mod val;
 
 use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
-use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 use tidings_api::{FieldError, go};
 
@@ -271,17 +271,7 @@ fn compile(
     this: &Arc<Decl>,
     old: &Arc<Decl>,
 ) -> Result<(IdedExpr, check::Checked), String> {
-    let parser = Parser::default().enable_optional_syntax(true);
-    let mut expr = parser.parse(text).map_err(|errors| {
-        let source = locate::Source::new(text);
-        let place = |number: isize| usize::try_from(number).unwrap_or(1);
-        let texts = errors
-            .errors
-            .iter()
-            .map(|error| source.error_at(place(error.pos.0), place(error.pos.1), &error.msg));
-        texts.collect::<Vec<String>>().join("\n")
-    })?;
-    expand::expand(&mut expr);
+    let expr = parse::parse(text)?;
     let checked = check::check(text, &expr, this, old)?;
     Ok((expr, checked))
 }

@@ -1,0 +1,104 @@
+//! From text to an expression that is safe to walk.
+//!
+//! The parser of `cel` takes much stack for each level of nesting, and panics where it gives up. So it runs on a thread with a
+//! stack of its own, on texts that cannot exhaust it, and what it makes is only let out if it is not too deep for the walks of
+//! this crate.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{EntryExpr, Expr};
+use kube_cel::cel::parser::Parser;
+
+use super::expand;
+use super::locate::Source;
+
+/// How deep brackets may be nested.
+const NESTING_MAX: usize = 64;
+/// How many operators and selections there may be: each can make the expression deeper by one.
+const OPERATORS_MAX: usize = 4096;
+/// How deep an expression may be: upstream allows twice as much.
+const DEPTH_MAX: usize = 125;
+/// Enough for the parser at both bounds, ten times over in a release build. Only what is touched takes memory.
+const STACK_BYTES: usize = 128 << 20;
+
+/// Parses an expression and expands macros that the parser does not know.
+///
+/// # Errors
+/// As compilers print them.
+pub(crate) fn parse(text: &str) -> Result<IdedExpr, String> {
+    let source = Source::new(text);
+    let (nesting, operators) = source.complexity();
+    if nesting > NESTING_MAX || operators > OPERATORS_MAX {
+        return Err(too_deep(&source));
+    }
+    std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new()
+            .name("cel-parser".into())
+            .stack_size(STACK_BYTES);
+        match parser.spawn_scoped(scope, || parse_here(text, &source)) {
+            Ok(thread) => thread.join().unwrap_or_else(|_| Err(too_deep(&source))),
+            Err(error) => Err(format!("cannot start the parser: {error}")),
+        }
+    })
+}
+
+fn too_deep(source: &Source<'_>) -> String {
+    source.error_at(
+        1,
+        1,
+        &format!("expression recursion limit exceeded: {DEPTH_MAX}"),
+    )
+}
+
+fn parse_here(text: &str, source: &Source<'_>) -> Result<IdedExpr, String> {
+    let parsed = Parser::default().enable_optional_syntax(true).parse(text);
+    let mut expr = parsed.map_err(|errors| {
+        let place = |number: isize| usize::try_from(number).unwrap_or(1);
+        let texts = errors
+            .errors
+            .iter()
+            .map(|error| source.error_at(place(error.pos.0), place(error.pos.1), &error.msg));
+        texts.collect::<Vec<String>>().join("\n")
+    })?;
+    if depth(&expr) > DEPTH_MAX {
+        return Err(too_deep(source));
+    }
+    expand::expand(&mut expr);
+    if depth(&expr) > 2 * DEPTH_MAX {
+        return Err(too_deep(source));
+    }
+    Ok(expr)
+}
+
+fn depth(expr: &IdedExpr) -> usize {
+    let deepest = |parts: &[&IdedExpr]| parts.iter().map(|part| depth(part)).max().unwrap_or(0);
+    1 + match &expr.expr {
+        Expr::Call(call) => {
+            let args = call.args.iter().map(depth).max().unwrap_or(0);
+            call.target.as_deref().map_or(0, depth).max(args)
+        }
+        Expr::Comprehension(fold) => deepest(&[
+            &fold.iter_range,
+            &fold.accu_init,
+            &fold.loop_cond,
+            &fold.loop_step,
+            &fold.result,
+        ]),
+        Expr::Select(select) => depth(&select.operand),
+        Expr::List(list) => list.elements.iter().map(depth).max().unwrap_or(0),
+        Expr::Map(map) => {
+            let entries = map.entries.iter().map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => depth(&entry.key).max(depth(&entry.value)),
+                EntryExpr::StructField(field) => depth(&field.value),
+            });
+            entries.max().unwrap_or(0)
+        }
+        Expr::Struct(message) => {
+            let entries = message.entries.iter().map(|entry| match &entry.expr {
+                EntryExpr::MapEntry(entry) => depth(&entry.key).max(depth(&entry.value)),
+                EntryExpr::StructField(field) => depth(&field.value),
+            });
+            entries.max().unwrap_or(0)
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => 0,
+    }
+}
