@@ -204,7 +204,7 @@ fn is_mac(text: &str) -> bool {
 }
 
 /// `url.ParseRequestURI`: absolute, or a path from the root.
-fn is_request_uri(text: &str) -> bool {
+pub(crate) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
         return false;
     }

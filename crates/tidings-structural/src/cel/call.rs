@@ -6,6 +6,7 @@ use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::{Context, IdedExpr};
 
+use super::url::Url;
 use super::val::{NO_OVERLOAD, Text, Val};
 use crate::node::go_regex;
 
@@ -130,6 +131,9 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         ("split", [Val::Text(text), Val::Text(separator), Val::Int(parts)]) => {
             split(text.as_str(), separator.as_str(), *parts)
         }
+        ("url", [Val::Text(text)]) => Val::Url(Arc::new(Url::parse(text.as_str())?)),
+        ("isURL", [Val::Text(text)]) => Val::Bool(Url::parse(text.as_str()).is_ok()),
+        (name, [Val::Url(url)]) => url.part(name).ok_or_else(unsupported)?,
         ("timestamp", [Val::Text(text)]) => return timestamp(text.as_str()),
         ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
             // What is inserted is not part of the cost, so its size has a bound of its own.

@@ -9,6 +9,7 @@ mod expand;
 mod functions;
 mod locate;
 mod parse;
+mod url;
 mod val;
 
 use std::sync::Arc;

@@ -48,6 +48,7 @@ pub(crate) enum Val<'a> {
     Map(Arc<Vec<(Val<'a>, Val<'a>)>>),
     Optional(Option<Arc<Val<'a>>>),
     Type(String),
+    Url(Arc<super::url::Url>),
     /// Durations, times and the types of the Kubernetes library.
     Other(kube_cel::cel::Value),
 }
@@ -228,6 +229,7 @@ impl<'a> Val<'a> {
             Val::Object(..) | Val::Metadata(_) => "object",
             Val::Optional(_) => "optional_type",
             Val::Type(_) => "type",
+            Val::Url(_) => "kubernetes.URL",
             Val::Other(kube_cel::cel::Value::Duration(_)) => "google.protobuf.Duration",
             Val::Other(kube_cel::cel::Value::Timestamp(_)) => "google.protobuf.Timestamp",
             Val::Other(kube_cel::cel::Value::Opaque(opaque)) => {
@@ -245,6 +247,7 @@ impl<'a> Val<'a> {
             (Val::Text(a), Val::Text(b)) => a.as_str() == b.as_str(),
             (Val::Bytes(a), Val::Bytes(b)) => a == b,
             (Val::Type(a), Val::Type(b)) => a == b,
+            (Val::Url(a), Val::Url(b)) => a == b,
             (Val::Other(a), Val::Other(b)) => a == b,
             (Val::Optional(a), Val::Optional(b)) => match (a, b) {
                 (None, None) => true,
@@ -322,6 +325,7 @@ impl<'a> Val<'a> {
             Val::Text(Text::Shared(text)) => Cel::String(text.clone()),
             Val::Bytes(bytes) => Cel::Bytes(bytes.clone()),
             Val::Type(name) => Cel::String(Arc::new(name.clone())),
+            Val::Url(url) => Cel::String(Arc::new(url.as_str().to_owned())),
             Val::Other(value) => value.clone(),
             Val::Optional(None) => Cel::Opaque(Arc::new(OptionalValue::none())),
             Val::Optional(Some(inner)) => Cel::Opaque(Arc::new(OptionalValue::of(inner.to_cel()?))),
