@@ -35,7 +35,6 @@ impl<'a> Pair<'a> {
     /// True if nothing that can be told apart has changed: elements of list maps may have changed places.
     pub(crate) fn is_same(&self) -> bool {
         match (self.new, self.old) {
-            (Value::Null, Value::Null) => true,
             (Value::Array(new), Value::Array(old)) => {
                 if new.len() != old.len() {
                     return false;

@@ -63,6 +63,7 @@ mod json_path;
 mod lists;
 mod meta;
 mod node;
+mod pattern;
 mod rules;
 mod schema;
 mod shape;

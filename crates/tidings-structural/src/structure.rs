@@ -3,7 +3,8 @@
 
 use tidings_api::FieldError;
 
-use crate::node::{Additional, Node, go_regex};
+use crate::node::{Additional, Node};
+use crate::pattern::go_regex;
 use crate::text::Path;
 
 #[derive(Clone, Copy, PartialEq)]

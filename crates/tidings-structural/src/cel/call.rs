@@ -8,7 +8,7 @@ use kube_cel::cel::{Context, IdedExpr};
 
 use super::url::Url;
 use super::val::{NO_OVERLOAD, Text, Val};
-use crate::node::go_regex;
+use crate::pattern::go_regex;
 
 /// The most that one call may insert into a text.
 const MADE_BYTES_MAX: usize = 16 << 20;

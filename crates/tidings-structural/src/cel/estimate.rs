@@ -2,8 +2,8 @@
 
 use kube_cel::cel::common::ast::operators;
 
-use super::check::Info;
 use super::decl::Kind;
+use super::info::Info;
 
 /// From at least to at most.
 #[derive(Debug, Clone, Copy, PartialEq)]

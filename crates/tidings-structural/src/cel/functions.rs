@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators;
 
-use super::check::Info;
 use super::decl::{Decl, Kind};
+use super::info::Info;
 
 const URL: Kind = Kind::Opaque("kubernetes.URL");
 const IP: Kind = Kind::Opaque("net.IP");

@@ -1,5 +1,6 @@
 //! Rules: `x-kubernetes-validations`.
 
+mod arithmetic;
 mod call;
 mod check;
 mod decl;
@@ -7,33 +8,28 @@ mod estimate;
 mod eval;
 mod expand;
 mod functions;
+mod info;
 mod locate;
 mod parse;
+mod run;
 mod url;
 mod val;
 
 use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
-use serde_json::Value;
-use tidings_api::{FieldError, go};
+use tidings_api::FieldError;
 
 use self::decl::{Decl, Kind, REQUEST_BYTES_MAX};
-use self::eval::{Evaluation, Fault};
-use self::val::{NO_OVERLOAD, Val};
-use crate::correlate::{Keyed, Pair};
+pub(crate) use self::run::{Ratcheting, validate};
 use crate::field_path;
 use crate::node::{Node, RuleText};
-use crate::text::{Path, bad_value};
+use crate::text::Path;
 
-/// What all rules may cost for one object.
-const OBJECT_COST_MAX: i64 = 10_000_000;
 /// What one rule may cost at worst.
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
 /// What all rules of a schema may cost at worst.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
-/// The longest message that an expression may make.
-const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
 /// A rule, compiled.
 #[derive(Debug)]
@@ -275,306 +271,4 @@ fn compile(
     let expr = parse::parse(text)?;
     let checked = check::check(text, &expr, this, old)?;
     Ok((expr, checked))
-}
-
-/// Which old value a place had, so that rules that failed before are let through where nothing has changed.
-#[derive(Clone, Copy, Default)]
-struct Ratchet<'a> {
-    pair: Option<Pair<'a>>,
-    /// The nearest ancestor with an old value.
-    ancestor: Option<Pair<'a>>,
-}
-
-impl<'a> Ratchet<'a> {
-    fn field(self, name: &str) -> Ratchet<'a> {
-        match self.pair {
-            None => self,
-            // Both are converted to the same type before they are compared, so these fields prove nothing.
-            Some(_) if self.ancestor.is_none() && (name == "apiVersion" || name == "kind") => {
-                Ratchet::default()
-            }
-            Some(pair) => Ratchet {
-                pair: pair.field(name),
-                ancestor: self.pair,
-            },
-        }
-    }
-
-    fn element(self, element: Option<Pair<'a>>) -> Ratchet<'a> {
-        match self.pair {
-            None => self,
-            Some(_) => Ratchet {
-                pair: element,
-                ancestor: self.pair,
-            },
-        }
-    }
-
-    fn is_unchanged(self) -> bool {
-        self.pair
-            .or(self.ancestor)
-            .is_some_and(|pair| pair.is_same())
-    }
-}
-
-/// The budget is used up: no further rule is evaluated.
-struct Exhausted;
-
-/// Whether rules that failed before an update may fail after it.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Ratcheting {
-    On,
-    Off,
-}
-
-/// Evaluates all rules over an object and appends those that fail.
-pub(crate) fn validate(
-    value: &Value,
-    old: Option<&Value>,
-    root: &Node,
-    prefix: &Path,
-    is_resource: bool,
-    ratcheting: Ratcheting,
-    errors: &mut Vec<FieldError>,
-) {
-    if !root.below.rules {
-        return;
-    }
-    let mut run = Run {
-        budget: OBJECT_COST_MAX,
-        path: prefix.clone(),
-        errors,
-    };
-    let ratchet = Ratchet {
-        pair: old
-            .filter(|_| ratcheting == Ratcheting::On)
-            .map(|old| Pair {
-                new: value,
-                old,
-                node: root,
-            }),
-        ancestor: None,
-    };
-    let _ = run.node(value, old, root, is_resource, ratchet);
-}
-
-struct Run<'e> {
-    budget: i64,
-    path: Path,
-    errors: &'e mut Vec<FieldError>,
-}
-
-impl Run<'_> {
-    fn node<'a>(
-        &mut self,
-        value: &'a Value,
-        old: Option<&'a Value>,
-        node: &'a Node,
-        is_resource: bool,
-        ratchet: Ratchet<'a>,
-    ) -> Result<(), Exhausted> {
-        if value.is_null() || !node.below.rules {
-            return Ok(());
-        }
-        let old = old.filter(|old| !old.is_null());
-        self.rules(value, old, node, is_resource, ratchet)?;
-        let len = self.path.len();
-        match value {
-            Value::Array(elements) => {
-                let Some(items) = &node.items else {
-                    return Ok(());
-                };
-                let old_elements = old
-                    .and_then(Value::as_array)
-                    .and_then(|old| Keyed::new(node, old));
-                for (index, element) in elements.iter().enumerate() {
-                    let old = old_elements.as_ref().and_then(|old| old.get(element));
-                    let pair = old.map(|old| Pair {
-                        new: element,
-                        old,
-                        node: items,
-                    });
-                    self.path.push_index(index);
-                    self.node(element, old, items, items.embedded, ratchet.element(pair))?;
-                    self.path.truncate(len);
-                }
-            }
-            Value::Object(object) => {
-                let old = old.and_then(Value::as_object);
-                for (name, value) in object {
-                    let old = old.and_then(|old| old.get(name));
-                    if let Some(property) = node.properties.get(name) {
-                        self.path.push_child(name);
-                        self.node(value, old, property, property.embedded, ratchet.field(name))?;
-                    } else if let Some(schema) = node.additional.schema() {
-                        self.path.push_key(name);
-                        self.node(value, old, schema, schema.embedded, ratchet.field(name))?;
-                    }
-                    self.path.truncate(len);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn rules<'a>(
-        &mut self,
-        value: &'a Value,
-        old: Option<&'a Value>,
-        node: &'a Node,
-        is_resource: bool,
-        ratchet: Ratchet<'a>,
-    ) -> Result<(), Exhausted> {
-        if node.rules.is_empty() {
-            return Ok(());
-        }
-        let kind = go::quote(&node.kind);
-        if self.budget <= 0 {
-            return self.exhausted(&kind);
-        }
-        let this = match Val::of(value, node, is_resource) {
-            Ok(this) => this,
-            Err(why) => {
-                self.errors
-                    .push(FieldError::invalid_value(self.path.clone(), kind, why));
-                return Ok(());
-            }
-        };
-        let old = old.and_then(|old| Val::of(old, node, is_resource).ok());
-        for rule in &node.rules {
-            let is_optional = rule.text.optional_old_self == Some(true);
-            if rule.uses_old && old.is_none() && !is_optional {
-                continue;
-            }
-            let old_self = if is_optional {
-                Some(Val::Optional(old.clone().map(Arc::new)))
-            } else {
-                old.clone()
-            };
-            let (answer, cost) = Evaluation::new(this.clone(), old_self).run(&rule.expr);
-            self.pay(cost, &kind)?;
-            let name = rule.text.printed_name();
-            match answer {
-                Ok(Val::Bool(true)) => continue,
-                Err(Fault::Cost) => {
-                    let detail = format!(
-                        "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost \
-                         exceeds limit for rule: {name}"
-                    );
-                    self.errors
-                        .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-                    return Err(Exhausted);
-                }
-                Err(Fault::Error(why)) => {
-                    let detail = if why.starts_with(NO_OVERLOAD) {
-                        format!(
-                            "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
-                        )
-                    } else {
-                        format!("{why} evaluating rule: {name}")
-                    };
-                    self.errors
-                        .push(FieldError::invalid_value(self.path.clone(), &kind, detail));
-                    continue;
-                }
-                Ok(_) => {}
-            }
-            let made = match &rule.message {
-                Some(expr) => self.message(expr, rule, &this, &old, &kind)?,
-                None => None,
-            };
-            if !rule.uses_old && ratchet.is_unchanged() {
-                continue;
-            }
-            let detail = made.unwrap_or_else(|| match rule.text.message.as_str() {
-                "" => format!("failed rule: {}", rule.text.rule.trim()),
-                message => message.trim().to_owned(),
-            });
-            self.errors.push(self.failure(rule, value, node, detail));
-        }
-        Ok(())
-    }
-
-    fn failure(&self, rule: &Rule, value: &Value, node: &Node, detail: String) -> FieldError {
-        let path = match rule.field_path.as_str() {
-            "" => self.path.clone(),
-            below => self.path.child(below),
-        };
-        let is_large = node.kind == "object" || node.kind == "array";
-        let printed = (!is_large).then(|| bad_value(value));
-        match rule.text.reason.as_deref() {
-            Some("FieldValueForbidden") => FieldError::forbidden(path, detail),
-            Some("FieldValueRequired") => FieldError::required(path, detail),
-            Some("FieldValueDuplicate") => FieldError::duplicate_value(path, printed),
-            _ => match printed {
-                Some(printed) => FieldError::invalid_value(path, printed, detail),
-                None => FieldError::invalid_omitted(path, detail),
-            },
-        }
-    }
-
-    /// The text that an expression makes; `None` if it makes none that may be shown.
-    fn message<'a>(
-        &mut self,
-        expr: &IdedExpr,
-        rule: &Rule,
-        this: &Val<'a>,
-        old: &Option<Val<'a>>,
-        kind: &str,
-    ) -> Result<Option<String>, Exhausted> {
-        let (answer, cost) = Evaluation::new(this.clone(), old.clone()).run(expr);
-        if i64::try_from(cost).is_ok_and(|cost| cost > self.budget) {
-            let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
-            self.errors
-                .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-            return Err(Exhausted);
-        }
-        if answer.as_ref().err() == Some(&Fault::Cost) {
-            let expression = go::quote(&rule.text.message_expression);
-            let detail = format!(
-                "no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression}"
-            );
-            self.errors
-                .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-            return Err(Exhausted);
-        }
-        self.budget -= i64::try_from(cost).unwrap_or(i64::MAX);
-        Ok(match answer {
-            Ok(Val::Text(text)) => {
-                let text = text.as_str().trim();
-                let is_fit =
-                    !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
-                is_fit.then(|| text.to_owned())
-            }
-            _ => None,
-        })
-    }
-
-    fn pay(&mut self, cost: u64, kind: &str) -> Result<(), Exhausted> {
-        match i64::try_from(cost) {
-            Ok(cost) if cost <= self.budget => {
-                self.budget -= cost;
-                Ok(())
-            }
-            _ => self.exhausted(kind),
-        }
-    }
-
-    fn exhausted(&mut self, kind: &str) -> Result<(), Exhausted> {
-        let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
-        self.errors
-            .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-        Err(Exhausted)
-    }
-}
-
-impl RuleText {
-    /// What errors call a rule.
-    fn printed_name(&self) -> &str {
-        match self.message.as_str() {
-            "" => self.rule.trim(),
-            message => message.trim(),
-        }
-    }
 }
