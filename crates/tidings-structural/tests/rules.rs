@@ -256,3 +256,20 @@ fn rules_have_a_depth() {
         );
     }
 }
+
+#[test]
+fn transition_rules_are_never_let_through() {
+    let schema = compile(&json!({
+        "moves": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > oldSelf"}]},
+        "stays": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 5"}]},
+    }));
+    let object = json!({"moves": 1, "stays": 1});
+    assert_eq!(
+        errors(&schema, &object, Some(&object)),
+        ["moves: Invalid value: 1: failed rule: self > oldSelf"]
+    );
+    assert_eq!(
+        errors(&schema, &object, None),
+        ["stays: Invalid value: 1: failed rule: self > 5"]
+    );
+}
