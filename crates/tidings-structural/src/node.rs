@@ -170,7 +170,7 @@ impl Node {
         self.list_type.as_deref() == Some("map")
     }
 
-    /// Calls `visit` for this node and everything it contains, the junctors included.
+    /// The nodes right below this one, the junctors included.
     pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         let additional = match &mut self.additional {
             Additional::Schema(node) => Some(&mut **node),
