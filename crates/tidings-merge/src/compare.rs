@@ -95,11 +95,20 @@ impl Changes {
         }
         for (element, ([old, new], schema)) in sides {
             let below = match (&*old, &*new) {
-                ([_, _, ..], _) | (_, [_, _, ..]) => {
-                    // Items that occur twice are compared as one.
+                // Items that occur twice are one: nobody owns parts of them.
+                ([_, _, ..], [_, _, ..]) => {
                     let mut below = Changes::default();
-                    below.set.here = !new.is_empty() && old != new;
-                    below.removed.here = new.is_empty();
+                    below.set.here = old != new;
+                    below
+                }
+                ([_, _, ..], new) => {
+                    let mut below = Changes::of(None, new.first().copied(), schema);
+                    below.removed.here = true;
+                    below
+                }
+                (old, [_, _, ..]) => {
+                    let mut below = Changes::of(old.first().copied(), None, schema);
+                    below.set.here = true;
                     below
                 }
                 (old, new) => Changes::of(old.first().copied(), new.first().copied(), schema),

@@ -309,8 +309,12 @@ impl Managed {
     /// What is gone is nobody's, what is set is no other's.
     fn take(&mut self, changes: &Changes, manager: &Manager, operation: Operation) {
         for entry in &mut self.0 {
-            entry.fields.remove(&changes.removed);
-            if !entry.is_of(manager, operation) {
+            let own = entry.is_of(manager, operation);
+            // An applier owns all that it says, also what was there twice and is there once now.
+            if !own || operation == Operation::Update {
+                entry.fields.remove(&changes.removed);
+            }
+            if !own {
                 entry.fields.remove(&changes.set);
             }
         }

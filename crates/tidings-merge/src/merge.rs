@@ -22,6 +22,10 @@ pub fn merge<S: Schema>(live: &Value, config: &Value, schema: S) -> Value {
                 _ => config.clone(),
             }
         }
+        // Saying that there is nothing in it takes nothing away from it.
+        (live, Value::Null) if children(live, schema).is_some_and(|parts| !parts.is_empty()) => {
+            live.clone()
+        }
         _ => config.clone(),
     }
 }
@@ -62,11 +66,10 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
             .map(|(live, config)| merge(live.value, config.value, config.schema))
             .collect();
     }
-    let lives: BTreeMap<&Element, &Child<'_, S>> = live
-        .iter()
-        .rev()
-        .map(|child| (&child.element, child))
-        .collect();
+    let mut lives: BTreeMap<&Element, Vec<&Child<'_, S>>> = BTreeMap::new();
+    for child in live {
+        lives.entry(&child.element).or_default().push(child);
+    }
     let configs: BTreeMap<&Element, &Child<'_, S>> =
         config.iter().map(|child| (&child.element, child)).collect();
     // Items that both have, in the order of the configuration: where the two lists meet next.
@@ -108,15 +111,16 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
         if meeting.peek() == Some(&element) {
             meeting.next();
         }
-        items.push(match lives.get(element) {
-            Some(live) => merge(live.value, after.value, after.schema),
-            None => after.value.clone(),
+        items.push(match lives.get(element).map(Vec::as_slice) {
+            Some([live]) => merge(live.value, after.value, after.schema),
+            // Of items that occur twice nobody knows which one is meant: the configuration replaces them.
+            _ => after.value.clone(),
         });
     }
     items
 }
 
-/// The value without the fields of a set. `None` if nothing is left of it.
+/// The value without the fields of a set. `None` if nothing is left of it; a part of which nothing is left is null.
 pub fn without<S: Schema>(value: &Value, fields: &FieldSet, schema: S) -> Option<Value> {
     let Some(children) = children(value, schema) else {
         return Some(value.clone());
@@ -124,7 +128,7 @@ pub fn without<S: Schema>(value: &Value, fields: &FieldSet, schema: S) -> Option
     let left = children.into_iter().filter_map(|child| {
         let kept = match fields.below.get(&child.element) {
             Some(set) if set.here => None,
-            Some(set) => without(child.value, set, child.schema),
+            Some(set) => Some(without(child.value, set, child.schema).unwrap_or(Value::Null)),
             None => Some(child.value.clone()),
         };
         Some((child.element, kept?))
