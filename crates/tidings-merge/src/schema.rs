@@ -109,9 +109,13 @@ pub(crate) fn parts<'a, S: Schema>(
         (Shape::Set(item), Value::Array(values)) => {
             let children = values.iter().enumerate().filter_map(|(at, value)| {
                 let odd = match value {
-                    Value::Object(_) => "a map type",
-                    Value::Array(_) => "a list type",
-                    Value::Null => return None,
+                    Value::Object(_) => {
+                        "associative list without keys has an element that's a map type"
+                    }
+                    Value::Array(_) => "not supported: associative list with lists as elements",
+                    Value::Null => {
+                        "associative list without keys has an element that's an explicit null"
+                    }
                     value => {
                         return Some(Child {
                             element: Element::Value(crate::element::Part(value.clone())),
@@ -121,9 +125,7 @@ pub(crate) fn parts<'a, S: Schema>(
                         });
                     }
                 };
-                wrong(format!(
-                    ": element {at}: associative list without keys has an element that's {odd}"
-                ));
+                wrong(format!(": element {at}: {odd}"));
                 None
             });
             Some(children.collect())
@@ -154,19 +156,22 @@ pub(crate) fn parts<'a, S: Schema>(
 
 /// What tells an item of a list from the others.
 fn key(value: &Value, keys: &[(Box<str>, Option<Value>)]) -> Result<Element, String> {
-    let Value::Object(members) = value else {
-        return Err("associative list with keys may not have non-map elements".to_owned());
+    let members = match value {
+        Value::Object(members) => members,
+        Value::Null => {
+            return Err("associative list with keys may not have a null element".to_owned());
+        }
+        _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
     let values = keys.iter().filter_map(|(name, default)| {
-        let value = members.get(&**name).filter(|value| !value.is_null());
-        let value = value.or(default.as_ref())?;
+        let value = members.get(&**name).or(default.as_ref())?;
         Some((name.clone(), value.clone()))
     });
     let values: Vec<_> = values.collect();
     if values.is_empty() {
         let names: Vec<_> = keys.iter().map(|(name, _)| format!("{name:?}")).collect();
         return Err(format!(
-            "associative list with keys has an element that omits all key fields [{}] (at least one is required)",
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
             names.join(" ")
         ));
     }

@@ -43,10 +43,17 @@ fn walk<S: Schema>(
     errors: &mut Vec<String>,
 ) -> FieldSet {
     if let Some(why) = misfit(value, schema.shape()) {
-        errors.push(format!("{path}: {why}"));
+        let separator = if path.is_empty() { "" } else { ": " };
+        errors.push(format!("{path}{separator}{why}"));
         return FieldSet::default();
     }
-    let wrong = &mut |why: String| errors.push(format!("{path}{why}"));
+    // One is told of each value: what comes behind it may be a consequence.
+    let mut told = false;
+    let wrong = &mut |why: String| {
+        if !std::mem::replace(&mut told, true) {
+            errors.push(format!("{path}{why}"));
+        }
+    };
     let Some(children) = parts(value, schema, wrong) else {
         // A list or an object that is null sets nothing by itself: whoever has it as a member says so.
         let granular = !matches!(schema.shape(), Shape::Scalar(_) | Shape::Atomic);
@@ -95,8 +102,8 @@ fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> {
             let kind = match value {
                 Value::String(_) => "string",
                 Value::Bool(_) => "bool",
-                Value::Array(_) => "list",
-                _ => "map",
+                Value::Array(_) => "[]interface {}",
+                _ => "map[string]interface {}",
             };
             return Some(format!("expected numeric (int or float), got {kind}"));
         }
