@@ -1,0 +1,138 @@
+//! Appliers and updaters of one object: after each step, what is there and whose it is.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tidings_merge::{Apply, Changes, FieldSet, Managed, Manager, fields_of};
+
+use crate::schema::{Cases, Described};
+
+#[test]
+fn stories_of_appliers_and_updaters() {
+    Cases::read(include_str!("../cases/stories.json")).check(|case, schema| {
+        let mut story = Story {
+            object: json!({}),
+            managed: Managed::default(),
+            ignored: FieldSet::decode(&case["ignored"]),
+            schema,
+        };
+        let steps = case["steps"].as_array().expect("steps").iter();
+        for (at, step) in steps.enumerate() {
+            story
+                .step(step)
+                .map_err(|why| format!("step {at}: {why}"))?;
+        }
+        Ok(())
+    });
+}
+
+struct Story<'a> {
+    object: Value,
+    managed: Managed,
+    ignored: FieldSet,
+    schema: Described<'a>,
+}
+
+impl Story<'_> {
+    fn step(&mut self, step: &Value) -> Result<(), String> {
+        // A document with nothing in it is an object without members here.
+        let or_empty = |value: &Value| match value {
+            Value::Null => json!({}),
+            value => value.clone(),
+        };
+        let object = or_empty(&step["object"]);
+        let done = match (&step["apply"], &step["force"], &step["update"]) {
+            (Value::String(who), _, _) => self.apply(&named(who, step), &object, false),
+            (_, Value::String(who), _) => self.apply(&named(who, step), &object, true),
+            (_, _, Value::String(who)) => {
+                self.update(&named(who, step), object);
+                Ok(())
+            }
+            _ => panic!("a step that nobody takes"),
+        };
+        let conflicts = match done {
+            Ok(()) => Vec::new(),
+            Err(Refusal::Conflicts(conflicts)) => conflicts,
+            Err(Refusal::Misfit(why)) => {
+                let expected = step.get("error").is_some();
+                return if expected { Ok(()) } else { Err(why) };
+            }
+        };
+        if let Some(error) = step.get("error") {
+            return Err(format!("no error, not even {error}"));
+        }
+        let mut expected: Vec<(String, String)> = match step.get("conflicts") {
+            Some(conflicts) => serde_json::from_value(conflicts.clone()).expect("conflicts"),
+            None => Vec::new(),
+        };
+        expected.sort();
+        same("conflicts", &conflicts, &expected)?;
+        same("object", &self.object, &or_empty(&step["live"]))?;
+        let owners: BTreeMap<String, Value> =
+            serde_json::from_value(step["managed"].clone()).expect("owners");
+        same("owners", &self.owners(), &owners)
+    }
+
+    fn apply(&mut self, who: &Manager, config: &Value, force: bool) -> Result<(), Refusal> {
+        let fields =
+            fields_of(config, self.schema).map_err(|errors| Refusal::Misfit(errors.to_string()))?;
+        let live = self.object.clone();
+        let wish = Apply {
+            live: &live,
+            config,
+            fields: &fields,
+            schema: self.schema,
+            ignored: &self.ignored,
+            force,
+            now: "2026-01-01T00:00:00Z",
+        };
+        let changed = self.managed.apply(who, wish).map_err(|conflicts| {
+            let conflicts = conflicts.0.into_iter();
+            let mut conflicts: Vec<_> = conflicts
+                .map(|conflict| {
+                    let owner = conflict.owner.split('"').nth(1).expect("a name").to_owned();
+                    (owner, conflict.path)
+                })
+                .collect();
+            conflicts.sort();
+            Refusal::Conflicts(conflicts)
+        })?;
+        self.object = changed.unwrap_or(live);
+        Ok(())
+    }
+
+    fn update(&mut self, who: &Manager, object: Value) {
+        let mut changes = Changes::of(Some(&self.object), Some(&object), self.schema);
+        changes.set.remove_with_below(&self.ignored);
+        changes.removed.remove_with_below(&self.ignored);
+        self.managed.update(&changes, who, "2026-01-01T00:00:00Z");
+        self.object = object;
+    }
+
+    fn owners(&self) -> BTreeMap<String, Value> {
+        let entries = self.managed.0.iter();
+        entries
+            .map(|entry| (entry.manager.name.clone(), entry.fields.encode()))
+            .collect()
+    }
+}
+
+enum Refusal {
+    Misfit(String),
+    Conflicts(Vec<(String, String)>),
+}
+
+fn named(who: &str, step: &Value) -> Manager {
+    Manager {
+        name: who.into(),
+        api_version: step["version"].as_str().expect("a version").into(),
+        subresource: String::new(),
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
+    if ours == theirs {
+        return Ok(());
+    }
+    Err(format!("{what}\n  is    {ours:?}\n  wants {theirs:?}"))
+}

@@ -1,0 +1,71 @@
+//! Single values: what is merged, compared, taken away, and which fields there are.
+
+use serde_json::{Value, json};
+use tidings_merge::{Changes, FieldSet, fields_of, merge, without};
+
+use crate::schema::Cases;
+
+#[test]
+fn a_configuration_over_an_object() {
+    Cases::read(include_str!("../cases/merge.json")).check(|case, schema| {
+        let merged = merge(&case["live"], &case["config"], schema);
+        same(&merged, &case["result"])
+    });
+}
+
+#[test]
+fn what_is_different_between_two_objects() {
+    Cases::read(include_str!("../cases/compare.json")).check(|case, schema| {
+        let set = |name: &str| FieldSet::decode(&case[name]);
+        let mut changed = set("added");
+        changed.add(&set("modified"));
+        let changes = Changes::of(Some(&case["old"]), Some(&case["new"]), schema);
+        same(&changes.set.encode(), &changed.encode())?;
+        same(&changes.removed.encode(), &set("removed").encode())?;
+        // The other way round what was added goes.
+        let mut changed = set("removed");
+        changed.add(&set("modified"));
+        let changes = Changes::of(Some(&case["new"]), Some(&case["old"]), schema);
+        same(&changes.set.encode(), &changed.encode())?;
+        same(&changes.removed.encode(), &set("added").encode())
+    });
+}
+
+#[test]
+fn the_fields_of_an_object() {
+    Cases::read(include_str!("../cases/fields.json")).check(|case, schema| {
+        match fields_of(&case["object"], schema) {
+            Ok(fields) => same(&fields.encode(), &case["set"]),
+            // Nobody applies what is there twice.
+            Err(_) if case.get("dup").is_some() => Ok(()),
+            Err(errors) => Err(errors.to_string()),
+        }
+    });
+}
+
+#[test]
+fn an_object_without_some_fields() {
+    Cases::read(include_str!("../cases/remove.json")).check(|case, schema| {
+        let left = without(&case["object"], &FieldSet::decode(&case["set"]), schema);
+        same(&left.unwrap_or(Value::Null), &case["result"])
+    });
+}
+
+#[test]
+fn objects_that_fit_their_types_and_others() {
+    Cases::read(include_str!("../cases/validate.json")).check(|case, schema| {
+        match (fields_of(&case["object"], schema), case.get("error")) {
+            (Ok(_), None) => Ok(()),
+            (Err(ours), Some(theirs)) => same(&json!(ours.to_string()), theirs),
+            (Ok(_), Some(theirs)) => Err(format!("{} is taken, not {theirs}", case["object"])),
+            (Err(ours), None) => Err(format!("{} is refused: {ours}", case["object"])),
+        }
+    });
+}
+
+fn same(ours: &Value, theirs: &Value) -> Result<(), String> {
+    if ours == theirs {
+        return Ok(());
+    }
+    Err(format!("\n  is    {ours}\n  wants {theirs}"))
+}
