@@ -162,7 +162,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
             ("granular", _) => field.atomic = false,
             ("merge", _) => field.patch_strategy.merge = true,
             ("retainKeys", _) => field.patch_strategy.retain_keys = true,
-            ("replace", _) => field.patch_strategy = PatchStrategy::default(),
+            ("replace", _) => field.patch_strategy.replace = true,
             ("mergekey", key) => field.merge_key = Some(key),
             _ => return Err(bad()),
         }

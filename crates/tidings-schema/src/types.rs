@@ -190,4 +190,6 @@ pub struct PatchStrategy {
     pub merge: bool,
     /// Members that the patch does not name in `$retainKeys` are dropped.
     pub retain_keys: bool,
+    /// An object is replaced instead of merged.
+    pub replace: bool,
 }

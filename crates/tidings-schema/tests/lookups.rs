@@ -120,14 +120,18 @@ fn lists_know_how_they_merge() {
     let volumes = PatchStrategy {
         merge: true,
         retain_keys: true,
+        replace: false,
     };
     assert_eq!(field(pod, "spec.volumes").patch_strategy, volumes);
     let deployment = kind("apps", "v1", "Deployment");
     let strategy = PatchStrategy {
         merge: false,
         retain_keys: true,
+        replace: false,
     };
     assert_eq!(field(deployment, "spec.strategy").patch_strategy, strategy);
+    let budget = kind("policy", "v1", "PodDisruptionBudget");
+    assert!(field(budget, "spec.selector").patch_strategy.replace);
 }
 
 #[test]
