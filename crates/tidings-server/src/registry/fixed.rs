@@ -29,12 +29,6 @@ static FIXED: &[(&str, &str, &[&str], How)] = &[
         How::Immutable,
     ),
     (
-        "policy",
-        "PodDisruptionBudget",
-        &["spec", "selector"],
-        How::Immutable,
-    ),
-    (
         "rbac.authorization.k8s.io",
         "ClusterRoleBinding",
         &["roleRef"],
