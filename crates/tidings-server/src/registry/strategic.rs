@@ -6,194 +6,347 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
-use tidings_schema::{Field, Type};
+use tidings_api::{Reason, Status};
+use tidings_schema::Type;
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
 
-/// How a list is patched.
-enum ListMerge {
-    Replace,
-    By(&'static str),
-    Primitives,
+/// What types say about patches.
+pub(crate) trait Patched: Copy {
+    /// The member of that name, if the type has one.
+    fn member(self, name: &str) -> Option<Member<Self>>;
 }
 
-/// How the list in a field is patched. What no type describes is replaced.
-fn list_merge(field: Option<&Field>) -> ListMerge {
-    match field {
-        Some(field) if field.patch_strategy.merge => {
-            field.merge_key.map_or(ListMerge::Primitives, ListMerge::By)
-        }
-        _ => ListMerge::Replace,
+/// How a member is patched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Member<T> {
+    /// A list is merged instead of replaced.
+    pub(crate) merge: bool,
+    /// An object is replaced instead of merged.
+    pub(crate) replace: bool,
+    /// What tells the elements of a list apart; without it they are compared as a whole.
+    pub(crate) key: Option<&'static str>,
+    /// The type of what it holds, or of the elements of the list that it holds.
+    pub(crate) below: Option<T>,
+}
+
+impl Patched for &'static Type {
+    fn member(self, name: &str) -> Option<Member<&'static Type>> {
+        let field = self.field(name)?;
+        Some(Member {
+            merge: field.patch_strategy.merge,
+            replace: field.patch_strategy.replace,
+            key: field.merge_key,
+            below: field.struct_type(),
+        })
     }
 }
 
-/// The type of what a member holds, or of the elements of the list that it holds.
-fn below(field: Option<&Field>) -> Option<&'static Type> {
-    field?.struct_type()
+/// Why a patch cannot be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// A directive is not of the form that it has to have.
+    Malformed(&'static str),
+    /// It does not fit the document, or itself. The original calls that an error of the server.
+    Unfit(String),
 }
 
-/// Applies a patch. `Err` says what is wrong with it.
-pub(crate) fn merge(
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Status {
+        match refusal {
+            Refusal::Malformed(why) => Status::bad_request(why),
+            Refusal::Unfit(why) => {
+                let mut status = Status::failure(500, Reason::InternalError, why);
+                status.reason = None;
+                status
+            }
+        }
+    }
+}
+
+/// Applies a patch.
+pub(crate) fn merge<T: Patched>(
     document: &mut Value,
     patch: &Value,
-    of: Option<&'static Type>,
-) -> Result<(), String> {
+    of: Option<T>,
+) -> Result<(), Refusal> {
     let Value::Object(patch) = patch else {
-        return Err("error decoding patch: a strategic merge patch must be an object".into());
+        return Err(Refusal::Malformed("invalid JSON document"));
     };
     match document {
         Value::Object(members) => merge_members(members, patch, of),
         other => {
-            *other = Value::Object(without_directives(patch));
+            *other = Value::Object(literal_members(patch));
             Ok(())
         }
     }
 }
 
-fn merge_members(
+fn merge_members<T: Patched>(
     members: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    of: Option<&'static Type>,
-) -> Result<(), String> {
-    match patch
-        .get(PATCH)
-        .map(|directive| directive.as_str().unwrap_or("?"))
-    {
-        None | Some("merge") => {}
-        Some("replace") => {
-            *members = without_directives(patch);
-            return Ok(());
+    of: Option<T>,
+) -> Result<(), Refusal> {
+    if let Some(directive) = patch.get(PATCH) {
+        match directive.as_str() {
+            Some("replace") => *members = literal_members(patch),
+            Some("delete") => members.clear(),
+            _ => return Err(unknown_directive(directive, patch)),
         }
-        Some("delete") => {
-            members.clear();
-            return Ok(());
-        }
-        Some(other) => return Err(unknown_directive(other)),
+        return Ok(());
     }
-    if let Some(keys) = patch.get(RETAIN_KEYS) {
-        let keys = keys.as_array().ok_or("$retainKeys must be a list")?;
-        let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
-        members.retain(|name, _| keys.contains(name.as_str()));
+    retain_keys(members, patch)?;
+    let member = |name: &str| of.and_then(|of| of.member(name));
+    let mut ordered = HashSet::new();
+    for (directive, order) in patch {
+        if let Some(name) = directive.strip_prefix(SET_ORDER) {
+            merge_ordered(members, name, patch.get(name), order, member(name))?;
+            ordered.insert(name);
+        }
     }
     for (name, value) in patch {
-        if let Some(list) = name.strip_prefix(DELETE_PRIMITIVES) {
+        if !name.starts_with('$') && !ordered.contains(name.as_str()) {
+            merge_member(members, name, value, member(name))?;
+        }
+    }
+    for (directive, value) in patch {
+        if let Some(name) = directive.strip_prefix(DELETE_PRIMITIVES) {
             let gone = value.as_array().into_iter().flatten();
             let gone: HashSet<String> = gone.map(Value::to_string).collect();
-            if let Some(values) = members.get_mut(list).and_then(Value::as_array_mut) {
+            if let Some(values) = members.get_mut(name).and_then(Value::as_array_mut) {
                 values.retain(|value| !gone.contains(&value.to_string()));
             }
         }
     }
-    for (name, value) in patch.iter().filter(|(name, _)| !name.starts_with('$')) {
-        merge_member(members, name, value, of.and_then(|of| of.field(name)))?;
-    }
-    for (name, order) in patch {
-        if let Some(list) = name.strip_prefix(SET_ORDER) {
-            set_order(members, list, order, of.and_then(|of| of.field(list)));
-        }
-    }
     Ok(())
 }
 
-fn merge_member(
+/// Drops what `$retainKeys` does not name. It has to name all that the patch sets.
+fn retain_keys(
+    members: &mut Map<String, Value>,
+    patch: &Map<String, Value>,
+) -> Result<(), Refusal> {
+    let Some(keys) = patch.get(RETAIN_KEYS) else {
+        return Ok(());
+    };
+    let malformed = Refusal::Malformed("invalid patch format of retainKeys");
+    let Some(keys) = keys.as_array() else {
+        return Err(malformed);
+    };
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let unnamed = |(name, value): (&String, &Value)| {
+        !value.is_null() && !name.starts_with('$') && !keys.contains(name.as_str())
+    };
+    if patch.iter().any(unnamed) {
+        return Err(malformed);
+    }
+    members.retain(|name, _| keys.contains(name.as_str()));
+    Ok(())
+}
+
+fn merge_member<T: Patched>(
     members: &mut Map<String, Value>,
     name: &str,
     value: &Value,
-    field: Option<&Field>,
-) -> Result<(), String> {
-    match value {
-        Value::Null => {
+    member: Option<Member<T>>,
+) -> Result<(), Refusal> {
+    match (members.get_mut(name), value) {
+        (_, Value::Null) => {
             members.shift_remove(name);
+            Ok(())
         }
-        Value::Object(patch) => match members.get_mut(name) {
-            Some(Value::Object(inner)) => {
-                let deletes = patch.get(PATCH).is_some_and(|patch| patch == "delete");
-                merge_members(inner, patch, below(field))?;
-                if deletes {
-                    members.shift_remove(name);
-                }
+        (Some(Value::Object(inner)), Value::Object(patch)) => {
+            if member.as_ref().is_some_and(|member| member.replace) {
+                *inner = literal_members(patch);
+                return Ok(());
             }
-            _ if patch.get(PATCH).is_some_and(|patch| patch == "delete") => {}
-            _ => {
-                members.insert(name.into(), Value::Object(without_directives(patch)));
-            }
-        },
-        Value::Array(patch) => {
-            let list = members
-                .entry(name)
-                .or_insert_with(|| Value::Array(Vec::new()));
-            if !list.is_array() {
-                *list = Value::Array(Vec::new());
-            }
-            if let Value::Array(list) = list {
-                merge_list(list, patch, field)?;
-            }
+            merge_members(inner, patch, member.and_then(|member| member.below))
         }
-        scalar => {
-            members.insert(name.into(), scalar.clone());
+        (Some(Value::Array(list)), Value::Array(patch)) => merge_list(list, patch, member),
+        (_, value) => {
+            match added(value) {
+                Some(value) => drop(members.insert(name.into(), value)),
+                None => drop(members.shift_remove(name)),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Merges a list and puts the elements that the order names into it; others stay where they are as far as that is possible.
+fn merge_ordered<T: Patched>(
+    members: &mut Map<String, Value>,
+    name: &str,
+    patch: Option<&Value>,
+    order: &Value,
+    member: Option<Member<T>>,
+) -> Result<(), Refusal> {
+    let order = elements(order)?;
+    let patch = patch.map(elements).transpose()?;
+    let before = members.get(name).map(elements).transpose()?;
+    let key = member.as_ref().and_then(|member| member.key);
+    check_order(patch.unwrap_or_default(), order, key)?;
+    let mut list = match (before, patch) {
+        (None, None) => return Ok(()),
+        (Some(before), _) => before.to_vec(),
+        (None, Some(patch)) => patch.iter().filter_map(added).collect(),
+    };
+    if let (Some(_), Some(patch)) = (before, patch) {
+        merge_list(&mut list, patch, member)?;
+    }
+    all_have_key(order, key)?;
+    all_have_key(&list, key)?;
+    let before = before.unwrap_or_default();
+    let mut places = Places::of(before, key);
+    if let (Some(key), Some(patch)) = (key, patch) {
+        places.reuse(before, patch, key);
+    }
+    arrange(&mut list, &places, &Places::of(order, key));
+    members.insert(name.into(), Value::Array(list));
+    Ok(())
+}
+
+fn elements(value: &Value) -> Result<&[Value], Refusal> {
+    let received = match value {
+        Value::Array(elements) => return Ok(elements),
+        Value::Object(_) => "map[string]interface {}",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::Null => "%!s(<nil>)",
+    };
+    Err(Refusal::Unfit(format!(
+        "expected a []interface {{}}, but received a {received}"
+    )))
+}
+
+/// The elements of a patch come in the order that the patch asks for.
+fn check_order(patch: &[Value], order: &[Value], key: Option<&'static str>) -> Result<(), Refusal> {
+    if patch.is_empty() || order.is_empty() {
+        return Ok(());
+    }
+    let mut named = order.iter();
+    for element in patch.iter().filter(|element| element.get(PATCH).is_none()) {
+        if let Some(key) = key {
+            identity_by(element, key)?;
+        }
+        let is_it = |place: &Value| match key {
+            Some(key) => place.get(key) == element.get(key),
+            None => place == element,
+        };
+        if !named.any(is_it) {
+            let [patch, order] = [patch, order].map(go_list);
+            return Err(Refusal::Unfit(format!(
+                "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
+            )));
         }
     }
     Ok(())
 }
 
-fn merge_list(list: &mut Vec<Value>, patch: &[Value], field: Option<&Field>) -> Result<(), String> {
-    let directive = |element: &Value| Some(element.get(PATCH)?.as_str()?.to_owned());
-    let replaces = patch
-        .iter()
-        .any(|element| directive(element).as_deref() == Some("replace"));
-    match list_merge(field) {
-        ListMerge::Replace => *list = patch.iter().map(clean).collect(),
-        ListMerge::Primitives => {
-            let before = Places::of(list, None);
-            for value in patch.iter().filter(|value| before.find(value).is_none()) {
-                list.push(value.clone());
+fn merge_list<T: Patched>(
+    list: &mut Vec<Value>,
+    patch: &[Value],
+    member: Option<Member<T>>,
+) -> Result<(), Refusal> {
+    let Some(member) = member.filter(|member| member.merge) else {
+        *list = patch.iter().map(literal).collect();
+        return Ok(());
+    };
+    let mut all = list.iter().chain(patch);
+    let Some(first) = all.next() else {
+        return Ok(());
+    };
+    let kind = std::mem::discriminant(first);
+    if all.any(|element| std::mem::discriminant(element) != kind) {
+        let why = "list element types are not identical";
+        return Err(Refusal::Unfit(why.into()));
+    }
+    if !first.is_object() {
+        let before = Places::of(&*list, None);
+        let mut seen = HashSet::new();
+        list.extend_from_slice(patch);
+        list.retain(|value| seen.insert(value.to_string()));
+        arrange(list, &before, &Places::of(patch, None));
+        return Ok(());
+    }
+    let Some(key) = member.key else {
+        let why = "cannot merge lists without merge key";
+        return Err(Refusal::Unfit(why.into()));
+    };
+    merge_keyed(list, patch, key, member.below)
+}
+
+fn merge_keyed<T: Patched>(
+    list: &mut Vec<Value>,
+    patch: &[Value],
+    key: &'static str,
+    of: Option<T>,
+) -> Result<(), Refusal> {
+    let (mut plain, mut gone, mut replaces) = (Vec::new(), HashSet::new(), false);
+    for element in patch {
+        let directive = element.get(PATCH);
+        match directive.map(|directive| directive.as_str().unwrap_or_default()) {
+            None => plain.push(element),
+            Some("delete") => drop(gone.insert(identity_by(element, key)?)),
+            Some("replace") => replaces = true,
+            Some("merge") => {
+                let why = "merging lists cannot yet be specified in the patch";
+                return Err(Refusal::Unfit(why.into()));
             }
-            arrange(list, &before, &Places::of(patch, None));
-        }
-        ListMerge::By(_) if replaces => {
-            let only_directive = |element: &&Value| {
-                element
-                    .as_object()
-                    .is_some_and(|members| members.len() == 1)
-            };
-            let kept = patch
-                .iter()
-                .filter(|element| directive(element).is_none() || !only_directive(element));
-            *list = kept.map(clean).collect();
-        }
-        ListMerge::By(key) => {
-            let before = Places::of(list, Some(key));
-            let mut kept: Vec<Option<Value>> = std::mem::take(list).into_iter().map(Some).collect();
-            let mut known = before.clone();
-            for element in patch {
-                if element.get(key).is_none() {
-                    return Err(format!(
-                        "map: {element} does not contain declared merge key: {key}"
-                    ));
-                }
-                let at = known.find(element);
-                match (directive(element).as_deref(), at) {
-                    (Some("delete"), Some(at)) => kept[at] = None,
-                    (Some("delete"), None) => {}
-                    (None | Some("merge"), Some(at)) => match &mut kept[at] {
-                        Some(own) => merge(own, element, below(field))?,
-                        gone => *gone = Some(clean(element)),
-                    },
-                    (None | Some("merge"), None) => {
-                        known.add(element, kept.len());
-                        kept.push(Some(clean(element)));
-                    }
-                    (Some(other), _) => return Err(unknown_directive(other)),
-                }
+            Some(_) => {
+                let none = Map::new();
+                let members = element.as_object().unwrap_or(&none);
+                return Err(unknown_directive(&element[PATCH], members));
             }
-            list.extend(kept.into_iter().flatten());
-            arrange(list, &before, &Places::of(patch, Some(key)));
         }
     }
+    if replaces {
+        *list = plain.into_iter().map(literal).collect();
+        return all_have_key(list, Some(key));
+    }
+    all_have_key(list, Some(key))?;
+    list.retain(|element| {
+        element
+            .get(key)
+            .is_none_or(|value| !gone.contains(&value.to_string()))
+    });
+    let before = Places::of(&*list, Some(key));
+    let mut known = before.clone();
+    for element in &plain {
+        identity_by(element, key)?;
+        match known.find(element) {
+            Some(at) => merge(&mut list[at], element, of)?,
+            None => {
+                known.add(element, list.len());
+                list.push(literal(element));
+            }
+        }
+    }
+    arrange(list, &before, &Places::of(plain, Some(key)));
     Ok(())
+}
+
+fn identity_by(element: &Value, key: &str) -> Result<String, Refusal> {
+    let value = element.get(key).map(Value::to_string);
+    value.ok_or_else(|| {
+        let element = go_text(element);
+        Refusal::Unfit(format!(
+            "map: {element} does not contain declared merge key: {key}"
+        ))
+    })
+}
+
+fn all_have_key(list: &[Value], key: Option<&str>) -> Result<(), Refusal> {
+    let Some(key) = key else {
+        return Ok(());
+    };
+    list.iter()
+        .try_for_each(|element| identity_by(element, key).map(drop))
 }
 
 /// Where the elements of a list stand, by what identifies them.
@@ -205,12 +358,12 @@ struct Places {
 
 impl Places {
     /// Of a list whose elements are identified by a member, or by all they are.
-    fn of(list: &[Value], key: Option<&'static str>) -> Places {
+    fn of<'a>(list: impl IntoIterator<Item = &'a Value>, key: Option<&'static str>) -> Places {
         let mut places = Places {
             key,
             places: HashMap::new(),
         };
-        for (at, element) in list.iter().enumerate() {
+        for (at, element) in list.into_iter().enumerate() {
             places.add(element, at);
         }
         places
@@ -226,6 +379,30 @@ impl Places {
     fn add(&mut self, element: &Value, at: usize) {
         if let Some(identity) = self.identity(element) {
             self.places.entry(identity).or_insert(at);
+        }
+    }
+
+    /// Gives the places of elements that a patch deletes to those that it adds, at the end. The original does so by writing into
+    /// the list that it then asks for the order, and what clients see depends on it.
+    fn reuse(&mut self, list: &[Value], patch: &[Value], key: &'static str) {
+        let directive = |element: &Value| Some(element.get(PATCH)?.as_str()?.to_owned());
+        let of = |wanted: Option<&'static str>| {
+            let elements = patch.iter();
+            elements.filter(move |element| directive(element).as_deref() == wanted)
+        };
+        if of(Some("replace")).next().is_some() {
+            return;
+        }
+        let deleted = Places::of(of(Some("delete")), Some(key));
+        let free = list
+            .iter()
+            .filter(|element| deleted.find(element).is_some());
+        let new: Vec<&Value> = of(None)
+            .filter(|element| self.find(element).is_none())
+            .take(free.count())
+            .collect();
+        for (at, element) in new.into_iter().enumerate() {
+            self.add(element, list.len() + at);
         }
     }
 
@@ -246,9 +423,10 @@ fn arrange(list: &mut Vec<Value>, before: &Places, patch: &Places) {
         }
     }
     patched.sort_by_key(|(at, _, _)| *at);
+    rest.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
     let mut rest = rest.into_iter().peekable();
     for (_, place, element) in patched {
-        while let (Some((other, _)), Some(_)) = (rest.peek(), place)
+        while let (Some((Some(other), _)), Some(place)) = (rest.peek(), place)
             && *other < place
         {
             list.extend(rest.next().map(|(_, element)| element));
@@ -258,50 +436,70 @@ fn arrange(list: &mut Vec<Value>, before: &Places, patch: &Places) {
     list.extend(rest.map(|(_, element)| element));
 }
 
-/// Puts the elements that the order names into it; others stay where they are as far as that is possible.
-fn set_order(members: &mut Map<String, Value>, name: &str, order: &Value, field: Option<&Field>) {
-    let Some(order) = order.as_array() else {
-        return;
-    };
-    let key = match list_merge(field) {
-        ListMerge::By(key) => Some(key),
-        _ => None,
-    };
-    let Some(list) = members.get_mut(name).and_then(Value::as_array_mut) else {
-        return;
-    };
-    let order = Places::of(order, key);
-    // Elements that the order does not name belong behind the one that stood before them.
-    let mut after = None;
-    let mut placed: Vec<(Option<usize>, Value)> = Vec::new();
-    for element in std::mem::take(list) {
-        after = order.find(&element).or(after);
-        placed.push((after, element));
+/// What a patch adds where there was nothing to merge with; `None` if that is nothing.
+fn added(value: &Value) -> Option<Value> {
+    match value {
+        Value::Object(members) if members.contains_key(PATCH) => None,
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .filter(|(name, value)| !name.starts_with('$') && !value.is_null());
+            let members = members.filter_map(|(name, value)| Some((name.clone(), added(value)?)));
+            Some(Value::Object(members.collect()))
+        }
+        Value::Array(values) => Some(values.iter().filter_map(added).collect()),
+        other => Some(other.clone()),
     }
-    placed.sort_by_key(|(place, _)| *place);
-    list.extend(placed.into_iter().map(|(_, element)| element));
 }
 
-fn clean(value: &Value) -> Value {
+/// What is taken as it stands. Directives in it mean nothing.
+fn literal(value: &Value) -> Value {
     match value {
-        Value::Object(members) => Value::Object(without_directives(members)),
-        Value::Array(values) => values.iter().map(clean).collect(),
+        Value::Object(members) => Value::Object(literal_members(members)),
+        Value::Array(values) => values.iter().map(literal).collect(),
         other => other.clone(),
     }
 }
 
-/// What a patch adds where there was nothing.
-fn without_directives(patch: &Map<String, Value>) -> Map<String, Value> {
+fn literal_members(patch: &Map<String, Value>) -> Map<String, Value> {
     patch
         .iter()
         .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
-        .map(|(name, value)| (name.clone(), clean(value)))
+        .map(|(name, value)| (name.clone(), literal(value)))
         .collect()
 }
 
-fn unknown_directive(directive: &str) -> String {
-    format!("Unknown patch type in a directive: {directive}")
+fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refusal {
+    let directive = go_text(directive);
+    let patch = go_text(&Value::Object(patch.clone()));
+    Refusal::Unfit(format!("unknown patch type: {directive} in map: {patch}"))
 }
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => go_list(values),
+        Value::Object(members) => {
+            let sorted: std::collections::BTreeMap<_, _> = members.iter().collect();
+            let members = sorted.into_iter();
+            let members: Vec<_> = members
+                .map(|(name, value)| format!("{name}:{}", go_text(value)))
+                .collect();
+            format!("map[{}]", members.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+fn go_list(values: &[Value]) -> String {
+    let values: Vec<_> = values.iter().map(go_text).collect();
+    format!("[{}]", values.join(" "))
+}
+
+#[cfg(test)]
+mod published;
 
 #[cfg(test)]
 mod tests {
@@ -314,7 +512,7 @@ mod tests {
         try_patched(document, patch).unwrap()
     }
 
-    fn try_patched(mut document: Value, patch: &Value) -> Result<Value, String> {
+    fn try_patched(mut document: Value, patch: &Value) -> Result<Value, Refusal> {
         let spec = tidings_schema::find_type("core/v1", "PodSpec");
         assert!(spec.is_some());
         merge(&mut document, patch, spec).map(|()| document)
@@ -332,8 +530,10 @@ mod tests {
     fn w153_patch_directives_replace_and_delete() {
         let document = json!({"a": {"a": "1"}, "b": {"x": "y"}});
         let patch = json!({"a": {"$patch": "replace", "b": "2"}, "b": {"$patch": "delete"}});
-        assert_eq!(patched(document, &patch), json!({"a": {"b": "2"}}));
-        assert!(try_patched(json!({}), &json!({"$patch": "turn"})).is_err());
+        assert_eq!(patched(document, &patch), json!({"a": {"b": "2"}, "b": {}}));
+        let turn = try_patched(json!({}), &json!({"$patch": "turn"})).unwrap_err();
+        let why = "unknown patch type: turn in map: map[$patch:turn]";
+        assert_eq!(turn, Refusal::Unfit(why.into()));
     }
 
     #[test]
@@ -354,8 +554,8 @@ mod tests {
         let patch = json!({
             "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}],
             "containers": [
-                {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
                 {"name": "c", "image": "1"},
+                {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
                 {"$patch": "delete", "name": "a"},
             ],
         });
@@ -376,7 +576,8 @@ mod tests {
             json!({"containers": []}),
             &json!({"containers": [{"image": "x"}]}),
         );
-        assert!(unnamed.unwrap_err().contains("merge key: name"));
+        let why = "map: map[image:x] does not contain declared merge key: name";
+        assert_eq!(unnamed.unwrap_err(), Refusal::Unfit(why.into()));
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn apply(patch: &Change, before: &[u8], schema: Option<&'static Type>) -> Result
         Change::Merge(patch) => json_patch::merge(&mut document, patch),
         Change::Strategic(patch) => {
             let named = ["kind", "apiVersion"].map(|name| (name, document[name].clone()));
-            strategic::merge(&mut document, patch, schema).map_err(Status::bad_request)?;
+            strategic::merge(&mut document, patch, schema)?;
             // It cannot make something else of an object.
             for (name, value) in named {
                 document[name] = value;

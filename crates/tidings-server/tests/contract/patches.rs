@@ -309,7 +309,7 @@ async fn large_patches_take_little_time() {
     assert_eq!(server.request("POST", pods, pod).await.code, 201);
     let started = std::time::Instant::now();
     let order: Vec<_> = env(5_000).into_iter().rev().collect();
-    let container = json!({"name": "c", "env": env(5_000), "$setElementOrder/env": order});
+    let container = json!({"name": "c", "env": order, "$setElementOrder/env": order});
     let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
     assert_eq!(
         server
@@ -520,4 +520,68 @@ async fn w141_owners_that_occur_twice_after_a_patch() {
     let merged = server.patch(&item, "strategic-merge", patch).await;
     assert_eq!(merged.json()["metadata"]["ownerReferences"], json!([owner]));
     assert!(merged.headers.get("warning").is_none());
+}
+
+#[tokio::test]
+async fn w153_strategic_patches_that_do_not_fit() {
+    let server = Server::start().await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(server.request("POST", pods, pod).await.code, 201);
+    for (spec, code, why) in [
+        (
+            json!({"containers": [{"image": "x"}]}),
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            json!({"containers": [{"name": "c", "$patch": "merge"}]}),
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
+        (
+            json!({"securityContext": {"$patch": "turn"}}),
+            500,
+            "unknown patch type: turn in map: map[$patch:turn]",
+        ),
+        (
+            json!({"$setElementOrder/containers": "x"}),
+            500,
+            "expected a []interface {}, but received a string",
+        ),
+        (
+            json!({"$retainKeys": ["nodeName"], "hostname": "h"}),
+            400,
+            "invalid patch format of retainKeys",
+        ),
+    ] {
+        let patch = json!({"spec": spec});
+        let answer = server
+            .patch(&format!("{pods}/p"), "strategic-merge", patch)
+            .await;
+        assert_eq!((answer.code, answer.message().as_str()), (code, why));
+        assert_eq!(answer.json().get("reason").is_some(), code == 400, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn w153_objects_that_are_replaced() {
+    let server = Server::start().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let selector = json!({"matchLabels": {"a": "1"}});
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": selector}});
+    assert_eq!(server.request("POST", budgets, budget).await.code, 201);
+    let selector = json!({"matchLabels": {"b": "1"}});
+    let patch = json!({"spec": {"selector": selector}});
+    let patched = server
+        .patch(&format!("{budgets}/b"), "strategic-merge", patch)
+        .await;
+    assert_eq!(
+        patched.json()["spec"]["selector"],
+        selector,
+        "{}",
+        patched.text
+    );
 }
