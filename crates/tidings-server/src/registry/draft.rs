@@ -34,9 +34,11 @@ impl Draft {
                 kind.kind
             ))
         })?;
-        let read = Draft::read_members(kind, members).map(|mut draft| {
-            let twice = duplicates.iter().map(|field| odd("duplicate", field));
-            draft.odd.splice(0..0, twice);
+        let read = Draft::read_members(kind, members).map(|(mut draft, unknown)| {
+            if !(duplicates.is_empty() && unknown.is_empty()) {
+                let found = reading::odd_in_order(body, &duplicates, &unknown);
+                draft.odd = found.iter().map(|(what, field)| odd(what, field)).collect();
+            }
             draft
         });
         read.map_err(|why| {
@@ -59,12 +61,20 @@ impl Draft {
     /// Reads a whole object that may be of the wrong kind. `Err` is Go's message.
     pub(crate) fn read_value(kind: &'static Kind, value: Value) -> Result<Draft, String> {
         match value {
-            Value::Object(members) => Draft::read_members(kind, members),
+            Value::Object(members) => {
+                let (mut draft, unknown) = Draft::read_members(kind, members)?;
+                draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
+                Ok(draft)
+            }
             other => Err(mismatch(&other, "", kind.kind)),
         }
     }
 
-    fn read_members(kind: &'static Kind, mut members: Map<String, Value>) -> Result<Draft, String> {
+    /// The draft, and the fields that do not exist.
+    fn read_members(
+        kind: &'static Kind,
+        mut members: Map<String, Value>,
+    ) -> Result<(Draft, Vec<String>), String> {
         let wrong = ["kind", "apiVersion"].into_iter().find_map(|name| {
             let value = members.get(name)?;
             let right = value.is_string() || value.is_null();
@@ -92,9 +102,10 @@ impl Draft {
                 None => unregistered(&said_kind, &said_version),
             });
         }
-        let mut draft = Draft::from_members(kind, members)?.stored();
+        let (draft, unknown) = Draft::from_members(kind, members)?;
+        let mut draft = draft.stored();
         draft.complete();
-        Ok(draft)
+        Ok((draft, unknown))
     }
 
     /// The object as it is stored, if its kind is another view of that.
@@ -131,7 +142,8 @@ impl Draft {
             serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
         members.shift_remove("kind");
         members.shift_remove("apiVersion");
-        Draft::from_members(kind.stored(), members).map_err(Status::internal)
+        let read = Draft::from_members(kind.stored(), members);
+        read.map(|(draft, _)| draft).map_err(Status::internal)
     }
 
     /// An object in which nothing is set.
@@ -146,7 +158,11 @@ impl Draft {
         }
     }
 
-    fn from_members(kind: &'static Kind, mut members: Map<String, Value>) -> Result<Draft, String> {
+    /// The draft, and the fields that do not exist.
+    fn from_members(
+        kind: &'static Kind,
+        mut members: Map<String, Value>,
+    ) -> Result<(Draft, Vec<String>), String> {
         let mut unknown = Vec::new();
         let meta = match members.shift_remove("metadata") {
             None | Some(Value::Null) => Meta::default(),
@@ -179,13 +195,14 @@ impl Draft {
             }
         }
         unknown.extend(members.into_iter().map(|(name, _)| name));
-        Ok(Draft {
+        let draft = Draft {
             kind,
             meta,
             members: known,
-            odd: unknown.iter().map(|field| odd("unknown", field)).collect(),
+            odd: Vec::new(),
             applied: false,
-        })
+        };
+        Ok((draft, unknown))
     }
 
     /// An object that is nested deeper than this cannot be read by everybody; what is written down about its fields in the
@@ -264,7 +281,7 @@ pub(crate) fn unregistered(kind: &str, version: &str) -> String {
     )
 }
 
-fn odd(what: &str, field: &str) -> String {
+pub(crate) fn odd(what: &str, field: &str) -> String {
     format!("{what} field {}", go::quote(field))
 }
 

@@ -1,9 +1,10 @@
 //! Reads JSON and notes what a plain reader lets pass: members that occur twice, members that do not exist (W173), and values that
 //! are not of the type of their field.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Type};
 
@@ -26,18 +27,130 @@ pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
     Ok((value, duplicates))
 }
 
+/// What is odd about members of a document, each once and in the order in which a reader comes across it. Of what does not exist
+/// it is not told that it, or something in it, occurs twice.
+pub(crate) fn odd_in_order(
+    json: &[u8],
+    duplicates: &[String],
+    unknown: &[String],
+) -> Vec<(&'static str, String)> {
+    let mut finder = Finder {
+        duplicates: duplicates.iter().map(String::as_str).collect(),
+        unknown: unknown.iter().map(String::as_str).collect(),
+        told: HashSet::new(),
+        found: Vec::new(),
+    };
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    // It has been read once, so it can be read again.
+    let _ = Finding(&mut finder, &Place::Top).deserialize(&mut reader);
+    finder.found
+}
+
+/// What is looked for and has not been found yet, and what has been.
+struct Finder<'a> {
+    duplicates: HashSet<&'a str>,
+    unknown: HashSet<&'a str>,
+    /// What does not exist and has been told, because it can come again.
+    told: HashSet<String>,
+    found: Vec<(&'static str, String)>,
+}
+
+/// Looks through the value at a place.
+struct Finding<'a, 'b>(&'a mut Finder<'b>, &'a Place<'a>);
+
+impl<'de> DeserializeSeed<'de> for Finding<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Finding<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        let Finding(finder, place) = self;
+        let mut at = 0;
+        while elements
+            .next_element_seed(Finding(finder, &Place::Element(place, at)))?
+            .is_some()
+        {
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let Finding(finder, place) = self;
+        let mut seen = HashSet::new();
+        while let Some(name) = members.next_key::<String>()? {
+            let place = Place::Member(place, &name);
+            // Paths are written down only while there is something left to find.
+            let path = match (finder.duplicates.is_empty(), finder.unknown.is_empty()) {
+                (true, true) => String::new(),
+                _ => noted(&place),
+            };
+            if finder.unknown.contains(&*path) {
+                if finder.told.insert(path.clone()) {
+                    finder.found.push(("unknown", path));
+                }
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if !seen.insert(name.clone()) && finder.duplicates.remove(&*path) {
+                finder.found.push(("duplicate", path));
+            }
+            members.next_value_seed(Finding(finder, &place))?;
+        }
+        Ok(())
+    }
+}
+
 /// More oddities are not told, and none at more length: a request must not cost more than its size.
 const NOTES_MAX: usize = 100;
 const NOTE_CHARS_MAX: usize = 1000;
 
 fn note(notes: &mut Vec<String>, place: &Place<'_>) {
     if notes.len() < NOTES_MAX {
-        let mut text = place.to_string();
-        if let Some((end, _)) = text.char_indices().nth(NOTE_CHARS_MAX) {
-            text.truncate(end);
-        }
-        notes.push(text);
+        notes.push(noted(place));
     }
+}
+
+fn noted(place: &Place<'_>) -> String {
+    let mut text = place.to_string();
+    if let Some((end, _)) = text.char_indices().nth(NOTE_CHARS_MAX) {
+        text.truncate(end);
+    }
+    text
 }
 
 /// Where in the document a value stands.
@@ -307,6 +420,23 @@ mod tests {
             json!({"a": {"x": 2, "l": [{"y": 3}], "z": 1}, "b": 1})
         );
         assert_eq!(duplicates, ["a.x", "a.l[0].y", "a"]);
+    }
+
+    #[test]
+    fn w173_odd_members_come_in_the_order_of_the_document() {
+        let json =
+            br#"{"a":1,"z":{"q":1,"q":2},"a":2,"l":[{"y":1,"u":0,"y":3,"y":4}],"z":5,"a":3}"#;
+        let (_, duplicates) = read(json).unwrap();
+        let unknown = ["z".to_owned(), "l[0].u".to_owned()];
+        let odd = odd_in_order(json, &duplicates, &unknown);
+        let odd: Vec<_> = odd.iter().map(|(what, path)| (*what, &**path)).collect();
+        let expected = [
+            ("unknown", "z"),
+            ("duplicate", "a"),
+            ("unknown", "l[0].u"),
+            ("duplicate", "l[0].y"),
+        ];
+        assert_eq!(odd, expected);
     }
 
     #[test]

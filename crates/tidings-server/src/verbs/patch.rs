@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use json_patch::jsonptr::Pointer;
 use json_patch::{AddOperation, Patch, PatchOperation};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Reason, Status, go};
 use tidings_schema::Type;
 
@@ -13,9 +13,9 @@ use super::update::{change, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options};
 use crate::api::Inner;
 use crate::negotiate;
-use crate::registry::draft::{DEPTH_MAX, Draft};
+use crate::registry::draft::{DEPTH_MAX, Draft, odd};
 use crate::registry::meta::go_kind;
-use crate::registry::reading::depth;
+use crate::registry::reading::{self, depth};
 use crate::registry::strategic;
 use crate::respond::Answer;
 
@@ -53,10 +53,14 @@ pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         return Err(Status::not_found(resource, ask.key.name()));
     }
     let patch = read(&ask.body)?;
+    let odd = match options.validation {
+        FieldValidation::Ignore => Vec::new(),
+        _ => odd_in(&patch, &ask.body),
+    };
     // What the client is warned of is found while the patch is applied, perhaps more than once.
     let warnings = std::sync::Mutex::new(Vec::new());
     let answer = change(api, ask, options, &|existing| {
-        let (draft, found) = patched(ask, &patch, existing, options)?;
+        let (draft, found) = patched(ask, (&patch, &odd), existing, options)?;
         if let Ok(mut warnings) = warnings.lock() {
             *warnings = found;
         }
@@ -125,6 +129,33 @@ fn json_patch(body: &Bytes) -> Result<Patch, Status> {
     serde_json::from_value(operations.into()).map_err(|_| unprocessable())
 }
 
+/// What is odd about the text of a patch (W173): members that occur twice, and those that operations do not have.
+fn odd_in(patch: &Change, body: &[u8]) -> Vec<String> {
+    // What can be read as JSON can be read again.
+    let Ok((value, duplicates)) = reading::read(body) else {
+        return Vec::new();
+    };
+    if !matches!(patch, Change::Json(_)) {
+        let twice = duplicates.iter();
+        return twice.map(|field| odd("duplicate", field)).collect();
+    }
+    let operations = value.as_array().into_iter().flatten().enumerate();
+    let unknown = operations.flat_map(|(at, operation)| {
+        let names = operation.as_object().into_iter().flat_map(Map::keys);
+        names
+            .filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()))
+            .map(move |name| format!("[{at}].{name}"))
+    });
+    let unknown: Vec<String> = unknown.take(ODD_OPERATIONS_MAX).collect();
+    let found = reading::odd_in_order(body, &duplicates, &unknown).into_iter();
+    found
+        .map(|(what, field)| format!("json patch {}", odd(what, &field)))
+        .collect()
+}
+
+/// Members of operations that are told not to exist.
+const ODD_OPERATIONS_MAX: usize = 100;
+
 /// W150.
 fn unprocessable() -> Status {
     let message = "the server rejected our request due to an error in our request";
@@ -134,7 +165,7 @@ fn unprocessable() -> Status {
 /// The object with the patch applied, and what the client is to be warned of.
 fn patched(
     ask: &Ask<'_>,
-    patch: &Change,
+    (patch, odd): (&Change, &[String]),
     existing: &Object,
     options: WriteOptions,
 ) -> Result<(Draft, Vec<String>), Status> {
@@ -169,14 +200,15 @@ fn patched(
         let named = kind.group_version_kind();
         return Err(Status::invalid(named, ask.key.name(), &wrong.into()));
     }
+    let mut found = odd.to_vec();
+    draft.odd.sort_unstable();
+    found.append(&mut draft.odd);
     let mut warnings = match options.validation {
-        FieldValidation::Strict if !draft.odd.is_empty() => {
-            return Err(undecoded(&format!(
-                "strict decoding error: {}",
-                draft.odd.join(", ")
-            )));
+        FieldValidation::Strict if !found.is_empty() => {
+            let found = found.join(", ");
+            return Err(undecoded(&format!("strict decoding error: {found}")));
         }
-        FieldValidation::Warn => std::mem::take(&mut draft.odd),
+        FieldValidation::Warn => found,
         _ => Vec::new(),
     };
     check_name(&draft.meta.name, ask.key.name())?;

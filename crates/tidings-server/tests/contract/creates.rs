@@ -327,8 +327,8 @@ async fn w10_w141_w173_warnings() {
     assert_eq!(
         warnings[..2],
         [
-            "299 - \"unknown field \\\"metadata.bar\\\"\"",
-            "299 - \"unknown field \\\"foo\\\"\""
+            "299 - \"unknown field \\\"foo\\\"\"",
+            "299 - \"unknown field \\\"metadata.bar\\\"\""
         ]
     );
     assert!(warnings[2].contains("duplicate UID(s) observed: u1"));
@@ -346,7 +346,7 @@ async fn w10_w141_w173_warnings() {
             &body,
         )
         .await;
-    let expected = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"metadata.bar\", unknown field \"foo\"";
+    let expected = "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"foo\", unknown field \"metadata.bar\"";
     assert_eq!((strict.code, strict.message().as_str()), (400, expected));
     let ignored = server
         .request(

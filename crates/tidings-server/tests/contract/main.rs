@@ -8,6 +8,7 @@ mod creates;
 mod deletes;
 mod discovery;
 mod errors;
+mod fields;
 mod garbage;
 mod kinds;
 mod lists;
