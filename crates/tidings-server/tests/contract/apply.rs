@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, CONFIGMAPS, Server};
+use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
@@ -455,4 +455,71 @@ async fn w156_applies_at_the_same_time_lose_nothing() {
     let object = server.get(&path).await.json();
     assert_eq!(object["data"].as_object().unwrap().len(), 8);
     assert_eq!(owners(&object).len(), 8);
+}
+
+/// A Deployment whose pods have an affinity, and a way to apply others.
+struct Affinity {
+    server: Server,
+}
+
+impl Affinity {
+    async fn of(affinity: Value) -> Affinity {
+        let server = Server::start().await;
+        let mut deployment = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({}))});
+        deployment["spec"]["template"]["spec"]["affinity"] = affinity;
+        let deployments = "/apis/apps/v1/namespaces/default/deployments?fieldManager=u";
+        let created = server.request("POST", deployments, deployment).await;
+        assert_eq!(created.code, 201, "{}", created.text);
+        Affinity { server }
+    }
+
+    /// Applies something about pods. Returns the affinity then, and what the applier owns of pods.
+    async fn apply(&self, pod: Value) -> (Option<Value>, Value) {
+        let path = "/apis/apps/v1/namespaces/default/deployments/d?fieldManager=m";
+        let config = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"template": {"spec": pod}}});
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let answer = self.server.ask("PATCH", path, &headers, config).await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+        let object = answer.json();
+        let entries = object["metadata"]["managedFields"].as_array().unwrap();
+        let own = entries.iter().find(|entry| entry["manager"] == "m");
+        let own = own.map(|own| own["fieldsV1"]["f:spec"]["f:template"]["f:spec"].clone());
+        let affinity = object["spec"]["template"]["spec"].get("affinity").cloned();
+        (affinity, own.unwrap_or_default())
+    }
+}
+
+fn preferred() -> Value {
+    let term = json!({"matchExpressions": [{"key": "k", "operator": "Exists"}]});
+    json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}})
+}
+
+#[tokio::test]
+async fn w154_null_takes_nothing_away() {
+    let deployment = Affinity::of(preferred()).await;
+    let (affinity, own) = deployment
+        .apply(json!({"affinity": null, "volumes": null}))
+        .await;
+    assert_eq!(affinity, Some(preferred()));
+    assert_eq!(own, json!({"f:affinity": {}, "f:volumes": {}}));
+}
+
+#[tokio::test]
+async fn w154_what_nothing_is_left_of_goes() {
+    let deployment = Affinity::of(json!({})).await;
+    let (affinity, _) = deployment.apply(json!({"affinity": preferred()})).await;
+    assert_eq!(affinity, Some(preferred()));
+    let (affinity, own) = deployment.apply(json!({"nodeSelector": {"x": "y"}})).await;
+    assert_eq!(affinity, None);
+    assert_eq!(own, json!({"f:nodeSelector": {}}));
+}
+
+#[tokio::test]
+async fn w154_what_is_around_it_stays() {
+    let deployment = Affinity::of(json!({"nodeAffinity": {}})).await;
+    deployment.apply(json!({"affinity": preferred()})).await;
+    let (affinity, own) = deployment.apply(json!({"affinity": {}})).await;
+    assert_eq!(affinity, Some(json!({})));
+    assert_eq!(own, json!({"f:affinity": {}}));
 }
