@@ -1,9 +1,11 @@
 //! Reads JSON and notes what a plain reader lets pass: members that occur twice, members that do not exist (W173), and values that
 //! are not of the type of their field.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Type};
@@ -16,16 +18,40 @@ use super::scalars;
 /// # Errors
 /// If it is not JSON.
 pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
-    let mut duplicates = Vec::new();
+    let (value, repeated) = read_with_lines(json)?;
+    let paths = repeated.into_iter().map(|again| again.path);
+    Ok((value, paths.collect()))
+}
+
+/// The same, and where they occur again.
+///
+/// # Errors
+/// If it is not JSON.
+pub(crate) fn read_with_lines(json: &[u8]) -> serde_json::Result<(Value, Vec<Repeated>)> {
+    let mut repeated = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = Reader {
+        json,
         place: &Place::Top,
-        duplicates: &mut duplicates,
+        repeated: &mut repeated,
     }
     .deserialize(&mut reader)?;
     reader.end()?;
-    Ok((value, duplicates))
+    Ok((value, repeated))
 }
+
+/// A member that was there before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Repeated {
+    pub(crate) path: String,
+    pub(crate) name: String,
+    /// The line of the document in which it stands. Names that are written with escapes are taken to be in the first one.
+    pub(crate) line: usize,
+}
+
+/// A name, as it stands in the document if that is possible.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// What is odd about members of a document, each once and in the order in which a reader comes across it. Of what does not exist
 /// it is not told that it, or something in it, occurs twice.
@@ -184,8 +210,18 @@ impl Place<'_> {
 }
 
 struct Reader<'a> {
+    json: &'a [u8],
     place: &'a Place<'a>,
-    duplicates: &'a mut Vec<String>,
+    repeated: &'a mut Vec<Repeated>,
+}
+
+impl Reader<'_> {
+    fn line_of(&self, name: &str) -> usize {
+        let start = self.json.as_ptr().addr();
+        let at = name.as_ptr().addr().checked_sub(start);
+        let before = at.and_then(|at| self.json.get(..at)).unwrap_or_default();
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -235,8 +271,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut values = Vec::new();
         loop {
             let element = Reader {
+                json: self.json,
                 place: &Place::Element(self.place, values.len()),
-                duplicates: self.duplicates,
+                repeated: self.repeated,
             };
             match elements.next_element_seed(element)? {
                 Some(value) => values.push(value),
@@ -247,16 +284,23 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut values = Map::new();
-        while let Some(name) = members.next_key::<String>()? {
+        while let Some(Name(name)) = members.next_key()? {
             let place = Place::Member(self.place, &name);
             let value = members.next_value_seed(Reader {
+                json: self.json,
                 place: &place,
-                duplicates: self.duplicates,
+                repeated: self.repeated,
             })?;
-            match values.get_mut(&name) {
-                None => drop(values.insert(name, value)),
+            match values.get_mut(&*name) {
+                None => drop(values.insert(name.into_owned(), value)),
                 Some(known) => {
-                    note(self.duplicates, &place);
+                    if self.repeated.len() < NOTES_MAX {
+                        self.repeated.push(Repeated {
+                            path: noted(&place),
+                            name: noted(&Place::Member(&Place::Top, &name)),
+                            line: self.line_of(&name),
+                        });
+                    }
                     join(known, value);
                 }
             }

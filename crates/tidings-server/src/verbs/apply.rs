@@ -1,7 +1,7 @@
 //! PATCH of what somebody wants to have: server-side apply (W154–W158).
 
 use serde_json::{Map, Value, json};
-use tidings_api::{FieldError, FieldErrors, Reason, Status};
+use tidings_api::{FieldError, FieldErrors, Reason, Status, go};
 
 use super::create::{create_from, settle_namespace};
 use super::update::{change, check_name};
@@ -11,7 +11,7 @@ use crate::clock;
 use crate::registry::draft::Draft;
 use crate::registry::managed::{self, Applied};
 use crate::registry::meta::go_kind;
-use crate::registry::reading;
+use crate::registry::reading::{self, Repeated};
 use crate::respond::{Answer, yaml};
 
 pub(crate) const MEDIA_TYPE: &str = "application/apply-patch+yaml";
@@ -67,7 +67,7 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
 }
 
 /// The body, as an object of the kind that is stored, with the name of the URL.
-fn configuration(ask: &Ask<'_>, options: WriteOptions) -> Result<Value, Status> {
+fn configuration(ask: &mut Ask<'_>, options: WriteOptions) -> Result<Value, Status> {
     let undecodable = |why: String| {
         let strict = match options.validation {
             FieldValidation::Strict => "strict ",
@@ -75,12 +75,22 @@ fn configuration(ask: &Ask<'_>, options: WriteOptions) -> Result<Value, Status> 
         };
         Status::bad_request(format!("error {strict}decoding YAML: {why}"))
     };
-    let (mut config, duplicates) = read(ask).map_err(undecodable)?;
-    if let (FieldValidation::Strict, Some(field)) = (options.validation, duplicates.first()) {
-        let why = format!(
-            "error converting YAML to JSON: yaml: unmarshal errors:\n  key {field:?} already set in map"
-        );
-        return Err(undecodable(why));
+    let (mut config, repeated) = read(ask).map_err(undecodable)?;
+    let repeated: Vec<String> = repeated
+        .iter()
+        .map(|Repeated { name, line, .. }| {
+            format!("line {line}: key {} already set in map", go::quote(name))
+        })
+        .collect();
+    match options.validation {
+        FieldValidation::Strict if !repeated.is_empty() => {
+            let why = repeated.join("\n  ");
+            return Err(undecodable(format!(
+                "error converting YAML to JSON: yaml: unmarshal errors:\n  {why}"
+            )));
+        }
+        FieldValidation::Warn => ask.warnings.extend(repeated),
+        _ => {}
     }
     let (scale, kind) = (
         ask.target.subresource.as_deref() == Some("scale"),
@@ -132,22 +142,22 @@ fn configuration(ask: &Ask<'_>, options: WriteOptions) -> Result<Value, Status> 
 }
 
 /// The body as an object, and the members that it has twice.
-fn read(ask: &Ask<'_>) -> Result<(Value, Vec<String>), String> {
+fn read(ask: &Ask<'_>) -> Result<(Value, Vec<Repeated>), String> {
     let unmarshal = |why: &dyn std::fmt::Display| {
         format!("error unmarshaling JSON: while decoding JSON: {why}")
     };
     // Most clients send JSON, which is YAML as well.
-    let (value, duplicates) = match reading::read(&ask.body) {
+    let (value, repeated) = match reading::read_with_lines(&ask.body) {
         Ok(read) => read,
         Err(_) => {
             let json = yaml::to_json(&ask.body)
                 .map_err(|why| format!("error converting YAML to JSON: {why}"))?;
-            reading::read(&json).map_err(|why| unmarshal(&why))?
+            reading::read_with_lines(&json).map_err(|why| unmarshal(&why))?
         }
     };
     match value {
-        Value::Object(_) => Ok((value, duplicates)),
-        Value::Null => Ok((Value::Object(Map::new()), duplicates)),
+        Value::Object(_) => Ok((value, repeated)),
+        Value::Null => Ok((Value::Object(Map::new()), repeated)),
         other => {
             let kind = go_kind(&other);
             let why = format!(

@@ -200,3 +200,49 @@ async fn w173_of_json_patches() {
     let write = ("PATCH", &*path);
     check(&server, write, media_type, OPERATIONS, OF_OPERATIONS).await;
 }
+
+#[tokio::test]
+async fn w173_of_what_is_applied() {
+    let (server, path) = with_deployment().await;
+    let body = r#"{
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "odd"
+        },
+        "spec": {
+            "paused": false,
+            "paused": true,
+            "template": {"spec": {"containers": [{
+                "name": "nginx",
+                "imagePullPolicy": "Never",
+                "imagePullPolicy": "Always"
+            }]}}
+        }
+    }"#;
+    let told = [
+        r#"line 9: key "paused" already set in map"#,
+        r#"line 13: key "imagePullPolicy" already set in map"#,
+    ];
+    for validation in ["", "Warn", "Ignore", "Strict"] {
+        let path =
+            format!("{path}?dryRun=All&fieldManager=m&force=true&fieldValidation={validation}");
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        let answer = server.ask("PATCH", &path, &headers, body).await;
+        if validation == "Strict" {
+            let why = format!(
+                "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
+                told.join("\n  ")
+            );
+            assert_eq!((answer.code, answer.message()), (400, why));
+        } else {
+            assert_eq!(answer.code, 200, "{}", answer.text);
+            let told = if validation == "Ignore" {
+                &[][..]
+            } else {
+                &told
+            };
+            assert_eq!(warnings(&answer), told, "{validation}");
+        }
+    }
+}
