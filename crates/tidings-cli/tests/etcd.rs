@@ -285,7 +285,11 @@ async fn objects_are_json_where_kube_apiserver_has_them() {
         ),
     ];
     for (path, name) in made {
-        let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{}}}}"#);
+        let spec = match name {
+            "s" => r#"{"clusterIP":"None"}"#,
+            _ => "{}",
+        };
+        let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{spec}}}"#);
         let created = ask(&server.client, "POST", path, &body).await;
         assert_eq!(created.code, 201, "{path}: {}", created.text());
     }
