@@ -198,6 +198,29 @@ fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     new.meta.managed_fields = managed.encode();
 }
 
+/// A write that changes nothing but times in managedFields changes nothing at all (W103): the times stay as well. It happens when what
+/// is written is kept under another name, as `stringData` of a Secret is.
+pub(crate) fn keep_times(new: &mut Draft, old: &Draft) {
+    let timeless = |entry: &Value| {
+        let mut entry = entry.clone();
+        entry
+            .as_object_mut()
+            .map(|members| members.shift_remove("time"));
+        entry
+    };
+    let (after, before) = (&new.meta.managed_fields, &old.meta.managed_fields);
+    if after == before || after.len() != before.len() {
+        return;
+    }
+    if !std::iter::zip(after, before).all(|(after, before)| timeless(after) == timeless(before)) {
+        return;
+    }
+    let after = std::mem::replace(&mut new.meta.managed_fields, before.clone());
+    if !new.is_same_as(old) {
+        new.meta.managed_fields = after;
+    }
+}
+
 /// What somebody applies.
 pub(crate) struct Applied<'a> {
     pub(crate) kind: &'static Kind,

@@ -156,6 +156,7 @@ async fn replace(
         ));
     }
     managed::track_updated(&mut new, &old, &ask.manager(), &clock::now());
+    managed::keep_times(&mut new, &old);
     let value = new.to_bytes()?;
     let revision = Revision(at.get());
     let store_key = api.store_key(kind, key);

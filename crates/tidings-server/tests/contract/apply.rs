@@ -523,3 +523,29 @@ async fn w154_what_is_around_it_stays() {
     assert_eq!(affinity, Some(json!({})));
     assert_eq!(own, json!({"f:affinity": {}}));
 }
+
+/// A Secret keeps what is applied as `stringData` under another name.
+#[tokio::test]
+async fn w103_w154_what_is_kept_under_another_name_is_not_applied_twice() {
+    let server = Server::start().await;
+    let path = "/api/v1/namespaces/default/secrets/a";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "v"}});
+    let mut object = apply(&server, path, "fieldManager=m1", secret.clone())
+        .await
+        .json();
+    // As if it had been long ago.
+    let long_ago = json!("2020-01-01T00:00:00Z");
+    object["metadata"]["managedFields"][0]["time"] = long_ago.clone();
+    object["metadata"]["labels"] = json!({"a": "b"});
+    let before = server.request("PUT", path, object).await.json();
+    assert_eq!(before["metadata"]["managedFields"][0]["time"], long_ago);
+    let again = apply(&server, path, "fieldManager=m1", secret.clone()).await;
+    assert_eq!((again.code, again.json()), (200, before.clone()));
+    let dry = apply(&server, path, "fieldManager=m1&dryRun=All", secret).await;
+    assert_eq!(dry.json(), before);
+    let changed = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "w"}});
+    let changed = apply(&server, path, "fieldManager=m1", changed)
+        .await
+        .json();
+    assert_ne!(changed["metadata"]["managedFields"][0]["time"], long_ago);
+}
