@@ -2,6 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod apply;
+mod bundle;
+mod delete;
+mod patch;
+mod workloads;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
 
@@ -60,6 +66,38 @@ fn line(output: &mut impl BufRead) -> String {
 
 fn fields(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
+}
+
+/// What kubectl says on standard error when it fails.
+fn refused(server: &Server, arguments: &[&str]) -> String {
+    let output = server.kubectl(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?} is done");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// "manager operation subresource" of each entry of managedFields.
+fn managers(server: &Server, object: &str) -> Vec<String> {
+    let json = ["get", object, "-o", "json", "--show-managed-fields"];
+    let json: Value = serde_json::from_str(&server.run(&json).unwrap()).unwrap();
+    let entries = json["metadata"]["managedFields"].as_array().unwrap();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let words = |entry: &Value| {
+        ["manager", "operation", "subresource"]
+            .map(|name| text(&entry[name]))
+            .join(" ")
+    };
+    let mut words: Vec<_> = entries
+        .iter()
+        .map(|entry| words(entry).trim_end().to_owned())
+        .collect();
+    words.sort();
+    words
+}
+
+/// What a path of an object is.
+fn value(server: &Server, object: &str, path: &str) -> String {
+    let form = format!("jsonpath={{{path}}}");
+    server.run(&["get", object, "-o", &form]).unwrap()
 }
 
 async fn with_configmap() -> Server {
