@@ -128,6 +128,62 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
+/// `fmt.Sprint` of decoded JSON, as messages of upstream show a patch: `map[spec:map[replicas:3]]`.
+pub fn print(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    put(&mut text, value);
+    text
+}
+
+fn put(text: &mut String, value: &serde_json::Value) {
+    use serde_json::Value;
+    match value {
+        Value::Null => text.push_str("<nil>"),
+        Value::Bool(value) => text.push_str(&value.to_string()),
+        Value::String(value) => text.push_str(value),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (None, Some(float)) => text.push_str(&print_float(float)),
+            _ => text.push_str(&number.to_string()),
+        },
+        Value::Array(items) => {
+            text.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    text.push(' ');
+                }
+                put(text, item);
+            }
+            text.push(']');
+        }
+        Value::Object(members) => {
+            text.push_str("map[");
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| *name);
+            for (at, (name, value)) in members.into_iter().enumerate() {
+                if at > 0 {
+                    text.push(' ');
+                }
+                text.push_str(name);
+                text.push(':');
+                put(text, value);
+            }
+            text.push(']');
+        }
+    }
+}
+
+/// `%v` of a float64: an exponent of two digits or more, from a million on and below a ten-thousandth.
+fn print_float(value: f64) -> String {
+    let scientific = format!("{value:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..6).contains(&exponent) {
+        return value.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
 /// A value as compact JSON with the escapes of `encoding/json` (W7): `<`, `>`, `&`, U+2028 and U+2029 as `\u….`.
 ///
 /// # Errors
@@ -230,6 +286,21 @@ mod tests {
         assert_eq!(
             json("<a&b>\u{2028}é\n").unwrap(),
             "\"\\u003ca\\u0026b\\u003e\\u2028é\\n\"".as_bytes()
+        );
+    }
+
+    #[test]
+    fn json_is_printed_as_go_prints_it() {
+        let value = serde_json::json!({
+            "z": [1, "x y", null, {"b": true, "a": {}}, []],
+            "floats": [1.5, 1_234_567.5, 100_000.0, 1_000_000.0, 0.0001, 0.000_01, -2.5e-7, 1e30, 123_456.75],
+            "large": u64::MAX,
+            "empty": "",
+        });
+        assert_eq!(
+            print(&value),
+            "map[empty: floats:[1.5 1.2345675e+06 100000 1e+06 0.0001 1e-05 -2.5e-07 1e+30 123456.75] \
+             large:1.8446744073709552e+19 z:[1 x y <nil> map[a:map[] b:true] []]]"
         );
     }
 }

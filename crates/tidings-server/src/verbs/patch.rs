@@ -185,8 +185,12 @@ fn patched(
         Some(_) => apply(patch, &kind.converted(existing), kind.schema())?,
     };
     let undecoded = |why: &str| {
-        let text = go::json(&after).unwrap_or_default();
-        let wrong = FieldError::invalid("patch", &String::from_utf8_lossy(&text), why);
+        // Of a strategic patch upstream shows the patch, of the others what they would have made of the object.
+        let text = match patch {
+            Change::Strategic(patch) => go::print(patch),
+            _ => String::from_utf8_lossy(&go::json(&after).unwrap_or_default()).into_owned(),
+        };
+        let wrong = FieldError::invalid("patch", &text, why);
         let unnamed = GroupVersionKind {
             group: "",
             version: "",

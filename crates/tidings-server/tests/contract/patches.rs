@@ -222,6 +222,26 @@ async fn w152_preconditions_of_a_patch() {
     );
 }
 
+/// What the object has besides is not shown: it may be a Secret's.
+#[tokio::test]
+async fn w151_a_strategic_patch_that_does_not_fit_is_shown_alone() {
+    let (server, path) = with_object().await;
+    let patch = json!({"data": {"b": 1, "a": null}});
+    let answer = server.patch(&path, "strategic-merge", patch).await;
+    assert_eq!(answer.code, 422, "{}", answer.text);
+    assert_eq!(
+        answer.message(),
+        " \"\" is invalid: patch: Invalid value: \"map[data:map[a:<nil> b:1]]\": json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    );
+    let strict = format!("{path}?fieldValidation=Strict");
+    let odd = json!({"nosuch": [true]});
+    let answer = server.patch(&strict, "strategic-merge", odd).await;
+    assert_eq!(
+        answer.message(),
+        " \"\" is invalid: patch: Invalid value: \"map[nosuch:[true]]\": strict decoding error: unknown field \"nosuch\""
+    );
+}
+
 #[tokio::test]
 async fn w103_a_patch_that_changes_nothing_writes_nothing() {
     let (server, path) = with_object().await;
