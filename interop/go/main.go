@@ -66,6 +66,9 @@ func main() {
 		remove(ctx, round, name)
 		inform(ctx, round, name)
 	}
+	inProtobuf := kubernetes.NewForConfigOrDie(withContentType(config, runtime.ContentTypeProtobuf))
+	inJSON := kubernetes.NewForConfigOrDie(withContentType(config, runtime.ContentTypeJSON))
+	kinds(ctx, c, inProtobuf, inJSON)
 	untyped(ctx, c)
 	informUntyped(ctx, c)
 	elect(ctx, c)
