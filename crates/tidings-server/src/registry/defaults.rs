@@ -240,6 +240,7 @@ static RULES: &[(&str, Rule)] = &[
     ("core/v1.Container", pull_policy),
     ("core/v1.EphemeralContainer", pull_policy),
     ("core/v1.LimitRangeItem", limits),
+    ("core/v1.PodSpec", service_account),
     ("core/v1.ServiceSpec", service),
     ("core/v1.Volume", |volume| {
         if volume
@@ -521,6 +522,17 @@ fn pod(spec: &mut Map<String, Value>) {
                     port.insert("hostPort".into(), number);
                 }
             }
+        }
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`: who says one says both, and the new name wins.
+fn service_account(spec: &mut Map<String, Value>) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let said = NAMES.map(|name| spec.get(name).cloned());
+    if let Some(account) = said.into_iter().flatten().find(|name| !is_zero(name)) {
+        for name in NAMES {
+            spec.insert(name.into(), account.clone());
         }
     }
 }

@@ -350,6 +350,42 @@ fn makes_pods(kind: &str) -> bool {
     kinds.contains(&kind)
 }
 
+/// As the original keeps them: clients of either name read the same.
+#[tokio::test]
+async fn a_service_account_has_its_old_name_and_its_new_one() {
+    let server = Server::start().await;
+    let templates = "/api/v1/namespaces/default/podtemplates";
+    let accounts =
+        |spec: &Value| [&spec["serviceAccountName"], &spec["serviceAccount"]].map(Value::clone);
+    for (at, said, kept) in [
+        (0, json!({"serviceAccount": "old"}), json!("old")),
+        (1, json!({"serviceAccountName": "new"}), json!("new")),
+        (
+            2,
+            json!({"serviceAccount": "old", "serviceAccountName": "new"}),
+            json!("new"),
+        ),
+        (
+            3,
+            json!({"serviceAccount": "", "serviceAccountName": ""}),
+            Value::Null,
+        ),
+    ] {
+        let mut spec = said;
+        spec["containers"] = json!([{"name": "c", "image": "i"}]);
+        let body = json!({"metadata": {"name": format!("t{at}")}, "template": {"spec": spec}});
+        let created = server.request("POST", templates, body).await.json();
+        assert_eq!(accounts(&created["template"]["spec"]), [kept.clone(), kept]);
+    }
+    let path = format!("{templates}/t0");
+    let another = json!({"template": {"spec": {"serviceAccountName": "another"}}});
+    let patched = server.patch(&path, "merge", another).await.json();
+    assert_eq!(
+        accounts(&patched["template"]["spec"]),
+        ["another", "another"]
+    );
+}
+
 #[tokio::test]
 async fn workloads_get_the_defaults_of_the_original() {
     let server = Server::start().await;
