@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, FieldErrors, validate};
 
+use super::Kind;
 use super::draft::Draft;
 
 impl Draft {
@@ -46,7 +47,21 @@ impl Draft {
                 check_selector(spec, errors);
             }
         }
-        check_pod(path, pods.unwrap_or(&nothing), errors);
+        let pods = pods.unwrap_or(&nothing);
+        check_pod(path, pods, errors);
+        // Pods of a Job end; those of the others are to run for ever.
+        let path = format!("{path}.restartPolicy");
+        match (self.kind.group, pods["restartPolicy"].as_str()) {
+            ("batch", None | Some("Always")) => {
+                let why = "valid values: \"OnFailure\", \"Never\"";
+                errors.push(FieldError::required(path, why));
+            }
+            (_, Some(said @ ("OnFailure" | "Never"))) if runs_for_ever(self.kind) => {
+                let said = tidings_api::go::quote(said);
+                errors.push(FieldError::not_supported(path, said, &["Always"]));
+            }
+            _ => {}
+        }
     }
 
     /// What the server adds to a new object, in its own name.
@@ -96,6 +111,10 @@ impl Draft {
         let selector = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
         spec.insert("selector".into(), selector);
     }
+}
+
+fn runs_for_ever(kind: &Kind) -> bool {
+    kind.group == "apps" || kind.kind == "ReplicationController"
 }
 
 /// The selector of a workload finds the Pods of its template.

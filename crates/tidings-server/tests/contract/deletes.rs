@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server, named_with, pods_of};
+use crate::support::{CONFIGMAPS, Server, job_of, named_with};
 
 #[tokio::test]
 async fn w160_w163_w165_deleting() {
@@ -286,7 +286,7 @@ async fn w161_some_kinds_orphan_if_nothing_is_said() {
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     for name in ["a", "b"] {
         server
-            .request("POST", jobs, named_with(name, &pods_of(json!({}))))
+            .request("POST", jobs, named_with(name, &job_of(json!({}))))
             .await;
     }
     let held = server.request("DELETE", &format!("{jobs}/a"), "").await;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidings_server::{Api, ApiOptions};
 use tidings_storage::{Embedded, EmbeddedOptions, Storage, Write};
 
-use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
+use crate::support::{Answer, CONFIGMAPS, Server, job_of, pods_of};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const NODES: &str = "/api/v1/nodes";
@@ -33,10 +33,12 @@ impl Server {
     async fn own(&self, path: &str, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
         let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
         let mut body = json!({ "metadata": metadata });
-        if path.contains("/apis/apps/") || path.ends_with("/jobs") {
+        if path.contains("/apis/apps/") {
             body["spec"] = pods_of(json!({}));
+        } else if path.ends_with("/jobs") {
+            body["spec"] = job_of(json!({}));
         } else if path.ends_with("/cronjobs") {
-            body["spec"] = json!({"jobTemplate": {"spec": pods_of(json!({}))}});
+            body["spec"] = json!({"jobTemplate": {"spec": job_of(json!({}))}});
         } else if path.ends_with("/replicationcontrollers") {
             body["spec"] = pods_of(json!({"selector": {"app": "x"}}));
         }

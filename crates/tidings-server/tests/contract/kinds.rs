@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, pods_of};
+use crate::support::{Server, job_of, pods_of};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
@@ -64,7 +64,8 @@ async fn every_kind_lives_a_whole_life() {
         let mut body = json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}});
         match kind.as_str() {
             "Pod" => body["spec"] = json!({"containers": [{"name": "c", "image": "i"}]}),
-            "CronJob" => body["spec"] = json!({"jobTemplate": {"spec": pods_of(json!({}))}}),
+            "CronJob" => body["spec"] = json!({"jobTemplate": {"spec": job_of(json!({}))}}),
+            "Job" => body["spec"] = job_of(json!({})),
             "Service" => body["spec"] = json!({"clusterIP": "None"}),
             "ReplicationController" => {
                 body["spec"] = pods_of(json!({"selector": {"app": "x"}}));
@@ -350,6 +351,64 @@ fn makes_pods(kind: &str) -> bool {
     kinds.contains(&kind)
 }
 
+#[tokio::test]
+async fn pods_of_jobs_end_and_those_of_others_do_not() {
+    let server = Server::start().await;
+    let create = async |group: &str, plural: &str, spec: Value| {
+        let path = format!("/apis/{group}/v1/namespaces/default/{plural}");
+        let body = json!({"metadata": {"generateName": "x"}, "spec": spec});
+        let answer = server.request("POST", &path, body).await;
+        let causes = answer.json()["details"]["causes"][0].clone();
+        (
+            answer.code,
+            format!(
+                "{} {}",
+                causes["field"].as_str().unwrap_or_default(),
+                causes["message"].as_str().unwrap_or_default()
+            ),
+        )
+    };
+    let pods = |policy: &str| {
+        let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]});
+        json!({"metadata": {"labels": {"app": "x"}}, "spec": spec})
+    };
+    let refused =
+        "spec.template.spec.restartPolicy Required value: valid values: \"OnFailure\", \"Never\"";
+    for policy in ["Always", ""] {
+        let job = json!({"template": pods(policy)});
+        assert_eq!(
+            create("batch", "jobs", job.clone()).await,
+            (422, refused.into())
+        );
+        let cron = json!({"schedule": "@daily", "jobTemplate": {"spec": job}});
+        let refused = format!("spec.jobTemplate.{refused}");
+        assert_eq!(create("batch", "cronjobs", cron).await, (422, refused));
+    }
+    assert_eq!(
+        create("batch", "jobs", json!({"template": pods("Never")}))
+            .await
+            .0,
+        201
+    );
+    let selector = json!({"matchLabels": {"app": "x"}});
+    for plural in ["deployments", "statefulsets", "daemonsets", "replicasets"] {
+        let never = json!({"selector": selector, "template": pods("Never")});
+        let refused = "spec.template.spec.restartPolicy Unsupported value: \"Never\": supported values: \"Always\"";
+        assert_eq!(create("apps", plural, never).await, (422, refused.into()));
+    }
+}
+
+#[tokio::test]
+async fn a_disruption_budget_can_be_of_other_pods() {
+    let server = Server::start().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let body = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    assert_eq!(server.request("POST", budgets, body).await.code, 201);
+    let other = json!({"spec": {"selector": {"matchLabels": {"a": "c"}}}});
+    let patched = server.patch(&format!("{budgets}/b"), "merge", other).await;
+    assert_eq!(patched.code, 200, "{}", patched.text);
+}
+
 /// As the original keeps them: clients of either name read the same.
 #[tokio::test]
 async fn a_service_account_has_its_old_name_and_its_new_one() {
@@ -533,7 +592,7 @@ async fn fields_that_stay_as_they_were_created() {
         ),
         (
             "/apis/batch/v1/namespaces/default/jobs",
-            json!({"spec": {"template": workload["template"]}}),
+            json!({"spec": {"template": job_of(json!({}))["template"]}}),
             json!({"spec": {"completions": 3}}),
             "spec.completions: Invalid value: 3: field is immutable",
         ),

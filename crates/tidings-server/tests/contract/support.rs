@@ -28,6 +28,13 @@ pub(crate) fn pods_of(mut spec: Value) -> Value {
     spec
 }
 
+/// The same for a Job, whose Pods end.
+pub(crate) fn job_of(spec: Value) -> Value {
+    let mut spec = pods_of(spec);
+    spec["template"]["spec"]["restartPolicy"] = "Never".into();
+    spec
+}
+
 /// An object of that name.
 pub(crate) fn named_with(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
