@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tidings_api::Status;
-use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
+use tidings_schema::{Field, FieldKind, Item, ListKind, PatchStrategy, Type};
 
 use crate::discovery::Tagged;
 use crate::registry::{KINDS, Kind};
@@ -214,8 +214,23 @@ fn property(field: &Field, refs: &str) -> Value {
         if let Some(key) = field.merge_key {
             members.insert("x-kubernetes-patch-merge-key".into(), key.into());
         }
-        if field.patch_strategy.merge {
-            members.insert("x-kubernetes-patch-strategy".into(), "merge".into());
+        let PatchStrategy {
+            merge,
+            retain_keys,
+            replace,
+        } = field.patch_strategy;
+        let strategies = [
+            (merge, "merge"),
+            (retain_keys, "retainKeys"),
+            (replace, "replace"),
+        ];
+        let strategies: Vec<&str> = strategies
+            .iter()
+            .filter_map(|(is, name)| is.then_some(*name))
+            .collect();
+        if !strategies.is_empty() {
+            let strategies = strategies.join(",");
+            members.insert("x-kubernetes-patch-strategy".into(), strategies.into());
         }
     }
     property

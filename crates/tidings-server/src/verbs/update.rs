@@ -145,9 +145,9 @@ async fn replace(
     inherit(&mut new, &old);
     new.prepare_for_update(&old, ask.target.subresource.as_deref());
     let mut errors = FieldErrors::new();
-    new.validate_update(&old, &mut errors);
     new.meta.validate(kind, &mut errors);
     new.validate(&mut errors);
+    new.validate_update(&old, &mut errors);
     if !errors.is_empty() {
         return Err(Status::invalid(
             kind.group_version_kind(),

@@ -214,4 +214,21 @@ async fn w34_the_old_form_of_openapi() {
     assert!(
         document["definitions"]["io.k8s.api.core.v1.ConfigMap"]["properties"]["data"].is_object()
     );
+    // Clients that compute patches themselves read how.
+    let strategy = |kind: &str, field: &str| {
+        let property = &document["definitions"][kind]["properties"][field];
+        property["x-kubernetes-patch-strategy"].clone()
+    };
+    assert_eq!(
+        strategy("io.k8s.api.apps.v1.DeploymentSpec", "strategy"),
+        "retainKeys"
+    );
+    assert_eq!(
+        strategy("io.k8s.api.core.v1.PodSpec", "volumes"),
+        "merge,retainKeys"
+    );
+    assert_eq!(
+        strategy("io.k8s.api.policy.v1.PodDisruptionBudgetSpec", "selector"),
+        "replace"
+    );
 }
