@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, CacheStore};
 use crate::metrics::WatchCounts;
-use crate::registry::{KINDS, Kind};
+use crate::registry::{self, KINDS, Kind};
 use crate::source::StoreListerWatcher;
 
 /// How long a cache waits before it reads the store again.
@@ -110,10 +110,7 @@ impl Kinds {
 
     /// The kind of a resource.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-        let kinds = self.0.iter().copied();
-        kinds
-            .filter(|kind| kind.plural == plural)
-            .find(|kind| kind.group == group && kind.version == version)
+        registry::find_among(&self.0, group, version, plural)
     }
 
     /// True if the group has any kind.

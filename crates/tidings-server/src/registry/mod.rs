@@ -272,7 +272,17 @@ impl Kind {
 
 /// The kind of a resource.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    let kinds = KINDS.iter().copied();
+    find_among(&KINDS, group, version, plural)
+}
+
+/// The same among other kinds.
+pub(crate) fn find_among(
+    kinds: &[&'static Kind],
+    group: &str,
+    version: &str,
+    plural: &str,
+) -> Option<&'static Kind> {
+    let kinds = kinds.iter().copied();
     kinds
         .filter(|kind| kind.plural == plural)
         .find(|kind| kind.group == group && kind.version == version)
