@@ -118,6 +118,11 @@ async fn an_api() {
 /// Reads what a watcher makes of a list, a creation, a change and a deletion.
 async fn follow(api: &Api<ConfigMap>, config: watcher::Config) {
     create(api, "first").await;
+    // A watcher that streams asks for any state: the cache may be a moment behind the answer to the write.
+    let any = ListParams::default().match_any();
+    while api.list(&any).await.unwrap().items.is_empty() {
+        tokio::task::yield_now().await;
+    }
     let mut events = Box::pin(watcher::watcher(api.clone(), config));
     let mut next = async || soon(events.try_next()).await.unwrap().unwrap();
     assert!(matches!(next().await, Event::Init));
