@@ -1,10 +1,10 @@
 //! PATCH of what somebody wants to have: server-side apply (W154–W158).
 
 use serde_json::{Map, Value, json};
-use tidings_api::{FieldError, FieldErrors, Reason, Status, go};
+use tidings_api::{FieldError, FieldErrors, Object, Reason, Status, go};
 
 use super::create::{create_from, settle_namespace};
-use super::update::{change, check_name};
+use super::update::{change_if_there, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options};
 use crate::api::Inner;
 use crate::clock;
@@ -38,12 +38,9 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         force: !matches!(force.to_ascii_lowercase().as_str(), "false" | "0" | ""),
     };
     loop {
-        if api.current(ask.kind(), &ask.key).await?.is_some() {
-            return change(api, ask, options, &|existing| {
-                let draft = draft(ask, applied.to(Some(existing), &clock::now())?)?;
-                Ok(draft)
-            })
-            .await;
+        let edit = |existing: &Object| draft(ask, applied.to(Some(existing), &clock::now())?);
+        if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
+            return Ok(changed);
         }
         let resource = ask.kind().group_resource();
         if ask.target.subresource.is_some() {

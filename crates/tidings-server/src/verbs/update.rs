@@ -33,39 +33,54 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     check_name(&draft.meta.name, ask.key.name())?;
     settle_namespace(&mut draft, ask.target)?;
     ask.warnings.extend(draft.meta.deduplicate_owners(false));
-    if kind.create_on_update
-        && ask.target.subresource.is_none()
-        && api.current(kind, &ask.key).await?.is_none()
-    {
-        if !draft.meta.uid.is_empty() {
-            let why = uid_precondition(&draft.meta.uid, "");
-            let resource = kind.group_resource();
-            return Err(Status::conflict(resource, ask.key.name(), &why));
-        }
-        draft.meta.resource_version.clear();
-        return create_from(api, draft, options, &ask.manager()).await;
+    let edit = |_: &Object| Ok(draft.clone());
+    if !(kind.create_on_update && ask.target.subresource.is_none()) {
+        return change(api, ask, options, &edit).await;
     }
-    change(api, ask, options, &|_| Ok(draft.clone())).await
+    if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
+        return Ok(changed);
+    }
+    if !draft.meta.uid.is_empty() {
+        let why = uid_precondition(&draft.meta.uid, "");
+        let resource = kind.group_resource();
+        return Err(Status::conflict(resource, ask.key.name(), &why));
+    }
+    draft.meta.resource_version.clear();
+    create_from(api, draft, options, &ask.manager()).await
 }
+
+/// What an object is to become.
+type Edit<'a> = &'a (dyn Fn(&Object) -> Result<Draft, Status> + Sync);
 
 /// Changes an object to what `edit` makes of it, again if somebody else was faster.
 pub(crate) async fn change(
     api: &Inner,
     ask: &Ask<'_>,
     options: WriteOptions,
-    edit: &(dyn Fn(&Object) -> Result<Draft, Status> + Sync),
+    edit: Edit<'_>,
 ) -> Result<Answer, Status> {
+    let changed = change_if_there(api, ask, options, edit).await?;
+    changed.ok_or_else(|| Status::not_found(ask.kind().group_resource(), ask.key.name()))
+}
+
+/// The same; `None` if there is no such object. One that the cache still has may be gone, so this alone tells.
+pub(crate) async fn change_if_there(
+    api: &Inner,
+    ask: &Ask<'_>,
+    options: WriteOptions,
+    edit: Edit<'_>,
+) -> Result<Option<Answer>, Status> {
     let kind = ask.kind();
     loop {
         let Some(existing) = api.current(kind, &ask.key).await? else {
-            return Err(Status::not_found(kind.group_resource(), ask.key.name()));
+            return Ok(None);
         };
         let tried = match edit(&existing) {
             Ok(draft) => replace(api, ask, draft, &existing, options).await,
             Err(status) => Err(status),
         };
         match tried {
-            Ok(Some(changed)) => return answer(ask, changed),
+            Ok(Some(changed)) => return answer(ask, changed).map(Some),
             // What the store says is not about the object, and a write that may have been done is not done again.
             Err(status) if status.code >= 500 || matches!(status.code, 413 | 429) => {
                 return Err(status);

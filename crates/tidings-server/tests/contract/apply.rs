@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::late::LateStore;
 use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -34,6 +35,26 @@ fn owner(name: &str, fields: &str) -> (String, String) {
 
 fn deployment(spec: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
+}
+
+/// The cache may still have what has just been deleted.
+#[tokio::test]
+async fn w145_w154_what_was_deleted_a_moment_ago_is_created_again() {
+    let server = Server::over(LateStore::new()).await;
+    let path = format!("{CONFIGMAPS}/a");
+    for _ in 0..2 {
+        let applied = apply(&server, &path, "fieldManager=m", configmap(&json!({}))).await;
+        assert_eq!(applied.code, 201, "{}", applied.text);
+        server.delete("a").await;
+    }
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let lease = json!({"metadata": {"name": "l"}, "spec": {}});
+    for _ in 0..2 {
+        let put = server.request("PUT", path, &lease).await;
+        assert_eq!(put.code, 201, "{}", put.text);
+        let deleted = server.request("DELETE", path, "").await;
+        assert_eq!(deleted.code, 200, "{}", deleted.text);
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod errors;
 mod fields;
 mod garbage;
 mod kinds;
+mod late;
 mod lists;
 mod managed;
 mod namespaces;

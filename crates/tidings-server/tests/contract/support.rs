@@ -12,7 +12,7 @@ use http_body::Body;
 use serde_json::{Value, json};
 use tidings_schema::protobuf::decode_object;
 use tidings_server::{Api, ApiOptions, Authentication, ResponseBody};
-use tidings_storage::{Embedded, EmbeddedOptions};
+use tidings_storage::{Embedded, EmbeddedOptions, Storage};
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -97,6 +97,14 @@ impl Answer {
 impl Server {
     pub(crate) async fn start() -> Server {
         Server::with(ApiOptions::default()).await
+    }
+
+    pub(crate) async fn over(store: impl Storage) -> Server {
+        Server {
+            api: Api::start(Arc::new(store), ApiOptions::default())
+                .await
+                .unwrap(),
+        }
     }
 
     pub(crate) async fn with(options: ApiOptions) -> Server {

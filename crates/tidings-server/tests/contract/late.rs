@@ -1,0 +1,71 @@
+//! A store whose changes are heard of late, as those of a store on another machine are.
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tidings_storage::{
+    BoxFuture, Embedded, EmbeddedOptions, Error, KeyValue, Previous, Range, RangeResult, Revision,
+    Stats, Storage, WatchStream, Write,
+};
+
+/// How often others have their turn before a change is told.
+const TURNS: usize = 100;
+
+pub(crate) struct LateStore(Embedded);
+
+impl LateStore {
+    pub(crate) fn new() -> LateStore {
+        LateStore(Embedded::ephemeral(EmbeddedOptions::default()))
+    }
+}
+
+impl Storage for LateStore {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.0.revision()
+    }
+
+    fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.0.oldest()
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.0.write(write)
+    }
+
+    fn get(
+        &self,
+        key: Bytes,
+        at: Option<Revision>,
+    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
+        self.0.get(key, at)
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
+        self.0.range(range)
+    }
+
+    fn watch(
+        &self,
+        prefix: Bytes,
+        after: Revision,
+        previous: Previous,
+    ) -> BoxFuture<'_, Result<WatchStream, Error>> {
+        Box::pin(async move {
+            let changes = self.0.watch(prefix, after, previous).await?;
+            let late = changes.then(|batch| async {
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+                batch
+            });
+            Ok(Box::pin(late) as WatchStream)
+        })
+    }
+
+    fn request_progress(&self, prefix: &[u8]) {
+        self.0.request_progress(prefix);
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+}
