@@ -19,7 +19,7 @@ pub mod protobuf;
 mod table;
 mod types;
 
-pub use types::{Field, FieldKind, Item, ListKind, PatchStrategy, Type};
+pub use types::{Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type};
 
 /// The type of a kind.
 ///

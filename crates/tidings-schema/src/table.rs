@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use crate::types::{Field, FieldKind, Item, ListKind, PatchStrategy, Type};
+use crate::types::{Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type};
 
 const TEXT: &str = include_str!("builtin.table");
 
@@ -194,6 +194,7 @@ fn item(types: &'static [Type], around: &Type, text: &str) -> Option<Item> {
         "bool" => Item::Bool,
         "int32" => Item::Int32,
         "int64" => Item::Int64,
+        "double" => Item::Double,
         "time" => Item::Time,
         "microtime" => Item::MicroTime,
         "quantity" => Item::Quantity,
@@ -201,11 +202,24 @@ fn item(types: &'static [Type], around: &Type, text: &str) -> Option<Item> {
         "raw" => Item::Raw,
         "fields" => Item::Fields,
         "strings" => Item::Strings,
-        _ => {
-            let (package, name) = text.split_once('.').unwrap_or((around.package, text));
-            Item::Struct(named(types, package, name)?)
-        }
+        _ => match text.split_once('|') {
+            Some((name, other)) => Item::Either(
+                struct_type(types, around, name)?,
+                match other {
+                    "bool" => Other::Bool,
+                    "list" => Other::List,
+                    "strings" => Other::Strings,
+                    _ => return None,
+                },
+            ),
+            None => Item::Struct(struct_type(types, around, text)?),
+        },
     })
+}
+
+fn struct_type(types: &'static [Type], around: &Type, text: &str) -> Option<&'static Type> {
+    let (package, name) = text.split_once('.').unwrap_or((around.package, text));
+    named(types, package, name)
 }
 
 #[cfg(test)]
@@ -260,6 +274,7 @@ mod tests {
             "package core/v1 v1\ntype A\n name x string",
             "package core/v1 v1\ntype A\n name 1 Missing",
             "package core/v1 v1\ntype A\n name 1 string odd",
+            "package core/v1 v1\ntype A\n name 1 A|odd",
             "alone",
         ] {
             assert!(Table::parse(text).is_err(), "{text}");

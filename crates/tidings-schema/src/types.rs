@@ -154,6 +154,8 @@ pub enum Item {
     Int32,
     /// A signed integer of 64 bits.
     Int64,
+    /// A number with a fraction.
+    Double,
     /// A time in seconds.
     Time,
     /// A time in microseconds.
@@ -170,6 +172,19 @@ pub enum Item {
     Strings,
     /// A struct.
     Struct(&'static Type),
+    /// A struct, or something else in its place. What reads JSON by the table may take it for any JSON, as OpenAPI does.
+    Either(&'static Type, Other),
+}
+
+/// What may stand in the place of a struct: schemas of custom resources have such fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Other {
+    /// True or false.
+    Bool,
+    /// A list of that struct.
+    List,
+    /// A list of strings.
+    Strings,
 }
 
 /// How server-side apply merges a list.

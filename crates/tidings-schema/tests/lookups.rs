@@ -1,6 +1,8 @@
 //! Facts about well-known types, as the published definitions have them.
 
-use tidings_schema::{Field, FieldKind, Item, ListKind, PatchStrategy, Type, find, find_type};
+use tidings_schema::{
+    Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type, find, find_type,
+};
 
 fn kind(group: &str, version: &str, kind: &str) -> &'static Type {
     find(group, version, kind).unwrap_or_else(|| panic!("{group}/{version} {kind}"))
@@ -51,6 +53,8 @@ fn kinds_are_found_by_group_and_version() {
             "ValidatingAdmissionPolicy",
         ),
         ("authentication.k8s.io", "v1", "TokenRequest"),
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        ("apiextensions.k8s.io", "v1", "CustomResourceDefinitionList"),
     ] {
         let found = kind(group, version, name);
         assert_eq!(
@@ -132,6 +136,32 @@ fn lists_know_how_they_merge() {
     assert_eq!(field(deployment, "spec.strategy").patch_strategy, strategy);
     let budget = kind("policy", "v1", "PodDisruptionBudget");
     assert!(field(budget, "spec.selector").patch_strategy.replace);
+}
+
+#[test]
+fn schemas_of_custom_resources_hold_more_than_one_type() {
+    let schema = find_type("apiextensions/v1", "JSONSchemaProps").expect("JSONSchemaProps");
+    for (name, other) in [
+        ("items", Other::List),
+        ("additionalProperties", Other::Bool),
+        ("dependencies", Other::Strings),
+    ] {
+        let found = field(schema, name).item();
+        let expected = matches!(found, Item::Either(of, as_well) if of.name == schema.name && as_well == other);
+        assert!(expected, "{name}: {found:?}");
+    }
+    assert!(matches!(field(schema, "default").item(), Item::Raw));
+    assert!(matches!(field(schema, "maximum").item(), Item::Double));
+    assert_eq!(
+        field(schema, "x-kubernetes-validations").list,
+        ListKind::Map(["rule"].into())
+    );
+    let definition = kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    assert_eq!(field(definition, "spec.versions").list, ListKind::Atomic);
+    assert_eq!(
+        field(definition, "status.conditions").list,
+        ListKind::Map(["type"].into())
+    );
 }
 
 #[test]

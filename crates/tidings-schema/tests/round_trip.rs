@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use serde_json::{Map, Value, json};
-use tidings_schema::protobuf::{EncodeError, decode_object, encode_object, put_message};
-use tidings_schema::{Field, FieldKind, Item, Type};
+use tidings_schema::protobuf::{EncodeError, decode, decode_object, encode_object, put_message};
+use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 /// Makes objects as Go would write them: what is empty and need not be written is absent.
 struct Maker {
@@ -100,6 +100,8 @@ impl Maker {
             Item::Bool => (self.below(2) == 0).into(),
             Item::Int32 => (number as i32).into(),
             Item::Int64 => number.into(),
+            Item::Double if self.below(2) == 0 => (number >> 11).into(),
+            Item::Double => (number as f64 / 3.0 + 0.1).into(),
             Item::Time => {
                 let time = Timestamp::from_second(self.seconds());
                 time.expect("within the calendar").to_string().into()
@@ -115,6 +117,12 @@ impl Maker {
             Item::Raw | Item::Fields => json!({"f:z": {}, "f:a": [null, self.text(), number]}),
             Item::Strings => json!([self.text(), self.text()]),
             Item::Struct(inner) => self.object(inner).into(),
+            Item::Either(inner, other) => match (self.below(2), other) {
+                (0, _) => self.object(inner).into(),
+                (_, Other::Bool) => (self.below(2) == 0).into(),
+                (_, Other::List) => json!([self.object(inner), self.object(inner)]),
+                (_, Other::Strings) => json!([self.text(), self.text()]),
+            },
         }
     }
 
@@ -272,6 +280,63 @@ fn values_of_another_type_are_refused() {
     assert_eq!(encode_object(b"{"), Err(EncodeError::Json));
     let unknown = encode_object(br#"{"kind":"Nope","apiVersion":"v1"}"#);
     assert!(matches!(unknown, Err(EncodeError::UnknownKind { .. })));
+}
+
+/// The message of a schema, and its JSON when it is read again.
+fn schema_and_back(json: &Value) -> Result<Value, EncodeError> {
+    let schema = tidings_schema::find_type("apiextensions/v1", "JSONSchemaProps");
+    let schema = schema.expect("JSONSchemaProps");
+    let mut out = Vec::new();
+    put_message(schema, json.to_string().as_bytes(), &mut out)?;
+    Ok(decode(schema, &out).expect("decodes"))
+}
+
+#[test]
+fn a_schema_or_something_else_is_read_as_go_does() {
+    for (json, expected) in [
+        (json!({"items": {}}), json!({"items": {}})),
+        (
+            json!({"items": [null, {"type": "a"}]}),
+            json!({"items": [{}, {"type": "a"}]}),
+        ),
+        (json!({"items": []}), json!({"items": null})),
+        (json!({"items": 1}), json!({"items": null})),
+        (
+            json!({"additionalItems": false, "additionalProperties": {}}),
+            json!({"additionalItems": false, "additionalProperties": {}}),
+        ),
+        (
+            json!({"dependencies": {"a": null, "b": ["c", null], "d": {"id": "e", "nosuch": 1}}}),
+            json!({"dependencies": {"a": null, "b": ["c", ""], "d": {"id": "e"}}}),
+        ),
+        (
+            json!({"maximum": 100.0, "minimum": -0.5, "multipleOf": 1e300}),
+            json!({"maximum": 100, "minimum": -0.5, "multipleOf": 1e300}),
+        ),
+        (
+            json!({"default": null, "enum": [null, 1], "example": 0}),
+            json!({"enum": [null, 1], "example": 0}),
+        ),
+    ] {
+        let found = schema_and_back(&json).map(|found| found.as_object().cloned());
+        // Compared without the order of members: it is that of the type.
+        assert_eq!(found, Ok(expected.as_object().cloned()), "{json}");
+    }
+    for (json, field) in [
+        (
+            json!({"additionalProperties": "true"}),
+            "additionalProperties",
+        ),
+        (json!({"items": [1]}), "items"),
+        (json!({"dependencies": {"a": [1]}}), "dependencies"),
+        (json!({"maximum": "1"}), "maximum"),
+    ] {
+        assert_eq!(
+            schema_and_back(&json),
+            Err(EncodeError::Value(field)),
+            "{json}"
+        );
+    }
 }
 
 #[test]

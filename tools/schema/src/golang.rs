@@ -34,6 +34,10 @@ pub(crate) fn read(package: &str, text: &str, structs: &mut Structs) -> Result<(
             && let Some(name) = rest.strip_suffix(" struct {")
         {
             current = Some((format!("{package}.{name}"), Struct::default()));
+        } else if let Some(rest) = line.strip_prefix("type ")
+            && let Some(name) = rest.strip_suffix(" struct{}")
+        {
+            structs.insert(format!("{package}.{name}"), Struct::default());
         } else if line == "}" {
             structs.extend(current.take());
         } else if let Some((name, found)) = &mut current
@@ -82,9 +86,10 @@ mod tests {
     fn tags_and_pointers_are_read() -> Result<()> {
         let text = "type A struct {\n\tmetav1.TypeMeta `json:\",inline\"`\n\t// B int `json:\"odd\"`\n\
             \tB *int32 `json:\"b,omitempty\" protobuf:\"varint,2,opt,name=b\"`\n\
-            \tC `json:\",inline\" protobuf:\"bytes,1,opt,name=c\"`\n}\n";
+            \tC `json:\",inline\" protobuf:\"bytes,1,opt,name=c\"`\n}\n\ntype None struct{}\n";
         let mut structs = Structs::new();
         read("p", text, &mut structs)?;
+        assert!(structs["p.None"].fields.is_empty());
         let found = &structs["p.A"];
         assert!(found.has_type_meta);
         let [b, c] = found.fields.as_slice() else {

@@ -5,9 +5,10 @@
 //! the OpenAPI documents know the kinds, the list types, what is required and the defaults.
 //!
 //! ```text
-//! go mod download k8s.io/api@v0.36.4 k8s.io/apimachinery@v0.36.4 k8s.io/kubernetes@v1.36.4
-//! cargo run -- ~/go/pkg/mod/k8s.io/{api@v0.36.4,apimachinery@v0.36.4,kubernetes@v1.36.4/api/openapi-spec/v3} \
-//!     > ../../crates/tidings-schema/src/builtin.table
+//! go mod download k8s.io/{api,apimachinery,apiextensions-apiserver}@v0.36.4 k8s.io/kubernetes@v1.36.4
+//! cd ~/go/pkg/mod/k8s.io
+//! tidings-schema-tool {api,apimachinery,apiextensions-apiserver}@v0.36.4 kubernetes@v1.36.4/api/openapi-spec/v3 \
+//!     > crates/tidings-schema/src/builtin.table
 //! ```
 
 mod golang;
@@ -21,12 +22,20 @@ use anyhow::{Context, Result, bail};
 
 fn main() -> Result<()> {
     let args: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [api, apimachinery, documents] = args.as_slice() else {
-        bail!("usage: tidings-schema-tool API_DIR APIMACHINERY_DIR OPENAPI_V3_DIR");
+    let [api, apimachinery, apiextensions, documents] = args.as_slice() else {
+        bail!(
+            "usage: tidings-schema-tool API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR OPENAPI_V3_DIR"
+        );
     };
     let mut messages = proto::Messages::new();
     let mut structs = golang::Structs::new();
-    for (root, import) in [(api, "k8s.io.api"), (apimachinery, "k8s.io.apimachinery")] {
+    let modules = [
+        (api, "k8s.io.api"),
+        (apimachinery, "k8s.io.apimachinery"),
+        // With a hyphen, as OpenAPI has it: nothing outside of its `.proto` file names it.
+        (apiextensions, "k8s.io.apiextensions-apiserver"),
+    ];
+    for (root, import) in modules {
         for dir in package_dirs(root)? {
             let inner = dir.strip_prefix(root)?.to_string_lossy().replace('/', ".");
             let package = format!("{import}.{inner}");
@@ -37,7 +46,7 @@ fn main() -> Result<()> {
         }
     }
     let openapi = openapi::OpenApi::read(documents)?;
-    let versions = [api, apimachinery].map(|dir| name_of(dir));
+    let versions = [api, apimachinery, apiextensions].map(|dir| name_of(dir));
     let text = table::write(&messages, &structs, &openapi, &versions)?;
     print!("{text}");
     Ok(())

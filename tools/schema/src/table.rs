@@ -27,7 +27,7 @@ const META_TYPES: [&str; 9] = [
 
 const HEADER: &str = "\
 # The built-in Kubernetes types, made from VERSIONS by:
-#   cd tools/schema && cargo run -- API_DIR APIMACHINERY_DIR OPENAPI_V3_DIR
+#   cd tools/schema && cargo run -- API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR OPENAPI_V3_DIR
 # Do not edit. The arguments are described in tools/schema/src/main.rs.
 #
 # package NAME APIVERSION      what follows is of this package
@@ -35,6 +35,7 @@ const HEADER: &str = "\
 #  JSONNAME NUMBER TYPE WORD*  a field, in the order of its JSON; `-` for a name: members of the type around it
 #
 # TYPE is `*T` a pointer, `[]T` a list, `{}T` a map of strings to T. A type of another package has its package before it.
+# `T|bool`, `T|list` and `T|strings` are a T or, in its place, true or false, a list of T, a list of strings.
 # WORDs: keep: written even if empty; required; list type: listatomic, set, keys=A,B; map type: atomic, granular;
 # patch strategy: merge, retainKeys, replace; mergekey=NAME; default=JSON to the end of the line.
 ";
@@ -61,7 +62,7 @@ pub(crate) fn write(
 
     let reachable = reachable(pending, messages)?;
 
-    let mut text = HEADER.replace("VERSIONS", &versions.join(" and "));
+    let mut text = HEADER.replace("VERSIONS", &versions.join(", "));
     let mut package = "";
     for (name, Message { fields, outer }) in &reachable {
         let (own, short) = split(name)?;
@@ -198,10 +199,23 @@ fn words(property: &Map<String, Value>) -> Result<String> {
 }
 
 /// The items that are scalars or lists in Go. The others are structs.
-const SCALARS: [&str; 6] = ["string", "bytes", "bool", "int32", "int64", "strings"];
+const SCALARS: [&str; 7] = [
+    "string", "bytes", "bool", "int32", "int64", "double", "strings",
+];
+
+const APIEXTENSIONS: &str = "k8s.io.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
 /// Messages whose JSON is not an object of their fields.
 fn special(kind: &str) -> Option<&'static str> {
+    if let Some(name) = kind.strip_prefix(APIEXTENSIONS) {
+        return Some(match name {
+            "JSON" => "raw",
+            "JSONSchemaPropsOrArray" => "JSONSchemaProps|list",
+            "JSONSchemaPropsOrBool" => "JSONSchemaProps|bool",
+            "JSONSchemaPropsOrStringArray" => "JSONSchemaProps|strings",
+            _ => return None,
+        });
+    }
     Some(match kind.strip_prefix("k8s.io.apimachinery.pkg.")? {
         "api.resource.Quantity" => "quantity",
         "apis.meta.v1.FieldsV1" => "fields",

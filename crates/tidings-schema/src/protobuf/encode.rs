@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::EncodeError;
 use super::outline::{At, NotJson, Outline};
 use super::wire;
-use crate::types::{Field, FieldKind, Item, Type};
+use crate::types::{Field, FieldKind, Item, Other, Type};
 
 /// Encodes one document.
 pub(super) struct Encoder<'a> {
@@ -177,8 +177,11 @@ impl<'a> Encoder<'a> {
         item: Item,
         value: Option<At>,
     ) -> Result<(), EncodeError> {
-        let is_number = matches!(item, Item::Bool | Item::Int32 | Item::Int64);
-        let wire_type = if is_number { wire::VARINT } else { wire::BYTES };
+        let wire_type = match item {
+            Item::Bool | Item::Int32 | Item::Int64 => wire::VARINT,
+            Item::Double => wire::FIXED64,
+            _ => wire::BYTES,
+        };
         wire::put_varint(self.out, u64::from(number) << 3 | wire_type);
         let Some(value) = value else {
             return self.zero_payload(field, item);
@@ -186,11 +189,7 @@ impl<'a> Encoder<'a> {
         let bad = || EncodeError::Value(field.name);
         let text = self.outline.text(value);
         match item {
-            Item::Bool => self.out.push(match text {
-                b"true" => 1,
-                b"false" => 0,
-                _ => return Err(bad()),
-            }),
+            Item::Bool => self.out.push(truth(text).ok_or_else(bad)?),
             Item::Int32 => {
                 let number: i32 = parsed(text).ok_or_else(bad)?;
                 wire::put_varint(self.out, i64::from(number) as u64);
@@ -198,6 +197,10 @@ impl<'a> Encoder<'a> {
             Item::Int64 => {
                 let number: i64 = parsed(text).ok_or_else(bad)?;
                 wire::put_varint(self.out, number as u64);
+            }
+            Item::Double => {
+                let number: f64 = parsed(text).ok_or_else(bad)?;
+                self.out.extend_from_slice(&number.to_le_bytes());
             }
             Item::String => wire::put_bytes(self.out, &content(text).ok_or_else(bad)?),
             Item::Bytes => {
@@ -207,6 +210,9 @@ impl<'a> Encoder<'a> {
             }
             Item::Struct(inner) => {
                 return self.delimited(|encoder| encoder.message(inner, field.name, value));
+            }
+            Item::Either(inner, other) => {
+                return self.delimited(|encoder| encoder.either(field, inner, other, value));
             }
             Item::Time | Item::MicroTime => {
                 let text = content(text).ok_or_else(bad)?;
@@ -247,8 +253,51 @@ impl<'a> Encoder<'a> {
             Item::Struct(inner) => wire::put_bytes(self.out, zero_message(inner)),
             Item::Quantity => self.single(b"0"),
             Item::IntOrString => self.int_or_string(field, b"0")?,
+            Item::Double => self.out.extend_from_slice(&0_f64.to_le_bytes()),
+            Item::Either(_, Other::Bool) => {
+                wire::put_bytes(self.out, &[wire::tag_byte(1, wire::VARINT), 0]);
+            }
             // An empty text or message, zero or false.
             _ => self.out.push(0),
+        }
+        Ok(())
+    }
+
+    /// What stands in the message of a struct or something else in its place.
+    fn either(
+        &mut self,
+        field: &Field,
+        inner: &'static Type,
+        other: Other,
+        value: At,
+    ) -> Result<(), EncodeError> {
+        let text = self.outline.text(value);
+        let is_struct = text.first() == Some(&b'{');
+        let is_list = text.first() == Some(&b'[');
+        match other {
+            Other::Bool => {
+                // Where there is a struct, it is allowed.
+                let allows = if is_struct { Some(1) } else { truth(text) };
+                let allows = allows.ok_or(EncodeError::Value(field.name))?;
+                self.out.push(wire::tag_byte(1, wire::VARINT));
+                self.out.push(allows);
+                if is_struct {
+                    self.numbered(2, field, Item::Struct(inner), Some(value))?;
+                }
+            }
+            _ if is_struct => self.numbered(1, field, Item::Struct(inner), Some(value))?,
+            _ if is_list => {
+                let item = match other {
+                    Other::Strings => Item::String,
+                    _ => Item::Struct(inner),
+                };
+                for element in self.elements(field, value)? {
+                    let element = Some(element).filter(|element| !self.is_null(*element));
+                    self.numbered(2, field, item, element)?;
+                }
+            }
+            // Go takes whatever else there is for nothing.
+            _ => {}
         }
         Ok(())
     }
@@ -326,6 +375,14 @@ fn zero_message(message_type: &Type) -> &[u8] {
         let _ = Encoder::new(b"{}", &mut out).and_then(|encoder| encoder.document(message_type));
         out.into()
     })
+}
+
+fn truth(text: &[u8]) -> Option<u8> {
+    match text {
+        b"true" => Some(1),
+        b"false" => Some(0),
+        _ => None,
+    }
 }
 
 fn parsed<N: std::str::FromStr>(text: &[u8]) -> Option<N> {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::wire::{Payload, Reader};
 use super::{DecodeError, ZERO_TIME};
-use crate::types::{Field, FieldKind, Item, Type};
+use crate::types::{Field, FieldKind, Item, Other, Type};
 
 /// Built-in types nest about 20 deep.
 const DEPTH_MAX: usize = 100;
@@ -158,6 +158,7 @@ impl Decoder {
             // Negative numbers of either size are ten bytes of 64 bits.
             (Item::Int32, Payload::Varint(number)) => (number as i32).into(),
             (Item::Int64, Payload::Varint(number)) => (number as i64).into(),
+            (Item::Double, Payload::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
             (Item::String, Payload::Bytes(bytes)) => text(bytes).into(),
             (Item::Bytes, Payload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
             (Item::Struct(inner), Payload::Bytes(bytes)) => self.message(inner, bytes)?.into(),
@@ -167,6 +168,9 @@ impl Decoder {
             (Item::IntOrString, Payload::Bytes(bytes)) => int_or_string(field, bytes)?,
             (Item::Raw | Item::Fields, Payload::Bytes(bytes)) => raw(field, bytes)?,
             (Item::Strings, Payload::Bytes(bytes)) => self.strings(field, bytes)?,
+            (Item::Either(inner, other), Payload::Bytes(bytes)) => {
+                self.either(field, inner, other, bytes)?
+            }
             _ => return Err(DecodeError::WireType(field.name)),
         })
     }
@@ -187,6 +191,37 @@ impl Decoder {
         })
     }
 
+    /// A message that has a field for each of what it may be.
+    fn either(
+        &mut self,
+        field: &Field,
+        inner: &'static Type,
+        other: Other,
+        bytes: &[u8],
+    ) -> Result<Value, DecodeError> {
+        let (struct_number, other_number, item) = match other {
+            Other::Bool => (2, 1, Item::Bool),
+            Other::List => (1, 2, Item::Struct(inner)),
+            Other::Strings => (1, 2, Item::String),
+        };
+        let mut found = None;
+        let mut others = Vec::new();
+        let mut reader = Reader::new(bytes);
+        while let Some((number, payload)) = reader.next()? {
+            if number == struct_number {
+                found = Some(self.item(field, Item::Struct(inner), payload)?);
+            } else if number == other_number {
+                others.push(self.item(field, item, payload)?);
+            }
+        }
+        // Of a struct and true or false it is the struct that counts, of a struct and a list it is the list.
+        Ok(match other {
+            Other::Bool => found.or(others.pop()).unwrap_or(Value::Bool(false)),
+            _ if !others.is_empty() => others.into(),
+            _ => found.unwrap_or_default(),
+        })
+    }
+
     /// What Go writes for a field that is not set.
     fn zero(&mut self, field: &Field) -> Result<Value, DecodeError> {
         match field.kind {
@@ -201,6 +236,7 @@ impl Decoder {
 fn empty(item: Item) -> Payload<'static> {
     match item {
         Item::Bool | Item::Int32 | Item::Int64 => Payload::Varint(0),
+        Item::Double => Payload::Fixed64(0),
         _ => Payload::Bytes(&[]),
     }
 }
@@ -232,6 +268,19 @@ pub(super) fn text(bytes: &[u8]) -> String {
         text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
     }
     text
+}
+
+/// A number as Go writes it: a whole one has no fraction.
+fn double(field: &Field, number: f64) -> Result<Value, DecodeError> {
+    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
+    if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
+        return Ok((number as i64).into());
+    }
+    // Those that are no numbers have no JSON.
+    match serde_json::Number::from_f64(number) {
+        Some(number) => Ok(number.into()),
+        None => Err(DecodeError::Value(field.name)),
+    }
 }
 
 fn time(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {

@@ -12,7 +12,9 @@ pub(super) struct Reader<'a> {
 pub(super) enum Payload<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Fixed-size numbers and groups, which no Kubernetes type uses.
+    /// Eight bytes, the lowest first.
+    Fixed64(u64),
+    /// Shorter numbers of a fixed size and groups, which no Kubernetes type uses.
     Other,
 }
 
@@ -61,7 +63,11 @@ impl<'a> Reader<'a> {
     fn payload(&mut self, wire_type: u64) -> Result<Payload<'a>, DecodeError> {
         Ok(match wire_type {
             0 => Payload::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Payload::Other)?,
+            1 => {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(self.take(8)?);
+                Payload::Fixed64(u64::from_le_bytes(bytes))
+            }
             2 => {
                 let length = self.varint()?;
                 let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
@@ -104,6 +110,7 @@ const END_GROUP: u64 = 4;
 const MAX_NUMBER: u32 = (1 << 29) - 1;
 
 pub(super) const VARINT: u64 = 0;
+pub(super) const FIXED64: u64 = 1;
 pub(super) const BYTES: u64 = 2;
 
 /// The tag of a field with a number below 16.

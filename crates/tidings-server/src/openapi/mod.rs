@@ -154,6 +154,10 @@ fn type_name(of: &Type) -> String {
     let package = of.package.replace('/', ".");
     match of.package {
         "meta/v1" => format!("io.k8s.apimachinery.pkg.apis.{package}.{}", of.name),
+        "apiextensions/v1" => format!(
+            "io.k8s.apiextensions-apiserver.pkg.apis.{package}.{}",
+            of.name
+        ),
         _ => format!("io.k8s.api.{package}.{}", of.name),
     }
 }
@@ -243,11 +247,13 @@ fn item(item: Item, refs: &str) -> Value {
         Item::Bool => json!({"type": "boolean"}),
         Item::Int32 => json!({"type": "integer", "format": "int32"}),
         Item::Int64 => json!({"type": "integer", "format": "int64"}),
+        Item::Double => json!({"type": "number", "format": "double"}),
         Item::Time | Item::MicroTime => json!({"type": "string", "format": "date-time"}),
         Item::IntOrString => json!({"type": "string", "format": "int-or-string"}),
         Item::Raw => json!({"x-kubernetes-preserve-unknown-fields": true}),
         Item::Fields => json!({"type": "object"}),
         Item::Strings => json!({"type": "array", "items": {"type": "string"}}),
+        Item::Either(..) => json!({}),
         // Version 3 knows what stands beside a reference only around it.
         Item::Struct(of) if refs.starts_with("#/components") => {
             json!({"allOf": [{"$ref": format!("{refs}{}", type_name(of))}]})

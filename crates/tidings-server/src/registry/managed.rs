@@ -72,11 +72,11 @@ impl Schema for Of {
                 Item::Struct(of) => Of::Type(of).shape(),
                 Item::String | Item::Bytes => Shape::Scalar(Scalar::String),
                 Item::Bool => Shape::Scalar(Scalar::Bool),
-                Item::Int32 | Item::Int64 => Shape::Scalar(Scalar::Number),
+                Item::Int32 | Item::Int64 | Item::Double => Shape::Scalar(Scalar::Number),
                 Item::Time | Item::MicroTime | Item::Quantity | Item::IntOrString => {
                     Shape::Scalar(Scalar::Any)
                 }
-                Item::Raw | Item::Fields | Item::Strings => Shape::Atomic,
+                Item::Raw | Item::Fields | Item::Strings | Item::Either(..) => Shape::Atomic,
             },
         }
     }

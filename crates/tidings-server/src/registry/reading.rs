@@ -8,9 +8,9 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use tidings_schema::{Field, FieldKind, Item, Type};
+use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
-use super::meta::mismatch;
+use super::meta::{go_kind, mismatch};
 use super::scalars;
 
 /// A document, and the paths of members that occur more than once.
@@ -377,6 +377,7 @@ fn fit_item(
         (Item::IntOrString, value) => value
             .as_i64()
             .is_some_and(|number| i32::try_from(number).is_ok()),
+        (Item::Double, value) => value.is_number(),
         (Item::Quantity, value) => value.is_string() || value.is_number(),
         (Item::Strings, Value::Array(texts)) => {
             let other = texts
@@ -388,6 +389,7 @@ fn fit_item(
             }
         }
         (Item::Raw | Item::Fields, _) => true,
+        (Item::Either(of, other), _) => return fit_either(value, of, other),
         _ => false,
     };
     if !fits {
@@ -424,6 +426,36 @@ fn fit_item(
     fitted
 }
 
+/// Go reads what may be a struct or something else by itself: it knows of no place outside, and says nothing of members that the
+/// type does not have.
+fn fit_either(value: &mut Value, of: &'static Type, other: Other) -> Result<(), String> {
+    let wrong = |value: &Value, go_type: &str| {
+        let found = go_kind(value);
+        Err(format!(
+            "json: cannot unmarshal {found} into Go value of type {go_type}"
+        ))
+    };
+    let fit = |value: &mut Value, item| {
+        let unknown = &mut Vec::new();
+        fit_item(value, item, &Place::Top, unknown, &wrong)
+    };
+    match (&mut *value, other) {
+        (Value::Object(_), _) => fit(value, Item::Struct(of)),
+        (Value::Bool(_), Other::Bool) => Ok(()),
+        (_, Other::Bool) => Err("boolean or JSON schema expected".into()),
+        (Value::Array(elements), Other::List) => elements
+            .iter_mut()
+            .try_for_each(|element| fit(element, Item::Struct(of))),
+        (Value::Array(elements), Other::Strings) => elements
+            .iter_mut()
+            .try_for_each(|element| fit(element, Item::String)),
+        _ => {
+            *value = Value::Null;
+            Ok(())
+        }
+    }
+}
+
 /// What Go calls a type.
 fn go_type(item: Item) -> String {
     match item {
@@ -432,11 +464,12 @@ fn go_type(item: Item) -> String {
         Item::Bool => "bool".into(),
         Item::Int32 | Item::IntOrString => "int32".into(),
         Item::Int64 => "int64".into(),
+        Item::Double => "float64".into(),
         Item::Quantity => "resource.Quantity".into(),
         Item::Raw => "runtime.RawExtension".into(),
         Item::Fields => "v1.FieldsV1".into(),
         Item::Strings => "v1.ExtraValue".into(),
-        Item::Struct(of) => format!("{}.{}", of.version, of.name),
+        Item::Struct(of) | Item::Either(of, _) => format!("{}.{}", of.version, of.name),
     }
 }
 

@@ -6,8 +6,8 @@ mod table;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Value, json};
-use tidings_schema::{Field, FieldKind, Item, Type};
+use serde_json::{Map, Number, Value, json};
+use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::draft::Draft;
 use table::DEFAULTS;
@@ -175,8 +175,16 @@ fn complete(value: &mut Value, field: &'static Field) {
 }
 
 fn complete_item(value: &mut Value, item: Item) {
-    let (Item::Struct(of), Value::Object(members)) = (item, value) else {
-        return;
+    let (of, members) = match (item, value) {
+        (Item::Struct(of) | Item::Either(of, _), Value::Object(members)) => (of, members),
+        (Item::Either(of, Other::List), Value::Array(elements)) => {
+            for element in elements {
+                complete_item(element, Item::Struct(of));
+            }
+            return;
+        }
+        (Item::Double, Value::Number(number)) => return shorten(number),
+        _ => return,
     };
     fill(members, of);
     let mut kept = Map::with_capacity(members.len());
@@ -196,6 +204,17 @@ fn complete_item(value: &mut Value, item: Item) {
         }
     }
     *members = kept;
+}
+
+/// Go writes whole numbers without a fraction.
+fn shorten(number: &mut Number) {
+    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
+    if let Some(whole) = number.as_f64()
+        && whole.fract() == 0.0
+        && whole.abs() <= WHOLE_MAX
+    {
+        *number = (whole as i64).into();
+    }
 }
 
 fn is_struct(field: &Field) -> bool {
