@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
-use super::meta::{go_kind, mismatch};
+use super::meta::mismatch;
 use super::scalars;
 
 /// A document, and the paths of members that occur more than once.
@@ -183,6 +183,8 @@ fn noted(place: &Place<'_>) -> String {
 pub(super) enum Place<'a> {
     Top,
     Member(&'a Place<'a>, &'a str),
+    /// A value of a map.
+    Entry(&'a Place<'a>, &'a str),
     Element(&'a Place<'a>, usize),
 }
 
@@ -191,20 +193,20 @@ impl fmt::Display for Place<'_> {
         match self {
             Place::Top => Ok(()),
             Place::Member(Place::Top, name) => f.write_str(name),
-            Place::Member(owner, name) => write!(f, "{owner}.{name}"),
+            Place::Member(owner, name) | Place::Entry(owner, name) => write!(f, "{owner}.{name}"),
             Place::Element(owner, at) => write!(f, "{owner}[{at}]"),
         }
     }
 }
 
 impl Place<'_> {
-    /// The names on the way, without the places in lists, as Go's messages have it.
+    /// The names on the way, without the places in lists and maps, as Go's messages have it.
     fn members(&self) -> String {
         match self {
             Place::Top => String::new(),
             Place::Member(Place::Top, name) => (*name).to_owned(),
             Place::Member(owner, name) => format!("{}.{name}", owner.members()),
-            Place::Element(owner, _) => owner.members(),
+            Place::Element(owner, _) | Place::Entry(owner, _) => owner.members(),
         }
     }
 }
@@ -347,7 +349,7 @@ pub(super) fn fit(
         }
         (Value::Object(members), FieldKind::Map(item)) => {
             for (name, value) in members {
-                fit_item(value, item, &Place::Member(place, name), unknown, &wrong)?;
+                fit_item(value, item, &Place::Entry(place, name), unknown, &wrong)?;
             }
             Ok(())
         }
@@ -389,7 +391,7 @@ fn fit_item(
             }
         }
         (Item::Raw | Item::Fields, _) => true,
-        (Item::Either(of, other), _) => return fit_either(value, of, other),
+        (Item::Either(of, other), _) => return fit_either(value, (of, other), place, wrong),
         _ => false,
     };
     if !fits {
@@ -426,29 +428,28 @@ fn fit_item(
     fitted
 }
 
-/// Go reads what may be a struct or something else by itself: it knows of no place outside, and says nothing of members that the
-/// type does not have.
-fn fit_either(value: &mut Value, of: &'static Type, other: Other) -> Result<(), String> {
-    let wrong = |value: &Value, go_type: &str| {
-        let found = go_kind(value);
-        Err(format!(
-            "json: cannot unmarshal {found} into Go value of type {go_type}"
-        ))
-    };
-    let fit = |value: &mut Value, item| {
-        let unknown = &mut Vec::new();
-        fit_item(value, item, &Place::Top, unknown, &wrong)
+/// What may be a struct or something else. Go reads it by itself, and says nothing of members that the type does not have.
+fn fit_either(
+    value: &mut Value,
+    (of, other): (&'static Type, Other),
+    place: &Place<'_>,
+    wrong: &dyn Fn(&Value, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let unknown = &mut Vec::new();
+    let element = match other {
+        Other::Strings => Item::String,
+        _ => Item::Struct(of),
     };
     match (&mut *value, other) {
-        (Value::Object(_), _) => fit(value, Item::Struct(of)),
+        (Value::Object(_), _) => fit_item(value, Item::Struct(of), place, unknown, wrong),
         (Value::Bool(_), Other::Bool) => Ok(()),
         (_, Other::Bool) => Err("boolean or JSON schema expected".into()),
-        (Value::Array(elements), Other::List) => elements
-            .iter_mut()
-            .try_for_each(|element| fit(element, Item::Struct(of))),
-        (Value::Array(elements), Other::Strings) => elements
-            .iter_mut()
-            .try_for_each(|element| fit(element, Item::String)),
+        (Value::Array(elements), _) => {
+            let mut elements = elements.iter_mut().enumerate();
+            elements.try_for_each(|(at, value)| {
+                fit_item(value, element, &Place::Element(place, at), unknown, wrong)
+            })
+        }
         _ => {
             *value = Value::Null;
             Ok(())
@@ -514,6 +515,49 @@ mod tests {
             ("duplicate", "l[0].y"),
         ];
         assert_eq!(odd, expected);
+    }
+
+    #[test]
+    fn w173_schemas_of_definitions_are_read_as_go_reads_them() {
+        let of = tidings_schema::find_type("apiextensions/v1", "CustomResourceValidation");
+        let (of, fields) = of.map(|of| (of, of.fields())).unwrap();
+        let read = |schema: Value| {
+            let (mut value, mut unknown) = (schema, Vec::new());
+            let place = Place::Member(&Place::Top, "openAPIV3Schema");
+            fit(&mut value, &fields[0], of, &place, &mut unknown).map(|()| (value, unknown))
+        };
+        let schema =
+            json!({"properties": {"a": {"items": {"odd": 1}}, "b": {"odd": 1, "items": 5}}});
+        let fitted = json!({"properties": {"a": {"items": {}}, "b": {"items": null}}});
+        let unknown = vec!["openAPIV3Schema.properties.b.odd".to_owned()];
+        assert_eq!(read(schema), Ok((fitted, unknown)));
+        let place = "Go struct field JSONSchemaProps.openAPIV3Schema.properties";
+        for (property, message) in [
+            (
+                json!({"items": {"maxLength": "x"}}),
+                format!("json: cannot unmarshal string into {place}.items.maxLength of type int64"),
+            ),
+            (
+                json!({"items": [5]}),
+                format!(
+                    "json: cannot unmarshal number into {place}.items of type v1.JSONSchemaProps"
+                ),
+            ),
+            (
+                json!({"dependencies": {"x": [1]}}),
+                format!("json: cannot unmarshal number into {place}.dependencies of type string"),
+            ),
+            (
+                json!({"maximum": "x"}),
+                format!("json: cannot unmarshal string into {place}.maximum of type float64"),
+            ),
+            (
+                json!({"additionalProperties": "x"}),
+                "boolean or JSON schema expected".to_owned(),
+            ),
+        ] {
+            assert_eq!(read(json!({"properties": {"a": property}})), Err(message));
+        }
     }
 
     #[test]

@@ -519,6 +519,19 @@ mod tests {
     }
 
     #[test]
+    fn schemas_are_brought_into_one_form_wherever_they_stand() {
+        let of = tidings_schema::find_type("apiextensions/v1", "JSONSchemaProps").unwrap();
+        let mut schema = json!({
+            "properties": {"b": {"maximum": 100.0, "minimum": 0.5, "title": ""}, "a": {}},
+            "items": [{"nullable": false, "type": "x"}],
+            "additionalProperties": {"description": "", "type": "y"},
+        });
+        complete_item(&mut schema, Item::Struct(of));
+        let expected = r#"{"items":[{"type":"x"}],"properties":{"a":{},"b":{"maximum":100,"minimum":0.5}},"additionalProperties":{"type":"y"}}"#;
+        assert_eq!(schema.to_string(), expected);
+    }
+
+    #[test]
     fn images_without_a_tag_are_the_latest() {
         for (image, latest) in [
             ("nginx", true),
