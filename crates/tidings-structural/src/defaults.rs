@@ -12,8 +12,8 @@ use crate::{meta, value};
 /// What is checked.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Against {
-    /// The schema without its rules.
-    Schema,
+    /// The schema without its rules. `unpruned` defaults may have unknown fields.
+    Schema { unpruned: bool },
     /// The rules, once everything else is right.
     Rules,
 }
@@ -63,10 +63,11 @@ impl Walk {
         if let Some(default) = &node.default {
             let path = path.child("default");
             let errors = match self.against {
-                Against::Schema => check_default(
+                Against::Schema { unpruned } => check_default(
                     default,
                     node,
                     &path,
+                    unpruned,
                     inside_meta.then_some((resource, steps.as_slice())),
                 ),
                 Against::Rules => check_rules(default, node, is_resource, &path),
@@ -105,6 +106,7 @@ fn check_default(
     default: &Value,
     node: &Node,
     path: &Path,
+    may_be_unpruned: bool,
     around: Option<(&Node, &[Step])>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -143,9 +145,7 @@ fn check_default(
             }
         }
         None => {
-            let mut pruned = default.clone();
-            Pruner::default().prune(&mut pruned, Some(node), node.embedded);
-            if pruned != *default {
+            if !may_be_unpruned && !is_pruned(default, node) {
                 let detail = "must not have unknown fields";
                 errors.push(FieldError::invalid_value(
                     path.clone(),
@@ -174,6 +174,27 @@ fn check_default(
     }
     value::check(default, node, None, path, &mut errors);
     errors
+}
+
+fn is_pruned(default: &Value, node: &Node) -> bool {
+    let mut pruned = default.clone();
+    Pruner::default().prune(&mut pruned, Some(node), node.embedded);
+    pruned == *default
+}
+
+/// True if a schema has a default with unknown fields.
+pub(crate) fn has_unpruned(node: &Node) -> bool {
+    let has_own = node
+        .default
+        .as_ref()
+        .is_some_and(|default| !is_pruned(default, node));
+    has_own
+        || node
+            .properties
+            .values()
+            .chain(node.additional.schema())
+            .chain(node.items.as_deref())
+            .any(has_unpruned)
 }
 
 /// A default must satisfy the rules when it comes, and when it was there before.

@@ -13,6 +13,9 @@
 //! Rules (`x-kubernetes-validations`) are written in CEL. They are parsed by `cel`, checked for names, types and worst-case cost
 //! here when the schema is compiled, and evaluated here with a budget; the Kubernetes functions are those of `kube-cel`.
 //!
+//! [`definition`] is about what stands around schemas: CustomResourceDefinitions, how they are filled in and checked, and which
+//! names they get.
+//!
 //! [`View`] tells those who merge objects how lists and maps are taken, and [`JsonPath`] reads the paths of printer columns and
 //! selectable fields. There is no I/O, no clock and no async code here.
 //!
@@ -57,6 +60,7 @@
 mod cel;
 mod correlate;
 mod defaults;
+pub mod definition;
 mod field_path;
 mod format;
 mod json_path;
@@ -64,6 +68,7 @@ mod lists;
 mod meta;
 mod node;
 mod pattern;
+mod printed;
 mod rules;
 mod schema;
 mod shape;

@@ -170,6 +170,21 @@ impl Node {
         self.list_type.as_deref() == Some("map")
     }
 
+    /// All nodes right below this one: the junctors, and what is refused too.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Node> {
+        self.properties
+            .values()
+            .chain(self.additional.schema())
+            .chain(self.items.as_deref())
+            .chain(&self.items_list)
+            .chain(&self.all_of)
+            .chain(&self.any_of)
+            .chain(&self.one_of)
+            .chain(self.not.as_deref())
+            .chain(self.definitions.values())
+            .chain(self.dependencies.values().flatten())
+    }
+
     /// The nodes right below this one, the junctors included.
     pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         let additional = match &mut self.additional {

@@ -6,6 +6,7 @@ use tidings_api::{FieldError, go};
 use crate::cel;
 use crate::field_path;
 use crate::node::{Additional, Node, RuleText};
+use crate::schema::Tolerated;
 use crate::text::{Path, json};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
@@ -43,17 +44,26 @@ struct Place {
 }
 
 /// Checks a schema. With `rules`, also compiles the rules and leaves them in the nodes.
-pub(crate) fn check(root: &mut Node, path: &Path, rules: Option<&mut cel::Compiler>) -> Problems {
+pub(crate) fn check(
+    root: &mut Node,
+    path: &Path,
+    tolerated: Tolerated,
+    rules: Option<&mut cel::Compiler>,
+) -> Problems {
     let place = Place {
         is_root: true,
         ..Place::default()
     };
     let scope = rules.as_deref().map(|_| cel::Scope::root());
-    let mut walk = Walk { compiler: rules };
+    let mut walk = Walk {
+        tolerated,
+        compiler: rules,
+    };
     walk.node(root, path, &place, scope)
 }
 
 struct Walk<'a> {
+    tolerated: Tolerated,
     compiler: Option<&'a mut cel::Compiler>,
 }
 
@@ -66,7 +76,7 @@ impl Walk<'_> {
         scope: Option<cel::Scope>,
     ) -> Problems {
         let mut problems = Problems::default();
-        keywords(node, path, place, &mut problems.schema);
+        keywords(node, path, place, self.tolerated, &mut problems.schema);
         if node.unique_items {
             problems.schema.push(FieldError::forbidden(
                 path.child("uniqueItems"),
@@ -80,7 +90,7 @@ impl Walk<'_> {
         let child_scope = scope.map(|scope| scope.below(node));
         let children = self.children(node, path, place, &inner, child_scope);
         problems.append(children);
-        extensions(node, path, &mut problems.schema);
+        extensions(node, path, self.tolerated, &mut problems.schema);
         for (index, rule) in node.rule_texts.iter().enumerate() {
             let path = path.child("x-kubernetes-validations").index(index);
             rule_text(rule, node, &path, &mut problems.schema);
@@ -188,8 +198,14 @@ impl Walk<'_> {
     }
 }
 
-fn keywords(node: &Node, path: &Path, place: &Place, errors: &mut Vec<FieldError>) {
-    if !node.kind.is_empty() && !TYPES.contains(&node.kind.as_str()) {
+fn keywords(
+    node: &Node,
+    path: &Path,
+    place: &Place,
+    tolerated: Tolerated,
+    errors: &mut Vec<FieldError>,
+) {
+    if !tolerated.unknown_types && has_unknown_type(node) {
         errors.push(FieldError::not_supported(
             path.child("type"),
             go::quote(&node.kind),
@@ -236,6 +252,38 @@ fn keywords(node: &Node, path: &Path, place: &Place, errors: &mut Vec<FieldError
     }
 }
 
+fn has_unknown_type(node: &Node) -> bool {
+    !node.kind.is_empty() && !TYPES.contains(&node.kind.as_str())
+}
+
+/// Which faults a schema has that later versions of it may keep.
+pub(crate) fn faults(node: &Node) -> Tolerated {
+    let nowhere = Path::default();
+    let mut found = Vec::new();
+    if node.list_type.as_deref() == Some("set")
+        && let Some(items) = &node.items
+    {
+        set_items(items, &nowhere, &mut found);
+    }
+    let set_elements = !found.is_empty();
+    found.clear();
+    if matches!(node.list_type.as_deref(), Some("set" | "map")) {
+        unique_items(node, &nowhere, &mut found);
+    }
+    let own = Tolerated {
+        unknown_types: has_unknown_type(node),
+        set_elements,
+        list_keys: !found.is_empty(),
+        ..Tolerated::default()
+    };
+    node.children().map(faults).fold(own, |all, one| Tolerated {
+        unknown_types: all.unknown_types || one.unknown_types,
+        set_elements: all.set_elements || one.set_elements,
+        list_keys: all.list_keys || one.list_keys,
+        ..all
+    })
+}
+
 fn must_be(kind: &str, node: &Node, path: &Path, keyword: &str) -> FieldError {
     let path = path.child("type");
     let detail = format!("must be {kind} if {keyword} is specified");
@@ -246,7 +294,7 @@ fn must_be(kind: &str, node: &Node, path: &Path, keyword: &str) -> FieldError {
     }
 }
 
-fn extensions(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
+fn extensions(node: &Node, path: &Path, tolerated: Tolerated, errors: &mut Vec<FieldError>) {
     if node.preserve_unknown == Some(false) {
         let path = path.child("x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid_value(
@@ -272,6 +320,7 @@ fn extensions(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
         if node.kind != "array" {
             errors.push(must_be("array", node, path, "x-kubernetes-list-type"));
         } else if list_type == "set"
+            && !tolerated.set_elements
             && let Some(items) = &node.items
         {
             set_items(items, &path.child("items"), errors);
@@ -296,7 +345,7 @@ fn extensions(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
     if node.is_list_map() {
         list_map(node, path, errors);
     }
-    if matches!(node.list_type.as_deref(), Some("set" | "map")) {
+    if !tolerated.list_keys && matches!(node.list_type.as_deref(), Some("set" | "map")) {
         unique_items(node, path, errors);
     }
 }

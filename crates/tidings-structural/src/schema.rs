@@ -11,15 +11,16 @@ use crate::json_path::JsonPath;
 use crate::lists;
 use crate::meta;
 use crate::node::{Additional, Node};
+use crate::printed;
 use crate::rules;
 use crate::shape::{self, Pruner};
 use crate::structure;
-use crate::text::{Path, json};
+use crate::text::Path;
 use crate::value;
 use crate::view::View;
 
 /// The most fields by which resources can be selected.
-const SELECTABLE_FIELDS_MAX: usize = 8;
+pub(crate) const SELECTABLE_FIELDS_MAX: usize = 8;
 
 /// A structural schema, compiled once from `openAPIV3Schema`.
 #[derive(Debug)]
@@ -33,12 +34,49 @@ pub struct Schema {
 pub struct CompileOptions {
     /// The version has a status subresource: then the root of the schema may say little.
     pub status_subresource: bool,
+    /// What is not complained about, because it was there before.
+    pub(crate) tolerated: Tolerated,
+}
+
+/// Faults of a schema that an update may keep: rules have become stricter over time, and what was stored must stay writable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tolerated {
+    /// Types that do not exist.
+    pub(crate) unknown_types: bool,
+    /// It is not structural. What is compiled then is of no use to objects.
+    pub(crate) not_structural: bool,
+    /// Defaults with unknown fields.
+    pub(crate) unpruned_defaults: bool,
+    /// Sets whose elements are not atomic.
+    pub(crate) set_elements: bool,
+    /// Keys of lists that may be absent or null.
+    pub(crate) list_keys: bool,
+    /// Rules that cost too much, each by itself.
+    pub(crate) rule_costs: bool,
+}
+
+impl Tolerated {
+    /// For a schema that was accepted before: everything without which it can still be used.
+    pub(crate) const WHAT_CAN_BE_SERVED: Tolerated = Tolerated {
+        unknown_types: true,
+        not_structural: false,
+        unpruned_defaults: true,
+        set_elements: true,
+        list_keys: true,
+        rule_costs: true,
+    };
 }
 
 impl CompileOptions {
     /// Whether the version has a status subresource.
     pub fn with_status_subresource(mut self, has_status: bool) -> CompileOptions {
         self.status_subresource = has_status;
+        self
+    }
+
+    /// What is let through.
+    pub(crate) fn tolerating(mut self, tolerated: Tolerated) -> CompileOptions {
+        self.tolerated = tolerated;
         self
     }
 }
@@ -73,20 +111,24 @@ impl Schema {
             let detail = "nullable cannot be true at the root";
             errors.push(FieldError::forbidden(path.child("nullable"), detail));
         }
-        let refused = refused(&root);
+        let tolerated = options.tolerated;
+        let refused = refused(&root).filter(|_| !tolerated.not_structural);
         let mut compiler = None;
-        if refused.is_none() {
+        if refused.is_none() && !tolerated.not_structural {
             let mut found = structure::check(&root, &path);
             if found.is_empty() {
                 root.seal();
-                found = defaults::check(&root, &path, Against::Schema);
+                let against = Against::Schema {
+                    unpruned: tolerated.unpruned_defaults,
+                };
+                found = defaults::check(&root, &path, against);
             }
             if found.is_empty() {
-                compiler = Some(cel::Compiler::default());
+                compiler = Some(cel::Compiler::new(tolerated.rule_costs));
             }
             errors.extend(found);
         }
-        let problems = rules::check(&mut root, &path, compiler.as_mut());
+        let problems = rules::check(&mut root, &path, tolerated, compiler.as_mut());
         errors.extend(problems.schema);
         errors.extend(problems.rules);
         if errors.is_empty() {
@@ -99,7 +141,9 @@ impl Schema {
         );
         if errors.is_empty() {
             root.seal();
-            errors = defaults::check(&root, &path, Against::Rules);
+            if !tolerated.not_structural {
+                errors = defaults::check(&root, &path, Against::Rules);
+            }
         }
         if errors.is_empty() {
             Ok(Schema { root })
@@ -246,67 +290,87 @@ impl Schema {
         json_paths: &[&str],
         path: &str,
     ) -> Result<Vec<(String, JsonPath)>, FieldErrors> {
-        let list = Path::new(path);
-        let mut errors = FieldErrors::new();
-        let mut fields: Vec<(String, JsonPath)> = Vec::new();
-        for (index, text) in json_paths.iter().enumerate() {
-            let path = list.index(index).child("jsonPath");
-            if text.is_empty() {
-                errors.push(FieldError::required(path, ""));
-                continue;
-            }
-            let (names, node) = match field_path::resolve(text, &self.root, false) {
-                Ok((_, names, node)) => (names, node),
-                Err(why) => {
-                    errors.push(FieldError::invalid(
-                        path,
-                        text,
-                        format!("is an invalid path: {why}"),
-                    ));
-                    continue;
-                }
-            };
-            if names.first().is_some_and(|name| name == "metadata") {
-                errors.push(FieldError::invalid(
-                    path.clone(),
-                    text,
-                    "must not point to fields in metadata",
-                ));
-            }
-            if !["string", "boolean", "integer"].contains(&node.kind.as_str()) {
-                errors.push(FieldError::invalid(
-                    path.clone(),
-                    text,
-                    "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
-                ));
-            }
-            let name = names.join(".");
-            if fields.iter().any(|(known, _)| *known == name) {
-                errors.push(FieldError::duplicate(path, text));
-                continue;
-            }
-            match JsonPath::parse(text) {
-                Ok(parsed) => fields.push((name, parsed)),
-                Err(why) => errors.push(FieldError::invalid(
-                    path,
-                    text,
-                    format!("is an invalid path: {why}"),
-                )),
-            }
-        }
-        if fields.len() > SELECTABLE_FIELDS_MAX {
-            errors.push(FieldError::too_many(
-                list,
-                fields.len(),
-                SELECTABLE_FIELDS_MAX,
-            ));
-        }
+        let (fields, errors) = selectable_fields(&self.root, json_paths, path, false);
         if errors.is_empty() {
             Ok(fields)
         } else {
             Err(errors)
         }
     }
+
+    /// As [`Schema::selectable_fields`], for fields that were accepted before: there may be more of them than are allowed now.
+    pub(crate) fn lenient_selectable_fields(
+        &self,
+        json_paths: &[&str],
+        path: &str,
+    ) -> (Vec<(String, JsonPath)>, FieldErrors) {
+        selectable_fields(&self.root, json_paths, path, true)
+    }
+}
+
+/// What [`Schema::selectable_fields`] does, for a schema that need not be right in other respects.
+pub(crate) fn selectable_fields(
+    root: &Node,
+    json_paths: &[&str],
+    path: &str,
+    tolerate_too_many: bool,
+) -> (Vec<(String, JsonPath)>, FieldErrors) {
+    let list = Path::new(path);
+    let mut errors = FieldErrors::new();
+    let mut fields: Vec<(String, JsonPath)> = Vec::new();
+    for (index, text) in json_paths.iter().enumerate() {
+        let path = list.index(index).child("jsonPath");
+        if text.is_empty() {
+            errors.push(FieldError::required(path, ""));
+            continue;
+        }
+        let (names, node) = match field_path::resolve(text, root, false) {
+            Ok((_, names, node)) => (names, node),
+            Err(why) => {
+                errors.push(FieldError::invalid(
+                    path,
+                    text,
+                    format!("is an invalid path: {why}"),
+                ));
+                continue;
+            }
+        };
+        if names.first().is_some_and(|name| name == "metadata") {
+            errors.push(FieldError::invalid(
+                path.clone(),
+                text,
+                "must not point to fields in metadata",
+            ));
+        }
+        if !["string", "boolean", "integer"].contains(&node.kind.as_str()) {
+            errors.push(FieldError::invalid(
+                path.clone(),
+                text,
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+            ));
+        }
+        let name = names.join(".");
+        if fields.iter().any(|(known, _)| *known == name) {
+            errors.push(FieldError::duplicate(path, text));
+            continue;
+        }
+        match JsonPath::parse(text) {
+            Ok(parsed) => fields.push((name, parsed)),
+            Err(why) => errors.push(FieldError::invalid(
+                path,
+                text,
+                format!("is an invalid path: {why}"),
+            )),
+        }
+    }
+    if fields.len() > SELECTABLE_FIELDS_MAX && !tolerate_too_many {
+        errors.push(FieldError::too_many(
+            list,
+            fields.len(),
+            SELECTABLE_FIELDS_MAX,
+        ));
+    }
+    (fields, errors)
 }
 
 /// Errors after which rules would stumble over the same thing again.
@@ -326,7 +390,9 @@ fn check_root(schema: &Value, root: &Node, path: &Path) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern \
                            MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
                            XPreserveUnknownFields XValidations]";
-    if !root.kind.is_empty() && root.kind != "object" {
+    let says_first = ["id", "$schema", "$ref"];
+    let is_odd = root.refused.iter().any(|name| says_first.contains(name));
+    if !is_odd && !root.kind.is_empty() && root.kind != "object" {
         let detail = "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
         return Some(FieldError::invalid(path.child("type"), &root.kind, detail));
     }
@@ -348,12 +414,12 @@ fn check_root(schema: &Value, root: &Node, path: &Path) -> Option<FieldError> {
         || !root.refused.is_empty();
     says_more.then(|| {
         let detail = format!("only {ALLOWED} fields are allowed at the root of the schema if the status subresource is enabled");
-        FieldError::invalid_value(path.clone(), json(schema), detail)
+        FieldError::invalid_value(path.clone(), printed::schema(schema), detail)
     })
 }
 
 /// The first construct of a schema that no structural schema can have.
-fn refused(node: &Node) -> Option<String> {
+pub(crate) fn refused(node: &Node) -> Option<String> {
     if let Some(name) = node.refused.first() {
         let name = name.trim_start_matches('$');
         let name = if name == "ref" { "$ref" } else { name };

@@ -1,0 +1,193 @@
+//! What is wrong with the conversion between versions.
+
+use serde_json::Value;
+use tidings_api::{FieldError, FieldErrors, go, validate};
+
+use super::member::{get, text, texts};
+use super::url;
+use crate::text::{Path, json};
+
+/// Versions of the question that a webhook is asked.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+/// Appends what is wrong with a conversion, by upstream's rules.
+pub(super) fn check(
+    conversion: &Value,
+    requires_known_review: bool,
+    path: &Path,
+    errors: &mut FieldErrors,
+) {
+    let strategy = text(conversion, "strategy");
+    let strategy_path = path.child("strategy");
+    match strategy {
+        "" => errors.push(FieldError::required(strategy_path, "")),
+        "None" | "Webhook" => {}
+        other => errors.push(FieldError::not_supported(
+            strategy_path,
+            go::quote(other),
+            &["None", "Webhook"],
+        )),
+    }
+    let webhook = get(conversion, "webhook").unwrap_or(&Value::Null);
+    let client = get(webhook, "clientConfig");
+    let reviews = texts(webhook, "conversionReviewVersions");
+    let client_path = path.child("webhookClientConfig");
+    let reviews_path = path.child("conversionReviewVersions");
+    if strategy != "Webhook" {
+        let detail = "should not be set when strategy is not set to Webhook";
+        if client.is_some() {
+            errors.push(FieldError::forbidden(client_path, detail));
+        }
+        if !reviews.is_empty() {
+            errors.push(FieldError::forbidden(reviews_path, detail));
+        }
+        return;
+    }
+    match client {
+        None => {
+            let detail = "required when strategy is set to Webhook";
+            errors.push(FieldError::required(client_path, detail));
+        }
+        Some(client) => check_client(client, &client_path, errors),
+    }
+    check_reviews(&reviews, requires_known_review, &reviews_path, errors);
+}
+
+fn check_client(client: &Value, path: &Path, errors: &mut FieldErrors) {
+    match (
+        get(client, "url").and_then(Value::as_str),
+        get(client, "service"),
+    ) {
+        (Some(url), None) => check_url(url, &path.child("url"), errors),
+        (None, Some(service)) => check_service(service, &path.child("service"), errors),
+        _ => {
+            let detail = "exactly one of url or service is required";
+            errors.push(FieldError::required(path.clone(), detail));
+        }
+    }
+}
+
+fn check_url(text: &str, path: &Path, errors: &mut FieldErrors) {
+    const FORM: &str = "; desired format: https://host[/path]";
+    let url = match url::parse(text) {
+        Ok(url) => url,
+        Err(why) => {
+            let detail = format!("url must be a valid URL: {why}{FORM}");
+            errors.push(FieldError::required(path.clone(), detail));
+            return;
+        }
+    };
+    let mut refuse = |value: &str, detail: String| {
+        errors.push(FieldError::invalid(path.clone(), value, detail));
+    };
+    if url.scheme != "https" {
+        let detail = format!("'https' is the only allowed URL scheme{FORM}");
+        refuse(&url.scheme, detail);
+    }
+    if url.host.is_empty() {
+        refuse(url.host, format!("host must be specified{FORM}"));
+    }
+    if let Some(user) = url.user {
+        refuse(user, "user information is not permitted in the URL".into());
+    }
+    if !url.fragment.is_empty() {
+        let detail = "fragments are not permitted in the URL";
+        refuse(url.fragment, detail.into());
+    }
+    if !url.query.is_empty() {
+        let detail = "query parameters are not permitted in the URL";
+        refuse(url.query, detail.into());
+    }
+}
+
+fn check_service(service: &Value, path: &Path, errors: &mut FieldErrors) {
+    for member in ["name", "namespace"] {
+        if text(service, member).is_empty() {
+            errors.push(FieldError::required(path.child(member), ""));
+        }
+    }
+    let port = get(service, "port").and_then(Value::as_i64).unwrap_or(0);
+    if !(1..=65_535).contains(&port) {
+        let detail = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid_value(path.child("port"), port, detail));
+    }
+    let url_path = text(service, "path");
+    let mut refuse = |detail: String| {
+        errors.push(FieldError::invalid(path.child("path"), url_path, detail));
+    };
+    match url_path {
+        "" | "/" => return,
+        "//" => return refuse("segment[0] may not be empty".into()),
+        other if !other.starts_with('/') => refuse("must start with a '/'".into()),
+        _ => {}
+    }
+    // Without its first character, whatever that is: so does upstream.
+    let mut chars = url_path.chars();
+    chars.next();
+    let rest = chars.as_str();
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (index, step) in rest.split('/').enumerate() {
+        if step.is_empty() {
+            refuse(format!("segment[{index}] may not be empty"));
+            continue;
+        }
+        for why in validate::dns1123_subdomain(step) {
+            refuse(format!("segment[{index}]: {why}"));
+        }
+    }
+}
+
+fn check_reviews(reviews: &[&str], requires_known: bool, path: &Path, errors: &mut FieldErrors) {
+    if reviews.is_empty() {
+        errors.push(FieldError::required(path.clone(), ""));
+        return;
+    }
+    for (index, version) in reviews.iter().enumerate() {
+        let path = path.index(index);
+        if reviews[..index].contains(version) {
+            errors.push(FieldError::invalid(path, version, "duplicate version"));
+            continue;
+        }
+        for why in validate::dns1035_label(version) {
+            errors.push(FieldError::invalid(path.clone(), version, why));
+        }
+    }
+    if requires_known && !is_known(reviews) {
+        let detail = format!(
+            "must include at least one of {}",
+            REVIEW_VERSIONS.join(", ")
+        );
+        let printed = json(&reviews.to_vec().into());
+        errors.push(FieldError::invalid_value(path.clone(), printed, detail));
+    }
+}
+
+fn is_known(reviews: &[&str]) -> bool {
+    reviews
+        .iter()
+        .any(|version| REVIEW_VERSIONS.contains(version))
+}
+
+/// False if a definition names only versions of the question that nobody knows: it may keep them.
+pub(super) fn has_known_review(conversion: Option<&Value>) -> bool {
+    let webhook = conversion.and_then(|conversion| get(conversion, "webhook"));
+    let reviews = webhook.map_or(Vec::new(), |webhook| {
+        texts(webhook, "conversionReviewVersions")
+    });
+    reviews.is_empty() || is_known(&reviews)
+}
+
+/// True if a webhook converts.
+pub(super) fn is_webhook(conversion: Option<&Value>) -> bool {
+    conversion.is_some_and(|conversion| text(conversion, "strategy") == "Webhook")
+}
+
+/// This server calls no webhooks: what is not upstream's word is told last.
+pub(super) fn refuse_webhook(conversion: Option<&Value>, errors: &mut FieldErrors) {
+    if is_webhook(conversion) {
+        errors.push(FieldError::forbidden(
+            "spec.conversion.strategy",
+            "webhook conversion is not supported by this server, use None",
+        ));
+    }
+}

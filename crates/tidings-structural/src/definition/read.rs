@@ -1,0 +1,185 @@
+//! What serving a definition needs.
+
+use serde_json::{Value, json};
+
+use super::conversion;
+use super::member::{at, flag, get, list, text, texts};
+use super::order::compare_versions;
+use super::{Column, Definition, MemberPath, Names, Scale, SelectableField, Version};
+use crate::json_path::JsonPath;
+use crate::schema::{CompileOptions, Schema, Tolerated};
+
+pub(super) fn read(crd: &Value) -> Result<Definition, String> {
+    let spec = get(crd, "spec").ok_or("it has no spec")?;
+    let versions = list(spec, "versions");
+    if text(spec, "group").is_empty() {
+        return Err("spec.group is empty".into());
+    }
+    if flag(spec, "preserveUnknownFields") {
+        return Err(
+            "spec.preserveUnknownFields is true, which is not supported by this server: use x-kubernetes-preserve-unknown-fields in \
+             the schema"
+                .into(),
+        );
+    }
+    if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
+        return Err("not exactly one version is the storage version".into());
+    }
+    if conversion::is_webhook(get(spec, "conversion")) && versions.len() > 1 {
+        return Err("webhook conversion is not supported by this server, use None".into());
+    }
+    let names = names(crd, spec);
+    if names.plural.is_empty() || names.kind.is_empty() {
+        return Err("spec.names has no plural or no kind".into());
+    }
+    let mut read = Vec::with_capacity(versions.len());
+    for (index, version) in versions.iter().enumerate() {
+        let warning = flag(version, "deprecated").then(|| warning(version, spec));
+        read.push(read_version(version, index, warning)?);
+    }
+    Ok(Definition {
+        group: text(spec, "group").to_owned(),
+        names,
+        namespaced: text(spec, "scope") == "Namespaced",
+        versions: read,
+    })
+}
+
+/// What clients know is what was accepted. While nothing is accepted, nothing is served, so it does not matter then.
+fn names(crd: &Value, spec: &Value) -> Names {
+    let accepted = at(crd, &["status", "acceptedNames"]);
+    let names = accepted
+        .filter(|names| !text(names, "plural").is_empty() && !text(names, "kind").is_empty())
+        .or_else(|| get(spec, "names"))
+        .unwrap_or(&Value::Null);
+    let owned = |member| {
+        let texts = texts(names, member);
+        texts.into_iter().map(str::to_owned).collect()
+    };
+    Names {
+        plural: text(names, "plural").to_owned(),
+        singular: text(names, "singular").to_owned(),
+        kind: text(names, "kind").to_owned(),
+        list_kind: text(names, "listKind").to_owned(),
+        short_names: owned("shortNames"),
+        categories: owned("categories"),
+    }
+}
+
+/// What is said of a deprecated version: its own words, or which better version there is.
+fn warning(version: &Value, spec: &Value) -> String {
+    if let Some(own) = get(version, "deprecationWarning").and_then(Value::as_str) {
+        return own.to_owned();
+    }
+    let name = text(version, "name");
+    let group = text(spec, "group");
+    let kind = get(spec, "names").map_or("", |names| text(names, "kind"));
+    let better = list(spec, "versions")
+        .iter()
+        .filter(|other| flag(other, "served") && !flag(other, "deprecated"))
+        .map(|other| text(other, "name"))
+        .filter(|other| compare_versions(name, other).is_lt())
+        .max_by(|left, right| compare_versions(left, right));
+    let advice = better.map_or(String::new(), |better| {
+        format!("; use {group}/{better} {kind}")
+    });
+    format!("{group}/{name} {kind} is deprecated{advice}")
+}
+
+fn read_version(version: &Value, index: usize, warning: Option<String>) -> Result<Version, String> {
+    let status = at(version, &["subresources", "status"]).is_some();
+    let open_api = at(version, &["schema", "openAPIV3Schema"]);
+    let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+    // Without a schema all fields are pruned.
+    let nothing = json!({"type": "object"});
+    let options = CompileOptions::default()
+        .with_status_subresource(status)
+        .tolerating(Tolerated::WHAT_CAN_BE_SERVED);
+    let schema = Schema::compile(open_api.unwrap_or(&nothing), &path, options)
+        .map_err(|errors| errors.to_string())?;
+    let fields = fields(&schema, version, index)?;
+    Ok(Version {
+        name: text(version, "name").to_owned(),
+        served: flag(version, "served"),
+        storage: flag(version, "storage"),
+        warning,
+        schema,
+        open_api: open_api.cloned().unwrap_or_default(),
+        status,
+        scale: at(version, &["subresources", "scale"]).map(scale),
+        columns: columns(list(version, "additionalPrinterColumns")),
+        fields,
+    })
+}
+
+fn fields(schema: &Schema, version: &Value, index: usize) -> Result<Vec<SelectableField>, String> {
+    let written = list(version, "selectableFields");
+    let json_paths: Vec<&str> = written
+        .iter()
+        .map(|field| text(field, "jsonPath"))
+        .collect();
+    let path = format!("spec.versions[{index}].selectableFields");
+    let (fields, errors) = schema.lenient_selectable_fields(&json_paths, &path);
+    if !errors.is_empty() {
+        return Err(errors.to_string());
+    }
+    let fields = fields.into_iter();
+    Ok(fields
+        .map(|(name, path)| SelectableField { name, path })
+        .collect())
+}
+
+fn scale(scale: &Value) -> Scale {
+    let path = |member: &str| MemberPath::of(text(scale, member));
+    let selector = text(scale, "labelSelectorPath");
+    Scale {
+        spec_replicas: path("specReplicasPath"),
+        status_replicas: path("statusReplicasPath"),
+        label_selector: (!selector.is_empty()).then(|| path("labelSelectorPath")),
+    }
+}
+
+impl MemberPath {
+    fn of(text: &str) -> MemberPath {
+        let members = text.strip_prefix('.').unwrap_or(text).split('.');
+        MemberPath {
+            text: text.to_owned(),
+            members: members.map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// The columns, up to the first whose path cannot be read; the age of objects if there are none.
+fn columns(written: &[Value]) -> Vec<Column> {
+    let age = json!([{
+        "name": "Age",
+        "type": "date",
+        "description": "Time since the object was created.",
+        "jsonPath": ".metadata.creationTimestamp",
+    }]);
+    let written = match (written, &age) {
+        ([], Value::Array(age)) => age,
+        _ => written,
+    };
+    written.iter().map_while(column).collect()
+}
+
+fn column(written: &Value) -> Option<Column> {
+    let path = text(written, "jsonPath");
+    let description = match text(written, "description") {
+        "" => format!("Custom resource definition column (in JSONPath format): {path}"),
+        text => text.to_owned(),
+    };
+    let priority = get(written, "priority").and_then(Value::as_i64);
+    Some(Column {
+        name: text(written, "name").to_owned(),
+        kind: text(written, "type").to_owned(),
+        format: text(written, "format").to_owned(),
+        description,
+        priority: priority
+            .and_then(|int| i32::try_from(int).ok())
+            .unwrap_or(0),
+        text: path.to_owned(),
+        path: JsonPath::parse(path).ok()?,
+    })
+}

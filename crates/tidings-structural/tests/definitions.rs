@@ -1,0 +1,139 @@
+//! Definitions as kube-apiserver 1.36.4 was seen to fill them in, to refuse and to name them: the errors in `data/` are those
+//! that it gave.
+
+use serde_json::{Value, json};
+use tidings_api::FieldErrors;
+use tidings_structural::definition::{
+    Definition, compare_versions, fill_in, has_condition, set_condition, status_of, validate,
+    validate_status_update, validate_update, warnings,
+};
+
+const NOW: &str = "2026-01-01T00:00:00Z";
+const LATER: &str = "2026-01-02T00:00:00Z";
+const NO_WEBHOOKS: &str = "FieldValueForbidden | spec.conversion.strategy: Forbidden: webhook conversion is not supported by this \
+                           server, use None";
+
+fn data() -> Value {
+    serde_json::from_str(include_str!("data/definitions.json")).expect("the data is JSON")
+}
+
+/// A merge patch; lists are replaced.
+fn merge(target: &mut Value, change: &Value) {
+    let Value::Object(change) = change else {
+        *target = change.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (name, value) in change {
+        match value {
+            Value::Null => drop(target.as_object_mut().map(|object| object.remove(name))),
+            value => merge(&mut target[name.as_str()], value),
+        }
+    }
+}
+
+fn merged(base: &Value, change: &Value) -> Value {
+    let mut merged = base.clone();
+    merge(&mut merged, change);
+    merged
+}
+
+fn texts(errors: &FieldErrors) -> Vec<String> {
+    errors
+        .iter()
+        .map(|error| format!("{} | {error}", error.reason()))
+        .collect()
+}
+
+/// What upstream said of the definition, without what it said of metadata, and what this server adds.
+fn expected(case: &Value, new: &Value) -> Vec<String> {
+    let errors = case.get("errors").and_then(Value::as_array);
+    let mut errors: Vec<String> = errors
+        .into_iter()
+        .flatten()
+        .map(|error| error.as_str().expect("errors are text").to_owned())
+        .filter(|error| !error.contains("| metadata.name:") || error.contains("must be spec.names"))
+        .collect();
+    if new["spec"]["conversion"]["strategy"] == "Webhook" {
+        errors.push(NO_WEBHOOKS.to_owned());
+    }
+    errors
+}
+
+fn compare(case: &Value, new: &Value, errors: &FieldErrors) {
+    let mut found = texts(errors);
+    let mut expected = expected(case, new);
+    if case.get("unordered").is_some() {
+        found.sort();
+        expected.sort();
+    }
+    assert_eq!(found, expected, "{}", case["name"]);
+    if let Some(becomes) = case.get("becomes") {
+        let name = &case["name"];
+        assert_eq!(new["spec"]["names"], becomes["names"], "{name}");
+        assert_eq!(new["spec"]["conversion"], becomes["conversion"], "{name}");
+        assert_eq!(new["status"], becomes["status"], "{name}");
+    }
+}
+
+fn cases<'a>(data: &'a Value, what: &str) -> &'a [Value] {
+    let cases = data[what].as_array().expect("a list");
+    assert!(!cases.is_empty());
+    cases
+}
+
+#[test]
+fn w177_new_definitions_are_filled_in_and_refused_as_upstream_does_it() {
+    let data = data();
+    for case in cases(&data, "create") {
+        let mut new = merged(&data["base"], &case["change"]);
+        fill_in(&mut new);
+        let mut errors = FieldErrors::new();
+        validate(&new, &mut errors);
+        compare(case, &new, &errors);
+        if errors.is_empty() {
+            let read = Definition::read(&new);
+            assert!(read.is_ok(), "{}: {:?}", case["name"], read.err());
+        }
+    }
+}
+
+#[test]
+fn w177_updates_are_refused_as_upstream_does_it() {
+    let data = data();
+    for case in cases(&data, "update") {
+        let mut old = merged(&data["base"], &case["old"]);
+        old["status"] = case["old_status"].clone();
+        fill_in(&mut old);
+        let mut new = merged(&old, &case["change"]);
+        fill_in(&mut new);
+        let mut errors = FieldErrors::new();
+        validate_update(&new, &old, &mut errors);
+        compare(case, &new, &errors);
+    }
+}
+
+/// The least definition, changed and filled in.
+fn definition(change: Value) -> Value {
+    let mut crd = merged(&data()["base"], &change);
+    fill_in(&mut crd);
+    crd
+}
+
+fn errors_of(crd: &Value) -> Vec<String> {
+    let mut errors = FieldErrors::new();
+    validate(crd, &mut errors);
+    texts(&errors)
+}
+
+fn errors_of_update(new: &Value, old: &Value) -> Vec<String> {
+    let mut errors = FieldErrors::new();
+    validate_update(new, old, &mut errors);
+    texts(&errors)
+}
+
+fn read(crd: &Value) -> Definition {
+    Definition::read(crd).expect("it can be served")
+}
