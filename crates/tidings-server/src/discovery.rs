@@ -1,6 +1,6 @@
 //! What there is: groups, versions, resources, in the old form and in the aggregated one (W26–W31).
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use base64::Engine;
 use bytes::Bytes;
@@ -11,9 +11,10 @@ use serde_json::{Map, Value, json};
 use tidings_api::Status;
 
 use crate::negotiate::{self, Form, Offer};
-use crate::registry::{KINDS, Kind, Special};
+use crate::registry::{Kind, Special};
 use crate::request::Query;
 use crate::respond::{self, ResponseBody};
+use crate::served::{Kinds, Served};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const VERBS: [&str; 8] = [
@@ -23,6 +24,18 @@ const VERBS: [&str; 8] = [
     "get",
     "list",
     "patch",
+    "update",
+    "watch",
+];
+
+/// Of custom resources they are listed in this order.
+const CUSTOM_VERBS: [&str; 8] = [
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
     "update",
     "watch",
 ];
@@ -43,18 +56,23 @@ pub(crate) enum Page {
 /// Answers with a page.
 pub(crate) fn answer(
     page: &Page,
+    served: &Served,
     parts: &Parts,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
     let headers = &parts.headers;
+    let kinds = &served.kinds;
     match page {
         Page::CoreVersions if negotiate::wants_aggregated(headers) => {
-            Ok(aggregated(&CORE, headers))
+            Ok(aggregated(served.discovery.core(kinds), headers))
         }
-        Page::Groups if negotiate::wants_aggregated(headers) => Ok(aggregated(&OTHERS, headers)),
+        Page::Groups if negotiate::wants_aggregated(headers) => {
+            Ok(aggregated(served.discovery.others(kinds), headers))
+        }
         Page::CoreVersions => document(&core_versions(parts), headers, query),
         Page::Groups => {
-            let groups: Vec<Value> = groups().into_iter().map(described).collect();
+            let groups = groups(kinds).into_iter();
+            let groups: Vec<Value> = groups.map(|group| described(kinds, group)).collect();
             let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
             document(&list, headers, query)
         }
@@ -62,13 +80,13 @@ pub(crate) fn answer(
             let mut group = Map::new();
             group.insert("kind".into(), "APIGroup".into());
             group.insert("apiVersion".into(), "v1".into());
-            if let Value::Object(members) = described(name) {
+            if let Value::Object(members) = described(kinds, name) {
                 group.extend(members);
             }
             document(&group.into(), headers, query)
         }
         Page::Resources { group, version } => {
-            let list = resources(group, version).ok_or_else(Status::no_such_resource)?;
+            let list = resources(kinds, group, version).ok_or_else(Status::no_such_resource)?;
             document(&list, headers, query)
         }
     }
@@ -79,7 +97,7 @@ fn document(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
-    let accepted = negotiate::accepted(headers, query, Offer::Description)?;
+    let accepted = negotiate::accepted(headers, query, Offer::Description, false)?;
     if accepted.form != Form::Whole {
         return Err(negotiate::not_acceptable());
     }
@@ -100,9 +118,9 @@ fn core_versions(parts: &Parts) -> Value {
 }
 
 /// The groups besides the core group, in order.
-fn groups() -> Vec<&'static str> {
+fn groups(kinds: &Kinds) -> Vec<&'static str> {
     let mut groups: Vec<&str> = Vec::new();
-    for kind in KINDS.iter().filter(|kind| !kind.group.is_empty()) {
+    for kind in kinds.iter().filter(|kind| !kind.group.is_empty()) {
         if !groups.contains(&kind.group) {
             groups.push(kind.group);
         }
@@ -111,9 +129,9 @@ fn groups() -> Vec<&'static str> {
 }
 
 /// The versions of a group, the preferred one first.
-fn versions(group: &str) -> Vec<&'static str> {
+fn versions(kinds: &Kinds, group: &str) -> Vec<&'static str> {
     let mut versions: Vec<&str> = Vec::new();
-    for kind in KINDS.iter().filter(|kind| kind.group == group) {
+    for kind in kinds.iter().filter(|kind| kind.group == group) {
         if !versions.contains(&kind.version) {
             versions.push(kind.version);
         }
@@ -121,10 +139,10 @@ fn versions(group: &str) -> Vec<&'static str> {
     versions
 }
 
-fn described(group: &str) -> Value {
+fn described(kinds: &Kinds, group: &str) -> Value {
     let version =
         |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
-    let versions: Vec<Value> = versions(group).iter().map(version).collect();
+    let versions: Vec<Value> = versions(kinds, group).iter().map(version).collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
@@ -132,6 +150,12 @@ fn described(group: &str) -> Value {
 fn verbs(kind: &Kind) -> Vec<&'static str> {
     if kind.review.is_some() {
         return vec!["create"];
+    }
+    if let Some(live) = kind.live() {
+        return match live.terminating {
+            true => vec!["delete", "deletecollection", "get", "list", "watch"],
+            false => CUSTOM_VERBS.to_vec(),
+        };
     }
     let mut verbs = VERBS.to_vec();
     verbs.retain(|verb| *verb != "deletecollection" || kind.collection_delete);
@@ -153,23 +177,27 @@ fn subresources(kind: &Kind) -> Vec<Subresource> {
         elsewhere: None,
         verbs: &["update"],
     });
-    let scale = kind.scale.map(|_| Subresource {
+    let scale = kind.has_scale().then_some(Subresource {
         name: "scale",
         elsewhere: Some(("autoscaling", "v1", "Scale")),
         verbs: CHANGED,
     });
-    let status = kind.status.then_some(Subresource {
+    let status = kind.has_status().then_some(Subresource {
         name: "status",
         elsewhere: None,
         verbs: CHANGED,
     });
-    [finalize, scale, status].into_iter().flatten().collect()
+    let all = match kind.custom {
+        None => [finalize, scale, status],
+        Some(_) => [finalize, status, scale],
+    };
+    all.into_iter().flatten().collect()
 }
 
 /// W27: `APIResourceList`. `None` if there is no such version.
-fn resources(group: &str, version: &str) -> Option<Value> {
-    let here = |kind: &&&Kind| kind.group == group && kind.version == version;
-    let kinds: Vec<&'static Kind> = KINDS.iter().filter(here).copied().collect();
+fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
+    let here = |kind: &&'static Kind| kind.group == group && kind.version == version;
+    let kinds: Vec<&'static Kind> = kinds.iter().filter(here).collect();
     let first = kinds.first()?;
     let mut resources = Vec::new();
     for kind in &kinds {
@@ -206,7 +234,7 @@ fn resources(group: &str, version: &str) -> Option<Value> {
 fn resource(kind: &'static Kind) -> Value {
     let mut entry = Map::new();
     entry.insert("name".into(), kind.plural.into());
-    entry.insert("singularName".into(), kind.kind.to_lowercase().into());
+    entry.insert("singularName".into(), singular(kind).into());
     entry.insert("namespaced".into(), kind.namespaced.into());
     entry.insert("kind".into(), kind.kind.into());
     entry.insert("verbs".into(), verbs(kind).into());
@@ -217,7 +245,26 @@ fn resource(kind: &'static Kind) -> Value {
     entry.into()
 }
 
+fn singular(kind: &Kind) -> String {
+    match kind.live() {
+        Some(live) => live.definition.names.singular.clone(),
+        None => kind.kind.to_lowercase(),
+    }
+}
+
 fn put_names(entry: &mut Map<String, Value>, kind: &Kind) {
+    if let Some(live) = kind.live() {
+        let names = &live.definition.names;
+        for (name, texts) in [
+            ("shortNames", &names.short_names),
+            ("categories", &names.categories),
+        ] {
+            if !texts.is_empty() {
+                entry.insert(name.into(), texts.as_slice().into());
+            }
+        }
+        return;
+    }
     if !kind.short_names.is_empty() {
         entry.insert("shortNames".into(), kind.short_names.into());
     }
@@ -229,12 +276,16 @@ fn put_names(entry: &mut Map<String, Value>, kind: &Kind) {
 /// W28: tells clients whether objects are stored in another form than before.
 fn storage_hash(kind: &'static Kind) -> String {
     let stored = kind.stored();
-    let text = format!("{}/{}/{}", stored.group, stored.version, stored.kind);
+    let text = match kind.live() {
+        Some(live) => format!("{}/{}", live.stored_version(), kind.kind),
+        None => format!("{}/{}/{}", stored.group, stored.version, stored.kind),
+    };
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
 }
 
 /// A document that does not change, with its tag.
+#[derive(Debug)]
 pub(crate) struct Tagged {
     bytes: Bytes,
     /// SHA-512 in upper-case hexadecimal digits.
@@ -288,12 +339,28 @@ fn aggregated(document: &Tagged, headers: &HeaderMap) -> Response<ResponseBody> 
     response
 }
 
-static CORE: LazyLock<Tagged> = LazyLock::new(|| aggregated_list(&[""]));
-static OTHERS: LazyLock<Tagged> = LazyLock::new(|| aggregated_list(&groups()));
+/// The aggregated pages of what is served, made when somebody asks for them.
+#[derive(Debug, Default)]
+pub(crate) struct Aggregated {
+    core: OnceLock<Tagged>,
+    others: OnceLock<Tagged>,
+}
+
+impl Aggregated {
+    fn core(&self, kinds: &Kinds) -> &Tagged {
+        self.core.get_or_init(|| aggregated_list(kinds, &[""]))
+    }
+
+    fn others(&self, kinds: &Kinds) -> &Tagged {
+        self.others
+            .get_or_init(|| aggregated_list(kinds, &groups(kinds)))
+    }
+}
 
 /// W30.
-fn aggregated_list(groups: &[&str]) -> Tagged {
-    let items: Vec<Value> = groups.iter().map(|group| aggregated_group(group)).collect();
+fn aggregated_list(kinds: &Kinds, groups: &[&str]) -> Tagged {
+    let groups = groups.iter();
+    let items: Vec<Value> = groups.map(|group| aggregated_group(kinds, group)).collect();
     Tagged::new(&json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
@@ -302,26 +369,23 @@ fn aggregated_list(groups: &[&str]) -> Tagged {
     }))
 }
 
-fn aggregated_group(group: &str) -> Value {
+fn aggregated_group(kinds: &Kinds, group: &str) -> Value {
     let metadata = if group.is_empty() {
         json!({})
     } else {
         json!({"name": group})
     };
     let version = |version: &&str| {
-        let here = |kind: &&&Kind| kind.group == group && kind.version == *version;
-        let resources: Vec<Value> = KINDS
-            .iter()
-            .filter(here)
-            .map(|kind| aggregated_resource(kind))
-            .collect();
+        let here = |kind: &&'static Kind| kind.group == group && kind.version == *version;
+        let resources = kinds.iter().filter(here);
+        let resources: Vec<Value> = resources.map(aggregated_resource).collect();
         json!({"version": version, "resources": resources, "freshness": "Current"})
     };
-    let versions: Vec<Value> = versions(group).iter().map(version).collect();
+    let versions: Vec<Value> = versions(kinds, group).iter().map(version).collect();
     json!({"metadata": metadata, "versions": versions})
 }
 
-fn aggregated_resource(kind: &Kind) -> Value {
+fn aggregated_resource(kind: &'static Kind) -> Value {
     let response_kind = |elsewhere: Option<(&str, &str, &str)>| {
         let (group, version, kind) = elsewhere.unwrap_or(("", "", kind.kind));
         json!({"group": group, "version": version, "kind": kind})
@@ -335,7 +399,7 @@ fn aggregated_resource(kind: &Kind) -> Value {
         "Cluster"
     };
     entry.insert("scope".into(), scope.into());
-    entry.insert("singularResource".into(), kind.kind.to_lowercase().into());
+    entry.insert("singularResource".into(), singular(kind).into());
     entry.insert("verbs".into(), verbs(kind).into());
     put_names(&mut entry, kind);
     let subresources: Vec<Value> = subresources(kind)

@@ -22,6 +22,7 @@ mod api;
 mod auth;
 mod cache;
 mod clock;
+mod custom;
 mod discovery;
 mod garbage;
 mod health;

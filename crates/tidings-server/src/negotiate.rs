@@ -134,6 +134,7 @@ pub(crate) fn accepted(
     headers: &HeaderMap,
     query: &Query,
     offer: Offer,
+    has_messages: bool,
 ) -> Result<Accepted, Status> {
     let clauses = clauses(headers);
     let has_protobuf = offer != Offer::Description;
@@ -149,10 +150,11 @@ pub(crate) fn accepted(
             Offer::Description => SPOKEN_OF_THE_API.to_owned(),
         }));
     }
-    let best = clauses
-        .iter()
-        .filter_map(Clause::accepted)
-        .find(|found| has_protobuf || found.format != Format::Protobuf);
+    let best = clauses.iter().filter_map(Clause::accepted).find(|found| {
+        // Of a custom resource there are messages of its metadata only (W43).
+        let whole = found.form == Form::Whole;
+        found.format != Format::Protobuf || (has_protobuf && (has_messages || !whole))
+    });
     match best {
         // A watch is a stream of events: YAML has no such form (W91).
         Some(accepted) if offer == Offer::Events && accepted.format == Format::Yaml => {
@@ -346,7 +348,7 @@ mod tests {
     fn ask(accept: &'static str) -> Result<Accepted, Status> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        accepted(&headers, &Query::default(), Offer::Objects)
+        accepted(&headers, &Query::default(), Offer::Objects, true)
     }
 
     fn format(accept: &'static str) -> Option<Format> {
@@ -407,7 +409,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
         let format = |query: &str| {
-            accepted(&headers, &Query::parse(query), Offer::Objects)
+            accepted(&headers, &Query::parse(query), Offer::Objects, true)
                 .unwrap()
                 .format
         };
@@ -415,7 +417,7 @@ mod tests {
         assert_eq!(format("pretty=false"), Format::Json);
         assert_eq!(format("pretty=0"), Format::Json);
         let none = HeaderMap::new();
-        let asked = accepted(&none, &Query::parse("pretty=true"), Offer::Objects).unwrap();
+        let asked = accepted(&none, &Query::parse("pretty=true"), Offer::Objects, true).unwrap();
         assert_eq!(asked.format, Format::PrettyJson);
     }
 

@@ -118,21 +118,33 @@ pub(crate) fn route(path: &str, kinds: &Kinds) -> Route {
         ["apis", group] if kinds.has_group(group) => {
             Route::Discovery(Page::Group((*group).to_owned()))
         }
-        ["api", "v1"] => resources("", "v1"),
-        ["apis", group, version] if kinds.has_group(group) => resources(group, version),
+        ["api", "v1"] => resources(kinds, "", "v1"),
+        ["apis", group, version] if kinds.has_group(group) => resources(kinds, group, version),
         ["openapi", "v2"] => Route::OpenApi(Document::V2),
         ["openapi", "v3"] => Route::OpenApi(Document::V3Index),
         ["openapi", "v3", rest @ ..] => Route::OpenApi(Document::V3(rest.join("/"))),
         ["api", "v1", rest @ ..] => resource(kinds, "", "v1", rest),
         ["api", _, ..] => Route::NoSuchResource,
         ["apis", group, version, rest @ ..] if kinds.has_group(group) => {
-            resource(kinds, group, version, rest)
+            match resource(kinds, group, version, rest) {
+                // W185.
+                Route::NoSuchResource if kinds.is_custom(group) => Route::NoSuchPath,
+                route => route,
+            }
         }
         _ => Route::NoSuchPath,
     }
 }
 
-fn resources(group: &str, version: &str) -> Route {
+fn resources(kinds: &Kinds, group: &str, version: &str) -> Route {
+    let exists = || {
+        kinds
+            .iter()
+            .any(|kind| kind.group == group && kind.version == version)
+    };
+    if kinds.is_custom(group) && !exists() {
+        return Route::NoSuchPath;
+    }
     Route::Discovery(Page::Resources {
         group: group.to_owned(),
         version: version.to_owned(),
@@ -206,8 +218,8 @@ fn resource(kinds: &Kinds, group: &str, version: &str, segments: &[&str]) -> Rou
     };
     let subresource_exists = match subresource {
         None => true,
-        Some("status") => kind.status,
-        Some("scale") => kind.scale.is_some(),
+        Some("status") => kind.has_status(),
+        Some("scale") => kind.has_scale(),
         Some("finalize") => kind.special == registry::Special::Namespace,
         Some(_) => false,
     };

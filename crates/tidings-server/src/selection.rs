@@ -1,10 +1,12 @@
 //! Which objects a list or watch is about.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError, Status, go};
 
 use crate::cache::wake::Scope;
+use crate::custom::Live;
 use crate::registry::Kind;
 
 /// Which objects of a resource are meant.
@@ -18,6 +20,8 @@ pub(crate) struct Selection {
     fields: FieldSelector,
     /// A field selector was given, whatever it says.
     by_fields: bool,
+    /// What the definition says about fields, if the kind is a custom resource.
+    live: Option<Arc<Live>>,
 }
 
 impl Selection {
@@ -33,8 +37,9 @@ impl Selection {
             LabelSelector::parse(labels).map_err(|error| Status::bad_request(error.to_string()))?;
         let fields =
             FieldSelector::parse(fields).map_err(|error| Status::bad_request(error.to_string()))?;
+        let live = kind.live().filter(|_| !fields.is_empty());
         for term in fields.terms() {
-            check_field(kind, &term.field)?;
+            check_field(kind, live.as_deref(), &term.field)?;
         }
         let wanted_name = fields.required_value("metadata.name");
         let named = |path: &str| {
@@ -65,6 +70,7 @@ impl Selection {
             namespace: namespace.or(wanted_namespace).map(Into::into),
             name: name.or(wanted_name).map(Into::into),
             by_fields: !fields.is_empty(),
+            live,
             labels,
             fields,
         })
@@ -96,6 +102,9 @@ impl Selection {
             "metadata.name" => object.name(),
             "metadata.namespace" => object.namespace(),
             field => {
+                if let Some(live) = &self.live {
+                    return custom_value(live, object, field).into();
+                }
                 let Some(known) = self.kind.fields.iter().find(|known| known.name == field) else {
                     return Cow::Borrowed("");
                 };
@@ -142,8 +151,31 @@ impl Selection {
     }
 }
 
+/// A field that a definition makes selectable.
+fn custom_value(live: &Live, object: &Object, field: &str) -> String {
+    let mut fields = live.version().fields.iter();
+    let Some(known) = fields.find(|known| known.name == field) else {
+        return String::new();
+    };
+    let whole: serde_json::Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+    known.path.first_text(&whole)
+}
+
 /// W67: which fields a kind can be selected by.
-fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
+fn check_field(kind: &Kind, live: Option<&Live>, field: &str) -> Result<(), Status> {
+    if let Some(live) = live {
+        let own = live
+            .version()
+            .fields
+            .iter()
+            .any(|known| known.name == field);
+        return match own || matches!(field, "metadata.name" | "metadata.namespace") {
+            true => Ok(()),
+            false => Err(Status::bad_request(format!(
+                "field label not supported: {field}"
+            ))),
+        };
+    }
     // Kinds with fields of their own that are in no namespace do not know of namespaces.
     let in_namespaces = kind.namespaced || kind.fields.is_empty();
     let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);

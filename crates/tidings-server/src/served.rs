@@ -9,10 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
 use tidings_storage::Storage;
+use tidings_structural::definition::compare_versions;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, CacheStore};
+use crate::custom::Stored;
+use crate::discovery::Aggregated;
 use crate::metrics::WatchCounts;
 use crate::registry::{self, KINDS, Kind};
 use crate::source::StoreListerWatcher;
@@ -22,25 +25,40 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 /// Objects of one kind in the store, whichever kinds show them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resource {
     pub(crate) kind: &'static Kind,
     /// What the keys of its objects begin with.
     pub(crate) prefix: Bytes,
     pub(crate) cache: Arc<Cache>,
     pub(crate) watches: Arc<WatchCounts>,
-    /// Fills the cache, as long as the resource is there.
-    filler: JoinHandle<()>,
+    filler: Arc<Filler>,
+}
+
+/// Fills the cache of a resource as long as it is there.
+#[derive(Debug)]
+struct Filler(JoinHandle<()>);
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Resource {
     /// What fills a cache never ends by itself: if it has, the server must be started again.
     pub(crate) fn is_dead(&self) -> bool {
-        self.filler.is_finished()
+        self.filler.0.is_finished()
     }
-}
 
-impl Resource {
+    /// The same objects, stored as another kind from now on.
+    pub(crate) fn of(&self, kind: &'static Kind) -> Resource {
+        Resource {
+            kind,
+            ..self.clone()
+        }
+    }
+
     /// Stands for what is not served any more: its cache is never filled.
     pub(crate) fn nowhere(changed: Arc<Notify>) -> Arc<Resource> {
         Arc::new(Resource {
@@ -48,14 +66,8 @@ impl Resource {
             prefix: Bytes::from_static(b"nowhere/"),
             cache: Cache::new(0, changed),
             watches: Arc::default(),
-            filler: tokio::spawn(std::future::ready(())),
+            filler: Arc::new(Filler(tokio::spawn(std::future::ready(())))),
         })
-    }
-}
-
-impl Drop for Resource {
-    fn drop(&mut self) {
-        self.filler.abort();
     }
 }
 
@@ -69,13 +81,14 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Begins to fill a cache. Must be called within a tokio runtime.
-    pub(crate) fn open(&self, kind: &'static Kind) -> Arc<Resource> {
+    /// Begins to fill a cache. The objects of a custom resource are read as `stored` says. Must be called within a tokio runtime.
+    pub(crate) fn open(&self, kind: &'static Kind, stored: Option<Arc<Stored>>) -> Arc<Resource> {
         let cache = Cache::new(self.log_bytes_max, self.changed.clone());
         let prefix = Bytes::from(kind.prefix());
         let source = Arc::new(StoreListerWatcher {
             store: self.store.clone(),
             prefix: prefix.clone(),
+            stored,
         });
         let mut options = ReflectorOptions::default();
         // The store is in this process or has its own signs of life: silence means that nothing happens.
@@ -93,7 +106,7 @@ impl Opener {
             prefix,
             cache,
             watches: Arc::default(),
-            filler,
+            filler: Arc::new(Filler(filler)),
         })
     }
 }
@@ -113,6 +126,28 @@ impl Kinds {
         registry::find_among(&self.0, group, version, plural)
     }
 
+    /// Those of groups in the order of their names, the version first that clients should use.
+    fn sort_custom(&mut self) {
+        let customs = self.0.iter().position(|kind| kind.custom.is_some());
+        let customs = customs.unwrap_or(self.0.len());
+        self.0[customs..].sort_by(|one, other| {
+            let versions = || compare_versions(other.version, one.version);
+            (one.group.cmp(other.group))
+                .then_with(versions)
+                .then_with(|| one.plural.cmp(other.plural))
+        });
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Kind> {
+        self.0.iter().copied()
+    }
+
+    /// True if all that the group has is defined by users.
+    pub(crate) fn is_custom(&self, group: &str) -> bool {
+        let mut kinds = self.iter().filter(|kind| kind.group == group);
+        kinds.all(|kind| kind.custom.is_some())
+    }
+
     /// True if the group has any kind.
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.0.iter().any(|kind| kind.group == group)
@@ -130,6 +165,14 @@ fn address(kind: &'static Kind) -> usize {
     std::ptr::from_ref(kind).addr()
 }
 
+/// The objects of a definition, and the kinds that show them.
+#[derive(Debug)]
+pub(crate) struct CustomResource {
+    /// The versions, and whether they are served.
+    pub(crate) kinds: Vec<(&'static Kind, bool)>,
+    pub(crate) resource: Arc<Resource>,
+}
+
 /// The set of all that is served.
 #[derive(Debug)]
 pub(crate) struct Served {
@@ -137,18 +180,51 @@ pub(crate) struct Served {
     resources: Vec<Arc<Resource>>,
     /// Where the resource of a stored kind stands among them.
     places: HashMap<usize, usize>,
+    pub(crate) discovery: Aggregated,
 }
 
 impl Served {
-    pub(crate) fn open(kinds: Kinds, opener: &Opener) -> Served {
-        let resources: Vec<_> = kinds.stored().map(|kind| opener.open(kind)).collect();
+    /// What is always there.
+    pub(crate) fn open(opener: &Opener) -> Served {
+        let kinds = Kinds::builtin();
+        let resources: Vec<_> = kinds.stored().map(|kind| opener.open(kind, None)).collect();
         let places = resources.iter().enumerate();
         let places = places.map(|(at, resource)| (address(resource.kind), at));
         Served {
             kinds,
             places: places.collect(),
             resources,
+            discovery: Aggregated::default(),
         }
+    }
+
+    /// The same with other custom resources.
+    pub(crate) fn with(&self, customs: &[CustomResource]) -> Served {
+        let builtin = self
+            .resources
+            .iter()
+            .filter(|one| one.kind.custom.is_none());
+        let mut served = Served {
+            kinds: Kinds::builtin(),
+            resources: builtin.cloned().collect(),
+            places: self.places.clone(),
+            discovery: Aggregated::default(),
+        };
+        served
+            .places
+            .retain(|_, place| *place < served.resources.len());
+        for custom in customs {
+            let place = served.resources.len();
+            served.resources.push(custom.resource.clone());
+            for (kind, is_served) in &custom.kinds {
+                served.places.insert(address(kind), place);
+                if *is_served {
+                    served.kinds.0.push(kind);
+                }
+            }
+        }
+        served.kinds.sort_custom();
+        served
     }
 
     /// Where the objects of a kind are. `None` if it is not served any more, or has none.

@@ -23,8 +23,8 @@ use crate::{auth, discovery, health, negotiate, openapi, verbs};
 
 /// How long a request may take that is not a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// What keeps caches up to date, empties namespaces and collects garbage.
-const TASKS: usize = 3;
+/// What keeps caches up to date, empties namespaces, serves custom resources and collects garbage.
+const TASKS: usize = 4;
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then done whole or not at all.
@@ -122,7 +122,7 @@ impl Inner {
                 Ok(health::answer(health, query, &self.checks(health.endpoint)))
             }
             Route::Version => Ok(health::version()),
-            Route::Discovery(page) => discovery::answer(page, parts, query),
+            Route::Discovery(page) => discovery::answer(page, &self.served(), parts, query),
             Route::OpenApi(document) => openapi::answer(document, parts, query),
             Route::Root => Ok(health::root()),
             Route::Metrics => {
@@ -199,7 +199,7 @@ impl Inner {
             Verb::Watch => Offer::Events,
             _ => Offer::Objects,
         };
-        let accepted = negotiate::accepted(headers, query, offer)?;
+        let accepted = negotiate::accepted(headers, query, offer, target.kind.custom.is_none())?;
         let view = View::new(target.kind, accepted, query)?;
         if verb == Verb::Watch {
             let mut response = verbs::watch::watch(self, target, query, view).await?;
@@ -258,6 +258,9 @@ impl Inner {
         let answer = match verb {
             Verb::Get => verbs::get::get(self, &ask).await,
             Verb::List => verbs::list::list(self, &ask).await,
+            Verb::Create if target.kind.live().is_some_and(|live| live.terminating) => {
+                Err(no_more_objects())
+            }
             Verb::Create => match target.kind.review {
                 Some(review) => verbs::review::review(self, &mut ask, review),
                 None => verbs::create::create(self, &mut ask).await,
@@ -304,6 +307,13 @@ impl Inner {
             }
         }
     }
+}
+
+/// The definition of a custom resource is being deleted.
+fn no_more_objects() -> Status {
+    let mut status = Status::method_not_allowed();
+    status.message = "create not allowed while custom resource definition is terminating".into();
+    status
 }
 
 /// W169: what can be no name.

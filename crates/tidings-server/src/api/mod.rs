@@ -21,12 +21,13 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use crate::auth::Authentication;
+use crate::custom;
 use crate::garbage;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::namespaces;
 use crate::respond::ResponseBody;
-use crate::served::{Kinds, Opener, Resource, Served};
+use crate::served::{Opener, Resource, Served};
 use audit::AuditIds;
 pub(crate) use state::Inner;
 
@@ -80,7 +81,7 @@ impl Api {
             log_bytes_max: options.log_bytes_max,
             changed: changed.clone(),
         };
-        let served = Served::open(Kinds::builtin(), &opener);
+        let served = Served::open(&opener);
         let uuid_header = |name: &'static str| {
             let value = HeaderValue::from_str(&Uuid::new_v4().to_string())
                 .unwrap_or(HeaderValue::from_static(""));
@@ -88,6 +89,7 @@ impl Api {
         };
         let inner = Inner {
             store,
+            opener,
             served: RwLock::new(Arc::new(served)),
             nowhere: Resource::nowhere(changed.clone()),
             metrics: Metrics::new(),
@@ -104,11 +106,16 @@ impl Api {
         };
         let api = Api(Arc::new(inner));
         api.0.catch_up().await.map_err(StartError)?;
+        let mut definitions = custom::Controller::default();
+        if let Err(status) = definitions.follow(&api.0).await {
+            tracing::warn!(%status, "custom resources are not served yet; it is tried again");
+        }
         namespaces::make_defaults(&api.0).await;
         let deleter = namespaces::run(Arc::downgrade(&api.0), api.0.namespace_deleted.clone());
         if let Ok(mut tasks) = api.0.tasks.lock() {
             tasks.spawn(tick(Arc::downgrade(&api.0)));
             tasks.spawn(deleter);
+            tasks.spawn(definitions.run(Arc::downgrade(&api.0)));
             tasks.spawn(garbage::run(Arc::downgrade(&api.0), changed));
         }
         Ok(api)

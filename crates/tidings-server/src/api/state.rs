@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::registry::Kind;
-use crate::served::{Resource, Served};
+use crate::served::{CustomResource, Opener, Resource, Served};
 
 /// How long a read waits for the cache to reach a revision (W77).
 const REACH_TIMEOUT: Duration = Duration::from_secs(3);
@@ -30,6 +30,8 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Storage>,
     pub(super) served: RwLock<Arc<Served>>,
+    /// Opens what comes to be served.
+    pub(crate) opener: Opener,
     pub(super) nowhere: Arc<Resource>,
     pub(crate) metrics: Metrics,
     pub(super) limits: Limits,
@@ -59,6 +61,12 @@ impl Inner {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// Serves these custom resources from now on, and no others.
+    pub(crate) fn serve_custom(&self, customs: &[CustomResource]) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        *served = Arc::new(served.with(customs));
     }
 
     /// Where the objects of a kind are.

@@ -8,6 +8,7 @@ pub(crate) mod shared;
 pub(crate) mod wake;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
@@ -56,6 +57,7 @@ pub(crate) struct Cache {
     written: Mutex<HashMap<ObjectKey, Object>>,
     /// Told of every change, for the one who follows all caches.
     told: Arc<Notify>,
+    closed: AtomicBool,
 }
 
 /// Why a snapshot of a revision cannot be had.
@@ -84,6 +86,7 @@ impl Cache {
             reached: watch::Sender::new(None),
             written: Mutex::default(),
             told,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -234,6 +237,31 @@ impl Cache {
             inner.oldest = oldest;
             inner.log.trim(oldest);
         }
+    }
+
+    /// Told whenever the cache has reached another revision.
+    pub(crate) fn changes(&self) -> watch::Receiver<Option<ResourceVersion>> {
+        self.reached.subscribe()
+    }
+
+    /// Puts other forms of the same versions of objects in their place; nobody is told.
+    pub(crate) fn rewrite(&self, form: impl Fn(&Object) -> Option<Object>) {
+        let mut inner = self.inner_mut();
+        let state = inner.state.iter();
+        let rewritten: Vec<(ObjectKey, Object)> = state
+            .filter_map(|(key, object)| Some((key.clone(), form(object)?)))
+            .collect();
+        inner.state.extend(rewritten);
+    }
+
+    /// The resource is gone: watches end when they have sent what there is.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// Wakes every watch, to look at something else than the log.

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::api::Inner;
 use crate::registry::draft::Draft;
-use crate::registry::{KINDS, Kind, Special};
+use crate::registry::{Kind, Special};
 use crate::request::{Query, Target};
 use crate::served::Served;
 use crate::verbs::delete::{DeleteOptions, delete_one};
@@ -396,7 +396,8 @@ impl Hand {
     ) -> Result<OwnerState, Status> {
         let version = reference.api_version.as_str();
         let (group, version) = version.split_once('/').unwrap_or(("", version));
-        let mut kinds = KINDS.iter().copied().filter(|kind| kind.review.is_none());
+        let served = self.api.served();
+        let mut kinds = served.kinds.iter().filter(|kind| kind.review.is_none());
         let named = kinds.find(|kind| {
             kind.kind == reference.kind && kind.group == group && kind.version == version
         });

@@ -20,6 +20,14 @@ pub(super) fn since(object: &Value, path: &[&str], now: Timestamp) -> String {
     }
 }
 
+/// Time since a moment that somebody else wrote down.
+pub(crate) fn ago(then: &str, now: Timestamp) -> String {
+    match then.parse() {
+        Ok(then) => human_duration(now.duration_since(then)),
+        Err(_) => "<invalid>".to_string(),
+    }
+}
+
 /// The moment at a path. The year 1 stands for "never set".
 pub(super) fn time(object: &Value, path: &[&str]) -> Option<Timestamp> {
     let text = text(object, path);

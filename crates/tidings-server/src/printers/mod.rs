@@ -37,6 +37,7 @@ pub(crate) mod scheduling;
 pub(crate) mod storage;
 
 use fields::{name, text_or};
+pub(crate) use format::ago;
 
 /// One column of a table.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub(crate) static DEFAULT: Printer = Printer {
     },
 };
 
-const NAME: Column = Column {
+pub(crate) const NAME: Column = Column {
     name: "Name",
     kind: "string",
     format: "name",

@@ -1,9 +1,12 @@
 //! Kinds that are another view of stored objects: events of `events.k8s.io`, and autoscalers of `autoscaling/v1`.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 use tidings_api::{Object, go};
 
 use super::{Kind, Member, StoredAs};
+use crate::custom;
 
 /// What members of an event are called in `events.k8s.io`, and in the core group.
 const EVENT_NAMES: [(&str, &str); 7] = [
@@ -37,8 +40,18 @@ const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
 ];
 
 impl Kind {
+    /// The JSON of a stored object, as this kind shows it.
+    pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
+        match (self.live(), self.stored_as) {
+            (Some(live), _) if live.is_stored() => object.as_bytes().into(),
+            (Some(live), _) => custom::as_seen(&live, object).into(),
+            (None, None) => object.as_bytes().into(),
+            (None, Some(_)) => self.converted(object).into(),
+        }
+    }
+
     /// A stored object as this kind shows it: JSON that begins as its objects do.
-    pub(crate) fn converted(&self, object: &Object) -> Vec<u8> {
+    fn converted(&self, object: &Object) -> Vec<u8> {
         let mut members: Map<String, Value> =
             serde_json::from_slice(object.as_bytes()).unwrap_or_default();
         match self.stored_as {

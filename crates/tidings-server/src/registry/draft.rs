@@ -1,6 +1,8 @@
 //! A draft: an object while it is being written. Read from a request or from the store, changed by the rules, and turned into
 //! the bytes that are stored.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use tidings_api::{Object, Status, go};
@@ -8,6 +10,7 @@ use tidings_api::{Object, Status, go};
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
 use super::{Kind, Member, Shape, scalars};
+use crate::custom::Live;
 
 /// How deep an object may be nested.
 pub(crate) const DEPTH_MAX: usize = 100;
@@ -23,11 +26,16 @@ pub(crate) struct Draft {
     pub(crate) odd: Vec<String>,
     /// Its managedFields say already who owns what.
     pub(crate) applied: bool,
+    /// What the definition of its kind says, if it is a custom resource.
+    pub(crate) live: Option<Arc<Live>>,
 }
 
 impl Draft {
     /// Reads the body of a request (W132, W133).
     pub(crate) fn read(kind: &'static Kind, body: &[u8]) -> Result<Draft, Status> {
+        if let Some(live) = kind.live() {
+            return Draft::read_custom(kind, live, body);
+        }
         let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): {why}",
@@ -62,6 +70,9 @@ impl Draft {
     pub(crate) fn read_value(kind: &'static Kind, value: Value) -> Result<Draft, String> {
         match value {
             Value::Object(members) => {
+                if let Some(live) = kind.live() {
+                    return Draft::read_custom_members(kind, live, members);
+                }
                 let (mut draft, unknown) = Draft::read_members(kind, members)?;
                 draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
                 Ok(draft)
@@ -119,6 +130,7 @@ impl Draft {
             mut members,
             odd,
             applied,
+            live,
         } = self;
         let annotations = std::mem::take(&mut meta.annotations);
         members.insert("metadata".into(), json!({ "annotations": annotations }));
@@ -133,11 +145,15 @@ impl Draft {
             members,
             odd,
             applied,
+            live,
         }
     }
 
     /// Reads an object that this server has written.
     pub(crate) fn of(kind: &'static Kind, object: &Object) -> Result<Draft, Status> {
+        if let Some(live) = kind.live() {
+            return Draft::custom_of(kind, live, object);
+        }
         let mut members: Map<String, Value> =
             serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
         members.shift_remove("kind");
@@ -155,6 +171,7 @@ impl Draft {
             members: serde_json::from_str(&members).unwrap_or_default(),
             odd: Vec::new(),
             applied: false,
+            live: kind.live(),
         }
     }
 
@@ -201,6 +218,7 @@ impl Draft {
             members: known,
             odd: Vec::new(),
             applied: false,
+            live: None,
         };
         Ok((draft, unknown))
     }
@@ -236,11 +254,17 @@ impl Draft {
                 serde_json::from_str(absent).is_ok_and(|absent: Value| absent == *only)
             }
         };
+        if self.live.is_some() {
+            return self.meta == other.meta && self.members == other.members;
+        }
         self.meta == other.meta && self.kind.members.iter().all(same)
     }
 
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, Status> {
+        if let Some(live) = &self.live {
+            return self.custom_bytes(live).map(Bytes::from);
+        }
         let mut bytes = Vec::with_capacity(1024);
         bytes.extend_from_slice(self.kind.object_head().as_bytes());
         bytes.extend_from_slice(b"\"metadata\":");
@@ -291,7 +315,9 @@ pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
 }
 
 /// The same, and the fields that occur twice.
-fn document_with_duplicates(body: &[u8]) -> Result<(Map<String, Value>, Vec<String>), String> {
+pub(crate) fn document_with_duplicates(
+    body: &[u8],
+) -> Result<(Map<String, Value>, Vec<String>), String> {
     let shown = || {
         let start = &body[..body.len().min(30)];
         if body.is_empty() {

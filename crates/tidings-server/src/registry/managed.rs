@@ -6,10 +6,12 @@ use tidings_merge::{
     Apply, Changes, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
 };
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
+use tidings_structural::{self as structural, View};
 
 use super::draft::Draft;
 use super::meta::Meta;
 use super::{Kind, Special};
+use crate::custom::Live;
 
 /// Metadata that the server sets is nobody's.
 const OF_THE_SERVER: [&str; 9] = [
@@ -28,18 +30,58 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Who takes over from it.
 const KUBECTL: &str = "kubectl";
 
-/// What the table of types says about a value.
+/// What is known about a value: by the table of types, or by the schema of a custom resource.
 #[derive(Clone, Copy)]
-pub(crate) enum Of {
+pub(crate) enum Of<'a> {
     Unknown,
     Type(&'static Type),
     Field(&'static Field),
     Item(Item),
+    Custom(View<'a>),
+    /// The same, and kind, apiVersion and metadata are there as in every object.
+    CustomResource(View<'a>),
 }
 
-impl Of {
-    pub(crate) fn kind(kind: &'static Kind) -> Of {
-        kind.schema().map_or(Of::Unknown, Of::Type)
+impl<'a> Of<'a> {
+    pub(crate) fn kind(kind: &'static Kind, live: Option<&'a Live>) -> Of<'a> {
+        match live {
+            Some(live) => Of::CustomResource(live.version().schema.view()),
+            None => kind.schema().map_or(Of::Unknown, Of::Type),
+        }
+    }
+
+    fn custom(view: View<'a>) -> Of<'a> {
+        match view.is_embedded_resource() {
+            true => Of::CustomResource(view),
+            false => Of::Custom(view),
+        }
+    }
+
+    fn custom_shape(view: View<'a>) -> Shape<Of<'a>> {
+        let items = || view.items().map_or(Of::Unknown, Of::custom);
+        match (view.shape(), view.list_kind()) {
+            (structural::Shape::Untyped, _) => Shape::Unknown,
+            (structural::Shape::Scalar, _) => Shape::Scalar(match view.type_name() {
+                "string" => Scalar::String,
+                "boolean" => Scalar::Bool,
+                "integer" | "number" => Scalar::Number,
+                _ => Scalar::Any,
+            }),
+            (structural::Shape::List, structural::ListKind::Set) => Shape::Set(items()),
+            (structural::Shape::List, structural::ListKind::Map(_)) => Shape::Keyed(items()),
+            (structural::Shape::List, structural::ListKind::Atomic) => Shape::Atomic,
+            _ if view.is_atomic() => Shape::Atomic,
+            // Any name leads to the schema of the values of a map.
+            (structural::Shape::Map, _) => {
+                Shape::Map(view.field("").map_or(Of::Unknown, Of::custom))
+            }
+            (structural::Shape::Struct, _) => {
+                match view.preserves_unknown_fields() && view.fields().next().is_none() {
+                    true => Shape::Unknown,
+                    false => Shape::Struct,
+                }
+            }
+        }
     }
 
     fn struct_type(self) -> Option<&'static Type> {
@@ -54,10 +96,12 @@ impl Of {
     }
 }
 
-impl Schema for Of {
-    fn shape(self) -> Shape<Of> {
+impl<'a> Schema for Of<'a> {
+    fn shape(self) -> Shape<Of<'a>> {
         match self {
             Of::Unknown => Shape::Unknown,
+            Of::Custom(view) => Of::custom_shape(view),
+            Of::CustomResource(_) => Shape::Struct,
             Of::Type(of) if of.atomic => Shape::Atomic,
             Of::Type(_) => Shape::Struct,
             Of::Field(field) if field.atomic => Shape::Atomic,
@@ -81,14 +125,35 @@ impl Schema for Of {
         }
     }
 
-    fn field(self, name: &str) -> Option<Of> {
+    fn field(self, name: &str) -> Option<Of<'a>> {
         match self {
             Of::Unknown => Some(Of::Unknown),
+            Of::CustomResource(_) if name == "metadata" => {
+                tidings_schema::find_type("meta/v1", "ObjectMeta").map(Of::Type)
+            }
+            Of::CustomResource(_) if matches!(name, "kind" | "apiVersion") => {
+                Some(Of::Item(Item::String))
+            }
+            Of::Custom(view) | Of::CustomResource(view) => match view.field(name) {
+                Some(field) => Some(Of::custom(field)),
+                None => view.preserves_unknown_fields().then_some(Of::Unknown),
+            },
             of => of.struct_type()?.field(name).map(Of::Field),
         }
     }
 
     fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+        if let Of::Custom(view) = self {
+            let structural::ListKind::Map(keys) = view.list_kind() else {
+                return Vec::new();
+            };
+            let items = view.items();
+            let default = |key: &String| items?.field(key)?.default().cloned();
+            return keys
+                .iter()
+                .map(|key| (key.as_str().into(), default(key)))
+                .collect();
+        }
         let Of::Field(field) = self else {
             return Vec::new();
         };
@@ -144,8 +209,8 @@ fn changes(old: &Draft, new: &Draft, manager: &Manager) -> Changes {
         members.chain([("metadata", metadata)])
     }
     let (before, after) = (members(old, &before), members(new, &after));
-    let mut changes = Changes::between(before, after, Of::kind(new.kind));
-    if manager.subresource.is_empty() && new.kind.status {
+    let mut changes = Changes::between(before, after, Of::kind(new.kind, new.live.as_deref()));
+    if manager.subresource.is_empty() && new.kind.has_status() {
         // A Node can be created with a status, which is nobody's then.
         let status = FieldSet::of_names(&[&["status"]]);
         changes.set.remove_with_below(&status);
@@ -224,6 +289,7 @@ pub(crate) fn keep_times(new: &mut Draft, old: &Draft) {
 /// What somebody applies.
 pub(crate) struct Applied<'a> {
     pub(crate) kind: &'static Kind,
+    pub(crate) live: Option<&'a Live>,
     pub(crate) manager: &'a Manager,
     /// The object as the manager wants to have it.
     pub(crate) config: &'a Value,
@@ -232,8 +298,12 @@ pub(crate) struct Applied<'a> {
 }
 
 /// The fields of what is applied, or 500 as upstream answers (W156).
-pub(crate) fn fields(kind: &'static Kind, config: &Value) -> Result<FieldSet, Status> {
-    fields_of(config, Of::kind(kind)).map_err(|errors| {
+pub(crate) fn fields(
+    kind: &'static Kind,
+    live: Option<&Live>,
+    config: &Value,
+) -> Result<FieldSet, Status> {
+    fields_of(config, Of::kind(kind, live)).map_err(|errors| {
         let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
         let (group, version) = (kind.group, kind.version);
         let message = format!(
@@ -252,7 +322,9 @@ impl Applied<'_> {
     /// What becomes of an object, with its managedFields. Without an object, what is created.
     pub(crate) fn to(&self, existing: Option<&Object>, now: &str) -> Result<Value, Status> {
         let mut live: Value = match existing {
-            Some(object) => serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?,
+            Some(object) => {
+                serde_json::from_slice(&self.kind.shown(object)).map_err(Status::internal)?
+            }
             None => Value::Object(Map::new()),
         };
         let entries = live
@@ -268,7 +340,7 @@ impl Applied<'_> {
             live: &live,
             config: self.config,
             fields: self.fields,
-            schema: Of::kind(self.kind),
+            schema: Of::kind(self.kind, self.live),
             ignored: &ignored,
             force: self.force,
             now,
@@ -300,19 +372,26 @@ impl Applied<'_> {
         let special = self.kind.special;
         match &*self.manager.subresource {
             "status" => {
-                let others = self.kind.members.iter().map(|member| member.name);
-                paths.extend(
-                    others
-                        .filter(|name| *name != "status")
-                        .map(|name| vec![name]),
-                );
+                match self.live {
+                    None => {
+                        let others = self.kind.members.iter().map(|member| member.name);
+                        let others = others.filter(|name| *name != "status");
+                        paths.extend(others.map(|name| vec![name]));
+                    }
+                    Some(live) => {
+                        let fields = live.version().schema.view();
+                        let others = fields.fields().map(|(name, _)| name);
+                        let others = others.filter(|name| *name != "status");
+                        paths.extend(others.map(|name| vec![name]));
+                    }
+                }
                 match special {
                     Special::Deployment => paths.push(vec!["metadata", "labels"]),
                     Special::Pod => paths.push(vec!["metadata", "ownerReferences"]),
                     _ => {}
                 }
             }
-            _ if self.kind.status => paths.push(vec!["status"]),
+            _ if self.kind.has_status() => paths.push(vec!["status"]),
             _ => {}
         }
         let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
@@ -327,7 +406,7 @@ impl Applied<'_> {
         let Some(last) = last.filter(|last| last["apiVersion"] == live["apiVersion"]) else {
             return conflicts;
         };
-        let schema = Of::kind(self.kind);
+        let schema = Of::kind(self.kind, self.live);
         let Ok(mut own) = fields_of(&last, schema) else {
             return conflicts;
         };

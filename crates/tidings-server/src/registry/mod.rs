@@ -2,6 +2,7 @@
 
 mod convert;
 mod defaults;
+mod definitions;
 pub(crate) mod draft;
 mod fixed;
 mod kinds;
@@ -13,13 +14,14 @@ mod scalars;
 pub(crate) mod strategic;
 mod workloads;
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
 use tidings_schema::Type;
 
+use crate::custom::{Custom, Live};
 use crate::printers::Printer;
-pub(crate) use kinds::KINDS;
+pub(crate) use kinds::{KINDS, custom_kind};
 
 /// What the objects of the kinds are made of, in the order of [`KINDS`].
 static SCHEMAS: LazyLock<Vec<Option<&'static Type>>> = LazyLock::new(|| {
@@ -148,6 +150,7 @@ pub(crate) enum Special {
     Event,
     Deployment,
     Node,
+    Definition,
 }
 
 /// One kind of the API: all that requests need to know of it.
@@ -190,6 +193,8 @@ pub(crate) struct Kind {
     pub(crate) printer: &'static Printer,
     /// What a bookmark's object has besides kind, apiVersion and metadata (W109): `,"spec":{}`.
     pub(crate) bookmark: &'static str,
+    /// What a definition says of it, if it is a custom resource.
+    pub(crate) custom: Option<&'static Custom>,
 }
 
 impl Kind {
@@ -217,6 +222,9 @@ impl Kind {
 
     /// What the keys of its objects begin with in the store: kube-apiserver's places, some of them older than its names.
     pub(crate) fn prefix(&self) -> String {
+        if self.custom.is_some() {
+            return format!("{}/{}/", self.group, self.plural);
+        }
         let place = match (self.group, self.plural) {
             ("", "endpoints") => "services/endpoints",
             ("", "nodes") => "minions",
@@ -247,8 +255,41 @@ impl Kind {
         rest + self.kind.len() + group + self.version.len()
     }
 
+    /// What its definition says now, if it is a custom resource.
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
+        self.custom.map(Custom::live)
+    }
+
+    /// True if there is a `status` that only its subresource changes (W146).
+    pub(crate) fn has_status(&self) -> bool {
+        match self.live() {
+            Some(live) => live.version().status,
+            None => self.status,
+        }
+    }
+
+    pub(crate) fn has_scale(&self) -> bool {
+        match self.live() {
+            Some(live) => live.version().scale.is_some(),
+            None => self.scale.is_some(),
+        }
+    }
+
+    /// The members that lead to the number of copies that an object is to have.
+    pub(crate) fn replicas(&self) -> Vec<String> {
+        let live = self.live();
+        let scale = live.as_ref().and_then(|live| live.version().scale.as_ref());
+        match scale {
+            Some(scale) => scale.spec_replicas.members.clone(),
+            None => vec!["spec".into(), "replicas".into()],
+        }
+    }
+
     /// What clients are told with every answer.
     pub(crate) fn warning(&self) -> Vec<String> {
+        if let Some(live) = self.live() {
+            return live.version().warning.iter().cloned().collect();
+        }
         let warning = Some(self.deprecated).filter(|text| !text.is_empty());
         warning.map(ToOwned::to_owned).into_iter().collect()
     }
@@ -290,10 +331,18 @@ pub(crate) fn find_among(
 
 /// The kind of namespaces.
 pub(crate) fn namespaces() -> &'static Kind {
-    static FOUND: LazyLock<&'static Kind> = LazyLock::new(|| {
-        let kinds = KINDS.iter().copied();
-        let mut namespaces = kinds.filter(|kind| kind.special == Special::Namespace);
-        namespaces.next().unwrap_or(KINDS[0])
-    });
+    static FOUND: LazyLock<&'static Kind> = LazyLock::new(|| only(Special::Namespace));
     *FOUND
+}
+
+/// The kind of the definitions of custom resources.
+pub(crate) fn definitions() -> &'static Kind {
+    static FOUND: LazyLock<&'static Kind> = LazyLock::new(|| only(Special::Definition));
+    *FOUND
+}
+
+fn only(special: Special) -> &'static Kind {
+    let mut kinds = KINDS.iter().copied();
+    let found = kinds.find(|kind| kind.special == special);
+    found.unwrap_or(KINDS[0])
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tidings_api::{FieldError, FieldErrors};
 
 use super::draft::Draft;
+use super::meta::Meta;
 use super::{Generation, Special};
 
 /// The label that carries a namespace's own name (W174).
@@ -15,7 +16,7 @@ const DATA_BYTES_MAX: usize = 1 << 20;
 impl Draft {
     /// Fills in what counts as said by the client that creates the object.
     pub(crate) fn fill_in(&mut self) {
-        if self.kind.status && self.kind.special != Special::Node {
+        if self.has_status() && self.kind.special != Special::Node {
             self.members.shift_remove("status"); // W181: only the subresource sets it
         }
         if self.kind.special == Special::Secret {
@@ -26,6 +27,13 @@ impl Draft {
         }
         self.label_namespace();
         self.count_template(None);
+    }
+
+    fn has_status(&self) -> bool {
+        match &self.live {
+            Some(live) => live.version().status,
+            None => self.kind.status,
+        }
     }
 
     /// Fills in what the kind has from the start.
@@ -51,6 +59,7 @@ impl Draft {
         }
         self.label_namespace();
         self.add_to_workload();
+        self.note_stored_version();
     }
 
     /// Takes from the stored object what a client may not change.
@@ -63,6 +72,13 @@ impl Draft {
                 match status {
                     Some(status) => drop(self.members.insert("status".into(), status)),
                     None => drop(self.members.shift_remove("status")),
+                }
+                if self.live.is_some() {
+                    self.meta = Meta {
+                        managed_fields: std::mem::take(&mut self.meta.managed_fields),
+                        managed_reset: self.meta.managed_reset,
+                        ..old.meta.clone()
+                    };
                 }
                 match self.kind.special {
                     Special::Pod => self
@@ -87,7 +103,7 @@ impl Draft {
                 self.members.insert("spec".into(), spec);
             }
             _ => {
-                if self.kind.status {
+                if self.has_status() {
                     self.members.shift_remove("status");
                     if let Some(status) = old.members.get("status") {
                         self.members.insert("status".into(), status.clone());
@@ -110,6 +126,7 @@ impl Draft {
             }
         }
         self.label_namespace();
+        self.note_stored_version();
         self.count_template(Some(old));
         self.meta.generation = self.next_generation(old, subresource);
     }
@@ -148,7 +165,7 @@ impl Draft {
             }
             Generation::Counted | Generation::CountedFromZero => false,
         };
-        let changed = marked || self.without_status() != old.without_status();
+        let changed = marked || self.counted() != old.counted();
         let next = old
             .meta
             .generation
@@ -157,11 +174,14 @@ impl Draft {
         Some(next).filter(|next| *next > 0)
     }
 
-    fn without_status(&self) -> Vec<(&String, &Value)> {
-        self.members
-            .iter()
-            .filter(|(name, _)| *name != "status")
-            .collect()
+    /// What the generation counts the changes of: the members that are not the status.
+    fn counted(&self) -> Vec<(&String, &Value)> {
+        // A custom resource without a status of its own has nothing that does not count.
+        let all = self.live.is_some() && !self.has_status();
+        let mut members: Vec<_> = self.members.iter().collect();
+        members.retain(|(name, _)| all || *name != "status");
+        members.sort_by_key(|(name, _)| *name);
+        members
     }
 
     fn label_namespace(&mut self) {
@@ -194,8 +214,22 @@ impl Draft {
             .insert("data".into(), Value::Object(data.into_iter().collect()));
     }
 
-    /// What is wrong with the object, besides its metadata.
-    pub(crate) fn validate(&self, errors: &mut FieldErrors) {
+    /// What is wrong with the object, besides its metadata. One that replaces another is compared with it.
+    pub(crate) fn validate(
+        &self,
+        old: Option<&Draft>,
+        subresource: Option<&str>,
+        errors: &mut FieldErrors,
+    ) {
+        if let Some(old) = old {
+            self.validate_update(old, errors);
+        }
+        if let Some(live) = &self.live {
+            return self.check_custom(live, old, subresource, errors);
+        }
+        if self.kind.special == Special::Definition {
+            return self.check_definition(old, subresource, errors);
+        }
         self.check_workload(errors);
         if !matches!(self.kind.special, Special::ConfigMap | Special::Secret) {
             return;
@@ -241,7 +275,7 @@ impl Draft {
     }
 
     /// What an update may not change.
-    pub(crate) fn validate_update(&self, old: &Draft, errors: &mut FieldErrors) {
+    fn validate_update(&self, old: &Draft, errors: &mut FieldErrors) {
         self.check_fixed(old, errors);
         const FIXED: &str = "field is immutable when `immutable` is set";
         if self.meta.deletion_timestamp != old.meta.deletion_timestamp {

@@ -35,6 +35,18 @@ impl ListHead {
     }
 }
 
+impl ListHead {
+    /// The same in the order of names, with what others leave out if it is empty.
+    pub(crate) fn sorted_json(&self) -> String {
+        let mut meta = format!("\"continue\":\"{}\"", self.continue_token);
+        if let Some(remaining) = self.remaining.filter(|remaining| *remaining > 0) {
+            meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        meta.push_str(&format!(",\"resourceVersion\":\"{}\"", self.revision));
+        meta
+    }
+}
+
 /// Walks a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Walk {
@@ -159,6 +171,8 @@ impl Items {
 pub(crate) struct ListBody {
     /// What stands before the items; empty when it is written.
     head: String,
+    /// What stands behind them.
+    tail: String,
     items: Items,
     view: View,
     first: bool,
@@ -169,6 +183,7 @@ impl ListBody {
     pub(crate) fn new(head: &ListHead, items: Items, view: View) -> ListBody {
         ListBody {
             head: view.list_head(head),
+            tail: view.list_tail(head),
             items,
             view,
             first: true,
@@ -192,7 +207,7 @@ impl ListBody {
             buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
         });
         if ended {
-            buffer.put_slice(b"]}\n");
+            buffer.put_slice(self.tail.as_bytes());
             self.done = true;
         }
         Some(buffer.freeze())

@@ -9,9 +9,10 @@ use tidings_schema::Type;
 
 use super::list::ListHead;
 use crate::clock;
+use crate::custom;
 use crate::negotiate::{self, Accepted, Form, Format};
-use crate::printers::Column;
 use crate::printers::core::pod_row_conditions;
+use crate::printers::{self, Column};
 use crate::registry::{Kind, Special};
 use crate::request::Query;
 
@@ -73,7 +74,11 @@ impl View {
 
     /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
     pub(crate) fn is_plain(&self) -> bool {
-        self.form == Form::Whole && self.kind.stored_as.is_none() && !self.is_protobuf()
+        let stored = match self.kind.live() {
+            Some(live) => live.is_stored(),
+            None => self.kind.stored_as.is_none(),
+        };
+        self.form == Form::Whole && stored && !self.is_protobuf()
     }
 
     pub(crate) fn is_protobuf(&self) -> bool {
@@ -117,6 +122,8 @@ impl View {
     /// An object as an item of a list: a built-in leaves its kind out there (W70).
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
         match self.form {
+            // A custom resource says in a list too what it is.
+            Form::Whole if self.kind.custom.is_some() => out.put_slice(&self.whole(object)),
             Form::Whole => {
                 out.put_u8(b'{');
                 out.put_slice(&self.whole(object)[self.kind.object_head_len()..]);
@@ -131,6 +138,12 @@ impl View {
         let meta = head.json();
         match self.form {
             Form::Table => self.table_head(&meta, true),
+            Form::Whole if self.kind.custom.is_some() => {
+                format!(
+                    "{{\"apiVersion\":\"{}\",\"items\":[",
+                    self.kind.group_version()
+                )
+            }
             Form::Whole => format!(
                 "{{\"kind\":\"{}List\",\"apiVersion\":\"{}\",\"metadata\":{{{meta}}},\"items\":[",
                 self.kind.kind,
@@ -140,6 +153,18 @@ impl View {
                 "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/{}\",\"metadata\":{{{meta}}},\"items\":[",
                 self.meta_version
             ),
+        }
+    }
+
+    /// What stands behind the items of a list. Members of custom resources are in the order of their names.
+    pub(crate) fn list_tail(&self, head: &ListHead) -> String {
+        match (self.form, self.kind.custom) {
+            (Form::Whole, Some(custom)) => format!(
+                "],\"kind\":{},\"metadata\":{{{}}}}}\n",
+                go::quote(&custom.list_kind),
+                head.sorted_json()
+            ),
+            _ => "]}\n".to_owned(),
         }
     }
 
@@ -166,6 +191,15 @@ impl View {
         } else {
             String::new()
         };
+        if self.kind.custom.is_some() {
+            let first = annotations.strip_prefix(',').map(|text| format!("{text},"));
+            return format!(
+                "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"metadata\":{{{}\"resourceVersion\":\"{revision}\"}}}}",
+                self.kind.group_version(),
+                self.kind.kind,
+                first.unwrap_or_default()
+            );
+        }
         format!(
             "{}\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}{}}}",
             self.kind.object_head(),
@@ -195,10 +229,7 @@ impl View {
 
     /// The JSON of an object, as this kind shows it.
     pub(super) fn whole<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        match self.kind.stored_as {
-            None => object.as_bytes().into(),
-            Some(_) => self.kind.converted(object).into(),
-        }
+        self.kind.shown(object)
     }
 
     fn put_metadata(&self, object: &Object, out: &mut BytesMut) {
@@ -215,7 +246,15 @@ impl View {
 
     fn table_head(&self, meta: &str, with_columns: bool) -> String {
         let columns = if with_columns {
-            let columns: Vec<String> = self.kind.printer.columns.iter().map(column).collect();
+            let columns = match self.kind.live() {
+                None => self.kind.printer.columns.iter().map(column).collect(),
+                Some(live) => {
+                    let own = custom::column_definitions(&live).into_iter();
+                    let own = own.map(|definition| definition.to_string());
+                    let name = std::iter::once(column(&printers::NAME));
+                    name.chain(own).collect::<Vec<String>>()
+                }
+            };
             format!("[{}]", columns.join(","))
         } else {
             "null".to_owned()
@@ -229,7 +268,10 @@ impl View {
 
     fn put_row(&self, object: &Object, out: &mut BytesMut) {
         let value: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
-        let cells = (self.kind.printer.cells)(&value, clock::timestamp());
+        let cells = match self.kind.live() {
+            None => (self.kind.printer.cells)(&value, clock::timestamp()),
+            Some(live) => custom::cells(&live, &value, clock::timestamp()),
+        };
         out.put_slice(b"{\"cells\":");
         out.put_slice(&go::json(&cells).unwrap_or_else(|_| b"[]".to_vec()));
         if self.kind.special == Special::Pod {

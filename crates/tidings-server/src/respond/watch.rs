@@ -259,6 +259,10 @@ impl WatchBody {
             let told = self.plan.bookmarks && revision >= self.plan.after;
             return Poll::Ready(told.then(|| self.bookmark(revision, false)));
         }
+        if self.cache.is_closed() {
+            self.ended = true;
+            return Poll::Ready(None);
+        }
         while self.timer.as_mut().poll(context).is_ready() {
             let now = Instant::now();
             if now >= self.ends_at {

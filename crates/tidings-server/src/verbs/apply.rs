@@ -1,11 +1,11 @@
 //! PATCH of what somebody wants to have: server-side apply (W154–W158).
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, Object, Reason, Status, go};
 
 use super::create::{create_from, settle_namespace};
 use super::update::{change_if_there, check_name};
-use super::{Ask, FieldValidation, WriteOptions, invalid_options};
+use super::{Ask, FieldValidation, WriteOptions, invalid_options, scale};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
@@ -28,10 +28,12 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
     }
     let force = ask.query.get("force").unwrap_or("false");
     let config = configuration(ask, options)?;
-    let fields = managed::fields(ask.kind().stored(), &config)?;
+    let live = ask.kind().live();
+    let fields = managed::fields(ask.kind().stored(), live.as_deref(), &config)?;
     let manager = ask.manager();
     let applied = Applied {
         kind: ask.kind().stored(),
+        live: live.as_deref(),
         manager: &manager,
         config: &config,
         fields: &fields,
@@ -121,10 +123,12 @@ fn configuration(ask: &mut Ask<'_>, options: WriteOptions) -> Result<Value, Stat
     config["metadata"]["name"] = ask.key.name().into();
     if scale {
         // Of the object itself, it says how many copies there are to be.
-        let replicas = config["spec"].get("replicas").cloned();
-        let spec = replicas.map_or_else(|| json!({}), |replicas| json!({"replicas": replicas}));
-        let metadata = config["metadata"].take();
-        config = json!({"metadata": metadata, "spec": spec});
+        let mut members = Map::new();
+        members.insert("metadata".into(), config["metadata"].take());
+        if let Some(replicas) = config["spec"].get("replicas") {
+            scale::put(&mut members, &kind.replicas(), replicas.clone());
+        }
+        config = Value::Object(members);
     }
     let stored = kind.stored();
     if let Value::Object(members) = &mut config {

@@ -88,7 +88,7 @@ pub(crate) async fn create_from(
         }
         let mut errors = FieldErrors::new();
         draft.meta.validate(kind, &mut errors);
-        draft.validate(&mut errors);
+        draft.validate(None, None, &mut errors);
         if !errors.is_empty() {
             return Err(Status::invalid(
                 kind.group_version_kind(),

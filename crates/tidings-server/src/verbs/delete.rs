@@ -309,6 +309,7 @@ async fn remove(
     let finalizers = options.finalizers(kind, &draft.meta.finalizers);
     let refinalized = finalizers != draft.meta.finalizers;
     draft.meta.finalizers = finalizers;
+    draft.hold_definition();
     let held = !draft.meta.finalizers.is_empty()
         || !draft.namespace_is_empty()
         || grace.is_some_and(|grace| grace > 0);
@@ -376,17 +377,19 @@ fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
         if !(sooner && asked) {
             return false;
         }
-    } else if let Some(generation) = draft.meta.generation.filter(|generation| *generation > 0) {
+    } else if let Some(generation) = draft.meta.generation
+        && draft.kind.special != Special::Definition
+    {
         draft.meta.generation = Some(generation.saturating_add(1));
     }
     draft.meta.deletion_timestamp = Some(clock::in_seconds(grace_seconds));
-    if draft.kind.special == Special::Namespace {
-        draft.members.insert(
-            "status".into(),
-            serde_json::json!({ "phase": "Terminating" }),
-        );
-    } else {
-        draft.meta.deletion_grace_period_seconds = Some(grace_seconds);
+    match draft.kind.special {
+        Special::Namespace => {
+            let status = serde_json::json!({ "phase": "Terminating" });
+            draft.members.insert("status".into(), status);
+        }
+        Special::Definition => {}
+        _ => draft.meta.deletion_grace_period_seconds = Some(grace_seconds),
     }
     true
 }

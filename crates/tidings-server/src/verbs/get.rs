@@ -25,10 +25,10 @@ pub(crate) async fn get(api: &Inner, ask: &Ask<'_>) -> Result<Answer, Status> {
     let Some(object) = api.cache(kind).get(&ask.key) else {
         return Err(Status::not_found(kind.group_resource(), ask.key.name()));
     };
-    match (ask.target.subresource.as_deref(), &kind.scale) {
-        (Some("scale"), Some(scale)) => Ok(Answer::Document(
+    match ask.target.subresource.as_deref() {
+        Some("scale") => Ok(Answer::Document(
             StatusCode::OK,
-            scale::of(&object, scale)?.to_json()?,
+            scale::of(&object, kind)?.to_json()?,
         )),
         _ => Ok(Answer::Object(StatusCode::OK, object)),
     }

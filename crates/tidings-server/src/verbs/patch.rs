@@ -12,7 +12,9 @@ use super::scale::{self, Wanted};
 use super::update::{change, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options};
 use crate::api::Inner;
+use crate::custom;
 use crate::negotiate;
+use crate::registry::Kind;
 use crate::registry::draft::{DEPTH_MAX, Draft, odd};
 use crate::registry::meta::go_kind;
 use crate::registry::reading::{self, depth};
@@ -37,7 +39,7 @@ pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
     if media_type == super::apply::MEDIA_TYPE {
         return super::apply::apply(api, ask).await;
     }
-    let read = reader(&media_type)?;
+    let read = reader(&media_type, ask.kind())?;
     let options = WriteOptions::from_query(ask.query, "PatchOptions")?;
     if ask.query.get("force").is_some() {
         let mut errors = FieldErrors::new();
@@ -75,11 +77,19 @@ pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
 type Read = fn(&Bytes) -> Result<Change, Status>;
 
 /// How the body of a media type is read, or 415 (W149).
-fn reader(media_type: &str) -> Result<Read, Status> {
+fn reader(media_type: &str, kind: &Kind) -> Result<Read, Status> {
     match media_type {
         "application/json-patch+json" => Ok(|body| json_patch(body).map(Change::Json)),
         "application/merge-patch+json" => Ok(|body| object(body).map(Change::Merge)),
-        "application/strategic-merge-patch+json" => Ok(|body| object(body).map(Change::Strategic)),
+        "application/strategic-merge-patch+json" if kind.custom.is_none() => {
+            Ok(|body| object(body).map(Change::Strategic))
+        }
+        _ if kind.custom.is_some() => Err(Status::failure(
+            415,
+            Reason::UnsupportedMediaType,
+            "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+             application/merge-patch+json, application/apply-patch+yaml",
+        )),
         _ => Err(Status::failure(
             415,
             Reason::UnsupportedMediaType,
@@ -170,8 +180,8 @@ fn patched(
     options: WriteOptions,
 ) -> Result<(Draft, Vec<String>), Status> {
     let kind = ask.kind();
-    if let (Some("scale"), Some(own)) = (ask.target.subresource.as_deref(), &kind.scale) {
-        let before = scale::of(existing, own)?.to_json()?;
+    if ask.target.subresource.as_deref() == Some("scale") {
+        let before = scale::of(existing, kind)?.to_json()?;
         let scale = tidings_schema::find("autoscaling", "v1", "Scale");
         let after = apply(patch, &before, scale)?;
         let wanted = Wanted::read(after.to_string().as_bytes(), &ask.key)?;
@@ -180,10 +190,10 @@ fn patched(
         wanted.apply(&mut draft);
         return Ok((draft, Vec::new()));
     }
-    let after = match kind.stored_as {
-        None => apply(patch, existing.as_bytes(), kind.schema())?,
-        Some(_) => apply(patch, &kind.converted(existing), kind.schema())?,
-    };
+    let after = apply(patch, &kind.shown(existing), kind.schema())?;
+    if let (Some(_), Value::Object(members)) = (kind.custom, &after) {
+        custom::check_type(kind, members)?;
+    }
     let undecoded = |why: &str| {
         // Of a strategic patch upstream shows the patch, of the others what they would have made of the object.
         let text = match patch {

@@ -3,9 +3,12 @@
 use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status, go};
 
+use tidings_structural::definition::MemberPath;
+
+use crate::custom::Live;
 use crate::registry::draft::{Draft, document};
-use crate::registry::meta::mismatch;
-use crate::registry::{Scale, ScaleSelector};
+use crate::registry::meta::{go_kind, mismatch};
+use crate::registry::{Kind, ScaleSelector};
 
 /// A Scale.
 #[derive(Debug)]
@@ -17,7 +20,7 @@ pub(crate) struct Scaled {
 }
 
 /// The scale of an object.
-pub(crate) fn of(object: &Object, scale: &Scale) -> Result<Scaled, Status> {
+pub(crate) fn of(object: &Object, kind: &'static Kind) -> Result<Scaled, Status> {
     let whole: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
     let number = |value: &Value, absent| value.as_i64().unwrap_or(absent);
     let mut metadata = Map::new();
@@ -32,6 +35,12 @@ pub(crate) fn of(object: &Object, scale: &Scale) -> Result<Scaled, Status> {
             metadata.insert(name.into(), value.clone());
         }
     }
+    if let Some(live) = kind.live() {
+        return custom(&whole, metadata, &live);
+    }
+    let Some(scale) = kind.scale else {
+        return Err(Status::no_such_resource());
+    };
     Ok(Scaled {
         metadata,
         replicas: number(&whole["spec"]["replicas"], 1),
@@ -40,6 +49,52 @@ pub(crate) fn of(object: &Object, scale: &Scale) -> Result<Scaled, Status> {
             ScaleSelector::Map => labels(&whole["spec"]["selector"]).join(","),
             ScaleSelector::LabelSelector => selector(&whole["spec"]["selector"]),
         },
+    })
+}
+
+/// W182: where the numbers are is for the definition to say.
+fn custom(whole: &Value, metadata: Map<String, Value>, live: &Live) -> Result<Scaled, Status> {
+    let Some(scale) = &live.version().scale else {
+        return Err(Status::no_such_resource());
+    };
+    let at = |path: &MemberPath| {
+        let mut members = path.members.iter();
+        members.try_fold(whole, |value, name| value.get(name))
+    };
+    let wrong = |path: &MemberPath, found: &Value, go_type: &str| {
+        Status::internal(format!(
+            "{} accessor error: {} is of the type {}, expected {go_type}",
+            path.text,
+            go::print(found),
+            go_kind(found)
+        ))
+    };
+    let number = |path: &MemberPath| match at(path) {
+        None => Ok(None),
+        Some(value) => match value.as_i64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(wrong(path, value, "int64")),
+        },
+    };
+    let Some(replicas) = number(&scale.spec_replicas)? else {
+        return Err(Status::internal(format!(
+            "the spec replicas field {} does not exist",
+            go::quote(&scale.spec_replicas.text)
+        )));
+    };
+    let selector = scale.label_selector.as_ref();
+    let selector = match selector.and_then(|path| Some((path, at(path)?))) {
+        None => "",
+        Some((path, value)) => match value.as_str() {
+            Some(text) => text,
+            None => return Err(wrong(path, value, "string")),
+        },
+    };
+    Ok(Scaled {
+        metadata,
+        replicas,
+        status_replicas: number(&scale.status_replicas)?.unwrap_or(0),
+        selector: selector.to_owned(),
     })
 }
 
@@ -151,9 +206,21 @@ impl Wanted {
         if !self.uid.is_empty() {
             draft.meta.uid.clone_from(&self.uid);
         }
-        let spec = draft.members.entry("spec").or_insert_with(|| json!({}));
-        if let Some(spec) = spec.as_object_mut() {
-            spec.insert("replicas".into(), self.replicas.into());
+        let path = draft.kind.replicas();
+        put(&mut draft.members, &path, self.replicas.into());
+    }
+}
+
+/// Puts a value where members lead to, and makes those that are not there.
+pub(super) fn put(members: &mut Map<String, Value>, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [name] => drop(members.insert(name.clone(), value)),
+        [name, rest @ ..] => {
+            let below = members.entry(name.as_str()).or_insert_with(|| json!({}));
+            if let Value::Object(below) = below {
+                put(below, rest, value);
+            }
         }
     }
 }

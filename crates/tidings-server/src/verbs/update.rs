@@ -98,10 +98,10 @@ pub(crate) async fn change_if_there(
 }
 
 fn answer(ask: &Ask<'_>, changed: Object) -> Result<Answer, Status> {
-    match (ask.target.subresource.as_deref(), &ask.kind().scale) {
-        (Some("scale"), Some(scale)) => Ok(Answer::Document(
+    match ask.target.subresource.as_deref() {
+        Some("scale") => Ok(Answer::Document(
             StatusCode::OK,
-            super::scale::of(&changed, scale)?.to_json()?,
+            super::scale::of(&changed, ask.kind())?.to_json()?,
         )),
         _ => Ok(Answer::Object(StatusCode::OK, changed)),
     }
@@ -144,7 +144,8 @@ async fn replace(
         let why = uid_precondition(&new.meta.uid, &old.meta.uid);
         return Err(Status::conflict(resource, key.name(), &why));
     }
-    if kind.conditional_update && expected == ResourceVersion::default() {
+    let scales = ask.target.subresource.as_deref() == Some("scale");
+    if kind.conditional_update && !scales && expected == ResourceVersion::default() {
         let wrong = FieldError::invalid_value(
             "metadata.resourceVersion",
             0,
@@ -161,8 +162,7 @@ async fn replace(
     new.prepare_for_update(&old, ask.target.subresource.as_deref());
     let mut errors = FieldErrors::new();
     new.meta.validate(kind, &mut errors);
-    new.validate(&mut errors);
-    new.validate_update(&old, &mut errors);
+    new.validate(Some(&old), ask.target.subresource.as_deref(), &mut errors);
     if !errors.is_empty() {
         return Err(Status::invalid(
             kind.group_version_kind(),

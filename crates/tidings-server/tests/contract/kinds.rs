@@ -60,6 +60,9 @@ async fn every_kind_lives_a_whole_life() {
     let all = resources(&server).await;
     assert!(all.len() > 50, "{}", all.len());
     for (path, kind, version) in all {
+        if kind == "CustomResourceDefinition" {
+            continue; // the life of a definition is a story of its own
+        }
         let name = name(&kind);
         let mut body = json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}});
         match kind.as_str() {

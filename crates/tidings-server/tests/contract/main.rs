@@ -5,6 +5,7 @@
 mod apply;
 mod bodies;
 mod creates;
+mod custom;
 mod deletes;
 mod discovery;
 mod errors;

@@ -99,6 +99,7 @@ impl Draft {
         }
         fill(&mut self.members, schema);
         self.complete_whole();
+        self.complete_definition();
         for (name, value) in &mut self.members {
             if let Some(field) = schema.field(name) {
                 complete(value, field);

@@ -3,6 +3,7 @@
 //! Inside a group they stand in the order of their plurals, as discovery lists them.
 
 mod admissionregistration;
+mod apiextensions;
 mod apps;
 mod authentication;
 mod authorization;
@@ -22,6 +23,7 @@ mod storage;
 
 use std::sync::LazyLock;
 
+use crate::custom::Custom;
 use crate::printers;
 
 use super::{Generation, Kind, Member, NameRule, SelectableField, Shape, Special};
@@ -78,7 +80,19 @@ const PLAIN: Kind = Kind {
     special: Special::None,
     printer: &printers::DEFAULT,
     bookmark: "",
+    custom: None,
 };
+
+/// What all custom resources have.
+pub(crate) const fn custom_kind(custom: &'static Custom) -> Kind {
+    Kind {
+        go_package: "unstructured",
+        generation: Generation::Counted,
+        conditional_update: true,
+        custom: Some(custom),
+        ..PLAIN
+    }
+}
 
 /// The tables, in the order in which upstream lists their groups.
 static GROUPS: &[&[Kind]] = &[
@@ -95,6 +109,7 @@ static GROUPS: &[&[Kind]] = &[
     rbac::KINDS,
     storage::KINDS,
     admissionregistration::KINDS,
+    apiextensions::KINDS,
     scheduling::KINDS,
     coordination::KINDS,
     node::KINDS,

@@ -1,0 +1,19 @@
+//! Custom resources (W177–W187): kinds that definitions bring, change and take away while the server runs.
+//!
+//! A definition is read and checked by `tidings-structural`. The [`Controller`] follows the definitions: it accepts their names,
+//! opens a cache for their objects, and replaces the set of what is served. Each version of a definition is a [`Kind`] that
+//! stays the same as long as its names do; what else the definition says of it is [`Live`], and can change under requests and
+//! watches that are open.
+//!
+//! Objects are stored in one version. The cache has them in the form of that version, with the defaults of now; other versions
+//! are made of it when they are asked for.
+
+mod columns;
+mod control;
+mod kinds;
+mod object;
+
+pub(crate) use columns::{cells, definitions as column_definitions};
+pub(crate) use control::Controller;
+pub(crate) use kinds::{Custom, Live, Stored};
+pub(crate) use object::{as_seen, check_type};

@@ -1,0 +1,226 @@
+//! Objects of custom resources: as clients send them, as they are stored, as other versions show them.
+//!
+//! Their members stand in the order of their names, at every depth.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status, go};
+use tidings_structural::Malformed;
+use tidings_structural::definition::{Definition, Version};
+
+use super::Live;
+use crate::registry::Kind;
+use crate::registry::draft::{self, Draft, odd};
+use crate::registry::meta::Meta;
+
+/// Drops what the schema does not have and sets what it defaults. Returns the fields that were dropped because nobody knows them.
+fn shape(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
+    let mut unknown = version.schema.prune(object);
+    unknown.extend(version.schema.coerce(object, Malformed::Refuse)?);
+    version.schema.default(object);
+    Ok(unknown)
+}
+
+/// A stored object as the definition of now reads it; `None` if it is that already.
+pub(super) fn as_stored_now(definition: &Definition, json: &[u8]) -> Option<Vec<u8>> {
+    let version = definition.storage();
+    let mut object: Value = serde_json::from_slice(json).ok()?;
+    object["apiVersion"] = format!("{}/{}", definition.group, version.name).into();
+    version.schema.prune(&mut object);
+    // What cannot be read any more is left out (W180).
+    let _ = version.schema.coerce(&mut object, Malformed::Drop);
+    version.schema.default(&mut object);
+    let now = written(object)?;
+    (now != json).then_some(now)
+}
+
+/// A stored object as a version shows it in which it is not stored.
+pub(crate) fn as_seen(live: &Live, object: &Object) -> Vec<u8> {
+    let version = live.version();
+    let seen = || {
+        let mut seen: Value = serde_json::from_slice(object.as_bytes()).ok()?;
+        seen["apiVersion"] = format!("{}/{}", live.definition.group, version.name).into();
+        version.schema.prune(&mut seen);
+        written(seen)
+    };
+    seen().unwrap_or_else(|| object.as_bytes().to_vec())
+}
+
+fn written(mut object: Value) -> Option<Vec<u8>> {
+    object.sort_all_objects();
+    go::json(&object).ok()
+}
+
+impl Draft {
+    /// Reads the body of a request for a custom resource.
+    pub(crate) fn read_custom(
+        kind: &'static Kind,
+        live: Arc<Live>,
+        body: &[u8],
+    ) -> Result<Draft, Status> {
+        let unrecognized = |why: String| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): {why}",
+                kind.kind
+            ))
+        };
+        let (members, duplicates) = draft::document_with_duplicates(body).map_err(&unrecognized)?;
+        if members.get("kind").is_none_or(|kind| kind == "") {
+            let text = String::from_utf8_lossy(body);
+            let start: String = text.chars().take(30).collect();
+            let more = if start.len() < text.len() { " ..." } else { "" };
+            let why = format!("Object 'Kind' is missing in '{text}' ({start}{more})");
+            return Err(unrecognized(why));
+        }
+        check_type(kind, &members)?;
+        let mut draft = Draft::read_custom_members(kind, live, members).map_err(|why| {
+            Status::bad_request(format!(
+                "{} in version {} cannot be handled as a {}: {why}",
+                kind.kind,
+                go::quote(kind.version),
+                kind.kind
+            ))
+        })?;
+        let twice = duplicates.iter().map(|field| odd("duplicate", field));
+        draft.odd.splice(0..0, twice);
+        Ok(draft)
+    }
+
+    /// Reads an object whose kind and apiVersion are right. `Err` is upstream's message.
+    pub(crate) fn read_custom_members(
+        kind: &'static Kind,
+        live: Arc<Live>,
+        mut members: Map<String, Value>,
+    ) -> Result<Draft, String> {
+        let mut unknown = Vec::new();
+        let meta = match members.shift_remove("metadata") {
+            None | Some(Value::Null) => Meta::default(),
+            Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)
+                .map_err(|why| why.replace("ObjectMeta.metadata.", "ObjectMeta."))?,
+            Some(other) => {
+                let found = crate::registry::meta::go_kind(&other);
+                return Err(format!(
+                    "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
+                ));
+            }
+        };
+        let mut object = Value::Object(members);
+        unknown.extend(shape(live.version(), &mut object).map_err(|error| error.to_string())?);
+        let Value::Object(mut members) = object else {
+            return Err("it is no object".into());
+        };
+        members.shift_remove("kind");
+        members.shift_remove("apiVersion");
+        Ok(Draft {
+            kind,
+            meta,
+            members,
+            odd: unknown.iter().map(|field| odd("unknown", field)).collect(),
+            applied: false,
+            live: Some(live),
+        })
+    }
+
+    /// Reads an object that this server has stored.
+    pub(crate) fn custom_of(
+        kind: &'static Kind,
+        live: Arc<Live>,
+        object: &Object,
+    ) -> Result<Draft, Status> {
+        let mut whole: Value =
+            serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
+        if !live.is_stored() {
+            live.version().schema.prune(&mut whole);
+        }
+        let Value::Object(mut members) = whole else {
+            return Err(Status::internal("what is stored is no object"));
+        };
+        let meta = match members.shift_remove("metadata") {
+            Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
+            _ => Ok(Meta::default()),
+        };
+        members.shift_remove("kind");
+        members.shift_remove("apiVersion");
+        Ok(Draft {
+            kind,
+            meta: meta.map_err(Status::internal)?,
+            members,
+            odd: Vec::new(),
+            applied: false,
+            live: Some(live),
+        })
+    }
+
+    /// The whole object, as its kind shows it.
+    pub(crate) fn whole(&self) -> Result<Value, Status> {
+        let mut whole = Map::new();
+        let version = self.kind.group_version().to_string();
+        whole.insert("apiVersion".into(), version.into());
+        whole.insert("kind".into(), self.kind.kind.into());
+        let meta = serde_json::to_value(&self.meta).map_err(Status::internal)?;
+        whole.insert("metadata".into(), meta);
+        whole.extend(self.members.clone());
+        Ok(Value::Object(whole))
+    }
+
+    /// The bytes that are stored of a custom resource.
+    pub(crate) fn custom_bytes(&self, live: &Live) -> Result<Vec<u8>, Status> {
+        let mut whole = self.whole()?;
+        whole["apiVersion"] = live.stored_version().into();
+        // The place of the version that an object gets when it is read.
+        whole["metadata"]["resourceVersion"] = "".into();
+        whole.sort_all_objects();
+        go::json(&whole).map_err(Status::internal)
+    }
+
+    /// What the schema says about an object that is created, or that replaces another.
+    pub(crate) fn check_custom(
+        &self,
+        live: &Live,
+        old: Option<&Draft>,
+        subresource: Option<&str>,
+        errors: &mut FieldErrors,
+    ) {
+        let schema = &live.version().schema;
+        let old = old.and_then(|old| old.whole().ok());
+        match (self.whole(), old, subresource) {
+            (Ok(new), Some(old), Some("status")) => schema.validate_status(&new, &old, errors),
+            (Ok(new), old, _) => schema.validate(&new, old.as_ref(), errors),
+            (Err(_), ..) => {}
+        }
+    }
+}
+
+/// An object says which kind it is of, and must be right (W132).
+pub(crate) fn check_type(kind: &Kind, members: &Map<String, Value>) -> Result<(), Status> {
+    let said = |name: &str| {
+        members
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (version, said_kind) = (said("apiVersion"), said("kind"));
+    let expected = kind.group_version().to_string();
+    if version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if said_kind != kind.kind {
+        let wrong = FieldError::invalid("kind", said_kind, format!("must be {}", kind.kind));
+        let named = GroupVersionKind {
+            kind: said_kind,
+            ..kind.group_version_kind()
+        };
+        let name = members
+            .get("metadata")
+            .and_then(|meta| meta["name"].as_str());
+        return Err(Status::invalid(
+            named,
+            name.unwrap_or_default(),
+            &wrong.into(),
+        ));
+    }
+    Ok(())
+}
