@@ -71,6 +71,7 @@ func main() {
 	kinds(ctx, c, inProtobuf, inJSON)
 	untyped(ctx, c)
 	informUntyped(ctx, c)
+	custom(ctx, c)
 	elect(ctx, c)
 	record(ctx, c)
 	review(ctx, c)

@@ -119,7 +119,11 @@ async fn empty(api: &Inner, namespace: &Object) -> Result<(), Status> {
         if !kind.namespaced {
             continue;
         }
-        delete_all(api, kind, &namespace.name(), &mut left).await?;
+        match delete_all(api, kind, &namespace.name(), &mut left).await {
+            // It was taken away meanwhile, and all objects with it.
+            Err(_) if api.served().resource(kind).is_none() => {}
+            other => other?,
+        }
     }
     if left.resources.is_empty() {
         finalize(api, namespace, draft).await

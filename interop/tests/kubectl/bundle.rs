@@ -4,8 +4,9 @@ use interop::Server;
 
 const BUNDLE: &str = include_str!("bundle.yaml");
 
-const OBJECTS: [&str; 14] = [
+const OBJECTS: [&str; 15] = [
     "namespace/shop",
+    "customresourcedefinition.apiextensions.k8s.io/promotions.shop.example.com",
     "serviceaccount/web",
     "role.rbac.authorization.k8s.io/web",
     "rolebinding.rbac.authorization.k8s.io/web",
@@ -29,6 +30,25 @@ fn lines(text: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Waits until the definition can be used, and uses it.
+fn promote(server: &Server) {
+    let definition = "crd/promotions.shop.example.com";
+    let wait = ["wait", "--for=condition=Established", definition];
+    server.run(&wait).unwrap();
+    let promotion = "\
+apiVersion: shop.example.com/v1
+kind: Promotion
+metadata: {name: winter, namespace: shop}
+spec: {percent: 20, articles: [coat, hat]}
+";
+    let file = server.file("promotion.yaml", promotion).unwrap();
+    let apply = ["apply", "--server-side", "-f", &file];
+    assert_eq!(
+        server.run(&apply).unwrap(),
+        "promotion.shop.example.com/winter serverside-applied\n"
+    );
+}
+
 fn versions(server: &Server, file: &str) -> String {
     let form = "jsonpath={range .items[*]}{.metadata.resourceVersion} {end}";
     server.run(&["get", "-f", file, "-o", form]).unwrap()
@@ -40,6 +60,7 @@ async fn applied_twice() {
     let file = server.file("bundle.yaml", BUNDLE).unwrap();
     let created = server.run(&["apply", "-f", &file]).unwrap();
     assert_eq!(lines(&created), said_of_each("created"));
+    promote(&server);
     let before = versions(&server, &file);
     let again = server.run(&["apply", "-f", &file]).unwrap();
     // kubectl patches what looks different to it: what the server keeps in another form, as `stringData`, and lists that are replaced
@@ -69,6 +90,7 @@ async fn applied_twice_by_the_server() {
     let apply = ["apply", "--server-side", "-f", &file];
     let applied = said_of_each("serverside-applied");
     assert_eq!(lines(&server.run(&apply).unwrap()), applied);
+    promote(&server);
     let before = versions(&server, &file);
     assert_eq!(lines(&server.run(&apply).unwrap()), applied);
     assert_eq!(versions(&server, &file), before);

@@ -4,6 +4,7 @@
 
 mod apply;
 mod bundle;
+mod custom;
 mod delete;
 mod patch;
 mod workloads;
