@@ -1,5 +1,6 @@
 //! What is wrong with a field, as validation errors say it (W52).
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crate::go;
@@ -272,12 +273,9 @@ impl Extend<FieldError> for FieldErrors {
 impl fmt::Display for FieldErrors {
     /// One error as it is; several in brackets, each text once.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut texts: Vec<String> = Vec::new();
-        for text in self.0.iter().map(FieldError::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut seen = HashSet::new();
+        let texts = self.0.iter().map(FieldError::to_string);
+        let texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
         match texts.as_slice() {
             [only] => f.write_str(only),
             several => write!(f, "[{}]", several.join(", ")),
