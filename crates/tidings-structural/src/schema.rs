@@ -1,5 +1,7 @@
 //! The schema as others use it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go};
 
@@ -318,6 +320,7 @@ pub(crate) fn selectable_fields(
     let list = Path::new(path);
     let mut errors = FieldErrors::new();
     let mut fields: Vec<(String, JsonPath)> = Vec::new();
+    let mut names_seen = HashSet::new();
     for (index, text) in json_paths.iter().enumerate() {
         let path = list.index(index).child("jsonPath");
         if text.is_empty() {
@@ -350,7 +353,7 @@ pub(crate) fn selectable_fields(
             ));
         }
         let name = names.join(".");
-        if fields.iter().any(|(known, _)| *known == name) {
+        if !names_seen.insert(name.clone()) {
             errors.push(FieldError::duplicate(path, text));
             continue;
         }

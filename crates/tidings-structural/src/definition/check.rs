@@ -1,5 +1,7 @@
 //! What is wrong with a definition, all at once, in upstream's order and words.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go, validate};
 
@@ -190,11 +192,8 @@ fn check_versions(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErro
         }
         check_version(spec, version, demands, &path, errors);
     }
-    let repeats = |(index, version): (usize, &Version<'_>)| {
-        let before = &spec.versions[..index];
-        before.iter().any(|other| other.name == version.name)
-    };
-    if spec.versions.iter().enumerate().any(repeats) {
+    let names: HashSet<&str> = spec.versions.iter().map(|version| version.name).collect();
+    if names.len() < spec.versions.len() {
         let detail = "must contain unique version names";
         let printed = spec.printed_versions();
         errors.push(FieldError::invalid_value(path.clone(), printed, detail));
@@ -268,22 +267,27 @@ fn check_stored_versions(crd: &Value, spec: &Spec<'_>, errors: &mut FieldErrors)
         errors.push(FieldError::invalid_value(path, printed, detail));
         return;
     }
+    let stored_names: HashSet<&str> = stored.iter().copied().collect();
     for version in &spec.versions {
-        if flag(version.json, "storage") && !stored.contains(&version.name) {
+        if flag(version.json, "storage") && !stored_names.contains(version.name) {
             let detail = format!("must have the storage version {}", version.name);
             errors.push(FieldError::invalid_value(path.clone(), &printed, detail));
         }
     }
-    for (index, name) in stored.iter().enumerate() {
-        let is_last = !stored[index + 1..].contains(name);
-        if is_last && !spec.versions.iter().any(|version| version.name == *name) {
+    let known: HashSet<&str> = spec.versions.iter().map(|version| version.name).collect();
+    let mut told = HashSet::new();
+    let mut lost = Vec::new();
+    // A version that is named twice is told at its last place, as upstream does it.
+    for (index, name) in stored.iter().enumerate().rev() {
+        if !known.contains(name) && told.insert(*name) {
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage \
                  migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
             );
-            errors.push(FieldError::invalid(path.index(index), name, detail));
+            lost.push(FieldError::invalid(path.index(index), name, detail));
         }
     }
+    errors.extend(lost.into_iter().rev());
 }
 
 /// Objects whose unknown fields are kept are a thing of the past: only those who did so may go on.

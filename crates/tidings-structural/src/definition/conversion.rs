@@ -1,5 +1,7 @@
 //! What is wrong with the conversion between versions.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go, validate};
 
@@ -142,9 +144,10 @@ fn check_reviews(reviews: &[&str], requires_known: bool, path: &Path, errors: &m
         errors.push(FieldError::required(path.clone(), ""));
         return;
     }
+    let mut seen = HashSet::new();
     for (index, version) in reviews.iter().enumerate() {
         let path = path.index(index);
-        if reviews[..index].contains(version) {
+        if !seen.insert(version) {
             errors.push(FieldError::invalid(path, version, "duplicate version"));
             continue;
         }

@@ -113,7 +113,7 @@ pub(super) fn accept(requested: &Value, accepted: &Value, all: &[&Value]) -> Out
         ("listKind", "ListKindConflict"),
     ] {
         let clashes: Vec<String> = if member == "shortNames" {
-            let own = texts(accepted, member);
+            let own: BTreeSet<&str> = texts(accepted, member).into_iter().collect();
             let fresh = texts(requested, member).into_iter();
             fresh
                 .filter(|name| !own.contains(name))
@@ -143,12 +143,9 @@ pub(super) fn accept(requested: &Value, accepted: &Value, all: &[&Value]) -> Out
 
 /// Several messages as one, each once.
 fn together(messages: &[String]) -> String {
-    let mut unique: Vec<&str> = Vec::new();
-    for message in messages {
-        if !unique.contains(&message.as_str()) {
-            unique.push(message);
-        }
-    }
+    let mut seen = BTreeSet::new();
+    let unique = messages.iter().map(String::as_str);
+    let unique: Vec<&str> = unique.filter(|message| seen.insert(*message)).collect();
     match unique.as_slice() {
         [only] => (*only).to_owned(),
         several => format!("[{}]", several.join(", ")),

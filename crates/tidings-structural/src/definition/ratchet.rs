@@ -1,6 +1,8 @@
 //! What is demanded of a definition. A new one has to obey all rules; an update may keep what was wrong before, because rules
 //! have become stricter over time.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go};
 
@@ -26,9 +28,9 @@ pub(super) struct Demands<'a> {
     /// What schemas may do wrong.
     tolerated: Tolerated,
     /// Versions whose schema is as it was.
-    unchanged: Vec<&'a str>,
+    unchanged: HashSet<&'a str>,
     /// Versions that have too many selectable fields and had them before; the empty name for those of all versions.
-    too_many_fields: Vec<&'a str>,
+    too_many_fields: HashSet<&'a str>,
 }
 
 impl<'a> Demands<'a> {
@@ -39,8 +41,8 @@ impl<'a> Demands<'a> {
             fixed_names: false,
             known_review: true,
             tolerated: Tolerated::default(),
-            unchanged: Vec::new(),
-            too_many_fields: Vec::new(),
+            unchanged: HashSet::new(),
+            too_many_fields: HashSet::new(),
         }
     }
 
@@ -64,22 +66,30 @@ impl<'a> Demands<'a> {
             get(version, "schema").is_some_and(|schema| get(schema, "openAPIV3Schema").is_some())
         };
         let new_versions = get(new, "spec").map_or(&[][..], |spec| list(spec, "versions"));
+        let old_schemas: HashMap<&str, Option<&Value>> = old_versions
+            .iter()
+            .map(|version| (text(version, "name"), get(version, "schema")))
+            .collect();
         let unchanged = new_versions.iter().filter(|version| {
-            old_versions.iter().any(|old| {
-                text(old, "name") == text(version, "name")
-                    && get(old, "schema") == get(version, "schema")
-            })
+            old_schemas
+                .get(text(version, "name"))
+                .is_some_and(|schema| *schema == get(version, "schema"))
         });
-        let mut too_many_fields: Vec<&str> = Vec::new();
+        let old_fields: HashMap<&str, &[Value]> = old_spec
+            .versions
+            .iter()
+            .map(|version| (version.name, version.own.fields))
+            .collect();
+        let mut too_many_fields = HashSet::new();
         let is_kept =
             |new: &[Value], old: &[Value]| old.len() > SELECTABLE_FIELDS_MAX && new == old;
         if is_kept(spec.common.fields, old_spec.common.fields) {
-            too_many_fields.push("");
+            too_many_fields.insert("");
         }
         for version in &spec.versions {
-            let before = old_spec.versions.iter().find(|v| v.name == version.name);
-            if before.is_some_and(|before| is_kept(version.own.fields, before.own.fields)) {
-                too_many_fields.push(version.name);
+            let before = old_fields.get(version.name);
+            if before.is_some_and(|before| is_kept(version.own.fields, before)) {
+                too_many_fields.insert(version.name);
             }
         }
         Demands {
@@ -95,20 +105,19 @@ impl<'a> Demands<'a> {
     /// What the schema of a version may do wrong.
     pub(super) fn tolerated(&self, version: &str, spec: &Spec<'_>) -> Tolerated {
         // Whoever prunes, defaults or uses extensions needs a structural schema, whatever was before.
-        let needs_structure = !spec.preserves_unknown
-            || spec
-                .schemas()
-                .filter_map(parse)
-                .any(|root| has_defaults(&root) || has_extensions(&root));
+        let needs_structure = || {
+            let uses_structure = |root: Node| has_defaults(&root) || has_extensions(&root);
+            !spec.preserves_unknown || spec.schemas().filter_map(parse).any(uses_structure)
+        };
         Tolerated {
-            not_structural: self.tolerated.not_structural && !needs_structure,
-            rule_costs: self.unchanged.contains(&version),
+            not_structural: self.tolerated.not_structural && !needs_structure(),
+            rule_costs: self.unchanged.contains(version),
             ..self.tolerated
         }
     }
 
     pub(super) fn tolerates_too_many_fields(&self, version: &str) -> bool {
-        self.too_many_fields.contains(&version)
+        self.too_many_fields.contains(version)
     }
 }
 
@@ -180,10 +189,9 @@ fn has_extensions(node: &Node) -> bool {
 
 /// What the author of a definition is warned of: formats that nobody checks, if they were not there before.
 pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
-    let known = old.map(unknown_formats).unwrap_or_default();
-    let warned = unknown_formats(new);
-    warned
-        .into_iter()
+    let known: HashSet<String> = old.map(unknown_formats).into_iter().flatten().collect();
+    let found = unknown_formats(new).into_iter();
+    found
         .filter(|format| !known.contains(format))
         .map(|format| format!("unrecognized format {}", go::quote(&format)))
         .collect()

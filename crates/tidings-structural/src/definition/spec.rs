@@ -116,14 +116,9 @@ impl<'a> Spec<'a> {
         self.common.has_status() || self.versions.iter().any(|v| v.own.has_status())
     }
 
-    /// The subresources are told per version if one version has its own.
+    /// What versions have in common is no longer in them.
     pub(super) fn has_status(&self, version: &Version<'_>) -> bool {
-        let per_version = self.versions.iter().any(|v| v.own.subresources.is_some());
-        if per_version {
-            version.own.has_status()
-        } else {
-            self.common.has_status()
-        }
+        version.own.has_status() || self.common.has_status()
     }
 
     /// The versions as errors print them.

@@ -94,6 +94,33 @@ fn w179_a_schema_that_is_not_structural_stays_only_while_unknown_fields_do() {
 }
 
 #[test]
+fn w177_an_approval_that_was_missing_may_be_missing_still() {
+    let mut old = definition(&json!({
+        "metadata": {"name": "shirts.defs.k8s.io"}, "spec": {"group": "defs.k8s.io"},
+    }));
+    assert_eq!(errors_of_update(&old, &old), [""; 0]);
+    let mut new = old.clone();
+    new["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "nonsense"});
+    assert_eq!(errors_of_update(&new, &old).len(), 1);
+    old["metadata"]["annotations"] = new["metadata"]["annotations"].clone();
+    assert_eq!(errors_of_update(&new, &old), [""; 0]);
+}
+
+#[test]
+fn w177_a_stored_version_that_is_missing_is_told_at_its_last_place() {
+    let old = definition(&json!({}));
+    let mut new = old.clone();
+    new["status"]["storedVersions"] = json!(["v0", "v1", "va", "v0"]);
+    let mut errors = FieldErrors::new();
+    validate_update(&new, &old, &mut errors);
+    let paths: Vec<&str> = errors.iter().map(|error| error.path()).collect();
+    assert_eq!(
+        paths,
+        ["status.storedVersions[2]", "status.storedVersions[3]"]
+    );
+}
+
+#[test]
 fn w177_versions_without_schemas_stay_only_while_they_are_not_served() {
     let mut old = definition(&json!({}));
     old["spec"]["versions"][0]["schema"] = Value::Null;
