@@ -13,12 +13,14 @@
 //! # Ok::<(), &str>(())
 //! ```
 //!
-//! [`protobuf`] turns bodies into the JSON that the rest of the server works on, and JSON into bodies.
+//! [`Descriptions`] says what the types mean. [`protobuf`] turns bodies into the JSON that the rest of the server works on, and JSON into bodies.
 
+mod descriptions;
 pub mod protobuf;
 mod table;
 mod types;
 
+pub use descriptions::{Described, DescribedField, Descriptions};
 pub use types::{Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type};
 
 /// The type of a kind.

@@ -139,23 +139,23 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
         keep: false,
         required: false,
         list: ListKind::Atomic,
+        list_declared: false,
         atomic: matches!(kind, FieldKind::One(Item::Struct(inner)) if inner.atomic),
         patch_strategy: PatchStrategy::default(),
         merge_key: None,
         default,
     };
-    let mut has_list_type = false;
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {
             ("keep", _) => field.keep = true,
             ("required", _) => field.required = true,
-            ("listatomic", _) => has_list_type = true,
+            ("listatomic", _) => field.list_declared = true,
             ("set", _) => {
-                has_list_type = true;
+                field.list_declared = true;
                 field.list = ListKind::Set;
             }
             ("keys", keys) => {
-                has_list_type = true;
+                field.list_declared = true;
                 field.list = ListKind::Map(keys.split(',').collect());
             }
             ("atomic", _) => field.atomic = true,
@@ -168,7 +168,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
         }
     }
     // Server-side apply falls back on the older patch strategy where no list type is given.
-    if !has_list_type && field.patch_strategy.merge && matches!(kind, FieldKind::List(_)) {
+    if !field.list_declared && field.patch_strategy.merge && matches!(kind, FieldKind::List(_)) {
         field.list = match field.merge_key {
             Some(key) => ListKind::Map([key].into()),
             None => ListKind::Set,

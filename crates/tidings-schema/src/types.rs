@@ -94,6 +94,8 @@ pub struct Field {
     pub required: bool,
     /// How server-side apply merges it if it is a list.
     pub list: ListKind,
+    /// Whether the OpenAPI document says how the list merges, or it follows from the patch strategy.
+    pub list_declared: bool,
     /// Whether server-side apply takes it as a whole if it is a map or a struct.
     pub atomic: bool,
     /// How a strategic merge patch changes it.

@@ -1,7 +1,7 @@
 //! Facts about well-known types, as the published definitions have them.
 
 use tidings_schema::{
-    Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type, find, find_type,
+    Descriptions, Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type, find, find_type,
 };
 
 fn kind(group: &str, version: &str, kind: &str) -> &'static Type {
@@ -162,6 +162,46 @@ fn schemas_of_custom_resources_hold_more_than_one_type() {
         field(definition, "status.conditions").list,
         ListKind::Map(["type"].into())
     );
+}
+
+#[test]
+fn every_kind_and_its_fields_are_described() {
+    let descriptions = Descriptions::unpack();
+    for kind in tidings_schema::kinds().filter(|kind| kind.package != "meta/v1") {
+        let described = descriptions.of(kind.package, kind.name);
+        let described = described.unwrap_or_else(|| panic!("{kind:?}"));
+        assert!(!described.text().is_empty(), "{kind:?}");
+        let names: Vec<&str> = described.fields().map(|field| field.name).collect();
+        for field in kind.members() {
+            assert!(names.contains(&field.name), "{kind:?}.{}", field.name);
+        }
+    }
+    for (package, name) in [
+        ("meta/v1", "Time"),
+        ("meta/v1", "MicroTime"),
+        ("meta/v1", "FieldsV1"),
+        ("api/resource", "Quantity"),
+        ("util/intstr", "IntOrString"),
+        ("pkg/runtime", "RawExtension"),
+        ("apiextensions/v1", "JSON"),
+        ("apiextensions/v1", "JSONSchemaPropsOrBool"),
+    ] {
+        assert!(descriptions.of(package, name).is_some(), "{name}");
+    }
+    let container = descriptions.of("core/v1", "Container").expect("Container");
+    let mut fields = container.fields();
+    let policy = fields.find(|field| field.name == "imagePullPolicy");
+    let policy = policy.expect("imagePullPolicy");
+    assert_eq!(policy.values, ["Always", "IfNotPresent", "Never"]);
+    assert!(
+        policy.text.contains("\n\nPossible enum values:\n"),
+        "{}",
+        policy.text
+    );
+    let claim = descriptions.of("core/v1", "PersistentVolumeClaimSpec");
+    let mut fields = claim.expect("PersistentVolumeClaimSpec").fields();
+    let modes = fields.find(|field| field.name == "accessModes");
+    assert_eq!(modes.expect("accessModes").item_values.len(), 4);
 }
 
 #[test]

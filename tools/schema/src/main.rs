@@ -1,30 +1,35 @@
-//! Writes the table of built-in Kubernetes types that `tidings-schema` is built with.
+//! Writes the table of built-in Kubernetes types that `tidings-schema` is built with, and what the types mean.
 //!
-//! Three published sources are joined, as none of them knows all of it:
+//! Published sources are joined, as none of them knows all of it:
 //! the `.proto` files know the wire types, the Go structs know the JSON tags and which fields are pointers,
-//! the OpenAPI documents know the kinds, the list types, what is required and the defaults.
+//! the OpenAPI documents know the kinds, the list types, what is required and the defaults, the OpenAPI definitions that
+//! Kubernetes is built with know descriptions and enums.
 //!
 //! ```text
 //! go mod download k8s.io/{api,apimachinery,apiextensions-apiserver}@v0.36.4 k8s.io/kubernetes@v1.36.4
-//! cd ~/go/pkg/mod/k8s.io
-//! tidings-schema-tool {api,apimachinery,apiextensions-apiserver}@v0.36.4 kubernetes@v1.36.4/api/openapi-spec/v3 \
-//!     > crates/tidings-schema/src/builtin.table
+//! cargo run -- ~/go/pkg/mod/k8s.io/{api,apimachinery,apiextensions-apiserver}@v0.36.4 \
+//!     ~/go/pkg/mod/k8s.io/kubernetes@v1.36.4 ../../crates/tidings-schema/src
 //! ```
 
+mod descriptions;
 mod golang;
 mod openapi;
 mod proto;
 mod table;
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use flate2::Compression;
+use flate2::write::GzEncoder;
 
 fn main() -> Result<()> {
     let args: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [api, apimachinery, apiextensions, documents] = args.as_slice() else {
+    let [api, apimachinery, apiextensions, kubernetes, out] = args.as_slice() else {
         bail!(
-            "usage: tidings-schema-tool API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR OPENAPI_V3_DIR"
+            "usage: tidings-schema-tool API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR KUBERNETES_DIR OUT_DIR"
         );
     };
     let mut messages = proto::Messages::new();
@@ -45,10 +50,23 @@ fn main() -> Result<()> {
             }
         }
     }
-    let openapi = openapi::OpenApi::read(documents)?;
+    let openapi = openapi::OpenApi::read(&kubernetes.join("api/openapi-spec/v3"))?;
     let versions = [api, apimachinery, apiextensions].map(|dir| name_of(dir));
     let text = table::write(&messages, &structs, &openapi, &versions)?;
-    print!("{text}");
+    std::fs::write(out.join("builtin.table"), text)?;
+
+    let definitions = kubernetes.join("pkg/generated/openapi/zz_generated.openapi.go");
+    let descriptions = descriptions::Descriptions::read(&read(&definitions)?)?;
+    let names = table::names(&messages, &openapi)?;
+    let names = names.iter().map(|(short, full)| (short.clone(), &**full));
+    let text = descriptions.write(names)?;
+    // Without a time in it, so that the same input makes the same file.
+    let mut packed = GzEncoder::new(
+        File::create(out.join("descriptions.gz"))?,
+        Compression::best(),
+    );
+    packed.write_all(text.as_bytes())?;
+    packed.finish()?;
     Ok(())
 }
 

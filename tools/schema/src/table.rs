@@ -27,7 +27,7 @@ const META_TYPES: [&str; 9] = [
 
 const HEADER: &str = "\
 # The built-in Kubernetes types, made from VERSIONS by:
-#   cd tools/schema && cargo run -- API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR OPENAPI_V3_DIR
+#   cd tools/schema && cargo run -- API_DIR APIMACHINERY_DIR APIEXTENSIONS_DIR KUBERNETES_DIR OUT_DIR
 # Do not edit. The arguments are described in tools/schema/src/main.rs.
 #
 # package NAME APIVERSION      what follows is of this package
@@ -47,20 +47,8 @@ pub(crate) fn write(
     openapi: &OpenApi,
     versions: &[String],
 ) -> Result<String> {
-    let mut api_versions = BTreeMap::from([(META, "meta.k8s.io/v1".to_owned())]);
-    let mut pending: Vec<String> = META_TYPES
-        .iter()
-        .map(|name| format!("{META}.{name}"))
-        .collect();
-    for (name, api_version) in openapi.kinds() {
-        let (package, _) = split(name)?;
-        if is_stable(package) && package != META && messages.contains_key(name) {
-            api_versions.insert(package, api_version);
-            pending.push(name.to_owned());
-        }
-    }
-
-    let reachable = reachable(pending, messages)?;
+    let (api_versions, kinds) = kinds(messages, openapi)?;
+    let reachable = reachable(kinds, messages)?;
 
     let mut text = HEADER.replace("VERSIONS", &versions.join(", "));
     let mut package = "";
@@ -92,6 +80,45 @@ pub(crate) fn write(
         }
     }
     Ok(text)
+}
+
+/// The types of the table and those that its items have instead of messages: their names in the table, and their full names.
+pub(crate) fn names(messages: &Messages, openapi: &OpenApi) -> Result<Vec<(String, String)>> {
+    let (_, kinds) = kinds(messages, openapi)?;
+    let mut names: Vec<String> = reachable(kinds, messages)?.into_keys().collect();
+    names.extend(
+        messages
+            .keys()
+            .filter(|name| special(name).is_some())
+            .cloned(),
+    );
+    names
+        .into_iter()
+        .map(|full| {
+            let (package, name) = split(&full)?;
+            Ok((format!("{}.{name}", short_package(package)), full))
+        })
+        .collect()
+}
+
+/// What packages are called in `apiVersion`, and the kinds that the table starts with.
+fn kinds<'a>(
+    messages: &Messages,
+    openapi: &'a OpenApi,
+) -> Result<(BTreeMap<&'a str, String>, Vec<String>)> {
+    let mut api_versions = BTreeMap::from([(META, "meta.k8s.io/v1".to_owned())]);
+    let mut kinds: Vec<String> = META_TYPES
+        .iter()
+        .map(|name| format!("{META}.{name}"))
+        .collect();
+    for (name, api_version) in openapi.kinds() {
+        let (package, _) = split(name)?;
+        if is_stable(package) && package != META && messages.contains_key(name) {
+            api_versions.insert(package, api_version);
+            kinds.push(name.to_owned());
+        }
+    }
+    Ok((api_versions, kinds))
 }
 
 /// A message that a kind leads to.
