@@ -3,6 +3,7 @@
 //! Without arguments it starts `target/release/tidings` in a new directory and prints every figure. With `--url`, `--token` and
 //! `--pid` it measures a server that runs already, whichever it is, so that peers are measured by the same client.
 
+mod custom;
 mod scenario;
 
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, stream, idle, fanout, paced, stalled, held
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, held
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 

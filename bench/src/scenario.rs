@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 
 use tidings_testing::{Client, Connection, Server};
 
+use crate::custom::custom;
+
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
@@ -65,6 +67,10 @@ pub(crate) fn all() -> Vec<Scenario> {
             run: |server, _, _| Box::pin(list(server)),
         },
         Scenario {
+            name: "custom",
+            run: |server, _, _| Box::pin(custom(server)),
+        },
+        Scenario {
             name: "stream",
             run: |server, _, _| Box::pin(stream(server)),
         },
@@ -98,7 +104,7 @@ fn now_micros() -> u64 {
 }
 
 /// An object of the usual size that says when it was sent.
-fn object(name: &str) -> Vec<u8> {
+pub(crate) fn object(name: &str) -> Vec<u8> {
     let head = format!(
         "{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"",
         now_micros()
@@ -188,16 +194,25 @@ fn latencies(histogram: &Histogram<u64>) -> String {
 }
 
 /// Creates objects as fast as several connections can.
-async fn fill(client: &Client, prefix: &str, count: usize) -> anyhow::Result<()> {
+async fn fill(client: &Client, prefix: &'static str, count: usize) -> anyhow::Result<()> {
+    let body = move |number| (CONFIGMAPS.to_owned(), object(&format!("{prefix}{number}")));
+    fill_with(client, count, body).await
+}
+
+/// The same with other objects: of each the path and the body.
+pub(crate) async fn fill_with(
+    client: &Client,
+    count: usize,
+    body: impl Fn(usize) -> (String, Vec<u8>) + Copy + Send + 'static,
+) -> anyhow::Result<()> {
     let mut writers = JoinSet::new();
     for writer in 0..16 {
-        let (client, prefix) = (client.clone(), prefix.to_owned());
+        let client = client.clone();
         writers.spawn(async move {
             let mut connection = client.connect().await?;
             for number in (writer..count).step_by(16) {
-                let (code, _) = connection
-                    .measure("POST", CONFIGMAPS, &object(&format!("{prefix}{number}")))
-                    .await?;
+                let (path, body) = body(number);
+                let (code, _) = connection.measure("POST", &path, &body).await?;
                 ensure!(code == 201, "create: {code}");
             }
             Ok(())
@@ -303,8 +318,13 @@ async fn get(server: &Server, seconds: u64) -> anyhow::Result<()> {
 
 async fn list(server: &Server) -> anyhow::Result<()> {
     fill(&server.client, "list", 10_000).await?;
+    list_of(server, "objects", CONFIGMAPS).await
+}
+
+/// Lists 10 000 objects that are there.
+pub(crate) async fn list_of(server: &Server, what: &str, path: &str) -> anyhow::Result<()> {
     let mut connection = server.client.connect().await?;
-    let path = format!("{CONFIGMAPS}?resourceVersion=0");
+    let path = format!("{path}?resourceVersion=0");
     connection.measure("GET", &path, b"").await?;
     let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
     let mut size = 0;
@@ -312,7 +332,7 @@ async fn list(server: &Server) -> anyhow::Result<()> {
         size = connection.measure("GET", &path, b"").await?.1;
     }
     println!(
-        "list of 10000 objects ({:.1} MiB) from the cache: {:.1} ms, {:.1} ms CPU",
+        "list of 10000 {what} ({:.1} MiB) from the cache: {:.1} ms, {:.1} ms CPU",
         mebibytes(size as u64),
         started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds),
         (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds)
