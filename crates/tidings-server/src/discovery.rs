@@ -163,14 +163,14 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 }
 
 /// A subresource as discovery names it.
-struct Subresource {
-    name: &'static str,
+pub(crate) struct Subresource {
+    pub(crate) name: &'static str,
     /// Group, version and kind, where they are not those of the resource.
-    elsewhere: Option<(&'static str, &'static str, &'static str)>,
-    verbs: &'static [&'static str],
+    pub(crate) elsewhere: Option<(&'static str, &'static str, &'static str)>,
+    pub(crate) verbs: &'static [&'static str],
 }
 
-fn subresources(kind: &Kind) -> Vec<Subresource> {
+pub(crate) fn subresources(kind: &Kind) -> Vec<Subresource> {
     const CHANGED: &[&str] = &["get", "patch", "update"];
     let finalize = (kind.special == Special::Namespace).then_some(Subresource {
         name: "finalize",
@@ -300,34 +300,48 @@ impl Tagged {
     }
 
     pub(crate) fn of_bytes(bytes: Vec<u8>) -> Tagged {
-        let digest = ring::digest::digest(&ring::digest::SHA512, &bytes);
-        let hash = digest.as_ref().iter().map(|byte| format!("{byte:02X}"));
         Tagged {
-            hash: hash.collect(),
+            hash: hash(&bytes),
             bytes: bytes.into(),
         }
     }
 
     /// The document, or 304 if the client has it.
     pub(crate) fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
-        let tag = format!("\"{}\"", self.hash);
-        let known = headers
-            .get(IF_NONE_MATCH)
-            .and_then(|value| value.to_str().ok());
-        let known = known.is_some_and(|known| known.split(',').any(|known| known.trim() == tag));
-        let (code, body) = if known {
-            (StatusCode::NOT_MODIFIED, Bytes::new())
-        } else {
-            (StatusCode::OK, self.bytes.clone())
-        };
-        let mut response = respond::json_response(code, ResponseBody::bytes(body));
-        let headers = response.headers_mut();
-        if let Ok(tag) = HeaderValue::from_str(&tag) {
-            headers.insert(ETAG, tag);
-        }
-        headers.insert(VARY, HeaderValue::from_static("Accept"));
-        response
+        answer_tagged(&self.hash, headers, || self.bytes.clone())
     }
+}
+
+/// SHA-512 in upper-case hexadecimal digits.
+pub(crate) fn hash(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA512, bytes);
+    let digits = digest.as_ref().iter().map(|byte| format!("{byte:02X}"));
+    digits.collect()
+}
+
+/// A document whose tag is its hash, or 304 if the client has it.
+pub(crate) fn answer_tagged(
+    hash: &str,
+    headers: &HeaderMap,
+    document: impl FnOnce() -> Bytes,
+) -> Response<ResponseBody> {
+    let tag = format!("\"{hash}\"");
+    let known = headers
+        .get(IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok());
+    let known = known.is_some_and(|known| known.split(',').any(|known| known.trim() == tag));
+    let (code, body) = if known {
+        (StatusCode::NOT_MODIFIED, Bytes::new())
+    } else {
+        (StatusCode::OK, document())
+    };
+    let mut response = respond::json_response(code, ResponseBody::bytes(body));
+    let headers = response.headers_mut();
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(ETAG, tag);
+    }
+    headers.insert(VARY, HeaderValue::from_static("Accept"));
+    response
 }
 
 /// W29.

@@ -17,6 +17,7 @@ use crate::cache::{Cache, CacheStore};
 use crate::custom::Stored;
 use crate::discovery::Aggregated;
 use crate::metrics::WatchCounts;
+use crate::openapi::Documents;
 use crate::registry::{self, KINDS, Kind};
 use crate::source::StoreListerWatcher;
 
@@ -121,6 +122,11 @@ impl Kinds {
         Kinds(KINDS.to_vec())
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Kind> {
+        self.0.iter().copied()
+    }
+
     /// The kind of a resource.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
         registry::find_among(&self.0, group, version, plural)
@@ -136,10 +142,6 @@ impl Kinds {
                 .then_with(versions)
                 .then_with(|| one.plural.cmp(other.plural))
         });
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Kind> {
-        self.0.iter().copied()
     }
 
     /// True if all that the group has is defined by users.
@@ -177,6 +179,8 @@ pub(crate) struct CustomResource {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) kinds: Kinds,
+    /// What describes the kinds.
+    pub(crate) openapi: Documents,
     resources: Vec<Arc<Resource>>,
     /// Where the resource of a stored kind stands among them.
     places: HashMap<usize, usize>,
@@ -192,6 +196,7 @@ impl Served {
         let places = places.map(|(at, resource)| (address(resource.kind), at));
         Served {
             kinds,
+            openapi: Documents::default(),
             places: places.collect(),
             resources,
             discovery: Aggregated::default(),
@@ -209,6 +214,7 @@ impl Served {
             resources: builtin.cloned().collect(),
             places: self.places.clone(),
             discovery: Aggregated::default(),
+            openapi: self.openapi.with_other_customs(),
         };
         served
             .places

@@ -130,8 +130,25 @@ async fn explain_of_a_deployment() {
     assert!(
         strategy.starts_with("GROUP:      apps\nKIND:       Deployment\nVERSION:    v1\n\nFIELD: strategy <DeploymentStrategy>\n")
             && strategy.contains("  rollingUpdate\t<RollingUpdateDeployment>\n")
-            && strategy.contains("  type\t<string>\n"),
+            && strategy.contains("  type\t<string>\n  enum: Recreate, RollingUpdate\n")
+            && strategy.contains("     - `\"Recreate\"` Kill all existing pods before creating new ones.\n"),
         "{strategy}"
+    );
+    assert!(
+        strategy.contains("\nDESCRIPTION:\n    The deployment strategy to use to replace existing pods with new ones.\n"),
+        "{strategy}"
+    );
+    let policy = "pod.spec.containers.imagePullPolicy";
+    let old = server.run(&["explain", policy, "--output=plaintext-openapiv2"]);
+    let old = old.unwrap();
+    assert!(
+        old.contains("FIELD:    imagePullPolicy <string>") && old.contains("Image pull policy."),
+        "{old}"
+    );
+    let tree = server.run(&["explain", "pod.spec", "--recursive"]).unwrap();
+    assert!(
+        tree.contains("      limits\t<map[string]Quantity>\n") && tree.lines().count() > 1000,
+        "{tree}"
     );
     let replicas = explain("deployment.spec.replicas");
     assert!(replicas.contains("FIELD: replicas <integer>"), "{replicas}");

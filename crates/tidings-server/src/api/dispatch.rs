@@ -68,7 +68,7 @@ impl Api {
                             }
                             Err(status) => Err(status),
                         },
-                        _ => self.0.outside(&route, &parts, &query),
+                        _ => self.0.outside(&route, &parts, &query).await,
                     },
                 }
             }
@@ -103,7 +103,7 @@ struct Asked<'a> {
 
 impl Inner {
     /// Everything that is not a resource.
-    fn outside(
+    async fn outside(
         &self,
         route: &Route,
         parts: &Parts,
@@ -123,7 +123,9 @@ impl Inner {
             }
             Route::Version => Ok(health::version()),
             Route::Discovery(page) => discovery::answer(page, &self.served(), parts, query),
-            Route::OpenApi(document) => openapi::answer(document, parts, query),
+            Route::OpenApi(document) => {
+                openapi::answer(document, self.served(), parts, query).await
+            }
             Route::Root => Ok(health::root()),
             Route::Metrics => {
                 let served = self.served();

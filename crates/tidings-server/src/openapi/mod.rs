@@ -1,24 +1,34 @@
-//! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain.
+//! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain, and what generators of clients
+//! read.
 //!
-//! They say which fields there are and what they hold, not what they mean. Strategic merge patches are not named, so that kubectl
-//! takes their rules from its own types.
+//! They are made when they are first asked for and kept packed. What types and fields mean is unpacked only while they are made.
 
+mod custom;
+mod paths;
 mod protobuf;
+mod schemas;
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
 
-use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, VARY};
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::{Map, Value, json};
 use tidings_api::Status;
-use tidings_schema::{Field, FieldKind, Item, ListKind, PatchStrategy, Type};
+use tidings_schema::Descriptions;
 
-use crate::discovery::Tagged;
-use crate::registry::{KINDS, Kind};
+use crate::discovery::{answer_tagged, hash};
+use crate::negotiate;
+use crate::registry::Kind;
 use crate::request::Query;
-use crate::respond::{self, ResponseBody};
+use crate::respond::{self, ResponseBody, pack};
+use crate::served::{Kinds, Served};
+
+use schemas::Schemas;
 
 /// A document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,93 +41,230 @@ pub(crate) enum Document {
     V3(String),
 }
 
-fn v2() -> Value {
-    let definitions = schemas(&KINDS, "#/definitions/");
-    json!({"swagger": "2.0", "info": info(), "paths": {}, "definitions": definitions})
+/// The versions of OpenAPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V2,
+    V3,
 }
 
-static V2: LazyLock<Tagged> = LazyLock::new(|| Tagged::new(&v2()));
-static V2_PROTOBUF: LazyLock<Tagged> =
-    LazyLock::new(|| Tagged::of_bytes(protobuf::document(&v2())));
+impl Version {
+    /// What refers to a schema of that name.
+    fn reference(self, name: &str) -> String {
+        match self {
+            Version::V2 => format!("#/definitions/{name}"),
+            Version::V3 => format!("#/components/schemas/{name}"),
+        }
+    }
+}
+
+/// The documents of a set of kinds, as far as somebody has asked for them.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    v2: OnceLock<Packed>,
+    v2_protobuf: OnceLock<Packed>,
+    /// Those of version 3 by their paths. What is always there is the same in every set.
+    builtin: Arc<OnceLock<BTreeMap<String, Packed>>>,
+    custom: OnceLock<BTreeMap<String, Packed>>,
+}
+
+/// A document as it is kept.
+#[derive(Debug)]
+struct Packed {
+    bytes: Bytes,
+    /// Of the bytes before they were packed.
+    hash: String,
+}
+
+impl Packed {
+    fn of_json(document: &Value) -> Packed {
+        let mut json = document.to_string().into_bytes();
+        json.push(b'\n');
+        Packed::of_bytes(&json)
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Packed {
+        let mut packer = pack::Packer::default();
+        let mut packed = packer.push(bytes).to_vec();
+        packed.extend_from_slice(&packer.finish());
+        packed.shrink_to_fit();
+        Packed {
+            bytes: packed.into(),
+            hash: hash(bytes),
+        }
+    }
+
+    /// The document, or 304 if the client has it.
+    fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
+        let takes_gzip = negotiate::takes_gzip(headers);
+        let mut response = answer_tagged(&self.hash, headers, || {
+            if takes_gzip {
+                return self.bytes.clone();
+            }
+            let mut bytes = Vec::new();
+            // It was packed here, and reading from memory does not fail.
+            let _ = GzDecoder::new(&*self.bytes).read_to_end(&mut bytes);
+            bytes.into()
+        });
+        if takes_gzip && response.status() == StatusCode::OK {
+            pack::mark(&mut response);
+            let accept = HeaderValue::from_static("Accept");
+            response.headers_mut().append(VARY, accept);
+        }
+        response
+    }
+}
+
+impl Documents {
+    fn v2(&self, kinds: &Kinds) -> &Packed {
+        self.v2.get_or_init(|| Packed::of_json(&v2(kinds)))
+    }
+
+    fn v2_protobuf(&self, kinds: &Kinds) -> &Packed {
+        self.v2_protobuf
+            .get_or_init(|| Packed::of_bytes(&protobuf::document(&v2(kinds))))
+    }
+
+    /// For a set that has other custom resources.
+    pub(crate) fn with_other_customs(&self) -> Documents {
+        Documents {
+            builtin: self.builtin.clone(),
+            ..Documents::default()
+        }
+    }
+
+    /// All of version 3, in the order of their paths.
+    fn v3(&self, kinds: &Kinds) -> BTreeMap<&str, &Packed> {
+        let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
+        let custom = self.custom.get_or_init(|| v3_of(kinds, true));
+        let all = custom.iter().chain(builtin);
+        all.map(|(path, document)| (path.as_str(), document))
+            .collect()
+    }
+}
+
+/// The documents of custom resources, or of all others.
+fn v3_of(kinds: &Kinds, custom: bool) -> BTreeMap<String, Packed> {
+    let mut by_version: BTreeMap<String, Vec<&'static Kind>> = BTreeMap::new();
+    for kind in kinds.iter().filter(|kind| kind.custom.is_some() == custom) {
+        by_version.entry(base(kind)).or_default().push(kind);
+    }
+    if by_version.is_empty() {
+        return BTreeMap::new();
+    }
+    let descriptions = Descriptions::unpack();
+    let documents = by_version.into_iter();
+    documents
+        .map(|(path, kinds)| (path, Packed::of_json(&v3(&kinds, &descriptions))))
+        .collect()
+}
+
+/// The document of all kinds.
+fn v2(kinds: &Kinds) -> Value {
+    let kinds: Vec<&'static Kind> = kinds.iter().collect();
+    let definitions = schemas(&kinds, Version::V2, &Descriptions::unpack());
+    json!({
+        "swagger": "2.0",
+        "info": info(),
+        "paths": paths(&kinds, Version::V2),
+        "definitions": definitions,
+        "parameters": paths::shared_parameters(),
+        "securityDefinitions": security(),
+        "security": [{"BearerToken": []}],
+    })
+}
+
+/// The document of the kinds of one group and version.
+fn v3(kinds: &[&'static Kind], descriptions: &Descriptions) -> Value {
+    json!({
+        "openapi": "3.0.0",
+        "info": info(),
+        "paths": paths(kinds, Version::V3),
+        "components": {
+            "schemas": schemas(kinds, Version::V3, descriptions),
+            "securitySchemes": security(),
+        },
+    })
+}
 
 /// What kubectl asks for, and what it is told that it got.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF_SENT: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 
-static V3: LazyLock<BTreeMap<String, Tagged>> = LazyLock::new(|| {
-    let mut by_version: BTreeMap<String, Vec<&'static Kind>> = BTreeMap::new();
-    for kind in KINDS.iter().copied() {
-        by_version.entry(base(kind)).or_default().push(kind);
-    }
-    let document = |kinds: Vec<&'static Kind>| {
-        let schemas = schemas(&kinds, "#/components/schemas/");
-        let mut paths = Map::new();
-        for kind in kinds {
-            put_paths(&mut paths, kind);
-        }
-        Tagged::new(&json!({
-            "openapi": "3.0.0",
-            "info": info(),
-            "paths": paths,
-            "components": {"schemas": schemas},
-        }))
-    };
-    let documents = by_version.into_iter();
-    documents
-        .map(|(path, kinds)| (path, document(kinds)))
-        .collect()
-});
-
-/// Answers with a document.
-pub(crate) fn answer(
+/// Answers with a document. Making it takes a while, so it is not done where others wait.
+pub(crate) async fn answer(
     document: &Document,
+    served: Arc<Served>,
     parts: &Parts,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
+    let (document, headers) = (document.clone(), parts.headers.clone());
+    let known_hash = query.get("hash").map(ToOwned::to_owned);
+    let made = tokio::task::spawn_blocking(move || {
+        make_answer(&document, &served, &headers, known_hash.as_deref())
+    });
+    made.await
+        .map_err(|_| Status::internal("the document could not be made"))
+}
+
+fn make_answer(
+    document: &Document,
+    served: &Served,
+    headers: &HeaderMap,
+    known_hash: Option<&str>,
+) -> Response<ResponseBody> {
+    let Served { kinds, openapi, .. } = served;
     match document {
         Document::V2 => {
-            let accept = parts
-                .headers
-                .get(ACCEPT)
-                .and_then(|value| value.to_str().ok());
+            let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
             let asked = accept.unwrap_or_default().split(',').next();
             if asked.is_some_and(|asked| asked.trim().starts_with(PROTOBUF_ASKED)) {
-                let mut response = V2_PROTOBUF.answer(&parts.headers);
+                let mut response = openapi.v2_protobuf(kinds).answer(headers);
                 response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_SENT);
-                return Ok(response);
+                return response;
             }
-            Ok(V2.answer(&parts.headers))
+            openapi.v2(kinds).answer(headers)
         }
         Document::V3Index => {
-            let entry = |(path, document): (&String, &Tagged)| {
+            let entry = |(path, document): (&str, &Packed)| {
                 let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-                (path.clone(), json!({"serverRelativeURL": url}))
+                (path.to_owned(), json!({"serverRelativeURL": url}))
             };
-            let paths: Map<String, Value> = V3.iter().map(entry).collect();
+            let documents = openapi.v3(kinds).into_iter();
+            let paths: Map<String, Value> = documents.map(entry).collect();
             let text = json!({ "paths": paths }).to_string();
             let mut response = respond::text(StatusCode::OK, text);
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
             response.headers_mut().insert(CONTENT_TYPE, plain);
             response.headers_mut().remove(respond::NOSNIFF);
-            Ok(response)
+            response
         }
         Document::V3(path) => {
-            let Some(document) = V3.get(path) else {
-                return Ok(respond::page_not_found());
+            let Some(document) = openapi.v3(kinds).remove(path.as_str()) else {
+                return respond::page_not_found();
             };
-            let mut response = document.answer(&parts.headers);
-            if query.get("hash") == Some(&document.hash) {
+            let mut response = document.answer(headers);
+            if known_hash == Some(&document.hash) {
                 let forever = HeaderValue::from_static("public, immutable");
                 response.headers_mut().insert(CACHE_CONTROL, forever);
             }
-            Ok(response)
+            response
         }
     }
 }
 
 fn info() -> Value {
     json!({"title": "Kubernetes", "version": "1.36"})
+}
+
+fn security() -> Value {
+    json!({"BearerToken": {
+        "description": "A token in the header Authorization.",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    }})
 }
 
 /// `api/v1` or `apis/{group}/{version}`.
@@ -128,195 +275,63 @@ fn base(kind: &Kind) -> String {
     }
 }
 
-fn schema_name(kind: &'static Kind) -> String {
-    kind.schema().map(type_name).unwrap_or_default()
+fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "kind": kind, "version": version})
 }
 
-fn gvk(kind: &Kind) -> Value {
-    json!({"group": kind.group, "kind": kind.kind, "version": kind.version})
-}
-
-/// The schemas of kinds and of all types that they are made of.
-fn schemas(kinds: &[&'static Kind], refs: &str) -> Map<String, Value> {
-    let mut schemas = Map::new();
+/// The schemas of kinds, of their lists and of what requests and answers hold besides.
+fn schemas(
+    kinds: &[&'static Kind],
+    version: Version,
+    descriptions: &Descriptions,
+) -> Map<String, Value> {
+    let mut schemas = Schemas::new(version, descriptions);
     for kind in kinds {
-        if let Some(of) = kind.schema() {
-            put_type(&mut schemas, of, refs);
-        }
-        if let Some(Value::Object(schema)) = schemas.get_mut(&schema_name(kind)) {
-            schema.insert("x-kubernetes-group-version-kind".into(), json!([gvk(kind)]));
-        }
+        put_schemas(&mut schemas, kind);
     }
-    schemas
+    schemas.put_patch();
+    schemas.finish()
 }
 
-fn type_name(of: &Type) -> String {
-    let package = of.package.replace('/', ".");
-    match of.package {
-        "meta/v1" => format!("io.k8s.apimachinery.pkg.apis.{package}.{}", of.name),
-        "apiextensions/v1" => format!(
-            "io.k8s.apiextensions-apiserver.pkg.apis.{package}.{}",
-            of.name
-        ),
-        _ => format!("io.k8s.api.{package}.{}", of.name),
+/// The schemas of one kind.
+fn put_schemas(schemas: &mut Schemas<'_>, kind: &'static Kind) {
+    let live = kind.live();
+    if let Some(live) = &live {
+        custom::put_schemas(schemas, kind, live);
     }
-}
-
-fn put_type(schemas: &mut Map<String, Value>, of: &'static Type, refs: &str) {
-    let name = type_name(of);
-    if schemas.contains_key(&name) {
-        return;
-    }
-    schemas.insert(name.clone(), Value::Null); // types may hold themselves
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for field in of.members() {
-        if let Some(inner) = field.struct_type() {
-            put_type(schemas, inner, refs);
-        }
-        properties.insert(field.name.to_owned(), property(field, refs));
-        if field.required {
-            required.push(field.name);
-        }
-    }
-    let mut schema = Map::new();
-    let description = format!("{} of {}.", of.name, of.package);
-    schema.insert("description".into(), description.into());
-    schema.insert("type".into(), "object".into());
-    schema.insert("properties".into(), properties.into());
-    if !required.is_empty() {
-        schema.insert("required".into(), required.into());
-    }
-    schemas.insert(name, schema.into());
-}
-
-fn property(field: &Field, refs: &str) -> Value {
-    let item = item(field.item(), refs);
-    let mut property = match field.kind {
-        FieldKind::One(_) => item,
-        FieldKind::List(_) => json!({"type": "array", "items": item}),
-        FieldKind::Map(_) => json!({"type": "object", "additionalProperties": item}),
+    // Of custom resources there are no types but those that all objects have.
+    let find = |name: &str| match live {
+        Some(_) => tidings_schema::find("", "v1", name),
+        None => tidings_schema::find(kind.group, kind.version, name),
     };
-    if let Some(members) = property.as_object_mut() {
-        if let Some(default) = field
-            .default
-            .and_then(|text| serde_json::from_str(text).ok())
-        {
-            members.insert("default".into(), default);
-        }
-        match &field.list {
-            _ if !matches!(field.kind, FieldKind::List(_)) => {}
-            ListKind::Atomic => {
-                drop(members.insert("x-kubernetes-list-type".into(), "atomic".into()))
-            }
-            ListKind::Set => drop(members.insert("x-kubernetes-list-type".into(), "set".into())),
-            ListKind::Map(keys) => {
-                members.insert("x-kubernetes-list-type".into(), "map".into());
-                members.insert("x-kubernetes-list-map-keys".into(), keys.to_vec().into());
-            }
-        }
-        if let Some(key) = field.merge_key {
-            members.insert("x-kubernetes-patch-merge-key".into(), key.into());
-        }
-        let PatchStrategy {
-            merge,
-            retain_keys,
-            replace,
-        } = field.patch_strategy;
-        let strategies = [
-            (merge, "merge"),
-            (retain_keys, "retainKeys"),
-            (replace, "replace"),
-        ];
-        let strategies: Vec<&str> = strategies
-            .iter()
-            .filter_map(|(is, name)| is.then_some(*name))
-            .collect();
-        if !strategies.is_empty() {
-            let strategies = strategies.join(",");
-            members.insert("x-kubernetes-patch-strategy".into(), strategies.into());
-        }
+    if let Some(of) = kind.schema() {
+        schemas.put(of);
     }
-    property
-}
-
-fn item(item: Item, refs: &str) -> Value {
-    match item {
-        Item::String | Item::Quantity => json!({"type": "string"}),
-        Item::Bytes => json!({"type": "string", "format": "byte"}),
-        Item::Bool => json!({"type": "boolean"}),
-        Item::Int32 => json!({"type": "integer", "format": "int32"}),
-        Item::Int64 => json!({"type": "integer", "format": "int64"}),
-        Item::Double => json!({"type": "number", "format": "double"}),
-        Item::Time | Item::MicroTime => json!({"type": "string", "format": "date-time"}),
-        Item::IntOrString => json!({"type": "string", "format": "int-or-string"}),
-        Item::Raw => json!({"x-kubernetes-preserve-unknown-fields": true}),
-        Item::Fields => json!({"type": "object"}),
-        Item::Strings => json!({"type": "array", "items": {"type": "string"}}),
-        Item::Either(..) => json!({}),
-        // Version 3 knows what stands beside a reference only around it.
-        Item::Struct(of) if refs.starts_with("#/components") => {
-            json!({"allOf": [{"$ref": format!("{refs}{}", type_name(of))}]})
-        }
-        Item::Struct(of) => json!({"$ref": format!("{refs}{}", type_name(of))}),
-    }
-}
-
-/// The paths of a kind, with the parameters that clients look for.
-fn put_paths(paths: &mut Map<String, Value>, kind: &Kind) {
-    let place = if kind.namespaced {
-        "/namespaces/{namespace}"
-    } else {
-        ""
-    };
-    let collection = format!("/{}{place}/{}", base(kind), kind.plural);
-    let operation = |action: &str, parameters: &[&str]| {
-        let parameters: Vec<Value> = parameters
-            .iter()
-            .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
-            .collect();
-        json!({
-            "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": gvk(kind),
-            "parameters": parameters,
-            "responses": {"200": {"description": "OK"}},
-        })
-    };
-    let write = ["dryRun", "fieldManager", "fieldValidation", "pretty"];
-    let read = [
-        "fieldSelector",
-        "labelSelector",
-        "limit",
-        "continue",
-        "resourceVersion",
-        "watch",
-    ];
-    let content: Map<String, Value> = [
-        "application/json-patch+json",
-        "application/merge-patch+json",
-    ]
-    .map(|media_type| (media_type.to_owned(), json!({"schema": {"type": "object"}})))
-    .into_iter()
-    .collect();
     if kind.review.is_some() {
-        paths.insert(collection, json!({ "post": operation("post", &write) }));
         return;
     }
-    let mut patch = operation("patch", &write);
-    if let Some(patch) = patch.as_object_mut() {
-        patch.insert("requestBody".into(), json!({ "content": content }));
+    if let Some(of) = find(&format!("{}List", kind.kind)).filter(|_| live.is_none()) {
+        schemas.put(of);
     }
-    paths.insert(
-        collection.clone(),
-        json!({"get": operation("list", &read), "post": operation("post", &write)}),
-    );
-    paths.insert(
-        format!("{collection}/{{name}}"),
-        json!({
-            "get": operation("get", &["pretty"]),
-            "put": operation("put", &write),
-            "patch": patch,
-            "delete": operation("delete", &["dryRun", "gracePeriodSeconds", "propagationPolicy"]),
-        }),
-    );
+    if let Some(of) = find("DeleteOptions") {
+        let (group, version) = (kind.group, kind.version);
+        schemas.put_shared_kind(of, group_version_kind(group, version, of.name));
+    }
+    if let Some(of) = find("Status") {
+        schemas.put_shared_kind(of, group_version_kind("", "v1", of.name));
+    }
+    if let Some(of) = tidings_schema::find("autoscaling", "v1", "Scale")
+        && kind.has_scale()
+    {
+        schemas.put(of);
+    }
+}
+
+fn paths(kinds: &[&'static Kind], version: Version) -> Map<String, Value> {
+    let mut all = Map::new();
+    for kind in kinds {
+        paths::put_paths(&mut all, kind, version);
+    }
+    all.sort_keys();
+    all
 }

@@ -1,6 +1,6 @@
 //! The old OpenAPI document in protobuf, in the message types of gnostic, as kubectl asks for it (W34).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The document of `/openapi/v2`.
 pub(super) fn document(json: &Value) -> Vec<u8> {
@@ -10,8 +10,13 @@ pub(super) fn document(json: &Value) -> Vec<u8> {
     info.text(1, &json["info"]["title"]);
     info.text(2, &json["info"]["version"]);
     out.message(2, &info);
-    out.message(8, &Message::default()); // no paths
+    out.message(8, &paths(&json["paths"]));
     out.message(9, &named_schemas(&json["definitions"]));
+    let mut shared = Message::default();
+    for (name, value) in members(&json["parameters"]) {
+        shared.message(1, &named(name, &parameter(value)));
+    }
+    out.message(10, &shared);
     out.0
 }
 
@@ -45,6 +50,29 @@ impl Message {
         }
     }
 
+    fn texts(&mut self, field: u64, values: &Value) {
+        for value in elements(values) {
+            self.text(field, value);
+        }
+    }
+
+    fn flag(&mut self, field: u64, value: &Value) {
+        if value == &Value::Bool(true) {
+            self.number(field << 3);
+            self.number(1);
+        }
+    }
+
+    /// All members that the specification does not know.
+    fn extensions(&mut self, field: u64, json: &Value) {
+        for (name, value) in members(json).filter(|(name, _)| name.starts_with("x-")) {
+            let mut extension = Message::default();
+            extension.bytes(1, name.as_bytes());
+            extension.any(2, value);
+            self.message(field, &extension);
+        }
+    }
+
     /// Any value: gnostic takes it as YAML, of which JSON is a part.
     fn any(&mut self, field: u64, value: &Value) {
         let mut any = Message::default();
@@ -53,14 +81,114 @@ impl Message {
     }
 }
 
+fn members(json: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    json.as_object().into_iter().flatten()
+}
+
+fn elements(json: &Value) -> impl Iterator<Item = &Value> {
+    json.as_array().into_iter().flatten()
+}
+
+fn named(name: &str, value: &Message) -> Message {
+    let mut named = Message::default();
+    named.bytes(1, name.as_bytes());
+    named.message(2, value);
+    named
+}
+
+/// A message that has no other field than this.
+fn wrapped(field: u64, inner: &Message) -> Message {
+    let mut out = Message::default();
+    out.message(field, inner);
+    out
+}
+
+fn paths(json: &Value) -> Message {
+    let mut out = Message::default();
+    for (name, path) in members(json) {
+        let mut item = Message::default();
+        for (field, method) in [
+            (2, "get"),
+            (3, "put"),
+            (4, "post"),
+            (5, "delete"),
+            (8, "patch"),
+        ] {
+            if let Some(found) = path.get(method) {
+                item.message(field, &operation(found));
+            }
+        }
+        for value in elements(&path["parameters"]) {
+            item.message(9, &parameter_or_reference(value));
+        }
+        out.message(2, &named(name, &item));
+    }
+    out
+}
+
+fn operation(json: &Value) -> Message {
+    let mut out = Message::default();
+    out.texts(1, &json["tags"]);
+    out.text(3, &json["description"]);
+    out.text(5, &json["operationId"]);
+    out.texts(6, &json["produces"]);
+    out.texts(7, &json["consumes"]);
+    for value in elements(&json["parameters"]) {
+        out.message(8, &parameter_or_reference(value));
+    }
+    let mut responses = Message::default();
+    for (code, value) in members(&json["responses"]) {
+        let mut response = Message::default();
+        response.text(1, &value["description"]);
+        if let Some(found) = value.get("schema") {
+            response.message(2, &wrapped(1, &schema(found)));
+        }
+        responses.message(1, &named(code, &wrapped(1, &response)));
+    }
+    out.message(9, &responses);
+    out.texts(10, &json["schemes"]);
+    out.extensions(13, json);
+    out
+}
+
+fn parameter_or_reference(json: &Value) -> Message {
+    if json.get("$ref").is_some() {
+        let mut reference = Message::default();
+        reference.text(1, &json["$ref"]);
+        return wrapped(2, &reference);
+    }
+    wrapped(1, &parameter(json))
+}
+
+/// One in the body, in the path, or in the query.
+fn parameter(json: &Value) -> Message {
+    let mut out = Message::default();
+    if json["in"] == "body" {
+        out.text(2, &json["name"]);
+        out.text(3, &json["in"]);
+        out.flag(4, &json["required"]);
+        out.message(5, &schema(&json["schema"]));
+        return wrapped(1, &out);
+    }
+    out.flag(1, &json["required"]);
+    out.text(2, &json["in"]);
+    out.text(3, &json["description"]);
+    out.text(4, &json["name"]);
+    // Those of the query have one field more before the type.
+    let (place, type_field, unique_field) = match json["in"].as_str() {
+        Some("path") => (4, 5, 19),
+        _ => (3, 6, 20),
+    };
+    out.text(type_field, &json["type"]);
+    out.flag(unique_field, &json["uniqueItems"]);
+    wrapped(2, &wrapped(place, &out))
+}
+
 /// `Definitions` and `Properties`: schemas by name.
 fn named_schemas(schemas: &Value) -> Message {
     let mut out = Message::default();
-    for (name, value) in schemas.as_object().into_iter().flatten() {
-        let mut named = Message::default();
-        named.bytes(1, name.as_bytes());
-        named.message(2, &schema(value));
-        out.message(1, &named);
+    for (name, value) in members(schemas) {
+        out.message(1, &named(name, &schema(value)));
     }
     out
 }
@@ -75,6 +203,9 @@ fn schema(json: &Value) -> Message {
     }
     for name in json["required"].as_array().into_iter().flatten() {
         out.text(19, name);
+    }
+    for value in elements(&json["enum"]) {
+        out.any(20, value);
     }
     if let Some(values) = json.get("additionalProperties") {
         let mut item = Message::default();
@@ -94,14 +225,7 @@ fn schema(json: &Value) -> Message {
     if json.get("properties").is_some() {
         out.message(25, &named_schemas(&json["properties"]));
     }
-    let empty = Map::new();
-    let members = json.as_object().unwrap_or(&empty).iter();
-    for (name, value) in members.filter(|(name, _)| name.starts_with("x-")) {
-        let mut extension = Message::default();
-        extension.bytes(1, name.as_bytes());
-        extension.any(2, value);
-        out.message(31, &extension);
-    }
+    out.extensions(31, json);
     out
 }
 
@@ -122,5 +246,29 @@ mod tests {
             0xfa, 0x01, 10, 0x0a, 3, b'x', b'-', b'y', 0x12, 3, 0x12, 1, b'1',
         ];
         assert!(bytes.ends_with(&extension), "{bytes:?}");
+    }
+
+    #[test]
+    fn w34_an_operation_in_protobuf() {
+        let json = json!({
+            "tags": ["t"],
+            "consumes": ["c"],
+            "parameters": [{"$ref": "#/p"}, {"name": "n", "in": "path", "required": true, "type": "string"}],
+            "responses": {"200": {"description": "OK"}},
+        });
+        let parameter = [
+            0x42, 25, 0x0a, 23, 0x12, 21, 0x22, 19, 8, 1, 0x12, 4, b'p', b'a', b't', b'h', 0x22, 1,
+            b'n', 0x2a, 6, b's', b't', b'r', b'i', b'n', b'g',
+        ];
+        let expected = [
+            &[0x0a, 1, b't', 0x3a, 1, b'c'][..],
+            &[0x42, 7, 0x12, 5, 0x0a, 3, b'#', b'/', b'p'],
+            &parameter,
+            &[
+                0x4a, 15, 0x0a, 13, 0x0a, 3, b'2', b'0', b'0', 0x12, 6, 0x0a, 4, 0x0a, 2, b'O',
+                b'K',
+            ],
+        ];
+        assert_eq!(operation(&json).0, expected.concat());
     }
 }

@@ -1,7 +1,7 @@
 //! Responses and their bodies.
 
 pub(crate) mod list;
-mod pack;
+pub(crate) mod pack;
 mod pretty;
 mod protobuf;
 pub(crate) mod view;

@@ -754,6 +754,59 @@ async fn w27_w187_discovery_follows_definitions() {
 }
 
 #[tokio::test]
+async fn w32_w187_openapi_follows_definitions() {
+    let server = with_widgets().await;
+    let index = server.get("/openapi/v3").await.json();
+    let url = index["paths"]["apis/ex.com/v1"]["serverRelativeURL"].clone();
+    let document = server.get(url.as_str().unwrap()).await.json();
+    let schemas = &document["components"]["schemas"];
+    let widget = &schemas["com.ex.v1.Widget"];
+    let named = json!([{"group": "ex.com", "kind": "Widget", "version": "v1"}]);
+    assert_eq!(widget["x-kubernetes-group-version-kind"], named);
+    let spec = &widget["properties"]["spec"]["properties"];
+    assert_eq!(spec["size"], json!({"type": "integer", "minimum": 1}));
+    let meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(
+        widget["properties"]["metadata"]["allOf"],
+        json!([{ "$ref": meta }])
+    );
+    assert!(schemas["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].is_object());
+    let items = &schemas["com.ex.v1.WidgetList"]["properties"]["items"]["items"];
+    assert_eq!(items["$ref"], "#/components/schemas/com.ex.v1.Widget");
+    let item = "/apis/ex.com/v1/namespaces/{namespace}/widgets/{name}";
+    let patch = &document["paths"][item]["patch"];
+    let patches = patch["requestBody"]["content"].as_object().unwrap();
+    assert!(!patches.contains_key("application/strategic-merge-patch+json"));
+    let parameters = patch["parameters"].as_array().unwrap();
+    let validates = |parameter: &Value| parameter["name"] == "fieldValidation";
+    assert!(
+        parameters.iter().any(validates),
+        "kubectl looks for it before it leaves validation to the server"
+    );
+    let status = format!("{item}/status");
+    assert!(document["paths"][&status].is_object());
+    let v2 = server.get("/openapi/v2").await;
+    let tag = v2.headers["etag"].clone();
+    let definition = &v2.json()["definitions"]["com.ex.v1.Widget"];
+    assert_eq!(
+        definition["properties"]["status"],
+        json!({
+            "x-kubernetes-preserve-unknown-fields": true,
+        })
+    );
+    let mut more = properties();
+    more["shape"] = json!({"type": "string"});
+    reversion(&server, &[version("v1", true, &more)]).await;
+    let index = server.get("/openapi/v3").await.json();
+    let changed = &index["paths"]["apis/ex.com/v1"]["serverRelativeURL"];
+    assert_ne!(*changed, url);
+    let document = server.get(changed.as_str().unwrap()).await.json();
+    let widget = &document["components"]["schemas"]["com.ex.v1.Widget"];
+    assert!(widget["properties"]["spec"]["properties"]["shape"].is_object());
+    assert_ne!(server.get("/openapi/v2").await.headers["etag"], tag);
+}
+
+#[tokio::test]
 async fn custom_resources_are_served_from_the_start() {
     let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let options = ApiOptions::default;

@@ -232,3 +232,157 @@ async fn w34_the_old_form_of_openapi() {
         "replace"
     );
 }
+
+/// All that a document refers to.
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value.as_str() {
+                    Some(text) if name == "$ref" => found.push(text),
+                    _ => references(value, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn w33_w34_every_reference_leads_somewhere() {
+    let server = Server::start().await;
+    let index = server.get("/openapi/v3").await;
+    let index: Value = serde_json::from_str(&index.text).unwrap();
+    let documents = index["paths"].as_object().unwrap().keys();
+    let mut urls: Vec<String> = documents
+        .map(|path| format!("/openapi/v3/{path}"))
+        .collect();
+    urls.push("/openapi/v2".to_owned());
+    for url in urls {
+        let document = server.get(&url).await.json();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(!found.is_empty(), "{url}");
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap_or_default();
+            assert!(document.pointer(pointer).is_some(), "{url}: {reference}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn w33_w34_types_and_fields_are_described() {
+    let server = Server::start().await;
+    let v3 = server.get("/openapi/v3/apis/apps/v1").await.json();
+    let v2 = server.get("/openapi/v2").await.json();
+    for schemas in [&v3["components"]["schemas"], &v2["definitions"]] {
+        for (name, schema) in schemas.as_object().unwrap() {
+            assert!(schema["description"].is_string(), "{name}");
+        }
+        let strategy = &schemas["io.k8s.api.apps.v1.DeploymentStrategy"]["properties"]["type"];
+        assert_eq!(strategy["enum"], json!(["Recreate", "RollingUpdate"]));
+        let text = strategy["description"].as_str().unwrap();
+        assert!(text.contains("\n - `\"Recreate\"` "), "{text}");
+        let modes = &schemas["io.k8s.api.core.v1.PersistentVolumeClaimSpec"]["properties"];
+        let modes = &modes["accessModes"]["items"]["enum"];
+        assert_eq!(modes.as_array().unwrap().len(), 4);
+        let time = &schemas["io.k8s.apimachinery.pkg.apis.meta.v1.Time"];
+        assert_eq!(
+            (&time["type"], &time["format"]),
+            (&json!("string"), &json!("date-time"))
+        );
+    }
+    // What stands beside a reference counts in version 2 only.
+    let spec = |schemas: &Value| {
+        let schema = &schemas["io.k8s.api.apps.v1.Deployment"];
+        let mut spec = schema["properties"]["spec"].clone();
+        assert!(spec["description"].take().is_string());
+        spec
+    };
+    let name = "io.k8s.api.apps.v1.DeploymentSpec";
+    assert_eq!(
+        spec(&v3["components"]["schemas"]),
+        json!({"description": null, "default": {}, "allOf": [{"$ref": format!("#/components/schemas/{name}")}]})
+    );
+    assert_eq!(
+        spec(&v2["definitions"]),
+        json!({"description": null, "$ref": format!("#/definitions/{name}")})
+    );
+}
+
+#[tokio::test]
+async fn w34_operations_say_what_they_take_and_answer() {
+    let server = Server::start().await;
+    let document = server.get("/openapi/v2").await.json();
+    let paths = document["paths"].as_object().unwrap();
+    let item = &paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
+    let patch = &item["patch"];
+    assert_eq!(patch["x-kubernetes-action"], "patch");
+    let deployment = json!({"group": "apps", "kind": "Deployment", "version": "v1"});
+    assert_eq!(patch["x-kubernetes-group-version-kind"], deployment);
+    assert_eq!(patch["operationId"], "patchAppsV1NamespacedDeployment");
+    assert_eq!(
+        patch["consumes"],
+        json!([
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml"
+        ])
+    );
+    let named = |operation: &Value| -> Vec<String> {
+        let parameters = operation["parameters"].as_array().unwrap().iter();
+        let parameters = parameters.map(|parameter| match parameter["$ref"].as_str() {
+            Some(reference) => &document.pointer(&reference[1..]).unwrap()["name"],
+            None => &parameter["name"],
+        });
+        parameters
+            .map(|name| name.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let expected = ["body", "dryRun", "fieldManager", "fieldValidation", "force"];
+    assert_eq!(named(patch), expected);
+    assert_eq!(named(item), ["name", "namespace", "pretty"]);
+    let list = &paths["/api/v1/pods"]["get"];
+    assert_eq!(list["operationId"], "listCoreV1PodForAllNamespaces");
+    assert_eq!(
+        list["responses"]["200"]["schema"]["$ref"],
+        "#/definitions/io.k8s.api.core.v1.PodList"
+    );
+    let scale = &paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"]["put"];
+    let kind = json!({"group": "autoscaling", "kind": "Scale", "version": "v1"});
+    assert_eq!(scale["x-kubernetes-group-version-kind"], kind);
+    // Names of functions are made of them: none may be there twice.
+    let mut ids: Vec<&str> = paths
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values())
+        .filter_map(|operation| operation["operationId"].as_str())
+        .collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert!(count > 400, "{count}");
+}
+
+#[tokio::test]
+async fn w8_w33_documents_are_packed_for_those_who_take_it() {
+    let server = Server::start().await;
+    for path in ["/openapi/v2", "/openapi/v3/api/v1"] {
+        let plain = server.get(path).await;
+        assert!(!plain.headers.contains_key("content-encoding"));
+        let packed = server.ask("GET", path, &[("accept-encoding", "gzip")], "");
+        let packed = packed.await;
+        assert_eq!(packed.headers["content-encoding"], "gzip");
+        let vary: Vec<_> = packed.headers.get_all("vary").iter().collect();
+        assert_eq!(vary, ["Accept-Encoding", "Accept"]);
+        assert_eq!(packed.headers["etag"], plain.headers["etag"]);
+        assert!(packed.bytes == plain.bytes, "{path}");
+        let tag = plain.headers["etag"].to_str().unwrap();
+        let headers = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+        let known = server.ask("GET", path, &headers, "").await;
+        assert_eq!((known.code, known.bytes.len()), (304, 0));
+        assert!(!known.headers.contains_key("content-encoding"));
+    }
+}

@@ -304,7 +304,7 @@ async fn w27_w30_reviews_in_discovery() {
     let document = document.json();
     let path = &document["paths"]["/apis/authorization.k8s.io/v1/namespaces/{namespace}/localsubjectaccessreviews"];
     let methods: Vec<&String> = path.as_object().unwrap().keys().collect();
-    assert_eq!(methods, ["post"]);
+    assert_eq!(methods, ["post", "parameters"]);
     assert!(
         document["components"]["schemas"]
             .get("io.k8s.api.authorization.v1.SubjectAccessReview")
