@@ -126,6 +126,24 @@ async fn the_life_of_a_custom_resource() {
 }
 
 #[tokio::test]
+async fn explained() {
+    let server = with_definition().await;
+    let explain = |what: &str| server.run(&["explain", what]).unwrap();
+    let whole = explain("crontab");
+    for said in [
+        "KIND:       CronTab",
+        "CronTab runs an image now and then.",
+        "Standard object's metadata.",
+    ] {
+        assert!(whole.contains(said), "{said} is not in\n{whole}");
+    }
+    let field = explain("ct.spec.cronSpec");
+    assert!(field.contains("When it runs, in five fields."), "{field}");
+    let spec = explain("ct.spec");
+    assert!(spec.contains("cronSpec\t<string> -required-"), "{spec}");
+}
+
+#[tokio::test]
 async fn applied_by_the_server() {
     let server = with_definition().await;
     let definition = server.file("definition.yaml", DEFINITION).unwrap();

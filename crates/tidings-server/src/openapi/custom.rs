@@ -55,20 +55,22 @@ fn put_type(
     kind_name: &str,
     meta: &str,
 ) {
-    let text = |description: &str| json!({"description": description, "type": "string"});
+    // They are what they are in all kinds.
+    let described = |field: &str| schemas.describe("core/v1", "Pod", field);
+    let text = |field: &str| json!({"description": described(field), "type": "string"});
+    let (version, kind_text) = (text("apiVersion"), text("kind"));
+    let metadata_text = described("metadata");
     let Value::Object(schema) = schema else {
         return;
     };
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
-        let version = text("The group and version of this form of the object.");
         properties.insert("apiVersion".into(), version);
-        properties.insert("kind".into(), text("What kind of object this is."));
+        properties.insert("kind".into(), kind_text);
         if let Some(of) = find_type("meta/v1", meta) {
             schemas.put(of);
             let mut metadata = Map::new();
-            let description = "What all objects have: their names, labels and versions.";
-            metadata.insert("description".into(), description.into());
+            metadata.insert("description".into(), metadata_text.into());
             schemas.put_reference(&mut metadata, &type_name(of));
             properties.insert("metadata".into(), metadata.into());
         }

@@ -32,6 +32,16 @@ impl<'a> Schemas<'a> {
         self.version
     }
 
+    /// What is said of a field of a type.
+    pub(super) fn describe(&self, package: &str, name: &str, field: &str) -> String {
+        let mut fields = self.descriptions.of(package, name).into_iter();
+        let described = fields.find_map(|described| {
+            let mut fields = described.fields();
+            fields.find(|described| described.name == field)
+        });
+        described.map(|field| field.text).unwrap_or_default()
+    }
+
     /// Adds a schema that is made elsewhere.
     pub(super) fn insert(&mut self, name: String, schema: Value) {
         self.made.insert(name, schema);
