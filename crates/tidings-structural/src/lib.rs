@@ -67,8 +67,11 @@ mod json_path;
 mod lists;
 mod meta;
 mod node;
+mod object_meta;
 mod pattern;
 mod printed;
+#[cfg(test)]
+mod published;
 mod rules;
 mod schema;
 mod shape;

@@ -1,91 +1,14 @@
 //! Type and metadata of resources that are embedded in others.
 
 use serde_json::{Map, Value};
-use tidings_api::{FieldError, validate};
+use tidings_api::{FieldError, go, validate};
 
 use crate::node::Node;
-use crate::text::{Path, bad_value};
+use crate::object_meta;
+use crate::text::{Path, bad_value, json, unprintable};
 
-/// What a field of `metadata` holds.
-#[derive(Clone, Copy)]
-enum Shape {
-    Text,
-    Integer,
-    Time,
-    Texts,
-    TextMap,
-    Objects,
-}
-
-impl Shape {
-    fn of(name: &str) -> Option<Shape> {
-        Some(match name {
-            "name" | "generateName" | "namespace" | "selfLink" | "uid" | "resourceVersion" => {
-                Shape::Text
-            }
-            "generation" | "deletionGracePeriodSeconds" => Shape::Integer,
-            "creationTimestamp" | "deletionTimestamp" => Shape::Time,
-            "finalizers" => Shape::Texts,
-            "labels" | "annotations" => Shape::TextMap,
-            "ownerReferences" | "managedFields" => Shape::Objects,
-            _ => return None,
-        })
-    }
-
-    /// Why a value does not have this shape, in the words of Go's decoder.
-    fn mismatch(self, name: &str, value: &Value) -> Option<String> {
-        let wrong = |found: &Value, wanted: &str| {
-            let found = match found {
-                Value::Bool(_) => "bool",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-                Value::Null => "null",
-            };
-            let field = format!("ObjectMeta.{name}");
-            Some(format!(
-                "json: cannot unmarshal {found} into Go struct field {field} of type {wanted}"
-            ))
-        };
-        if value.is_null() {
-            return None;
-        }
-        match (self, value) {
-            (Shape::Text, Value::String(_)) => None,
-            (Shape::Text, _) => wrong(value, "string"),
-            (Shape::Integer, Value::Number(number)) if number.is_i64() => None,
-            (Shape::Integer, _) => wrong(value, "int64"),
-            (Shape::Time, Value::String(text)) => match text.parse::<jiff::Timestamp>() {
-                Ok(_) => None,
-                Err(_) => Some(format!(
-                    "parsing time {0} as \"2006-01-02T15:04:05Z07:00\": cannot parse {0} as \"2006\"",
-                    tidings_api::go::quote(text)
-                )),
-            },
-            (Shape::Time, _) => wrong(value, "string"),
-            (Shape::Texts, Value::Array(elements)) => elements
-                .iter()
-                .find(|element| !element.is_string() && !element.is_null())
-                .and_then(|e| wrong(e, "string")),
-            (Shape::Texts, _) => wrong(value, "[]string"),
-            (Shape::TextMap, Value::Object(entries)) => entries
-                .values()
-                .find(|entry| !entry.is_string() && !entry.is_null())
-                .and_then(|e| wrong(e, "string")),
-            (Shape::TextMap, _) => wrong(value, "map[string]string"),
-            (Shape::Objects, Value::Array(elements)) => {
-                let stranger = elements
-                    .iter()
-                    .find(|element| !element.is_object() && !element.is_null());
-                stranger.and_then(|element| wrong(element, "v1.OwnerReference"))
-            }
-            (Shape::Objects, _) => wrong(value, "[]v1.OwnerReference"),
-        }
-    }
-}
-
-/// Drops unknown fields of embedded metadata and returns their paths. With `drop_malformed` also what has the wrong type.
+/// Writes embedded metadata as Go would, without unknown fields, whose paths are returned, and without what is empty. With
+/// `drop_malformed` what has the wrong type goes too.
 ///
 /// # Errors
 /// If something has the wrong type and may not be dropped.
@@ -174,32 +97,20 @@ fn coerce_resource(
     let Some(metadata) = object.get_mut("metadata") else {
         return Ok(());
     };
-    let printed = bad_value(metadata);
-    let fields = match metadata {
-        Value::Object(fields) => fields,
-        Value::Null => return Ok(()),
-        _ if drop_malformed => return Ok(()),
-        _ => {
-            let detail = "json: cannot unmarshal into Go value of type v1.ObjectMeta";
-            return Err(FieldError::invalid_value(metadata_path, printed, detail));
+    match object_meta::decode(metadata, drop_malformed) {
+        Ok(decoded) => {
+            let paths = decoded.unknown.iter();
+            unknown.extend(paths.map(|field| format!("{}.{field}", metadata_path.as_str())));
+            *metadata = Value::Object(decoded.fields);
+            Ok(())
         }
-    };
-    let mut problem = None;
-    fields.retain(|name, value| {
-        let Some(shape) = Shape::of(name) else {
-            unknown.push(format!("{}.{name}", metadata_path.as_str()));
-            return false;
-        };
-        let why = shape.mismatch(name, value);
-        let keep = why.is_none() && !(name == "creationTimestamp" && value.is_null());
-        if problem.is_none() {
-            problem = why;
-        }
-        keep
-    });
-    match problem {
-        Some(why) if !drop_malformed => Err(FieldError::invalid_value(metadata_path, printed, why)),
-        _ => Ok(()),
+        // Metadata that is no object at all stays as it is.
+        Err(_) if drop_malformed => Ok(()),
+        Err(why) => Err(FieldError::invalid_value(
+            metadata_path,
+            bad_value(metadata),
+            why,
+        )),
     }
 }
 
@@ -281,23 +192,20 @@ fn check_resource(object: &Map<String, Value>, path: &Path, errors: &mut Vec<Fie
         return;
     };
     let path = path.child("metadata");
-    let Value::Object(fields) = metadata else {
-        if !metadata.is_null() {
-            let detail = "json: cannot unmarshal into Go value of type v1.ObjectMeta";
-            errors.push(FieldError::invalid_value(path, bad_value(metadata), detail));
-        }
-        return;
-    };
-    let problem = fields
-        .iter()
-        .find_map(|(name, value)| Shape::of(name)?.mismatch(name, value));
-    if let Some(why) = problem {
-        errors.push(FieldError::invalid_value(path, bad_value(metadata), why));
-        return;
+    match object_meta::decode(metadata, false) {
+        Ok(decoded) => check_metadata(&decoded.fields, &path, errors),
+        Err(why) => errors.push(FieldError::invalid_value(path, bad_value(metadata), why)),
     }
-    check_metadata(fields, &path, errors);
 }
 
+/// All annotations of an object together.
+const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+const MANAGER_BYTES_MAX: usize = 128;
+const SUBRESOURCE_BYTES_MAX: usize = 256;
+/// How many controllers too many are told: each time all owners are printed.
+const EXTRA_CONTROLLERS_TOLD_MAX: usize = 8;
+
+/// Metadata that was decoded, so that its fields have the types they should have.
 fn check_metadata(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<FieldError>) {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut invalid = |name: &str, value: &str, why: Vec<String>| {
@@ -307,47 +215,180 @@ fn check_metadata(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<Fie
                 .map(|why| FieldError::invalid(path.clone(), value, why)),
         );
     };
-    for name in ["generateName", "name"] {
-        if !text(name).is_empty() {
-            invalid(name, text(name), validate::path_segment(text(name)));
+    let generated = text("generateName");
+    if !generated.is_empty() {
+        // It is the beginning of a name: `.` and `..` are good ones.
+        let why = validate::path_segment(&format!("{generated}x"));
+        invalid("generateName", generated, why);
+    }
+    if !text("name").is_empty() {
+        invalid("name", text("name"), validate::path_segment(text("name")));
+    }
+    let namespace = text("namespace");
+    if !namespace.is_empty() {
+        invalid("namespace", namespace, validate::dns1123_label(namespace));
+    }
+    if let Some(generation) = fields.get("generation").and_then(Value::as_i64)
+        && generation < 0
+    {
+        let detail = "must be greater than or equal to 0";
+        let path = path.child("generation");
+        errors.push(FieldError::invalid_value(path, generation, detail));
+    }
+    check_keys(fields, path, errors);
+    let list = |name: &str| fields.get(name).and_then(Value::as_array);
+    if let Some(owners) = list("ownerReferences") {
+        check_owners(owners, &path.child("ownerReferences"), errors);
+    }
+    if let Some(finalizers) = list("finalizers") {
+        check_finalizers(finalizers, &path.child("finalizers"), errors);
+    }
+    if let Some(entries) = list("managedFields") {
+        check_managed(entries, &path.child("managedFields"), errors);
+    }
+}
+
+/// Labels and annotations.
+fn check_keys(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<FieldError>) {
+    let entries = |name: &str| {
+        let entries = fields.get(name).and_then(Value::as_object);
+        let entries = entries.into_iter().flatten();
+        entries.map(|(key, value)| (key, value.as_str().unwrap_or_default()))
+    };
+    let mut invalid = |path: &Path, value: &str, why: Vec<String>| {
+        let why = why.into_iter();
+        errors.extend(why.map(|why| FieldError::invalid(path.clone(), value, why)));
+    };
+    let labels = path.child("labels");
+    for (key, value) in entries("labels") {
+        invalid(&labels, key, validate::qualified_name(key));
+        invalid(&labels, value, validate::label_value(value));
+    }
+    let annotations = path.child("annotations");
+    let mut bytes = 0;
+    for (key, value) in entries("annotations") {
+        let why = validate::qualified_name(&key.to_lowercase());
+        invalid(&annotations, key, why);
+        bytes += key.len() + value.len();
+    }
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        errors.push(FieldError::too_long(annotations, ANNOTATIONS_BYTES_MAX));
+    }
+}
+
+fn member<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// An owner as errors print it: the members in the order of the struct.
+fn printed_owner(owner: &Value) -> Value {
+    let members = [
+        "apiVersion",
+        "kind",
+        "name",
+        "uid",
+        "controller",
+        "blockOwnerDeletion",
+    ];
+    let found = members.into_iter().filter_map(|name| {
+        let value = owner.get(name)?;
+        Some((name.to_owned(), value.clone()))
+    });
+    Value::Object(found.collect())
+}
+
+fn go_json(value: &Value) -> String {
+    let bytes = go::json(value).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn check_owners(owners: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    let mut controller: Option<String> = None;
+    let mut told = 0;
+    for owner in owners {
+        let api_version = member(owner, "apiVersion");
+        let version = match api_version.split('/').collect::<Vec<_>>().as_slice() {
+            [version] | [_, version] => *version,
+            _ => "",
+        };
+        if version.is_empty() {
+            let detail = "version must not be empty";
+            let path = path.child("apiVersion");
+            errors.push(FieldError::invalid(path, api_version, detail));
+        }
+        for name in ["kind", "name", "uid"] {
+            if member(owner, name).is_empty() {
+                let path = path.child(name);
+                errors.push(FieldError::invalid(path, "", "must not be empty"));
+            }
+        }
+        if api_version == "v1" && member(owner, "kind") == "Event" {
+            let detail = "/v1, Kind=Event is disallowed from being an owner";
+            let printed = go_json(&printed_owner(owner));
+            errors.push(FieldError::invalid_value(path.clone(), printed, detail));
+        }
+        if owner.get("controller") != Some(&Value::Bool(true)) {
+            continue;
+        }
+        let name = format!("{}/{}", member(owner, "kind"), member(owner, "name"));
+        match &controller {
+            None => controller = Some(name),
+            Some(_) if told == EXTRA_CONTROLLERS_TOLD_MAX => {}
+            Some(first) => {
+                told += 1;
+                let detail = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
+                );
+                let all = owners.iter().map(printed_owner).collect();
+                let printed = go_json(&Value::Array(all));
+                errors.push(FieldError::invalid_value(path.clone(), printed, detail));
+            }
         }
     }
-    if !text("namespace").is_empty() {
-        invalid(
-            "namespace",
-            text("namespace"),
-            validate::dns1123_label(text("namespace")),
-        );
+}
+
+fn check_finalizers(finalizers: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    for finalizer in finalizers {
+        let name = finalizer.as_str().unwrap_or_default();
+        let why = validate::qualified_name(name).into_iter();
+        errors.extend(why.map(|why| FieldError::invalid(path.clone(), name, why)));
     }
-    for (key, value) in fields
-        .get("labels")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        invalid("labels", key, validate::qualified_name(key));
-        let value = value.as_str().unwrap_or_default();
-        invalid("labels", value, validate::label_value(value));
+    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
+    if has("orphan") && has("foregroundDeletion") {
+        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
+        let printed = json(&Value::Array(finalizers.to_vec()));
+        errors.push(FieldError::invalid_value(path.clone(), printed, detail));
     }
-    for (key, _) in fields
-        .get("annotations")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        invalid(
-            "annotations",
-            key,
-            validate::qualified_name(&key.to_lowercase()),
-        );
-    }
-    for finalizer in fields
-        .get("finalizers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let finalizer = finalizer.as_str().unwrap_or_default();
-        invalid("finalizers", finalizer, validate::qualified_name(finalizer));
+}
+
+fn check_managed(entries: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+    for (index, entry) in entries.iter().enumerate() {
+        let path = path.index(index);
+        let operation = member(entry, "operation");
+        if !["Apply", "Update"].contains(&operation) {
+            let detail = "must be `Apply` or `Update`";
+            let path = path.child("operation");
+            errors.push(FieldError::invalid(path, operation, detail));
+        }
+        let kind = member(entry, "fieldsType");
+        if !kind.is_empty() && kind != "FieldsV1" {
+            let path = path.child("fieldsType");
+            errors.push(FieldError::invalid(path, kind, "must be `FieldsV1`"));
+        }
+        let manager = member(entry, "manager");
+        let manager_path = path.child("manager");
+        if manager.len() > MANAGER_BYTES_MAX {
+            let path = manager_path.clone();
+            errors.push(FieldError::too_long(path, MANAGER_BYTES_MAX));
+        }
+        for (at, c) in unprintable(manager) {
+            let code = c as u32;
+            let detail = format!("invalid character U+{code:04X} (at position {at})");
+            errors.push(FieldError::invalid(manager_path.clone(), manager, detail));
+        }
+        if member(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
+            let path = path.child("subresource");
+            errors.push(FieldError::too_long(path, SUBRESOURCE_BYTES_MAX));
+        }
     }
 }

@@ -268,7 +268,7 @@ fn json_text(text: &str) -> String {
 }
 
 /// A float as `encoding/json` writes it: with an exponent if it is very large or very small.
-fn float_text(value: f64) -> String {
+pub(crate) fn float_text(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let scientific = format!("{value:e}");

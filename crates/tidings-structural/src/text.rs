@@ -1,5 +1,8 @@
 //! Paths and values as errors print them.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value;
 use tidings_api::go;
 
@@ -142,6 +145,16 @@ pub(crate) fn json(value: &Value) -> String {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(_) => String::new(),
     }
+}
+
+/// What Go does not take for printable.
+static UNPRINTABLE: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{N}\p{P}\p{S} ]").ok());
+
+/// The characters of a text that Go does not take for printable, with the bytes before them.
+pub(crate) fn unprintable(text: &str) -> impl Iterator<Item = (usize, char)> {
+    let found = UNPRINTABLE.iter().flat_map(|regex| regex.find_iter(text));
+    found.filter_map(|found| Some((found.start(), found.as_str().chars().next()?)))
 }
 
 #[cfg(test)]

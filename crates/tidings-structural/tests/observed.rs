@@ -127,3 +127,46 @@ fn w179_what_was_wrong_before_an_update_is_let_through_where_it_is_unchanged() {
         );
     }
 }
+
+#[test]
+fn w179_w180_metadata_of_embedded_resources_is_decoded_and_checked() {
+    let schema = compile(&serde_json::json!({
+        "type": "object",
+        "properties": {"e": {
+            "type": "object",
+            "x-kubernetes-embedded-resource": true,
+            "x-kubernetes-preserve-unknown-fields": true,
+        }},
+    }))
+    .expect("it is structural");
+    for case in data(include_str!("data/metadata.json"))
+        .as_array()
+        .expect("a list")
+    {
+        let metadata = &case["metadata"];
+        let mut object =
+            serde_json::json!({"e": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}});
+        let refused = match schema.coerce(&mut object, Malformed::Refuse) {
+            Ok(unknown) => {
+                let known = case.get("unknown").map(expected).unwrap_or_default();
+                assert_eq!(unknown, known, "{metadata}");
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        let known = case.get("refused").and_then(Value::as_str);
+        assert_eq!(refused.as_deref(), known, "{metadata}");
+        if known.is_some() {
+            continue;
+        }
+        let mut errors = FieldErrors::new();
+        schema.validate(&object, None, &mut errors);
+        let mut known = case.get("errors").map(expected).unwrap_or_default();
+        known.sort();
+        assert_eq!(sorted(&errors), known, "{metadata}");
+        if errors.is_empty() {
+            let becomes = case.get("becomes").unwrap_or(metadata);
+            assert_eq!(object["e"]["metadata"], *becomes, "{metadata}");
+        }
+    }
+}

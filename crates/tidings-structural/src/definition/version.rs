@@ -1,8 +1,5 @@
 //! What is wrong with the parts of a version: its warning, its schema, its subresources, its columns and selectable fields.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors};
 
@@ -10,7 +7,7 @@ use super::member::{get, text};
 use super::spec::Parts;
 use crate::node::Node;
 use crate::schema::{self, CompileOptions, Schema, Tolerated, check_simple_json_path};
-use crate::text::Path;
+use crate::text::{Path, unprintable};
 
 const WARNING_BYTES_MAX: usize = 256;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -24,10 +21,6 @@ const COLUMN_FORMATS: [&str; 8] = [
     "int64",
     "password",
 ];
-
-/// What Go does not take for printable.
-static UNPRINTABLE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{N}\p{P}\p{S} ]").ok());
 
 /// Appends what is wrong with the warning of a version.
 pub(super) fn warning(version: &Value, path: &Path, errors: &mut FieldErrors) {
@@ -48,11 +41,9 @@ pub(super) fn warning(version: &Value, path: &Path, errors: &mut FieldErrors) {
     if warning.is_empty() {
         refuse("must not be an empty string".into());
     }
-    let unprintable = UNPRINTABLE.as_ref().and_then(|regex| regex.find(warning));
-    if let Some(found) = unprintable {
+    if let Some((at, _)) = unprintable(warning).next() {
         refuse(format!(
-            "must only contain printable UTF-8 characters; non-printable character found at index {}",
-            found.start()
+            "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         ));
     }
 }
