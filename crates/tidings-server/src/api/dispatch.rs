@@ -19,7 +19,7 @@ use crate::request::{Query, Route, Target, Verb, route};
 use crate::respond::view::View;
 use crate::respond::{self, Rendering, ResponseBody, warning};
 use crate::verbs::Ask;
-use crate::{auth, discovery, health, negotiate, openapi, verbs};
+use crate::{auth, discovery, health, negotiate, openapi, request, verbs};
 
 /// How long a request may take that is not a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -37,7 +37,17 @@ impl Api {
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let route = route(parts.uri.path(), &self.0.served().kinds);
+        let path = parts.uri.path();
+        let who = self.0.options.authentication.user(&parts.headers);
+        let mut route = route(path, &self.0.served().kinds);
+        let missing = matches!(route, Route::NoSuchPath | Route::NoSuchResource);
+        if let (Ok(user), true) = (&who, missing) {
+            let described = auth::method_verb(&parts.method, None);
+            let may = auth::authorize(*user, &route, &described, path).is_ok();
+            if may && self.0.comes_to_be_served(path).await {
+                route = request::route(path, &self.0.served().kinds);
+            }
+        }
         let target = match &route {
             Route::Resource(target) => Some(target),
             _ => None,
@@ -45,7 +55,6 @@ impl Api {
         let watch = query.get("watch").is_some_and(go::query_bool);
         let verb = target.map(|target| target.verb(&parts.method, watch));
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
-        let who = self.0.options.authentication.user(&parts.headers);
         let authenticated = who.is_ok();
         let answered = match who {
             Err(status) => Err(status),

@@ -90,6 +90,7 @@ impl Api {
         let inner = Inner {
             store,
             opener,
+            served_changed: Notify::new(),
             served: RwLock::new(Arc::new(served)),
             nowhere: Resource::nowhere(changed.clone()),
             metrics: Metrics::new(),

@@ -15,9 +15,10 @@ use super::ApiOptions;
 use super::audit::AuditIds;
 use crate::auth::Authentication;
 use crate::cache::Cache;
+use crate::custom;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
-use crate::registry::Kind;
+use crate::registry::{self, Kind};
 use crate::served::{CustomResource, Opener, Resource, Served};
 
 /// How long a read waits for the cache to reach a revision (W77).
@@ -30,6 +31,8 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Storage>,
     pub(super) served: RwLock<Arc<Served>>,
+    /// Told when another set is served.
+    pub(super) served_changed: tokio::sync::Notify,
     /// Opens what comes to be served.
     pub(crate) opener: Opener,
     pub(super) nowhere: Arc<Resource>,
@@ -67,6 +70,46 @@ impl Inner {
     pub(crate) fn serve_custom(&self, customs: &[CustomResource]) {
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         *served = Arc::new(served.with(customs));
+        drop(served);
+        self.served_changed.notify_waiters();
+    }
+
+    /// True if a path that names nothing names a custom resource by now. Whoever has seen that a definition is established, on
+    /// this server or another one, is to find its resource.
+    pub(super) async fn comes_to_be_served(&self, path: &str) -> bool {
+        let mut segments = path.trim_matches('/').split('/');
+        let (Some("apis"), Some(group), Some(version)) =
+            (segments.next(), segments.next(), segments.next())
+        else {
+            return false;
+        };
+        let definitions = registry::definitions();
+        // The plural stands in the first segments, behind the namespace if there is one.
+        let plurals: Vec<&str> = segments.take(3).collect();
+        if plurals.is_empty() || self.refresh(definitions).await.is_err() {
+            return false;
+        }
+        let cache = self.cache(definitions);
+        let established = |plural: &&str| {
+            let key = ObjectKey::new("", &format!("{plural}.{group}"));
+            let found = cache.get(&key).filter(|found| !found.is_terminating());
+            found.is_some_and(|found| custom::serves(&found, version))
+        };
+        let Some(plural) = plurals.into_iter().find(established) else {
+            return false;
+        };
+        let served = async {
+            loop {
+                let changed = self.served_changed.notified();
+                let mut changed = std::pin::pin!(changed);
+                changed.as_mut().enable(); // what happens from here on is heard
+                if self.served().kinds.find(group, version, plural).is_some() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(REACH_TIMEOUT, served).await.is_ok()
     }
 
     /// Where the objects of a kind are.

@@ -245,13 +245,15 @@ impl Cache {
     }
 
     /// Puts other forms of the same versions of objects in their place; nobody is told.
-    pub(crate) fn rewrite(&self, form: impl Fn(&Object) -> Option<Object>) {
+    pub(crate) fn put_forms(&self, forms: Vec<Object>) {
         let mut inner = self.inner_mut();
-        let state = inner.state.iter();
-        let rewritten: Vec<(ObjectKey, Object)> = state
-            .filter_map(|(key, object)| Some((key.clone(), form(object)?)))
-            .collect();
-        inner.state.extend(rewritten);
+        for form in forms {
+            let key = form.key();
+            let known = inner.state.get(&key);
+            if known.is_some_and(|known| known.revision() == form.revision()) {
+                inner.state.insert(key, form);
+            }
+        }
     }
 
     /// The resource is gone: watches end when they have sent what there is.

@@ -15,6 +15,7 @@ use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
 use super::kinds::{Interned, Stored};
 use crate::api::Inner;
+use crate::cache::Cache;
 use crate::clock;
 use crate::registry::draft::Draft;
 use crate::registry::{self, Kind};
@@ -26,6 +27,8 @@ use crate::verbs::{Ask, WriteOptions};
 
 /// When what did not succeed is tried again, and how often deleted definitions are looked at.
 const AGAIN: Duration = Duration::from_millis(200);
+/// How many objects are brought into another form before others have their turn.
+const REFORM_AT_ONCE: usize = 256;
 /// How long a new cache is waited for.
 const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Says that a group of Kubernetes' own may be used.
@@ -38,6 +41,8 @@ struct Known {
     generation: i64,
     /// What the names and the status say, as JSON: the rest of a definition may be large.
     brief: Value,
+    /// The definition itself, as the cache has it.
+    object: Object,
     /// `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
     open: Option<Open>,
@@ -170,6 +175,7 @@ impl Controller {
             revision: object.revision(),
             generation,
             brief,
+            object: object.clone(),
             definition,
             open,
         };
@@ -197,7 +203,9 @@ impl Controller {
             let Some(definition) = known.definition.clone().filter(|_| is_established) else {
                 continue;
             };
-            let kinds = self.interned.kinds(&definition, known.terminating());
+            let kinds = self
+                .interned
+                .kinds(&definition, &known.object, known.terminating());
             let stored_kind = kinds
                 .iter()
                 .find(|(kind, _)| kind.version == definition.storage().name);
@@ -206,12 +214,9 @@ impl Controller {
             };
             let open = match known.open.take() {
                 Some(open) => {
-                    open.stored.set(definition.clone());
-                    let stored = &open.stored;
-                    open.resource.cache.rewrite(|object| {
-                        let json = stored.read_again(object)?;
-                        Object::stamped(&json, object.revision(), EventType::Added).ok()
-                    });
+                    if open.stored.set(&definition) {
+                        reform(&open.resource.cache, &open.stored).await;
+                    }
                     Open {
                         resource: Arc::new(open.resource.of(stored_kind)),
                         stored: open.stored,
@@ -286,6 +291,33 @@ impl Controller {
         }
         Ok(again)
     }
+}
+
+/// True if a definition is established and serves a version.
+pub(crate) fn serves(definition: &Object, version: &str) -> bool {
+    let definition: Value = serde_json::from_slice(definition.as_bytes()).unwrap_or_default();
+    let mut versions = definition["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    definition::has_condition(&definition, "Established")
+        && versions.any(|known| known["name"] == version && known["served"] == true)
+}
+
+/// Brings the objects of a cache into the form that a changed definition gives them.
+async fn reform(cache: &Cache, stored: &Stored) {
+    let state = cache.snapshot().state;
+    let mut forms = Vec::new();
+    for (at, (_, object)) in state.iter().enumerate() {
+        let json = stored.read(object.as_bytes());
+        let form = json.map(|json| Object::stamped(&json, object.revision(), EventType::Added));
+        forms.extend(form.and_then(Result::ok));
+        if at % REFORM_AT_ONCE == REFORM_AT_ONCE - 1 {
+            cache.put_forms(std::mem::take(&mut forms));
+            tokio::task::yield_now().await; // others have work too
+        }
+    }
+    cache.put_forms(forms);
 }
 
 /// Deletes all objects of a kind. True if none is left.

@@ -1,8 +1,10 @@
 //! Kinds that definitions bring.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::Value;
 use tidings_api::Object;
 use tidings_structural::definition::{Definition, Version};
 
@@ -12,6 +14,8 @@ use crate::registry::{Kind, custom_kind};
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) definition: Arc<Definition>,
+    /// What the definition was read from.
+    object: Object,
     /// Which of its versions this is.
     at: usize,
     /// The definition is being deleted: no object can be created any more.
@@ -21,6 +25,13 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn version(&self) -> &Version {
         &self.definition.versions[self.at]
+    }
+
+    /// The schema of its objects, as the definition has it.
+    pub(crate) fn open_api(&self) -> Value {
+        let definition: Value = serde_json::from_slice(self.object.as_bytes()).unwrap_or_default();
+        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
+        definition.pointer(&path).cloned().unwrap_or_default()
     }
 
     /// True if objects are stored in this version.
@@ -40,9 +51,20 @@ impl Live {
 pub(crate) struct Custom {
     pub(crate) list_kind: String,
     live: RwLock<Arc<Live>>,
+    /// Objects are stored in this version. It is asked for every event of a watch.
+    stored: AtomicBool,
 }
 
 impl Custom {
+    pub(crate) fn is_stored(&self) -> bool {
+        self.stored.load(Ordering::Acquire)
+    }
+
+    fn set(&self, live: Arc<Live>) {
+        self.stored.store(live.is_stored(), Ordering::Release);
+        *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
     pub(crate) fn live(&self) -> Arc<Live> {
         self.live
             .read()
@@ -74,12 +96,14 @@ impl Interned {
     pub(super) fn kinds(
         &mut self,
         definition: &Arc<Definition>,
+        object: &Object,
         terminating: bool,
     ) -> Vec<(&'static Kind, bool)> {
         let versions = definition.versions.iter().enumerate();
         let kinds = versions.map(|(at, version)| {
             let live = Arc::new(Live {
                 definition: definition.clone(),
+                object: object.clone(),
                 at,
                 terminating,
             });
@@ -105,13 +129,14 @@ impl Interned {
         };
         if let Some(kind) = self.0.get(&identity) {
             if let Some(custom) = kind.custom {
-                *custom.live.write().unwrap_or_else(PoisonError::into_inner) = live;
+                custom.set(live);
             }
             return kind;
         }
         let kept = |text: &String| -> &'static str { text.clone().leak() };
         let custom: &'static Custom = Box::leak(Box::new(Custom {
             list_kind: names.list_kind.clone(),
+            stored: AtomicBool::new(live.is_stored()),
             live: RwLock::new(live),
         }));
         let kind = Box::leak(Box::new(Kind {
@@ -136,8 +161,12 @@ impl Stored {
         Stored(RwLock::new(definition))
     }
 
-    pub(super) fn set(&self, definition: Arc<Definition>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = definition;
+    /// True if that is another definition than before.
+    pub(super) fn set(&self, definition: &Arc<Definition>) -> bool {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let other = !Arc::ptr_eq(&known, definition);
+        *known = definition.clone();
+        other
     }
 
     fn definition(&self) -> Arc<Definition> {
@@ -150,10 +179,5 @@ impl Stored {
     /// What was stored, as it is read now; `None` if that is the same.
     pub(crate) fn read(&self, json: &[u8]) -> Option<Vec<u8>> {
         super::object::as_stored_now(&self.definition(), json)
-    }
-
-    /// The same for an object that is in the cache.
-    pub(super) fn read_again(&self, object: &Object) -> Option<Vec<u8>> {
-        self.read(object.as_bytes())
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn list_name(kind: &Kind, live: &Live) -> String {
 /// Adds the schemas of a kind and of its lists.
 pub(super) fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind, live: &Live) {
     let version = schemas.version();
-    let mut object = live.version().open_api.clone();
+    let mut object = live.open_api();
     if version == Version::V2 {
         simplify(&mut object);
     }

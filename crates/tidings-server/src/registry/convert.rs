@@ -42,11 +42,12 @@ const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
 impl Kind {
     /// The JSON of a stored object, as this kind shows it.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        match (self.live(), self.stored_as) {
-            (Some(live), _) if live.is_stored() => object.as_bytes().into(),
-            (Some(live), _) => custom::as_seen(&live, object).into(),
-            (None, None) => object.as_bytes().into(),
+        match (self.custom, self.stored_as) {
+            (Some(custom), _) if !custom.is_stored() => {
+                custom::as_seen(&custom.live(), object).into()
+            }
             (None, Some(_)) => self.converted(object).into(),
+            _ => object.as_bytes().into(),
         }
     }
 

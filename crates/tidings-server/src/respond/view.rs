@@ -74,8 +74,8 @@ impl View {
 
     /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
     pub(crate) fn is_plain(&self) -> bool {
-        let stored = match self.kind.live() {
-            Some(live) => live.is_stored(),
+        let stored = match self.kind.custom {
+            Some(custom) => custom.is_stored(),
             None => self.kind.stored_as.is_none(),
         };
         self.form == Form::Whole && stored && !self.is_protobuf()

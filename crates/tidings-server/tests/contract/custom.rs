@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use tidings_server::{Api, ApiOptions};
 use tidings_storage::{Embedded, EmbeddedOptions};
 
+use crate::late::LateStore;
 use crate::support::{Answer, PROTOBUF, Server, Watch};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -816,11 +817,9 @@ async fn custom_resources_are_served_from_the_start() {
     define(&first, &widgets(&[version("v1", true, &properties())])).await;
     let body = widget("a", &json!({"size": 1}));
     first.request("POST", WIDGETS, body).await;
-    let second = Server {
-        api: Api::start(store, options()).await.unwrap(),
-    };
+    let second = Server::over(LateStore::of(store)).await;
     assert_eq!(second.get(WIDGETS).await.names(), ["a"]);
-    // What one server defines, the other serves as well.
+    // What one server defines, the other serves as well, though it may hear of it later.
     let mut other = widgets(&[version("v1", true, &properties())]);
     other["metadata"]["name"] = "gadgets.ex.com".into();
     other["spec"]["names"] = json!({"plural": "gadgets", "kind": "Gadget"});

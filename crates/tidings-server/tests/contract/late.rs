@@ -1,5 +1,7 @@
 //! A store whose changes are heard of late, as those of a store on another machine are.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidings_storage::{
@@ -10,11 +12,16 @@ use tidings_storage::{
 /// How often others have their turn before a change is told.
 const TURNS: usize = 100;
 
-pub(crate) struct LateStore(Embedded);
+pub(crate) struct LateStore(Arc<Embedded>);
 
 impl LateStore {
     pub(crate) fn new() -> LateStore {
-        LateStore(Embedded::ephemeral(EmbeddedOptions::default()))
+        LateStore::of(Arc::new(Embedded::ephemeral(EmbeddedOptions::default())))
+    }
+
+    /// The same store as another server has.
+    pub(crate) fn of(store: Arc<Embedded>) -> LateStore {
+        LateStore(store)
     }
 }
 

@@ -86,8 +86,6 @@ pub struct Version {
     pub warning: Option<String>,
     /// What its objects look like.
     pub schema: Schema,
-    /// The schema as it was written; null if there is none.
-    pub open_api: Value,
     /// True if there is a status subresource (W181).
     pub status: bool,
     /// The scale subresource (W182).

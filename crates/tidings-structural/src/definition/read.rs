@@ -104,7 +104,6 @@ fn read_version(version: &Value, index: usize, warning: Option<String>) -> Resul
         storage: flag(version, "storage"),
         warning,
         schema,
-        open_api: open_api.cloned().unwrap_or_default(),
         status,
         scale: at(version, &["subresources", "scale"]).map(scale),
         columns: columns(list(version, "additionalPrinterColumns")),
