@@ -168,6 +168,8 @@ impl Draft {
     pub(crate) fn custom_bytes(&self, live: &Live) -> Result<Vec<u8>, Status> {
         let mut whole = self.whole()?;
         whole["apiVersion"] = live.stored_version().into();
+        // Whoever reads it next would find these defaults: those of a status that was dropped are among them.
+        live.definition.storage().schema.default(&mut whole);
         // The place of the version that an object gets when it is read.
         whole["metadata"]["resourceVersion"] = "".into();
         whole.sort_all_objects();

@@ -366,6 +366,26 @@ async fn w180_a_default_that_comes_later_is_read_from_objects_that_were_there() 
 }
 
 #[tokio::test]
+async fn w180_w181_a_status_that_is_dropped_has_its_defaults() {
+    let server = Server::start().await;
+    let mut version = version("v1", true, &properties());
+    version["subresources"] = json!({"status": {}});
+    let waiting = json!({"phase": "Waiting"});
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({
+        "type": "object",
+        "default": waiting,
+        "properties": {"phase": {"type": "string"}},
+    });
+    define(&server, &widgets(&[version])).await;
+    let mut body = widget("a", &json!({"size": 1}));
+    body["status"] = json!({"phase": "Done"});
+    let created = server.request("POST", WIDGETS, &body).await.json();
+    assert_eq!(created["status"], waiting);
+    let read = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(read, created);
+}
+
+#[tokio::test]
 async fn w136_w181_the_status_is_changed_by_its_subresource_only() {
     let server = with_widgets().await;
     let mut body = widget("a", &json!({"size": 1}));
