@@ -145,31 +145,25 @@ fn check_default(
             }
         }
         None => {
+            let mut coerced = default.clone();
+            let embedded = node.embedded;
+            let result = meta::coerce(&mut coerced, node, embedded, false, path, &mut Vec::new());
+            // The default is printed as it is after its metadata was put in order.
             if !may_be_unpruned && !is_pruned(default, node) {
                 let detail = "must not have unknown fields";
-                errors.push(FieldError::invalid_value(
-                    path.clone(),
-                    bad_value(default),
-                    detail,
-                ));
+                let printed = bad_value(&coerced);
+                errors.push(FieldError::invalid_value(path.clone(), printed, detail));
             }
-            let mut coerced = default.clone();
             let mut found = Vec::new();
-            match meta::coerce(
-                &mut coerced,
-                node,
-                node.embedded,
-                false,
-                path,
-                &mut Vec::new(),
-            ) {
+            match result {
                 Err(error) => found.push(error),
-                Ok(()) => meta::check(default, node, node.embedded, path, &mut found),
+                Ok(()) => meta::check(&coerced, node, embedded, path, &mut found),
             }
-            if !found.is_empty() {
-                errors.extend(found);
-                return errors;
+            if found.is_empty() {
+                value::check(&coerced, node, None, path, &mut errors);
             }
+            errors.extend(found);
+            return errors;
         }
     }
     value::check(default, node, None, path, &mut errors);

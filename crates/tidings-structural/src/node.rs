@@ -9,6 +9,7 @@ use tidings_api::FieldError;
 use crate::cel::Rule;
 use crate::format::Format;
 use crate::pattern::go_regex;
+use crate::printed;
 use crate::text::{Path, bad_value};
 
 /// How deep schemas may be nested, so that no walk over one runs out of stack. Upstream has no such bound; schemas that people
@@ -82,6 +83,8 @@ pub(crate) struct Node {
     pub(crate) items: Option<Box<Node>>,
     /// `items` as a list of schemas, which is not allowed.
     pub(crate) items_list: Vec<Node>,
+    /// That list as errors print it.
+    pub(crate) items_printed: String,
 
     pub(crate) format_text: String,
     pub(crate) maximum: Option<f64>,
@@ -309,7 +312,10 @@ fn nested(
     let path = path.child(name);
     match name {
         "properties" => schemas(value, &path, depth, &mut node.properties),
-        "items" if value.is_array() => list(value, &path, depth, &mut node.items_list),
+        "items" if value.is_array() => {
+            node.items_printed = printed::items(value);
+            list(value, &path, depth, &mut node.items_list)
+        }
         "allOf" => list(value, &path, depth, &mut node.all_of),
         "anyOf" => list(value, &path, depth, &mut node.any_of),
         "oneOf" => list(value, &path, depth, &mut node.one_of),

@@ -159,6 +159,11 @@ pub(crate) fn schema(schema: &Value) -> String {
     print(schema, As::Struct(SCHEMA))
 }
 
+/// `items` of a schema.
+pub(crate) fn items(items: &Value) -> String {
+    print(items, As::SchemaOrList)
+}
+
 /// The versions of a definition.
 pub(crate) fn versions(versions: &Value) -> String {
     print(versions, As::List(VERSION))

@@ -384,7 +384,12 @@ fn list_map(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::required(path.child("items"), detail));
         } else {
             let detail = "must only have a single schema if x-kubernetes-list-type is map";
-            errors.push(FieldError::invalid_omitted(path.child("items"), detail));
+            let printed = &node.items_printed;
+            errors.push(FieldError::invalid_value(
+                path.child("items"),
+                printed,
+                detail,
+            ));
         }
         return;
     };

@@ -277,3 +277,24 @@ fn transition_rules_are_never_let_through() {
         ["stays: Invalid value: 1: failed rule: self > 5"]
     );
 }
+
+#[test]
+fn reserved_words_name_fields_as_they_are_or_escaped() {
+    let schema = compile(&json!({"spec": {
+        "type": "object",
+        "properties": {"if": {"type": "integer"}, "namespace": {"type": "string"}},
+        "x-kubernetes-validations": [
+            {"rule": "self.if > 0 && self.__if__ > 0"},
+            {"rule": "!has(self.namespace) || self.namespace == 'a'"},
+        ],
+    }}));
+    for (spec, failed) in [
+        (json!({"if": 1}), 0),
+        (json!({"if": 1, "namespace": "a"}), 0),
+        (json!({"if": 0, "namespace": "b"}), 2),
+    ] {
+        let mut found = FieldErrors::new();
+        schema.validate(&json!({"spec": spec}), None, &mut found);
+        assert_eq!(found.len(), failed, "{spec}: {found}");
+    }
+}

@@ -282,7 +282,7 @@ impl Checker<'_> {
     /// The type of a field; the flag says whether its place is known.
     fn member(&mut self, decl: &Decl, field: &str, in_has: bool) -> Option<(Arc<Decl>, bool)> {
         match &decl.kind {
-            Kind::Object(fields) => match fields.get(field) {
+            Kind::Object(fields) => match super::decl::field(fields, field) {
                 Some(decl) => Some((decl.clone(), true)),
                 None => {
                     let at = self.source.field(field, in_has);

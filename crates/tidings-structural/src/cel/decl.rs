@@ -263,6 +263,14 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('\u{0}', "__underscores__"))
 }
 
+/// The field that an expression selects. Reserved words can be written as they are or escaped.
+pub(crate) fn field<'a, T>(fields: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
+    fields.get(name).or_else(|| {
+        let is_reserved = RESERVED.contains(&name);
+        is_reserved.then(|| fields.get(&format!("__{name}__")))?
+    })
+}
+
 /// The field that a name inside expressions means.
 pub(crate) fn unescape(name: &str) -> String {
     if let Some(word) = name

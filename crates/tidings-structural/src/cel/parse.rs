@@ -53,10 +53,10 @@ fn parse_here(text: &str, source: &Source<'_>) -> Result<IdedExpr, String> {
     let parsed = Parser::default().enable_optional_syntax(true).parse(text);
     let mut expr = parsed.map_err(|errors| {
         let place = |number: isize| usize::try_from(number).unwrap_or(1);
-        let texts = errors
-            .errors
-            .iter()
-            .map(|error| source.error_at(place(error.pos.0), place(error.pos.1), &error.msg));
+        let texts = errors.errors.iter().map(|error| {
+            let message = as_upstream_says(&error.msg);
+            source.error_at(place(error.pos.0), place(error.pos.1), &message)
+        });
         texts.collect::<Vec<String>>().join("\n")
     })?;
     if depth(&expr) > DEPTH_MAX {
@@ -67,6 +67,17 @@ fn parse_here(text: &str, source: &Source<'_>) -> Result<IdedExpr, String> {
         return Err(too_deep(source));
     }
     Ok(expr)
+}
+
+/// Where a literal stands in place of a field, upstream's grammar knows what it misses.
+fn as_upstream_says(message: &str) -> String {
+    for word in ["true", "false", "null"] {
+        let told = format!("no viable alternative at input '.{word}'");
+        if let Some(before) = message.strip_suffix(&told) {
+            return format!("{before}mismatched input '{word}' expecting IDENTIFIER");
+        }
+    }
+    message.to_owned()
 }
 
 fn depth(expr: &IdedExpr) -> usize {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go};
 
 use super::conversion;
-use super::member::{get, list, text};
+use super::member::{get, list};
 use super::spec::Spec;
 use super::status::has_condition;
 use crate::defaults;
@@ -65,15 +65,11 @@ impl<'a> Demands<'a> {
         let has_schema = |version: &Value| {
             get(version, "schema").is_some_and(|schema| get(schema, "openAPIV3Schema").is_some())
         };
-        let new_versions = get(new, "spec").map_or(&[][..], |spec| list(spec, "versions"));
-        let old_schemas: HashMap<&str, Option<&Value>> = old_versions
-            .iter()
-            .map(|version| (text(version, "name"), get(version, "schema")))
-            .collect();
-        let unchanged = new_versions.iter().filter(|version| {
-            old_schemas
-                .get(text(version, "name"))
-                .is_some_and(|schema| *schema == get(version, "schema"))
+        let old_schemas = Schemas::of(&old_spec);
+        let new_schemas = Schemas::of(&spec);
+        let unchanged = spec.versions.iter().filter(|version| {
+            let new = new_schemas.get(version.name);
+            new.is_some() && new == old_schemas.get(version.name)
         });
         let old_fields: HashMap<&str, &[Value]> = old_spec
             .versions
@@ -97,7 +93,7 @@ impl<'a> Demands<'a> {
             fixed_names: has_condition(old, "Established"),
             known_review: conversion::has_known_review(old_spec.conversion),
             tolerated,
-            unchanged: unchanged.map(|version| text(version, "name")).collect(),
+            unchanged: unchanged.map(|version| version.name).collect(),
             too_many_fields,
         }
     }
@@ -118,6 +114,31 @@ impl<'a> Demands<'a> {
 
     pub(super) fn tolerates_too_many_fields(&self, version: &str) -> bool {
         self.too_many_fields.contains(version)
+    }
+}
+
+/// The schemas of a definition by version. What all versions have in common is there for versions that do not exist, too: so a
+/// version that comes with the schema of all others is not new.
+struct Schemas<'a> {
+    own: HashMap<&'a str, Option<&'a Value>>,
+    common: Option<Option<&'a Value>>,
+}
+
+impl<'a> Schemas<'a> {
+    fn of(spec: &Spec<'a>) -> Schemas<'a> {
+        let has_own = spec.versions.iter().any(|v| v.own.schema.is_some());
+        Schemas {
+            own: spec
+                .versions
+                .iter()
+                .map(|version| (version.name, version.own.schema))
+                .collect(),
+            common: (!has_own).then_some(spec.common.schema),
+        }
+    }
+
+    fn get(&self, version: &str) -> Option<Option<&'a Value>> {
+        self.common.or_else(|| self.own.get(version).copied())
     }
 }
 

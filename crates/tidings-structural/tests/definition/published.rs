@@ -1,0 +1,59 @@
+//! The definitions and schemas of upstream's published tables for validation, with what its code says of them when they come as
+//! `v1`. Fields are reported in no order there, so errors are compared sorted.
+
+use serde_json::Value;
+use tidings_api::FieldErrors;
+use tidings_structural::definition::{validate, validate_update};
+use tidings_structural::{CompileOptions, Schema};
+
+use crate::{expected, texts};
+
+fn tables() -> Value {
+    serde_json::from_str(include_str!("../data/validation.json")).expect("the data is JSON")
+}
+
+fn compare(case: &Value, new: &Value, errors: &FieldErrors) {
+    let mut found = texts(errors);
+    found.sort();
+    let mut expected = expected(case, new);
+    // Metadata is checked elsewhere, and certificates of webhooks are not looked at, because none are called.
+    expected.retain(|error| {
+        let is_of_metadata = error.contains("| metadata.")
+            && !error.contains("| metadata.annotations[")
+            && !error.contains("must be spec.names");
+        !is_of_metadata && !error.contains("| spec.conversion.webhookClientConfig.caBundle:")
+    });
+    expected.sort();
+    assert_eq!(found, expected, "{}", case["name"]);
+}
+
+#[test]
+fn w177_new_definitions() {
+    let tables = tables();
+    for case in tables["create"].as_array().expect("a list") {
+        let mut errors = FieldErrors::new();
+        validate(&case["new"], &mut errors);
+        compare(case, &case["new"], &errors);
+    }
+}
+
+#[test]
+fn w177_updates() {
+    let tables = tables();
+    for case in tables["update"].as_array().expect("a list") {
+        let mut errors = FieldErrors::new();
+        validate_update(&case["new"], &case["old"], &mut errors);
+        compare(case, &case["new"], &errors);
+    }
+}
+
+#[test]
+fn w179_schemas() {
+    let tables = tables();
+    for case in tables["schema"].as_array().expect("a list") {
+        let options = CompileOptions::default().with_status_subresource(case["status"] == true);
+        let path = "spec.validation.openAPIV3Schema";
+        let found = Schema::compile(&case["schema"], path, options).err();
+        compare(case, &Value::Null, &found.unwrap_or_default());
+    }
+}
