@@ -17,6 +17,22 @@ pub(super) fn document(json: &Value) -> Vec<u8> {
         shared.message(1, &named(name, &parameter(value)));
     }
     out.message(10, &shared);
+    for requirement in elements(&json["security"]) {
+        let mut required = Message::default();
+        for (name, _) in members(requirement) {
+            required.message(1, &named(name, &Message::default()));
+        }
+        out.message(12, &required);
+    }
+    let mut ways = Message::default();
+    for (name, way) in members(&json["securityDefinitions"]) {
+        let mut key = Message::default();
+        for (field, member) in [(1, "type"), (2, "name"), (3, "in"), (4, "description")] {
+            key.text(field, &way[member]);
+        }
+        ways.message(1, &named(name, &wrapped(2, &key)));
+    }
+    out.message(13, &ways);
     out.0
 }
 
@@ -246,6 +262,21 @@ mod tests {
             0xfa, 0x01, 10, 0x0a, 3, b'x', b'-', b'y', 0x12, 3, 0x12, 1, b'1',
         ];
         assert!(bytes.ends_with(&extension), "{bytes:?}");
+    }
+
+    #[test]
+    fn w34_a_document_in_protobuf_says_how_to_authenticate() {
+        let json = json!({
+            "security": [{"B": []}],
+            "securityDefinitions": {"B": {"type": "t", "name": "n", "in": "i"}},
+        });
+        let expected = [
+            &[0x62, 7, 0x0a, 5, 0x0a, 1, b'B', 0x12, 0][..],
+            &[0x6a, 18, 0x0a, 16, 0x0a, 1, b'B', 0x12, 11, 0x12, 9],
+            &[0x0a, 1, b't', 0x12, 1, b'n', 0x1a, 1, b'i'],
+        ];
+        let bytes = document(&json);
+        assert!(bytes.ends_with(&expected.concat()), "{bytes:?}");
     }
 
     #[test]
