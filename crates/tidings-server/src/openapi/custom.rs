@@ -26,10 +26,12 @@ pub(super) fn list_name(kind: &Kind, live: &Live) -> String {
 pub(super) fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind, live: &Live) {
     let version = schemas.version();
     let mut object = live.open_api();
+    put_embedded(schemas, &mut object);
     if version == Version::V2 {
         simplify(&mut object);
     }
     put_type(schemas, &mut object, kind, kind.kind, "ObjectMeta");
+    put_selectable_fields(&mut object, live);
     schemas.insert(name(kind), object);
     let items = json!({"$ref": version.reference(&name(kind))});
     let mut list = json!({
@@ -44,10 +46,52 @@ pub(super) fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind, live: &Live) {
     });
     let list_kind = &live.definition.names.list_kind;
     put_type(schemas, &mut list, kind, list_kind, "ListMeta");
+    put_selectable_fields(&mut list, live);
     schemas.insert(list_name(kind, live), list);
 }
 
-/// Adds kind, apiVersion and metadata.
+fn put_selectable_fields(schema: &mut Value, live: &Live) {
+    let fields = live.version().fields.iter();
+    let fields: Vec<Value> = fields
+        .map(|field| json!({"fieldPath": field.name}))
+        .collect();
+    if let Value::Object(schema) = schema
+        && !fields.is_empty()
+    {
+        schema.insert("x-kubernetes-selectable-fields".into(), fields.into());
+    }
+}
+
+/// Adds what objects inside of objects have.
+fn put_embedded(schemas: &mut Schemas<'_>, schema: &mut Value) {
+    let Value::Object(members) = schema else {
+        return;
+    };
+    for name in ["items", "additionalProperties"] {
+        if let Some(below) = members.get_mut(name) {
+            put_embedded(schemas, below);
+        }
+    }
+    if let Some(Value::Object(properties)) = members.get_mut("properties") {
+        for below in properties.values_mut() {
+            put_embedded(schemas, below);
+        }
+    }
+    if members.get("x-kubernetes-embedded-resource") != Some(&Value::Bool(true)) {
+        return;
+    }
+    put_members(schemas, members, "ObjectMeta");
+    let required = members.entry("required").or_insert_with(|| json!([]));
+    if let Value::Array(required) = required {
+        for name in ["kind", "apiVersion"] {
+            if !required.iter().any(|known| known == name) {
+                required.push(name.into());
+            }
+        }
+    }
+}
+
+/// Says what kind it is, and adds what objects of all kinds have.
 fn put_type(
     schemas: &mut Schemas<'_>,
     schema: &mut Value,
@@ -55,14 +99,21 @@ fn put_type(
     kind_name: &str,
     meta: &str,
 ) {
+    let Value::Object(schema) = schema else {
+        return;
+    };
+    put_members(schemas, schema, meta);
+    let named = group_version_kind(kind.group, kind.version, kind_name);
+    schema.insert("x-kubernetes-group-version-kind".into(), json!([named]));
+}
+
+/// Adds kind, apiVersion and metadata.
+fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map<String, Value>, meta: &str) {
     // They are what they are in all kinds.
     let described = |field: &str| schemas.describe("core/v1", "Pod", field);
     let text = |field: &str| json!({"description": described(field), "type": "string"});
     let (version, kind_text) = (text("apiVersion"), text("kind"));
     let metadata_text = described("metadata");
-    let Value::Object(schema) = schema else {
-        return;
-    };
     let properties = schema.entry("properties").or_insert_with(|| json!({}));
     if let Value::Object(properties) = properties {
         properties.insert("apiVersion".into(), version);
@@ -76,8 +127,14 @@ fn put_type(
         }
         properties.sort_keys();
     }
-    let named = group_version_kind(kind.group, kind.version, kind_name);
-    schema.insert("x-kubernetes-group-version-kind".into(), json!([named]));
+}
+
+/// The properties that may be null: clients that do not know this must not ask for a value.
+fn nullable_properties(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let properties = properties.into_iter().flatten();
+    let nullable = properties.filter(|(_, property)| property["nullable"] == true);
+    nullable.map(|(name, _)| name.as_str())
 }
 
 /// Version 2 of OpenAPI has no words for some things; what clients would check wrongly is left out.
@@ -85,15 +142,26 @@ fn simplify(schema: &mut Value) {
     let Value::Object(members) = schema else {
         return;
     };
+    let is = |name: &str| members.get(name) == Some(&Value::Bool(true));
+    let (is_nullable, is_open, is_either) = (
+        is("nullable"),
+        is("x-kubernetes-preserve-unknown-fields"),
+        is("x-kubernetes-int-or-string"),
+    );
+    let nullable: Vec<String> = nullable_properties(members)
+        .map(ToOwned::to_owned)
+        .collect();
+    if let Some(Value::Array(required)) = members.get_mut("required") {
+        required.retain(|name| !nullable.iter().any(|known| name == known));
+    }
     for name in ["nullable", "oneOf", "anyOf", "allOf", "not", "default"] {
         members.shift_remove(name);
     }
-    let is = |name: &str| members.get(name) == Some(&Value::Bool(true));
-    if is("x-kubernetes-preserve-unknown-fields") {
+    if is_nullable || is_open {
         for name in ["type", "properties", "items", "required"] {
             members.shift_remove(name);
         }
-    } else if is("x-kubernetes-int-or-string") {
+    } else if is_either {
         members.shift_remove("type");
     }
     for name in ["items", "additionalProperties"] {

@@ -828,6 +828,49 @@ async fn w32_w187_openapi_follows_definitions() {
 }
 
 #[tokio::test]
+async fn w187_openapi_knows_objects_in_objects_null_and_selectable_fields() {
+    let server = Server::start().await;
+    let mut properties = properties();
+    properties["inner"] = json!({
+        "type": "object",
+        "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    });
+    properties["maybe"] = json!({"type": "string", "nullable": true});
+    let mut version = version("v1", true, &properties);
+    let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    spec["required"] = json!(["maybe", "size"]);
+    version["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
+    define(&server, &widgets(&[version])).await;
+    let v3 = server.get("/openapi/v3/apis/ex.com/v1").await.json();
+    let v2 = server.get("/openapi/v2").await.json();
+    let selectable = json!([{"fieldPath": "spec.color"}]);
+    for (schemas, required) in [
+        (&v3["components"]["schemas"], json!(["maybe", "size"])),
+        (&v2["definitions"], json!(["size"])),
+    ] {
+        let widget = &schemas["com.ex.v1.Widget"];
+        assert_eq!(widget["x-kubernetes-selectable-fields"], selectable);
+        assert_eq!(widget["properties"]["spec"]["required"], required);
+    }
+    let spec = |schemas: &Value| schemas["com.ex.v1.Widget"]["properties"]["spec"].clone();
+    let new = spec(&v3["components"]["schemas"]);
+    let inner = &new["properties"]["inner"];
+    assert_eq!(inner["required"], json!(["kind", "apiVersion"]));
+    let meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+    assert_eq!(inner["properties"]["metadata"]["allOf"][0]["$ref"], meta);
+    assert_eq!(inner["properties"]["kind"]["type"], "string");
+    // Version 2 has no word for null, and clients refuse what is open and has properties.
+    let old = spec(&v2["definitions"]);
+    assert_eq!(old["properties"]["maybe"], json!({}));
+    let inner = &old["properties"]["inner"];
+    assert!(
+        inner["properties"].is_null() && inner["type"].is_null(),
+        "{inner}"
+    );
+}
+
+#[tokio::test]
 async fn custom_resources_are_served_from_the_start() {
     let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let options = ApiOptions::default;
