@@ -10,21 +10,21 @@ use crate::set::FieldSet;
 
 /// What a write has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct Changes<'a> {
     /// Fields that are new or different.
-    pub set: FieldSet,
+    pub set: FieldSet<'a>,
     /// Fields that are gone.
-    pub removed: FieldSet,
+    pub removed: FieldSet<'a>,
 }
 
-impl Changes {
+impl<'a> Changes<'a> {
     /// What is different between two objects, given by their members.
-    pub fn between<'a, S: Schema>(
+    pub fn between<S: Schema>(
         old: impl IntoIterator<Item = (&'a str, &'a Value)>,
         new: impl IntoIterator<Item = (&'a str, &'a Value)>,
         schema: S,
-    ) -> Changes {
-        let mut sides: BTreeMap<&str, [Option<&Value>; 2]> = BTreeMap::new();
+    ) -> Changes<'a> {
+        let mut sides: BTreeMap<&'a str, [Option<&'a Value>; 2]> = BTreeMap::new();
         for (name, value) in old {
             sides.entry(name).or_default()[0] = Some(value);
         }
@@ -41,7 +41,7 @@ impl Changes {
     }
 
     /// What is different between two values; `None` is one that is not there.
-    pub fn of<S: Schema>(old: Option<&Value>, new: Option<&Value>, schema: S) -> Changes {
+    pub fn of<S: Schema>(old: Option<&'a Value>, new: Option<&'a Value>, schema: S) -> Changes<'a> {
         let mut changes = Changes::default();
         if old == new {
             return changes; // most of an object, most of the time
@@ -52,7 +52,7 @@ impl Changes {
                 if before.is_none() != after.is_none() && old.is_some() && new.is_some() {
                     changes.as_other_form(old, new, schema);
                 }
-                changes.by_parts(&before.unwrap_or_default(), &after.unwrap_or_default());
+                changes.by_parts(before.unwrap_or_default(), after.unwrap_or_default());
                 changes.set.here |= old.is_none();
                 changes.removed.here |= new.is_none();
             }
@@ -83,12 +83,12 @@ impl Changes {
         self.set.here |= !(granular(old) && granular(new));
     }
 
-    fn by_parts<S: Schema>(&mut self, old: &[Child<'_, S>], new: &[Child<'_, S>]) {
+    fn by_parts<S: Schema>(&mut self, old: Vec<Child<'a, S>>, new: Vec<Child<'a, S>>) {
         type Sides<'a> = [Vec<&'a Value>; 2];
-        let mut sides: BTreeMap<&Element, (Sides<'_>, S)> = BTreeMap::new();
+        let mut sides: BTreeMap<Element<'a>, (Sides<'a>, S)> = BTreeMap::new();
         for (side, children) in [old, new].into_iter().enumerate() {
             for child in children {
-                let entry = sides.entry(&child.element);
+                let entry = sides.entry(child.element);
                 let (values, _) = entry.or_insert_with(|| (Sides::default(), child.schema));
                 values[side].push(child.value);
             }
@@ -113,13 +113,29 @@ impl Changes {
                 }
                 (old, new) => Changes::of(old.first().copied(), new.first().copied(), schema),
             };
-            self.put(element.clone(), below);
+            self.put(element, below);
         }
     }
 
-    fn put(&mut self, element: Element, below: Changes) {
-        self.set.put(element.clone(), below.set);
-        self.removed.put(element, below.removed);
+    pub(crate) fn put(&mut self, element: Element<'a>, below: Changes<'a>) {
+        if !below.removed.is_empty() {
+            self.removed.put(element.clone(), below.removed);
+        }
+        self.set.put(element, below.set);
+    }
+
+    /// Takes out what nobody owns, see [`FieldSet::remove_with_below`].
+    pub fn ignore(&mut self, ignored: &FieldSet<'_>) {
+        self.set.remove_with_below(ignored);
+        self.removed.remove_with_below(ignored);
+    }
+
+    /// Changes that borrow nothing.
+    pub fn into_owned(self) -> Changes<'static> {
+        Changes {
+            set: self.set.into_owned(),
+            removed: self.removed.into_owned(),
+        }
     }
 }
 

@@ -1,38 +1,75 @@
 //! Steps of a path: how a part of a value is told from the others.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// One step of a path.
+use crate::json;
+
+/// One step of a path. Names and values are borrowed from the object, where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Element {
+pub enum Element<'a> {
     /// The member of an object.
-    Field(Box<str>),
+    Field(Cow<'a, str>),
     /// The item of a list that has these values, sorted by their names.
-    Key(Box<[(Box<str>, Part)]>),
+    Key(Box<[(Cow<'a, str>, Part<'a>)]>),
     /// The item of a list that is this.
-    Value(Part),
+    Value(Part<'a>),
     /// The item of a list at this place. Only ever read: lists that are told apart by places are taken as one.
     Index(i64),
 }
 
 /// A value with the order in which sets of fields are written: numbers, text, booleans, lists, objects, null.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Part(pub Value);
+#[derive(Debug, Clone)]
+pub enum Part<'a> {
+    /// Stands in an object.
+    Borrowed(&'a Value),
+    /// Stands alone. It is boxed because elements are many and their own values few.
+    Owned(Box<Value>),
+}
 
-impl Eq for Part {}
+impl Part<'_> {
+    /// The value.
+    pub fn value(&self) -> &Value {
+        match self {
+            Part::Borrowed(value) => value,
+            Part::Owned(value) => value,
+        }
+    }
 
-impl PartialOrd for Part {
-    fn partial_cmp(&self, other: &Part) -> Option<Ordering> {
+    fn into_owned(self) -> Part<'static> {
+        match self {
+            Part::Borrowed(value) => value.clone().into(),
+            Part::Owned(value) => Part::Owned(value),
+        }
+    }
+}
+
+impl From<Value> for Part<'static> {
+    fn from(value: Value) -> Part<'static> {
+        Part::Owned(Box::new(value))
+    }
+}
+
+impl PartialEq for Part<'_> {
+    fn eq(&self, other: &Part<'_>) -> bool {
+        self.value() == other.value()
+    }
+}
+
+impl Eq for Part<'_> {}
+
+impl PartialOrd for Part<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Part {
-    fn cmp(&self, other: &Part) -> Ordering {
-        match (&self.0, &other.0) {
+impl Ord for Part<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self.value(), other.value()) {
             (Value::Number(one), Value::Number(two)) => {
                 let whole = one.as_i64().zip(two.as_i64());
                 let order = whole.map_or_else(
@@ -43,7 +80,13 @@ impl Ord for Part {
                     |(one, two)| one.cmp(&two),
                 );
                 // Numbers that are equal may still be written in two ways.
-                order.then_with(|| one.to_string().cmp(&two.to_string()))
+                order.then_with(|| {
+                    if one == two {
+                        Ordering::Equal
+                    } else {
+                        one.to_string().cmp(&two.to_string())
+                    }
+                })
             }
             (Value::String(one), Value::String(two)) => one.cmp(two),
             (one, two) => {
@@ -65,65 +108,115 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-impl Element {
+impl<'a> Element<'a> {
     /// The member of an object.
-    pub fn field(name: &str) -> Element {
+    pub fn field(name: &'a str) -> Element<'a> {
         Element::Field(name.into())
     }
 
     /// The item of a list with these values.
-    pub fn key(mut values: Vec<(Box<str>, Value)>) -> Element {
+    pub fn key(mut values: Vec<(Cow<'a, str>, Part<'a>)>) -> Element<'a> {
         values.sort_by(|one, two| one.0.cmp(&two.0));
-        let parts = values.into_iter().map(|(name, value)| (name, Part(value)));
-        Element::Key(parts.collect())
+        Element::Key(values.into())
+    }
+
+    /// An element that borrows nothing.
+    pub fn into_owned(self) -> Element<'static> {
+        match self {
+            Element::Field(name) => Element::Field(name.into_owned().into()),
+            Element::Key(parts) => {
+                let parts = parts.into_iter();
+                let owned = |(name, part): (Cow<'_, str>, Part<'_>)| {
+                    (name.into_owned().into(), part.into_owned())
+                };
+                Element::Key(parts.map(owned).collect())
+            }
+            Element::Value(part) => Element::Value(part.into_owned()),
+            Element::Index(index) => Element::Index(index),
+        }
     }
 
     /// As `FieldsV1` has it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
     pub fn encoded(&self) -> String {
+        let mut text = String::new();
+        self.encode(&mut text);
+        text
+    }
+
+    /// Appends what [`Element::encoded`] makes.
+    pub(crate) fn encode(&self, text: &mut String) {
         match self {
-            Element::Field(name) => format!("f:{name}"),
-            Element::Key(parts) => {
-                let members = parts.iter();
-                let members = members.map(|(name, part)| (String::from(&**name), part.0.clone()));
-                format!("k:{}", Value::Object(members.collect()))
+            Element::Field(name) => {
+                text.push_str("f:");
+                text.push_str(name);
             }
-            Element::Value(part) => format!("v:{}", part.0),
-            Element::Index(index) => format!("i:{index}"),
+            Element::Key(parts) => {
+                text.push_str("k:{");
+                for (at, (name, part)) in parts.iter().enumerate() {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    json::push_plain(text, name);
+                    text.push(':');
+                    push_value(text, part.value());
+                }
+                text.push('}');
+            }
+            Element::Value(part) => {
+                text.push_str("v:");
+                push_value(text, part.value());
+            }
+            Element::Index(index) => {
+                text.push_str("i:");
+                text.push_str(&index.to_string());
+            }
         }
     }
 
     /// Reads what [`Element::encoded`] writes. `None` if it is nothing of the kind.
-    pub fn decode(text: &str) -> Option<Element> {
+    pub fn decode(text: &str) -> Option<Element<'static>> {
         let (kind, rest) = text.split_once(':')?;
         match kind {
-            "f" => Some(Element::field(rest)),
+            "f" => Some(Element::Field(rest.to_owned().into())),
             "k" => {
                 let members: Map<String, Value> = serde_json::from_str(rest).ok()?;
                 let values = members.into_iter();
                 Some(Element::key(
-                    values.map(|(name, value)| (name.into(), value)).collect(),
+                    values
+                        .map(|(name, value)| (name.into(), value.into()))
+                        .collect(),
                 ))
             }
-            "v" => Some(Element::Value(Part(serde_json::from_str(rest).ok()?))),
+            "v" => {
+                let value: Value = serde_json::from_str(rest).ok()?;
+                Some(Element::Value(value.into()))
+            }
             "i" => Some(Element::Index(rest.parse().ok()?)),
             _ => None,
         }
     }
 }
 
+fn push_value(text: &mut String, value: &Value) {
+    match value {
+        Value::String(string) => json::push_plain(text, string),
+        other => text.push_str(&other.to_string()),
+    }
+}
+
 /// As paths are shown: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
-impl fmt::Display for Element {
+impl fmt::Display for Element<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Element::Field(name) => write!(f, ".{name}"),
             Element::Key(parts) => {
                 let parts = parts.iter();
                 let parts: Vec<_> = parts
-                    .map(|(name, part)| format!("{name}={}", part.0))
+                    .map(|(name, part)| format!("{name}={}", part.value()))
                     .collect();
                 write!(f, "[{}]", parts.join(","))
             }
-            Element::Value(part) => write!(f, "[={}]", part.0),
+            Element::Value(part) => write!(f, "[={}]", part.value()),
             Element::Index(index) => write!(f, "[{index}]"),
         }
     }
@@ -155,25 +248,26 @@ mod tests {
 
     #[test]
     fn numbers_come_in_their_order_and_before_text() {
-        let port = |number: i64| Element::key(vec![("port".into(), json!(number))]);
+        let part = |value: Value| Part::from(value);
+        let port = |number: i64| Element::key(vec![("port".into(), part(json!(number)))]);
         assert!(port(80) < port(443));
-        assert!(Part(json!(9)) < Part(json!("1")));
-        assert!(Part(json!("a")) < Part(json!(true)));
-        assert!(Element::field("z") < port(1) && port(1) < Element::Value(Part(json!(0))));
+        assert!(part(json!(9)) < part(json!("1")));
+        assert!(part(json!("a")) < part(json!(true)));
+        assert!(Element::field("z") < port(1) && port(1) < Element::Value(part(json!(0))));
     }
 
     #[test]
     fn paths_are_shown_as_people_know_them() {
-        let shown = |element: Element| element.to_string();
+        let shown = |element: Element<'_>| element.to_string();
         assert_eq!(shown(Element::field("data")), ".data");
         let key = vec![
-            ("protocol".into(), json!("TCP")),
-            ("containerPort".into(), json!(80)),
+            ("protocol".into(), Part::from(json!("TCP"))),
+            ("containerPort".into(), Part::from(json!(80))),
         ];
         assert_eq!(
             shown(Element::key(key)),
             r#"[containerPort=80,protocol="TCP"]"#
         );
-        assert_eq!(shown(Element::Value(Part(json!("x")))), r#"[="x"]"#);
+        assert_eq!(shown(Element::Value(json!("x").into())), r#"[="x"]"#);
     }
 }

@@ -21,7 +21,6 @@
 //! let mut apply = |live: &serde_json::Value, manager: &str, config: serde_json::Value| {
 //!     let fields = fields_of(&config, Unknown).map_err(|error| error.to_string())?;
 //!     let wish = Apply {
-//!         live,
 //!         config: &config,
 //!         fields: &fields,
 //!         schema: Unknown,
@@ -29,8 +28,10 @@
 //!         force: false,
 //!         now: "2026-01-01T00:00:00Z",
 //!     };
-//!     let changed = managed.apply(&named(manager), wish).map_err(|error| error.to_string())?;
-//!     Ok::<_, String>(changed.unwrap_or_else(|| live.clone()))
+//!     let mut object = live.clone();
+//!     let applied = managed.apply(&named(manager), &mut object, wish);
+//!     applied.map_err(|error| error.to_string())?;
+//!     Ok::<_, String>(object)
 //! };
 //! let first = apply(&json!({}), "one", json!({"data": {"a": "1", "b": "1"}}))?;
 //! let refused = apply(&first, "two", json!({"data": {"b": "2"}}));
@@ -45,6 +46,8 @@
 
 mod compare;
 mod element;
+mod fields;
+mod json;
 mod managed;
 mod merge;
 mod schema;
@@ -53,6 +56,7 @@ mod typed;
 
 pub use compare::Changes;
 pub use element::{Element, Part};
+pub use fields::Fields;
 pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};
 pub use merge::{merge, without};
 pub use schema::{Scalar, Schema, Shape, Unknown};

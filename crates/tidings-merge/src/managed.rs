@@ -3,16 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::compare::Changes;
-use crate::merge::{merge, without};
+use crate::fields::Fields;
+use crate::json;
+use crate::merge::{Merged, merge_into, without};
 use crate::schema::Schema;
 use crate::set::FieldSet;
 use crate::typed::fields_of_stored;
 
 /// Entries of updates that are kept apart; older ones become one.
 const UPDATES_MAX: usize = 10;
+/// The only way in which sets of fields are written.
+const FIELDS_TYPE: &str = "FieldsV1";
 const ANCIENT: &str = "ancient-changes";
 /// Owns what was there before anybody applied, if nobody had kept track.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -27,6 +34,14 @@ pub enum Operation {
 }
 
 impl Operation {
+    fn named(name: &str) -> Option<Operation> {
+        match name {
+            "Apply" => Some(Operation::Apply),
+            "Update" => Some(Operation::Update),
+            _ => None,
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Operation::Apply => "Apply",
@@ -56,7 +71,7 @@ pub struct Entry {
     /// When it last changed something; an applier that has changed nothing has no time.
     pub time: Option<String>,
     /// What it owns.
-    pub fields: FieldSet,
+    pub fields: Fields,
 }
 
 impl Entry {
@@ -68,17 +83,17 @@ impl Entry {
             && (operation == Operation::Apply || self.manager.api_version == manager.api_version)
     }
 
+    /// Reads an entry as a client sends it.
     fn decode(value: &Value) -> Option<Entry> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let owned = |name: &str| text(name).unwrap_or_default().to_owned();
-        let operation = match text("operation")? {
-            "Apply" => Operation::Apply,
-            "Update" => Operation::Update,
-            _ => return None,
-        };
+        let operation = Operation::named(text("operation")?)?;
         let fields = value.get("fieldsV1").filter(|fields| fields.is_object())?;
         let api_version = text("apiVersion").filter(|version| !version.is_empty())?;
-        (text("fieldsType") == Some("FieldsV1")).then(|| Entry {
+        if text("fieldsType") != Some(FIELDS_TYPE) {
+            return None;
+        }
+        Some(Entry {
             manager: Manager {
                 name: owned("manager"),
                 api_version: api_version.to_owned(),
@@ -86,28 +101,35 @@ impl Entry {
             },
             operation,
             time: text("time").map(str::to_owned),
-            fields: FieldSet::decode(fields),
+            fields: FieldSet::decode(&fields.to_string())?.into(),
         })
     }
 
-    fn encode(&self) -> Value {
-        let mut value = Map::with_capacity(7);
-        let mut put = |name: &str, text: &str| value.insert(name.to_owned(), text.into());
-        put("manager", &self.manager.name);
-        put("operation", self.operation.as_str());
-        put("apiVersion", &self.manager.api_version);
+    fn encode(&self, json: &mut String) {
+        let mut put = |name: &str, text: &str| {
+            json.push_str(name);
+            json::push_string(json, text);
+        };
+        put("{\"manager\":", &self.manager.name);
+        put(",\"operation\":", self.operation.as_str());
+        put(",\"apiVersion\":", &self.manager.api_version);
         if let Some(time) = &self.time {
-            put("time", time);
+            put(",\"time\":", time);
         }
-        put("fieldsType", "FieldsV1");
-        value.insert("fieldsV1".to_owned(), self.fields.encode());
+        put(",\"fieldsType\":", FIELDS_TYPE);
+        json.push_str(",\"fieldsV1\":");
+        json.push_str(self.fields.json());
         if !self.manager.subresource.is_empty() {
-            value.insert(
-                "subresource".into(),
-                self.manager.subresource.clone().into(),
-            );
+            json.push_str(",\"subresource\":");
+            json::push_string(json, &self.manager.subresource);
         }
-        Value::Object(value)
+        json.push('}');
+    }
+
+    /// True if it says the same as another, except when.
+    pub fn is_same_but_for_time(&self, other: &Entry) -> bool {
+        (&self.manager, self.operation, &self.fields)
+            == (&other.manager, other.operation, &other.fields)
     }
 }
 
@@ -159,16 +181,14 @@ fn shown(conflicts: &[Conflict]) -> String {
 /// What somebody applies.
 #[derive(Debug, Clone, Copy)]
 pub struct Apply<'a, S> {
-    /// The object as it is.
-    pub live: &'a Value,
-    /// What the manager wants to have of it.
+    /// What the manager wants to have of the object.
     pub config: &'a Value,
     /// The fields of the configuration, see [`fields_of`](crate::fields_of).
-    pub fields: &'a FieldSet,
+    pub fields: &'a FieldSet<'a>,
     /// The types of both.
     pub schema: S,
     /// Fields that nobody owns, see [`FieldSet::remove_with_below`].
-    pub ignored: &'a FieldSet,
+    pub ignored: &'a FieldSet<'a>,
     /// Take over what others own.
     pub force: bool,
     /// The time that is written down if something changes.
@@ -176,36 +196,78 @@ pub struct Apply<'a, S> {
 }
 
 /// All owners of fields of an object.
+///
+/// They are deserialized from `managedFields` as [`Managed::encode`] writes it. Sets stay as they are written there until
+/// somebody wants to know what is in them, which is rare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Managed(pub Vec<Entry>);
 
+impl<'de> Deserialize<'de> for Managed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managed, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Written<'a> {
+            #[serde(default)]
+            manager: String,
+            operation: String,
+            api_version: String,
+            time: Option<String>,
+            #[serde(borrow)]
+            fields_v1: &'a RawValue,
+            #[serde(default)]
+            subresource: String,
+        }
+        let written = Vec::<Written<'de>>::deserialize(deserializer)?;
+        let entry = |written: Written<'de>| {
+            let operation = Operation::named(&written.operation);
+            Ok(Entry {
+                manager: Manager {
+                    name: written.manager,
+                    api_version: written.api_version,
+                    subresource: written.subresource,
+                },
+                operation: operation.ok_or_else(|| D::Error::custom("no such operation"))?,
+                time: written.time,
+                fields: Fields::from_json(written.fields_v1.get()),
+            })
+        };
+        let entries: Result<_, _> = written.into_iter().map(entry).collect();
+        entries.map(Managed)
+    }
+}
+
 impl Managed {
-    /// Reads `managedFields`. `None` if an entry is not of a form that can be kept.
+    /// Reads `managedFields` as a client sends it. `None` if an entry is not of a form that can be kept.
     pub fn decode(entries: &[Value]) -> Option<Managed> {
         let entries: Option<Vec<Entry>> = entries.iter().map(Entry::decode).collect();
         entries.map(Managed)
     }
 
-    /// Writes `managedFields`: appliers first, then by time and name.
-    pub fn encode(&self) -> Vec<Value> {
+    /// Writes `managedFields` as JSON: appliers first, then by time and name.
+    pub fn encode(&self) -> String {
         let mut entries: Vec<&Entry> = self.0.iter().collect();
-        entries.sort_by(|one, two| {
-            let by = |entry: &Entry| {
-                (
-                    entry.operation,
-                    entry.time.clone(),
-                    entry.manager.name.clone(),
-                )
-            };
-            by(one)
-                .cmp(&by(two))
-                .then_with(|| one.manager.cmp(&two.manager))
-        });
-        entries.into_iter().map(Entry::encode).collect()
+        entries.sort_by_key(|entry| (entry.operation, &entry.time, &entry.manager));
+        let fields = self.0.iter().map(|entry| entry.fields.json().len() + 200);
+        let mut json = String::with_capacity(2 + fields.sum::<usize>());
+        json.push('[');
+        for (at, entry) in entries.into_iter().enumerate() {
+            if at > 0 {
+                json.push(',');
+            }
+            entry.encode(&mut json);
+        }
+        json.push(']');
+        json
+    }
+
+    /// How many steps the longest path has in the sets that clients sent or that have changed.
+    pub fn depth(&self) -> usize {
+        let depths = self.0.iter().map(|entry| entry.fields.depth_if_known());
+        depths.max().unwrap_or(0)
     }
 
     /// Writes down what somebody has changed: it is the writer's now.
-    pub fn update(&mut self, changes: &Changes, manager: &Manager, now: &str) {
+    pub fn update(&mut self, changes: &Changes<'_>, manager: &Manager, now: &str) {
         if changes.is_empty() {
             return;
         }
@@ -219,36 +281,43 @@ impl Managed {
         self.merge_oldest();
     }
 
-    /// Puts a configuration over an object. Returns what becomes of it, or `None` if it is that already; either way the owners
-    /// are as they are to be written down.
+    /// Puts a configuration over an object, in place. Returns whether that has changed it; either way the owners are as they
+    /// are to be written down.
     ///
     /// # Errors
-    /// If somebody else owns a field that would change. Nothing has been changed then.
+    /// If somebody else owns a field that would change. The owners are as before then, but the object is of no use any more.
     pub fn apply<S: Schema>(
         &mut self,
         manager: &Manager,
+        live: &mut Value,
         apply: Apply<'_, S>,
-    ) -> Result<Option<Value>, Conflicts> {
-        let Apply { live, schema, .. } = apply;
-        let mut fields = apply.fields.clone();
-        fields.remove_with_below(apply.ignored);
-        fields.here = false;
+    ) -> Result<bool, Conflicts> {
+        let schema = apply.schema;
+        let fields = Fields::from_json(apply.fields.encode_without(apply.ignored));
+        // Only one who no longer says all that it said takes something away.
         let before = self.own(manager, Operation::Apply).map(|own| &own.fields);
-        let merged = merge(live, apply.config, schema);
-        let unowned = self.unowned(&apply, manager);
+        let before = before
+            .filter(|before| **before != fields)
+            .map(Fields::set)
+            .filter(|before| !apply.fields.contains(before));
+        let unowned = self.unowned(live, &apply, manager);
         let others: Vec<&Entry> = self
             .0
             .iter()
             .chain(&unowned)
             .filter(|entry| !entry.is_of(manager, Operation::Apply))
             .collect();
-        let object = match before.filter(|before| **before != fields) {
-            Some(before) => without_abandoned(merged, before, &others, &apply),
-            None => merged,
-        };
-        let mut changes = Changes::of(Some(live), Some(&object), schema);
-        changes.set.remove_with_below(apply.ignored);
-        changes.removed.remove_with_below(apply.ignored);
+        let original = before.map(|before| (before, live.clone()));
+        let Merged {
+            mut is_new,
+            mut changes,
+        } = merge_into(live, apply.config, schema);
+        if let Some((before, original)) = &original {
+            *live = without_abandoned(live, before, &others, &apply);
+            is_new = live != original;
+            changes = Changes::of(Some(original), Some(live), schema).into_owned();
+        }
+        changes.ignore(apply.ignored);
         if !apply.force {
             find_conflicts(&others, &changes)?;
         }
@@ -261,16 +330,21 @@ impl Managed {
             self.take(&changes, manager, Operation::Apply);
         }
         self.0.retain(|entry| !entry.fields.is_empty());
-        Ok((object != *live).then_some(object))
+        Ok(is_new)
     }
 
     /// If nobody has kept track of an object, what is there is somebody's.
-    fn unowned<S: Schema>(&self, apply: &Apply<'_, S>, manager: &Manager) -> Option<Entry> {
+    fn unowned<S: Schema>(
+        &self,
+        live: &Value,
+        apply: &Apply<'_, S>,
+        manager: &Manager,
+    ) -> Option<Entry> {
         if !self.0.is_empty() {
             return None;
         }
         let nothing = Value::Object(Map::new());
-        let mut there = Changes::of(Some(&nothing), Some(apply.live), apply.schema).set;
+        let mut there = Changes::of(Some(&nothing), Some(live), apply.schema).set;
         there.remove_with_below(apply.ignored);
         there.here = false;
         (!there.is_empty()).then(|| Entry {
@@ -281,7 +355,7 @@ impl Managed {
             },
             operation: Operation::Update,
             time: Some(apply.now.to_owned()),
-            fields: there,
+            fields: there.into_owned().into(),
         })
     }
 
@@ -299,7 +373,7 @@ impl Managed {
                 manager: manager.clone(),
                 operation,
                 time: None,
-                fields: FieldSet::default(),
+                fields: Fields::default(),
             });
             self.0.len() - 1
         });
@@ -307,7 +381,7 @@ impl Managed {
     }
 
     /// What is gone is nobody's, what is set is no other's.
-    fn take(&mut self, changes: &Changes, manager: &Manager, operation: Operation) {
+    fn take(&mut self, changes: &Changes<'_>, manager: &Manager, operation: Operation) {
         for entry in &mut self.0 {
             let own = entry.is_of(manager, operation);
             // An applier owns all that it says, also what was there twice and is there once now.
@@ -328,22 +402,27 @@ impl Managed {
         let beyond = updates.len().saturating_sub(UPDATES_MAX);
         if beyond > 0 {
             updates.sort_by(|one, two| one.time.cmp(&two.time));
-            let mut ancient: BTreeMap<String, Entry> = BTreeMap::new();
+            let mut ancient: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
             // One more, because what they become is an entry too.
-            for mut oldest in updates.drain(..=beyond) {
-                match ancient.get_mut(&oldest.manager.api_version) {
-                    Some(ancient) => {
-                        ancient.fields.add(&oldest.fields);
-                        ancient.time = oldest.time;
-                    }
-                    None => {
-                        oldest.manager.name = ANCIENT.to_owned();
-                        oldest.manager.subresource.clear();
-                        ancient.insert(oldest.manager.api_version.clone(), oldest);
-                    }
-                }
+            for oldest in updates.drain(..=beyond) {
+                let version = oldest.manager.api_version.clone();
+                ancient.entry(version).or_default().push(oldest);
             }
-            kept.extend(ancient.into_values());
+            kept.extend(ancient.into_iter().map(|(api_version, entries)| {
+                Entry {
+                    manager: Manager {
+                        name: ANCIENT.to_owned(),
+                        api_version,
+                        subresource: String::new(),
+                    },
+                    operation: Operation::Update,
+                    time: entries.last().and_then(|last| last.time.clone()),
+                    fields: FieldSet::united(
+                        entries.into_iter().map(|entry| entry.fields.into_set()),
+                    )
+                    .into(),
+                }
+            }));
         }
         kept.extend(updates);
         self.0 = kept;
@@ -351,12 +430,15 @@ impl Managed {
 }
 
 /// What would change and is another's.
-fn find_conflicts(others: &[&Entry], changes: &Changes) -> Result<(), Conflicts> {
+fn find_conflicts(others: &[&Entry], changes: &Changes<'_>) -> Result<(), Conflicts> {
+    if changes.set.is_empty() {
+        return Ok(());
+    }
     let mut conflicts: Vec<Conflict> = others
         .iter()
         .flat_map(|entry| {
             let owner = entry.to_string();
-            let paths = entry.fields.common(&changes.set).paths().into_iter();
+            let paths = entry.fields.set().common(&changes.set).paths().into_iter();
             paths.map(move |path| Conflict {
                 owner: owner.clone(),
                 path,
@@ -372,28 +454,23 @@ fn find_conflicts(others: &[&Entry], changes: &Changes) -> Result<(), Conflicts>
 
 /// Without what the applier had said before and nobody says now.
 fn without_abandoned<S: Schema>(
-    merged: Value,
-    before: &FieldSet,
+    merged: &Value,
+    before: &FieldSet<'_>,
     others: &[&Entry],
     apply: &Apply<'_, S>,
 ) -> Value {
-    let mut abandoned = before.clone();
-    abandoned.remove(apply.fields);
-    if abandoned.is_empty() {
-        return merged;
-    }
     let schema = apply.schema;
     let before = before.with_named(schema);
     let nothing = || Value::Object(Map::new());
-    let pruned = without(&merged, &before, schema).unwrap_or_else(nothing);
+    let pruned = without(merged, &before, schema).unwrap_or_else(nothing);
     // What others own comes back, and so does what the applier never had.
-    let mut gone = fields_of_stored(&merged, schema).with_named(schema);
+    let mut gone = fields_of_stored(merged, schema).with_named(schema);
     gone.remove(&fields_of_stored(&pruned, schema).with_named(schema));
     // What the applier says counts even where nobody can own it: an object does not lose its name.
-    let others = others.iter().map(|entry| &entry.fields);
+    let others = others.iter().map(|entry| entry.fields.set());
     for said in others.chain([apply.fields]) {
         gone.remove(&said.with_named(schema));
     }
     let gone = gone.common(&before);
-    without(&merged, &gone, schema).unwrap_or_else(nothing)
+    without(merged, &gone, schema).unwrap_or_else(nothing)
 }

@@ -4,29 +4,97 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::compare::Changes;
 use crate::element::Element;
-use crate::schema::{Child, Schema, Shape, parts};
+use crate::schema::{Child, Schema, Shape, key, parts, same_key};
 use crate::set::FieldSet;
 
 /// The object with everything that the configuration says.
 pub fn merge<S: Schema>(live: &Value, config: &Value, schema: S) -> Value {
-    match (live, config) {
-        (Value::Object(live), Value::Object(config))
-            if !matches!(schema.shape(), Shape::Scalar(_) | Shape::Atomic) =>
+    let mut merged = live.clone();
+    merge_into(&mut merged, config, schema);
+    merged
+}
+
+/// What has become of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Merged<'c> {
+    /// It is another one.
+    pub(crate) is_new: bool,
+    /// What is different, as far as types know it.
+    pub(crate) changes: Changes<'c>,
+}
+
+impl<'c> Merged<'c> {
+    fn put(&mut self, element: impl FnOnce() -> Option<Element<'c>>, below: Merged<'c>) {
+        self.is_new |= below.is_new;
+        if !below.changes.is_empty()
+            && let Some(element) = element()
         {
-            Value::Object(merge_members(live, config, schema))
+            self.changes.put(element, below.changes);
         }
+    }
+}
+
+/// Puts the configuration over the object, in place: mostly an object has nearly all of it already, and only what is different is
+/// copied. A configuration has no item of a list twice, see [`fields_of`](crate::fields_of).
+pub(crate) fn merge_into<'c, S: Schema>(
+    live: &mut Value,
+    config: &'c Value,
+    schema: S,
+) -> Merged<'c> {
+    match (schema.shape(), &mut *live, config) {
+        (
+            Shape::Struct | Shape::Map(_) | Shape::Unknown,
+            Value::Object(live),
+            Value::Object(config),
+        ) => merge_members(live, config, schema),
+        (Shape::Keyed(item), Value::Array(lives), Value::Array(configs))
+            if are_in_step(lives, configs, schema) =>
+        {
+            let mut merged = Merged::default();
+            for (live, config) in std::iter::zip(lives, configs) {
+                let below = merge_into(live, config, item);
+                merged.put(|| key(config, &schema.keys()).ok(), below);
+            }
+            merged
+        }
+        _ => match over(live, config, schema) {
+            Some(new) if new != *live => {
+                let changes = Changes::of(Some(live), Some(&new), schema).into_owned();
+                *live = new;
+                Merged {
+                    is_new: true,
+                    changes,
+                }
+            }
+            _ => Merged::default(),
+        },
+    }
+}
+
+/// True if two lists have the same items in the same order, whatever else is in the items.
+fn are_in_step<S: Schema>(live: &[Value], config: &[Value], schema: S) -> bool {
+    let keys = schema.keys();
+    let mut pairs = std::iter::zip(live, config);
+    live.len() == config.len() && pairs.all(|(live, config)| same_key(live, config, &keys))
+}
+
+/// What the configuration makes of a value that it does not go into. `None` if that stays.
+fn over<S: Schema>(live: &Value, config: &Value, schema: S) -> Option<Value> {
+    match (live, config) {
+        _ if live == config => None, // most of an object, most of the time
         (Value::Array(_), Value::Array(_)) => {
             match (children(live, schema), children(config, schema)) {
-                (Some(live), Some(config)) => Value::Array(merge_items(&live, &config)),
-                _ => config.clone(),
+                (Some(live), Some(config)) => Some(Value::Array(merge_items(&live, &config))),
+                _ => Some(config.clone()),
             }
         }
         // Saying that there is nothing in it takes nothing away from it.
         (live, Value::Null) if children(live, schema).is_some_and(|parts| !parts.is_empty()) => {
-            live.clone()
+            None
         }
-        _ => config.clone(),
+        _ => Some(config.clone()),
     }
 }
 
@@ -35,23 +103,32 @@ fn children<S: Schema>(value: &Value, schema: S) -> Option<Vec<Child<'_, S>>> {
     parts(value, schema, &mut |_| {})
 }
 
-fn merge_members<S: Schema>(
-    live: &Map<String, Value>,
-    config: &Map<String, Value>,
+fn merge_members<'c, S: Schema>(
+    live: &mut Map<String, Value>,
+    config: &'c Map<String, Value>,
     schema: S,
-) -> Map<String, Value> {
-    let mut merged = live.clone();
+) -> Merged<'c> {
+    let shape = schema.shape();
+    let mut merged = Merged::default();
     for (name, value) in config {
-        let schema = match schema.shape() {
+        let below = match shape {
             Shape::Map(item) => Some(item),
             Shape::Struct => schema.field(name),
             _ => Some(schema),
         };
-        let value = match (merged.get(name), schema) {
-            (Some(live), Some(schema)) => merge(live, value, schema),
-            _ => value.clone(),
+        let below = match (live.get_mut(name), below) {
+            (Some(live), Some(schema)) => merge_into(live, value, schema),
+            (Some(live), None) if live == value => continue,
+            (_, schema) => {
+                live.insert(name.clone(), value.clone());
+                let new = schema.map(|schema| Changes::of(None, Some(value), schema));
+                Merged {
+                    is_new: true,
+                    changes: new.unwrap_or_default(),
+                }
+            }
         };
-        merged.insert(name.clone(), value);
+        merged.put(|| Some(Element::field(name)), below);
     }
     merged
 }
@@ -66,11 +143,11 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
             .map(|(live, config)| merge(live.value, config.value, config.schema))
             .collect();
     }
-    let mut lives: BTreeMap<&Element, Vec<&Child<'_, S>>> = BTreeMap::new();
+    let mut lives: BTreeMap<&Element<'_>, Vec<&Child<'_, S>>> = BTreeMap::new();
     for child in live {
         lives.entry(&child.element).or_default().push(child);
     }
-    let configs: BTreeMap<&Element, &Child<'_, S>> =
+    let configs: BTreeMap<&Element<'_>, &Child<'_, S>> =
         config.iter().map(|child| (&child.element, child)).collect();
     // Items that both have, in the order of the configuration: where the two lists meet next.
     let mut meeting = config
@@ -80,7 +157,7 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
         .peekable();
     let mut items = Vec::with_capacity(live.len().max(config.len()));
     let (mut old, mut new) = (live.iter().peekable(), config.iter().peekable());
-    let mut done: std::collections::BTreeSet<&Element> = std::collections::BTreeSet::new();
+    let mut done: std::collections::BTreeSet<&Element<'_>> = std::collections::BTreeSet::new();
     loop {
         let (before, after) = (old.peek().copied(), new.peek().copied());
         if let Some(before) = before {
@@ -121,12 +198,12 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
 }
 
 /// The value without the fields of a set. `None` if nothing is left of it; a part of which nothing is left is null.
-pub fn without<S: Schema>(value: &Value, fields: &FieldSet, schema: S) -> Option<Value> {
+pub fn without<S: Schema>(value: &Value, fields: &FieldSet<'_>, schema: S) -> Option<Value> {
     let Some(children) = children(value, schema) else {
         return Some(value.clone());
     };
     let left = children.into_iter().filter_map(|child| {
-        let kept = match fields.below.get(&child.element) {
+        let kept = match fields.below(&child.element) {
             Some(set) if set.here => None,
             Some(set) => Some(without(child.value, set, child.schema).unwrap_or(Value::Null)),
             None => Some(child.value.clone()),
@@ -140,7 +217,7 @@ pub fn without<S: Schema>(value: &Value, fields: &FieldSet, schema: S) -> Option
     let mut members = Map::new();
     for (element, value) in left {
         if let Element::Field(name) = element {
-            members.insert(name.into(), value);
+            members.insert(name.into_owned(), value);
         }
     }
     (!members.is_empty()).then_some(Value::Object(members))

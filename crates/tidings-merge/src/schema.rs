@@ -1,8 +1,10 @@
 //! What is known about the types of an object.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
-use crate::element::Element;
+use crate::element::{Element, Part};
 
 /// What the types say about the value at some place of an object.
 ///
@@ -70,7 +72,7 @@ impl Schema for Unknown {
 
 /// A part of a value.
 pub(crate) struct Child<'a, S> {
-    pub(crate) element: Element,
+    pub(crate) element: Element<'a>,
     pub(crate) value: &'a Value,
     pub(crate) schema: S,
     /// It is a member that the type names.
@@ -118,7 +120,7 @@ pub(crate) fn parts<'a, S: Schema>(
                     }
                     value => {
                         return Some(Child {
-                            element: Element::Value(crate::element::Part(value.clone())),
+                            element: Element::Value(Part::Borrowed(value)),
                             value,
                             schema: item,
                             named: false,
@@ -155,7 +157,10 @@ pub(crate) fn parts<'a, S: Schema>(
 }
 
 /// What tells an item of a list from the others.
-fn key(value: &Value, keys: &[(Box<str>, Option<Value>)]) -> Result<Element, String> {
+pub(crate) fn key<'a>(
+    value: &'a Value,
+    keys: &[(Box<str>, Option<Value>)],
+) -> Result<Element<'a>, String> {
     let members = match value {
         Value::Object(members) => members,
         Value::Null => {
@@ -164,8 +169,11 @@ fn key(value: &Value, keys: &[(Box<str>, Option<Value>)]) -> Result<Element, Str
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
     let values = keys.iter().filter_map(|(name, default)| {
-        let value = members.get(&**name).or(default.as_ref())?;
-        Some((name.clone(), value.clone()))
+        if let Some((name, value)) = members.get_key_value(&**name) {
+            return Some((Cow::Borrowed(&**name), Part::Borrowed(value)));
+        }
+        let default = default.clone()?;
+        Some((Cow::Owned(String::from(&**name)), default.into()))
     });
     let values: Vec<_> = values.collect();
     if values.is_empty() {
@@ -176,4 +184,18 @@ fn key(value: &Value, keys: &[(Box<str>, Option<Value>)]) -> Result<Element, Str
         ));
     }
     Ok(Element::key(values))
+}
+
+/// True if two items of a list are told from the others by the same values.
+pub(crate) fn same_key(one: &Value, two: &Value, keys: &[(Box<str>, Option<Value>)]) -> bool {
+    let (Value::Object(one), Value::Object(two)) = (one, two) else {
+        return false;
+    };
+    let mut any = false;
+    let same = keys.iter().all(|(name, default)| {
+        let value = one.get(&**name).or(default.as_ref());
+        any |= value.is_some();
+        value == two.get(&**name).or(default.as_ref())
+    });
+    same && any
 }

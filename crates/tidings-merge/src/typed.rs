@@ -1,7 +1,10 @@
 //! The fields that a configuration sets, and what is wrong with it.
 
+use std::fmt;
+
 use serde_json::Value;
 
+use crate::element::Element;
 use crate::schema::{Child, Scalar, Schema, Shape, parts};
 use crate::set::FieldSet;
 
@@ -21,9 +24,9 @@ fn shown(errors: &[String]) -> String {
 ///
 /// # Errors
 /// If it does not fit the types, or has items twice.
-pub fn fields_of<S: Schema>(config: &Value, schema: S) -> Result<FieldSet, TypeErrors> {
+pub fn fields_of<S: Schema>(config: &Value, schema: S) -> Result<FieldSet<'_>, TypeErrors> {
     let mut errors = Vec::new();
-    let fields = walk(config, schema, &mut String::new(), &mut errors);
+    let fields = walk(config, schema, &Path::Top, &mut errors);
     if errors.is_empty() {
         Ok(fields)
     } else {
@@ -32,18 +35,37 @@ pub fn fields_of<S: Schema>(config: &Value, schema: S) -> Result<FieldSet, TypeE
 }
 
 /// The same of an object that is stored: what does not fit is left out.
-pub(crate) fn fields_of_stored<S: Schema>(object: &Value, schema: S) -> FieldSet {
-    walk(object, schema, &mut String::new(), &mut Vec::new())
+pub(crate) fn fields_of_stored<S: Schema>(object: &Value, schema: S) -> FieldSet<'_> {
+    walk(object, schema, &Path::Top, &mut Vec::new())
 }
 
-fn walk<S: Schema>(
-    value: &Value,
+/// The way to a value. It is written only if something is wrong there.
+enum Path<'a> {
+    Top,
+    Step(&'a Path<'a>, &'a Element<'a>),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Path::Top => Ok(()),
+            Path::Step(before, element) => write!(f, "{before}{element}"),
+        }
+    }
+}
+
+fn walk<'a, S: Schema>(
+    value: &'a Value,
     schema: S,
-    path: &mut String,
+    path: &Path<'_>,
     errors: &mut Vec<String>,
-) -> FieldSet {
-    if let Some(why) = misfit(value, schema.shape()) {
-        let separator = if path.is_empty() { "" } else { ": " };
+) -> FieldSet<'a> {
+    let shape = schema.shape();
+    if let Some(why) = misfit(value, shape) {
+        let separator = match path {
+            Path::Top => "",
+            Path::Step(..) => ": ",
+        };
         errors.push(format!("{path}{separator}{why}"));
         return FieldSet::default();
     }
@@ -56,33 +78,48 @@ fn walk<S: Schema>(
     };
     let Some(children) = parts(value, schema, wrong) else {
         // A list or an object that is null sets nothing by itself: whoever has it as a member says so.
-        let granular = !matches!(schema.shape(), Shape::Scalar(_) | Shape::Atomic);
+        let granular = !matches!(shape, Shape::Scalar(_) | Shape::Atomic);
         return if granular && value.is_null() {
             FieldSet::default()
         } else {
             FieldSet::leaf()
         };
     };
-    let mut set = FieldSet::default();
-    for Child {
-        element,
-        value,
-        schema,
-        named,
-    } in children
-    {
-        let length = path.len();
-        path.push_str(&element.to_string());
-        let mut below = walk(value, schema, path, errors);
-        path.truncate(length);
+    // Members of an object cannot occur twice.
+    let repeated = match value {
+        Value::Array(_) => repeated(&children),
+        _ => Vec::new(),
+    };
+    let mut below = Vec::with_capacity(children.len());
+    for (at, child) in children.into_iter().enumerate() {
+        let Child {
+            element,
+            value,
+            schema,
+            named,
+        } = child;
+        let mut set = walk(value, schema, &Path::Step(path, &element), errors);
         let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-        below.here |= empty || !named;
-        if set.below.contains_key(&element) {
+        set.here |= empty || !named;
+        if repeated.binary_search(&at).is_ok() {
             errors.push(format!("{path}: duplicate entries for key {element}"));
         }
-        set.put(element, below);
+        below.push((element, set));
     }
-    set
+    FieldSet::of_below(below)
+}
+
+/// The places of items that have been there before, in order.
+fn repeated<S>(children: &[Child<'_, S>]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..children.len()).collect();
+    places.sort_by(|one, two| children[*one].element.cmp(&children[*two].element));
+    let pairs = places.windows(2);
+    let mut repeated: Vec<usize> = pairs
+        .filter(|pair| children[pair[0]].element == children[pair[1]].element)
+        .map(|pair| pair[1])
+        .collect();
+    repeated.sort_unstable();
+    repeated
 }
 
 /// Why a value cannot be what the types say.

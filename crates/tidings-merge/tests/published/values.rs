@@ -16,18 +16,18 @@ fn a_configuration_over_an_object() {
 #[test]
 fn what_is_different_between_two_objects() {
     Cases::read(include_str!("../cases/compare.json")).check(|case, schema| {
-        let set = |name: &str| FieldSet::decode(&case[name]);
+        let set = |name: &str| decode(&case[name]);
         let mut changed = set("added");
-        changed.add(&set("modified"));
+        changed.add(set("modified"));
         let changes = Changes::of(Some(&case["old"]), Some(&case["new"]), schema);
-        same(&changes.set.encode(), &changed.encode())?;
-        same(&changes.removed.encode(), &set("removed").encode())?;
+        same(&encode(&changes.set), &encode(&changed))?;
+        same(&encode(&changes.removed), &encode(&set("removed")))?;
         // The other way round what was added goes.
         let mut changed = set("removed");
-        changed.add(&set("modified"));
+        changed.add(set("modified"));
         let changes = Changes::of(Some(&case["new"]), Some(&case["old"]), schema);
-        same(&changes.set.encode(), &changed.encode())?;
-        same(&changes.removed.encode(), &set("added").encode())
+        same(&encode(&changes.set), &encode(&changed))?;
+        same(&encode(&changes.removed), &encode(&set("added")))
     });
 }
 
@@ -35,7 +35,7 @@ fn what_is_different_between_two_objects() {
 fn the_fields_of_an_object() {
     Cases::read(include_str!("../cases/fields.json")).check(|case, schema| {
         match fields_of(&case["object"], schema) {
-            Ok(fields) => same(&fields.encode(), &case["set"]),
+            Ok(fields) => same(&encode(&fields), &case["set"]),
             // Nobody applies what is there twice.
             Err(_) if case.get("dup").is_some() => Ok(()),
             Err(errors) => Err(errors.to_string()),
@@ -46,7 +46,7 @@ fn the_fields_of_an_object() {
 #[test]
 fn an_object_without_some_fields() {
     Cases::read(include_str!("../cases/remove.json")).check(|case, schema| {
-        let left = without(&case["object"], &FieldSet::decode(&case["set"]), schema);
+        let left = without(&case["object"], &decode(&case["set"]), schema);
         same(&left.unwrap_or(Value::Null), &case["result"])
     });
 }
@@ -61,6 +61,14 @@ fn objects_that_fit_their_types_and_others() {
             (Err(ours), None) => Err(format!("{} is refused: {ours}", case["object"])),
         }
     });
+}
+
+fn decode(set: &Value) -> FieldSet<'static> {
+    FieldSet::decode(&set.to_string()).unwrap_or_default()
+}
+
+fn encode(set: &FieldSet<'_>) -> Value {
+    serde_json::from_str(&set.encode()).expect("JSON")
 }
 
 fn same(ours: &Value, theirs: &Value) -> Result<(), String> {

@@ -13,6 +13,7 @@ use super::Live;
 use crate::registry::Kind;
 use crate::registry::draft::{self, Draft, odd};
 use crate::registry::meta::Meta;
+use crate::registry::stored::Stored;
 
 /// Drops what the schema does not have and sets what it defaults. Returns the fields that were dropped because nobody knows them.
 fn shape(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
@@ -128,23 +129,22 @@ impl Draft {
         live: Arc<Live>,
         object: &Object,
     ) -> Result<Draft, Status> {
-        let mut whole: Value =
-            serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
-        if !live.is_stored() {
-            live.version().schema.prune(&mut whole);
-        }
-        let Value::Object(mut members) = whole else {
-            return Err(Status::internal("what is stored is no object"));
-        };
+        let shown = kind.shown(object);
+        let Stored {
+            mut members,
+            managed,
+        } = Stored::read(&shown).map_err(Status::internal)?;
         let meta = match members.shift_remove("metadata") {
             Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
             _ => Ok(Meta::default()),
         };
         members.shift_remove("kind");
         members.shift_remove("apiVersion");
+        let mut meta = meta.map_err(Status::internal)?;
+        meta.managed_fields = managed;
         Ok(Draft {
             kind,
-            meta: meta.map_err(Status::internal)?,
+            meta,
             members,
             odd: Vec::new(),
             applied: false,
@@ -152,7 +152,7 @@ impl Draft {
         })
     }
 
-    /// The whole object, as its kind shows it.
+    /// The whole object, as its kind shows it, but for the owners of its fields.
     pub(crate) fn whole(&self) -> Result<Value, Status> {
         let mut whole = Map::new();
         let version = self.kind.group_version().to_string();
@@ -170,6 +170,11 @@ impl Draft {
         whole["apiVersion"] = live.stored_version().into();
         // Whoever reads it next would find these defaults: those of a status that was dropped are among them.
         live.definition.storage().schema.default(&mut whole);
+        let owners = &self.meta.managed_fields;
+        if !owners.0.is_empty() {
+            let owners = serde_json::from_str(&owners.encode()).map_err(Status::internal)?;
+            whole["metadata"]["managedFields"] = owners;
+        }
         // The place of the version that an object gets when it is read.
         whole["metadata"]["resourceVersion"] = "".into();
         whole.sort_all_objects();

@@ -9,6 +9,7 @@ use tidings_api::{Object, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
+use super::stored::Stored;
 use super::{Kind, Member, Shape, scalars};
 use crate::custom::Live;
 
@@ -154,12 +155,16 @@ impl Draft {
         if let Some(live) = kind.live() {
             return Draft::custom_of(kind, live, object);
         }
-        let mut members: Map<String, Value> =
-            serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
+        let Stored {
+            mut members,
+            managed,
+        } = Stored::read(object.as_bytes()).map_err(Status::internal)?;
         members.shift_remove("kind");
         members.shift_remove("apiVersion");
         let read = Draft::from_members(kind.stored(), members);
-        read.map(|(draft, _)| draft).map_err(Status::internal)
+        let (mut draft, _) = read.map_err(Status::internal)?;
+        draft.meta.managed_fields = managed;
+        Ok(draft)
     }
 
     /// An object in which nothing is set.
@@ -227,13 +232,7 @@ impl Draft {
     /// metadata is a little deeper.
     pub(crate) fn check_depth(&self) -> Result<(), Status> {
         let members = self.members.values().map(depth).max().unwrap_or(0);
-        let managed = self
-            .meta
-            .managed_fields
-            .iter()
-            .map(depth)
-            .max()
-            .unwrap_or(0);
+        let managed = 2 + self.meta.managed_fields.depth();
         if members < DEPTH_MAX && managed < DEPTH_MAX {
             return Ok(());
         }
@@ -268,7 +267,7 @@ impl Draft {
         let mut bytes = Vec::with_capacity(1024);
         bytes.extend_from_slice(self.kind.object_head().as_bytes());
         bytes.extend_from_slice(b"\"metadata\":");
-        go::write_json(&mut bytes, &self.meta).map_err(Status::internal)?;
+        self.meta.write(&mut bytes).map_err(Status::internal)?;
         for Member { name, absent, .. } in self.kind.members {
             let value = self.members.get(*name);
             if value.is_none() && absent.is_empty() {

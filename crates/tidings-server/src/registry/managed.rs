@@ -10,6 +10,7 @@ use tidings_structural::{self as structural, View};
 
 use super::draft::Draft;
 use super::meta::Meta;
+use super::stored::Stored;
 use super::{Kind, Special};
 use crate::custom::Live;
 
@@ -198,8 +199,12 @@ fn owned_metadata(meta: &Meta) -> Value {
     Value::Object(owned)
 }
 
-fn changes(old: &Draft, new: &Draft, manager: &Manager) -> Changes {
-    let (before, after) = (owned_metadata(&old.meta), owned_metadata(&new.meta));
+/// What is different between two drafts, the metadata of which are given by [`owned_metadata`].
+fn changes<'a>(
+    (old, before): (&'a Draft, &'a Value),
+    (new, after): (&'a Draft, &'a Value),
+    manager: &Manager,
+) -> Changes<'a> {
     fn members<'a>(
         draft: &'a Draft,
         metadata: &'a Value,
@@ -208,13 +213,11 @@ fn changes(old: &Draft, new: &Draft, manager: &Manager) -> Changes {
         let members = members.map(|(name, value)| (name.as_str(), value));
         members.chain([("metadata", metadata)])
     }
-    let (before, after) = (members(old, &before), members(new, &after));
+    let (before, after) = (members(old, before), members(new, after));
     let mut changes = Changes::between(before, after, Of::kind(new.kind, new.live.as_deref()));
     if manager.subresource.is_empty() && new.kind.has_status() {
         // A Node can be created with a status, which is nobody's then.
-        let status = FieldSet::of_names(&[&["status"]]);
-        changes.set.remove_with_below(&status);
-        changes.removed.remove_with_below(&status);
+        changes.ignore(&FieldSet::of_names(&[&["status"]]));
     }
     changes
 }
@@ -224,60 +227,45 @@ pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
     if new.applied {
         return;
     }
-    new.meta.managed_fields = sent(&new.meta).unwrap_or_default();
     track(new, &Draft::empty(new.kind), manager, now);
 }
 
 /// Writes down what the manager has changed in an object.
 pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     if std::mem::take(&mut new.meta.managed_reset) {
-        new.meta.managed_fields.clear();
+        new.meta.managed_fields.0.clear();
         return;
     }
     if new.applied {
         return;
     }
     // A client may write the entries themselves; if it sends none that can be used, those that are there stay.
-    let sent = sent(&new.meta).filter(|_| manager.subresource.is_empty());
-    new.meta.managed_fields = sent.unwrap_or_else(|| old.meta.managed_fields.clone());
+    if new.meta.managed_fields.0.is_empty() || !manager.subresource.is_empty() {
+        new.meta.managed_fields = old.meta.managed_fields.clone();
+    }
     // Whoever has reset them wants none.
-    if !new.meta.managed_fields.is_empty() {
+    if !new.meta.managed_fields.0.is_empty() {
         track(new, old, manager, now);
     }
 }
 
-/// The entries that a client sent, if they can be used.
-fn sent(meta: &Meta) -> Option<Vec<Value>> {
-    let entries = &meta.managed_fields;
-    let usable = !entries.is_empty() && Managed::decode(entries).is_some();
-    usable.then(|| entries.clone())
-}
-
 fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
-    let changes = changes(old, new, manager);
-    if changes.is_empty() {
-        return;
-    }
-    let mut managed = Managed::decode(&new.meta.managed_fields).unwrap_or_default();
+    let mut managed = std::mem::take(&mut new.meta.managed_fields);
+    let (before, after) = (owned_metadata(&old.meta), owned_metadata(&new.meta));
+    let changes = changes((old, &before), (new, &after), manager);
     managed.update(&changes, manager, now);
-    new.meta.managed_fields = managed.encode();
+    new.meta.managed_fields = managed;
 }
 
 /// A write that changes nothing but times in managedFields changes nothing at all (W103): the times stay as well. It happens when what
 /// is written is kept under another name, as `stringData` of a Secret is.
 pub(crate) fn keep_times(new: &mut Draft, old: &Draft) {
-    let timeless = |entry: &Value| {
-        let mut entry = entry.clone();
-        entry
-            .as_object_mut()
-            .map(|members| members.shift_remove("time"));
-        entry
-    };
     let (after, before) = (&new.meta.managed_fields, &old.meta.managed_fields);
-    if after == before || after.len() != before.len() {
+    if after == before || after.0.len() != before.0.len() {
         return;
     }
-    if !std::iter::zip(after, before).all(|(after, before)| timeless(after) == timeless(before)) {
+    let mut pairs = std::iter::zip(&after.0, &before.0);
+    if !pairs.all(|(after, before)| after.is_same_but_for_time(before)) {
         return;
     }
     let after = std::mem::replace(&mut new.meta.managed_fields, before.clone());
@@ -293,16 +281,22 @@ pub(crate) struct Applied<'a> {
     pub(crate) manager: &'a Manager,
     /// The object as the manager wants to have it.
     pub(crate) config: &'a Value,
-    pub(crate) fields: &'a FieldSet,
+    pub(crate) fields: &'a FieldSet<'a>,
     pub(crate) force: bool,
 }
 
+/// What becomes of an object that is applied to.
+pub(crate) struct Outcome {
+    pub(crate) object: Value,
+    pub(crate) managed: Managed,
+}
+
 /// The fields of what is applied, or 500 as upstream answers (W156).
-pub(crate) fn fields(
+pub(crate) fn fields<'a>(
     kind: &'static Kind,
     live: Option<&Live>,
-    config: &Value,
-) -> Result<FieldSet, Status> {
+    config: &'a Value,
+) -> Result<FieldSet<'a>, Status> {
     fields_of(config, Of::kind(kind, live)).map_err(|errors| {
         let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
         let (group, version) = (kind.group, kind.version);
@@ -318,26 +312,23 @@ pub(crate) fn fields(
     })
 }
 
-impl Applied<'_> {
-    /// What becomes of an object, with its managedFields. Without an object, what is created.
-    pub(crate) fn to(&self, existing: Option<&Object>, now: &str) -> Result<Value, Status> {
-        let mut live: Value = match existing {
+impl<'a> Applied<'a> {
+    /// What becomes of an object; `None` if it is that already. Without an object, what is created.
+    pub(crate) fn to(
+        &self,
+        existing: Option<&Object>,
+        now: &str,
+    ) -> Result<Option<Outcome>, Status> {
+        let (mut object, mut managed) = match existing {
             Some(object) => {
-                serde_json::from_slice(&self.kind.shown(object)).map_err(Status::internal)?
+                let shown = self.kind.shown(object);
+                let Stored { members, managed } = Stored::read(&shown).map_err(Status::internal)?;
+                (Value::Object(members), managed)
             }
-            None => Value::Object(Map::new()),
+            None => (Value::Object(Map::new()), Managed::default()),
         };
-        let entries = live
-            .get_mut("metadata")
-            .and_then(Value::as_object_mut)
-            .and_then(|metadata| metadata.shift_remove("managedFields"));
-        let entries = entries.as_ref().and_then(Value::as_array);
-        let mut managed = entries
-            .and_then(|entries| Managed::decode(entries))
-            .unwrap_or_default();
         let ignored = self.ignored();
         let apply = Apply {
-            live: &live,
             config: self.config,
             fields: self.fields,
             schema: Of::kind(self.kind, self.live),
@@ -345,8 +336,11 @@ impl Applied<'_> {
             force: self.force,
             now,
         };
-        let applied = match managed.apply(self.manager, apply) {
-            Err(conflicts) if self.manager.name == KUBECTL => {
+        let before = managed.clone();
+        // kubectl may have to try twice.
+        let live = (self.manager.name == KUBECTL).then(|| object.clone());
+        let applied = match (managed.apply(self.manager, &mut object, apply), live) {
+            (Err(conflicts), Some(live)) => {
                 let left = self.not_its_own(&live, conflicts);
                 if !left.0.is_empty() {
                     return Err(conflict(&left));
@@ -355,19 +349,23 @@ impl Applied<'_> {
                     force: true,
                     ..apply
                 };
-                managed.apply(self.manager, apply)
+                object = live;
+                managed.apply(self.manager, &mut object, apply)
             }
-            other => other,
+            (applied, _) => applied,
         };
-        let changed = applied.map_err(|conflicts| conflict(&conflicts))?;
-        let mut object = changed.unwrap_or(live);
-        self.keep_last_applied(&mut object);
-        object["metadata"]["managedFields"] = managed.encode().into();
-        Ok(object)
+        let mut is_new = applied.map_err(|conflicts| conflict(&conflicts))?;
+        is_new |= self.keep_last_applied(&mut object);
+        // What is being deleted may go with any write (W147).
+        let terminating = object["metadata"].get("deletionTimestamp").is_some();
+        if existing.is_some() && !is_new && !terminating && managed == before {
+            return Ok(None);
+        }
+        Ok(Some(Outcome { object, managed }))
     }
 
-    fn ignored(&self) -> FieldSet {
-        let mut paths: Vec<Vec<&str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
+    fn ignored(&self) -> FieldSet<'a> {
+        let mut paths: Vec<Vec<&'a str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
         paths.extend(OF_THE_SERVER.map(|name| vec!["metadata", name]));
         let special = self.kind.special;
         match &*self.manager.subresource {
@@ -394,7 +392,7 @@ impl Applied<'_> {
             _ if self.kind.has_status() => paths.push(vec!["status"]),
             _ => {}
         }
-        let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+        let paths: Vec<&[&'a str]> = paths.iter().map(Vec::as_slice).collect();
         FieldSet::of_names(&paths)
     }
 
@@ -418,14 +416,14 @@ impl Applied<'_> {
         Conflicts(others.filter(|one| !own.contains(&one.path)).collect())
     }
 
-    /// kubectl may go back to applying without the server's help.
-    fn keep_last_applied(&self, object: &mut Value) {
+    /// kubectl may go back to applying without the server's help. True if that has changed the object.
+    fn keep_last_applied(&self, object: &mut Value) -> bool {
         if self.manager.name != KUBECTL || !self.manager.subresource.is_empty() {
-            return;
+            return false;
         }
         let annotations = object["metadata"].get_mut("annotations");
         let Some(last) = annotations.and_then(|all| all.get_mut(LAST_APPLIED)) else {
-            return;
+            return false;
         };
         let mut config = self.config.clone();
         let annotations = config["metadata"].get_mut("annotations");
@@ -433,7 +431,10 @@ impl Applied<'_> {
             annotations.shift_remove(LAST_APPLIED);
         }
         config.sort_all_objects();
-        *last = format!("{config}\n").into();
+        let applied = Value::from(format!("{config}\n"));
+        let is_new = *last != applied;
+        *last = applied;
+        is_new
     }
 }
 
@@ -473,14 +474,9 @@ mod tests {
     }
 
     fn fields(draft: &Draft) -> BTreeMap<String, String> {
-        let entries = draft.meta.managed_fields.iter();
+        let entries = draft.meta.managed_fields.0.iter();
         entries
-            .map(|entry| {
-                (
-                    entry["manager"].as_str().unwrap().to_owned(),
-                    entry["fieldsV1"].to_string(),
-                )
-            })
+            .map(|entry| (entry.manager.name.clone(), entry.fields.json().to_owned()))
             .collect()
     }
 

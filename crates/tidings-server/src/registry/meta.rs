@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_merge::Managed;
 
 use super::reading::{self, Place};
 use super::{Kind, NameRule, scalars};
@@ -46,8 +47,9 @@ pub(crate) struct Meta {
     pub(crate) owner_references: Vec<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) finalizers: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) managed_fields: Vec<Value>,
+    /// Comes last, see [`Meta::write`].
+    #[serde(skip)]
+    pub(crate) managed_fields: Managed,
     /// The client wants to have no managedFields at all (W157).
     #[serde(skip)]
     pub(crate) managed_reset: bool,
@@ -200,21 +202,34 @@ impl Meta {
                 // As if it had not been sent.
                 "managedFields" if value.is_null() => {}
                 "managedFields" => {
-                    meta.managed_fields = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
-                    // W157: an empty entry clears them.
-                    if meta
-                        .managed_fields
+                    let entries = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
+                    // W157: an empty entry clears them, and those that cannot be used are as if they had not been sent.
+                    meta.managed_reset = entries
                         .iter()
-                        .all(|entry| entry.as_object().is_none_or(Map::is_empty))
-                    {
-                        meta.managed_fields.clear();
-                        meta.managed_reset = true;
+                        .all(|entry| entry.as_object().is_none_or(Map::is_empty));
+                    if !meta.managed_reset {
+                        meta.managed_fields = Managed::decode(&entries).unwrap_or_default();
                     }
                 }
                 _ => unknown.push(format!("metadata.{name}")),
             }
         }
         Ok(meta)
+    }
+
+    /// Appends it as JSON.
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) -> serde_json::Result<()> {
+        go::write_json(bytes, self)?;
+        if !self.managed_fields.0.is_empty() {
+            let end = bytes.pop();
+            if !bytes.ends_with(b"{") {
+                bytes.push(b',');
+            }
+            bytes.extend_from_slice(b"\"managedFields\":");
+            bytes.extend_from_slice(self.managed_fields.encode().as_bytes());
+            bytes.extend(end);
+        }
+        Ok(())
     }
 
     /// W141: drops owner references that occur twice and says which. Upstream looks at those of a patch later than at others, and

@@ -11,6 +11,7 @@ pub(crate) mod meta;
 pub(crate) mod reading;
 mod rules;
 mod scalars;
+pub(crate) mod stored;
 pub(crate) mod strategic;
 mod workloads;
 

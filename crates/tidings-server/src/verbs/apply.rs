@@ -9,7 +9,7 @@ use super::{Ask, FieldValidation, WriteOptions, invalid_options, scale};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::Draft;
-use crate::registry::managed::{self, Applied};
+use crate::registry::managed::{self, Applied, Outcome};
 use crate::registry::meta::go_kind;
 use crate::registry::reading::{self, Repeated};
 use crate::respond::{Answer, yaml};
@@ -40,7 +40,10 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         force: !matches!(force.to_ascii_lowercase().as_str(), "false" | "0" | ""),
     };
     loop {
-        let edit = |existing: &Object| draft(ask, applied.to(Some(existing), &clock::now())?);
+        let edit = |existing: &Object| {
+            let outcome = applied.to(Some(existing), &clock::now())?;
+            outcome.map(|outcome| draft(ask, outcome)).transpose()
+        };
         if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
             return Ok(changed);
         }
@@ -48,7 +51,10 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         if ask.target.subresource.is_some() {
             return Err(Status::not_found(resource, ask.key.name()));
         }
-        let mut draft = draft(ask, applied.to(None, &clock::now())?)?;
+        let Some(outcome) = applied.to(None, &clock::now())? else {
+            return Err(Status::internal("what is not there cannot stay as it is"));
+        };
+        let mut draft = draft(ask, outcome)?;
         if !draft.meta.uid.is_empty() {
             let why = format!(
                 "uid mismatch: the provided object specified uid {}, and no existing object was found",
@@ -170,9 +176,9 @@ fn read(ask: &Ask<'_>) -> Result<(Value, Vec<Repeated>), String> {
 }
 
 /// What was made of the object, read as a client's.
-fn draft(ask: &Ask<'_>, object: Value) -> Result<Draft, Status> {
+fn draft(ask: &Ask<'_>, outcome: Outcome) -> Result<Draft, Status> {
     let kind = ask.kind().stored();
-    let mut draft = Draft::read_value(kind, object).map_err(|why| {
+    let mut draft = Draft::read_value(kind, outcome.object).map_err(|why| {
         let (version, kind) = (kind.group_version(), kind.kind);
         Status::bad_request(format!(
             "failed to convert new object ({}/{}; {version}, Kind={kind}): {why}",
@@ -182,6 +188,7 @@ fn draft(ask: &Ask<'_>, object: Value) -> Result<Draft, Status> {
     })?;
     draft.odd.clear();
     draft.applied = true;
+    draft.meta.managed_fields = outcome.managed;
     settle_namespace(&mut draft, ask.target)?;
     draft.meta.deduplicate_owners(true);
     Ok(draft)

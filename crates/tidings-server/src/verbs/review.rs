@@ -141,7 +141,7 @@ fn valid(draft: &Draft, review: Review) -> Result<(), Status> {
     }
     let local = review == Review::LocalSubjectAccess;
     let mut meta = draft.meta.clone();
-    meta.managed_fields.clear();
+    meta.managed_fields.0.clear();
     meta.managed_reset = false;
     if local {
         meta.namespace.clear();

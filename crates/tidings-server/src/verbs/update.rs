@@ -37,6 +37,7 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     if !(kind.create_on_update && ask.target.subresource.is_none()) {
         return change(api, ask, options, &edit).await;
     }
+    let edit = |_: &Object| Ok(Some(draft.clone()));
     if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
         return Ok(changed);
     }
@@ -50,25 +51,27 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
 }
 
 /// What an object is to become.
-type Edit<'a> = &'a (dyn Fn(&Object) -> Result<Draft, Status> + Sync);
+type Edit<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
 
 /// Changes an object to what `edit` makes of it, again if somebody else was faster.
 pub(crate) async fn change(
     api: &Inner,
     ask: &Ask<'_>,
     options: WriteOptions,
-    edit: Edit<'_>,
+    edit: Edit<'_, Draft>,
 ) -> Result<Answer, Status> {
-    let changed = change_if_there(api, ask, options, edit).await?;
+    let edit = |existing: &Object| edit(existing).map(Some);
+    let changed = change_if_there(api, ask, options, &edit).await?;
     changed.ok_or_else(|| Status::not_found(ask.kind().group_resource(), ask.key.name()))
 }
 
-/// The same; `None` if there is no such object. One that the cache still has may be gone, so this alone tells.
+/// The same; `None` if there is no such object. One that the cache still has may be gone, so this alone tells. An edit that knows
+/// that an object is as it is to become says `None` too, and saves the work.
 pub(crate) async fn change_if_there(
     api: &Inner,
     ask: &Ask<'_>,
     options: WriteOptions,
-    edit: Edit<'_>,
+    edit: Edit<'_, Option<Draft>>,
 ) -> Result<Option<Answer>, Status> {
     let kind = ask.kind();
     loop {
@@ -76,7 +79,9 @@ pub(crate) async fn change_if_there(
             return Ok(None);
         };
         let tried = match edit(&existing) {
-            Ok(draft) => replace(api, ask, draft, &existing, options).await,
+            Ok(Some(draft)) => replace(api, ask, draft, &existing, options).await,
+            Ok(None) if options.dry_run => Ok(Some(existing.clone())),
+            Ok(None) => leave(api, ask, &existing).await,
             Err(status) => Err(status),
         };
         match tried {
@@ -189,13 +194,7 @@ async fn replace(
         };
     }
     if new.is_same_as(&old) {
-        // W103: nothing changes, if this is really the current object.
-        api.refresh(kind).await?;
-        let current = api
-            .cache(kind)
-            .get(key)
-            .is_some_and(|fresh| fresh.revision() == at);
-        return Ok(current.then(|| existing.clone()));
+        return leave(api, ask, existing).await;
     }
     match api
         .store
@@ -209,6 +208,15 @@ async fn replace(
         }
         Err(error) => retry_or_fail(api, error),
     }
+}
+
+/// W103: nothing changes, if this is really the current object.
+async fn leave(api: &Inner, ask: &Ask<'_>, existing: &Object) -> Result<Option<Object>, Status> {
+    let kind = ask.kind();
+    api.refresh(kind).await?;
+    let fresh = api.cache(kind).get(&ask.key);
+    let current = fresh.is_some_and(|fresh| fresh.revision() == existing.revision());
+    Ok(current.then(|| existing.clone()))
 }
 
 /// The version that the client means. Upstream answers 500 to one that is not a number (W62); it is the client's mistake.

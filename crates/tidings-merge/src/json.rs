@@ -1,0 +1,88 @@
+//! Text inside JSON.
+
+/// Appends a JSON string, as it is written inside the steps of `fieldsV1`.
+pub(crate) fn push_plain(json: &mut String, text: &str) {
+    push(json, text, |byte| {
+        matches!(byte, b'"' | b'\\' | 0..=0x1f).then_some(1)
+    });
+}
+
+/// Appends a JSON string as Go writes it: what could be taken for HTML, and the separators of lines, are escaped.
+pub(crate) fn push_string(json: &mut String, text: &str) {
+    push(json, text, |byte| match byte {
+        b'"' | b'\\' | 0..=0x1f | b'<' | b'>' | b'&' => Some(1),
+        0xe2 => Some(3),
+        _ => None,
+    });
+}
+
+/// `special` says of a byte whether a character that may have to be escaped starts there, and how long that is.
+fn push(json: &mut String, text: &str, special: impl Fn(u8) -> Option<usize>) {
+    json.push('"');
+    let mut written = 0;
+    let mut bytes = text.bytes().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        let Some(length) = special(byte) else {
+            continue;
+        };
+        let escape = match &text[at..at + length] {
+            "\"" => "\\\"",
+            "\\" => "\\\\",
+            "\n" => "\\n",
+            "\r" => "\\r",
+            "\t" => "\\t",
+            "\u{8}" => "\\b",
+            "\u{c}" => "\\f",
+            "<" => "\\u003c",
+            ">" => "\\u003e",
+            "&" => "\\u0026",
+            "\u{2028}" => "\\u2028",
+            "\u{2029}" => "\\u2029",
+            _ if byte < 0x20 => "",
+            _ => continue,
+        };
+        json.push_str(&text[written..at]);
+        json.push_str(escape);
+        if escape.is_empty() {
+            json.push_str(&format!("\\u{byte:04x}"));
+        }
+        written = at + length;
+    }
+    json.push_str(&text[written..]);
+    json.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_read_as_they_were_written() {
+        let all: String = (0..0x3000).filter_map(char::from_u32).collect();
+        for (name, text) in [
+            ("every character", all.as_str()),
+            ("none", ""),
+            ("the end", "a\u{2028}"),
+        ] {
+            for push in [push_plain, push_string] {
+                let mut json = String::new();
+                push(&mut json, text);
+                assert_eq!(
+                    serde_json::from_str::<String>(&json).unwrap(),
+                    text,
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn go_escapes_what_could_be_html() {
+        let mut json = String::new();
+        push_string(&mut json, "<a>&\u{2028}\u{2029}\u{1}\u{20ac}\"");
+        assert_eq!(json, r#""\u003ca\u003e\u0026\u2028\u2029\u0001€\"""#);
+        let mut json = String::new();
+        push_plain(&mut json, "<a>\u{2028}\t");
+        assert_eq!(json, "\"<a>\u{2028}\\t\"");
+    }
+}

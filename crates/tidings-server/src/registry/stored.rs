@@ -1,0 +1,76 @@
+//! Reads objects as this server has written them.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use tidings_merge::Managed;
+
+/// An object, and apart from it the owners of its fields: they are half of its bytes, and mostly nobody looks into them.
+pub(crate) struct Stored {
+    pub(crate) members: Map<String, Value>,
+    pub(crate) managed: Managed,
+}
+
+impl Stored {
+    /// # Errors
+    /// If it is no object of Kubernetes.
+    pub(crate) fn read(json: &[u8]) -> serde_json::Result<Stored> {
+        let mut reader = serde_json::Deserializer::from_slice(json);
+        let mut managed = Managed::default();
+        let members = Members {
+            of: Of::Object,
+            managed: &mut managed,
+        };
+        let members = members.deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(Stored { members, managed })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    Object,
+    Metadata,
+}
+
+/// Reads members, and puts the managedFields where they belong.
+struct Members<'a> {
+    of: Of,
+    managed: &'a mut Managed,
+}
+
+impl<'de> DeserializeSeed<'de> for Members<'_> {
+    type Value = Map<String, Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut read: A) -> Result<Self::Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = read.next_key::<String>()? {
+            let value = match (self.of, name.as_str()) {
+                (Of::Object, "metadata") => Value::Object(read.next_value_seed(Members {
+                    of: Of::Metadata,
+                    managed: self.managed,
+                })?),
+                (Of::Metadata, "managedFields") => {
+                    *self.managed = read.next_value()?;
+                    continue;
+                }
+                _ => read.next_value()?,
+            };
+            members.insert(name, value);
+        }
+        Ok(members)
+    }
+}
