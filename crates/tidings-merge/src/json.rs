@@ -1,30 +1,48 @@
 //! Text inside JSON.
 
+/// Whether a character that may have to be escaped starts with a byte, and how long it is then.
+type Special = [u8; 256];
+
+const PLAIN: Special = special(b"\"\\");
+const GO: Special = {
+    let mut special = special(b"\"\\<>&");
+    special[0xe2] = 3;
+    special
+};
+
+const fn special(bytes: &[u8]) -> Special {
+    let mut special = [0; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        special[control] = 1;
+        control += 1;
+    }
+    let mut at = 0;
+    while at < bytes.len() {
+        special[bytes[at] as usize] = 1;
+        at += 1;
+    }
+    special
+}
+
 /// Appends a JSON string, as it is written inside the steps of `fieldsV1`.
 pub(crate) fn push_plain(json: &mut String, text: &str) {
-    push(json, text, |byte| {
-        matches!(byte, b'"' | b'\\' | 0..=0x1f).then_some(1)
-    });
+    push(json, text, &PLAIN);
 }
 
 /// Appends a JSON string as Go writes it: what could be taken for HTML, and the separators of lines, are escaped.
 pub(crate) fn push_string(json: &mut String, text: &str) {
-    push(json, text, |byte| match byte {
-        b'"' | b'\\' | 0..=0x1f | b'<' | b'>' | b'&' => Some(1),
-        0xe2 => Some(3),
-        _ => None,
-    });
+    push(json, text, &GO);
 }
 
-/// `special` says of a byte whether a character that may have to be escaped starts there, and how long that is.
-fn push(json: &mut String, text: &str, special: impl Fn(u8) -> Option<usize>) {
+fn push(json: &mut String, text: &str, special: &Special) {
     json.push('"');
     let mut written = 0;
-    let mut bytes = text.bytes().enumerate();
-    while let Some((at, byte)) = bytes.next() {
-        let Some(length) = special(byte) else {
+    for (at, byte) in text.bytes().enumerate() {
+        let length = usize::from(special[usize::from(byte)]);
+        if length == 0 {
             continue;
-        };
+        }
         let escape = match &text[at..at + length] {
             "\"" => "\\\"",
             "\\" => "\\\\",

@@ -106,7 +106,7 @@ pub(crate) fn parts<'a, S: Schema>(
                     named,
                 })
             });
-            Some(children.collect())
+            Some(gathered(children, members.len()))
         }
         (Shape::Set(item), Value::Array(values)) => {
             let children = values.iter().enumerate().filter_map(|(at, value)| {
@@ -130,7 +130,7 @@ pub(crate) fn parts<'a, S: Schema>(
                 wrong(format!(": element {at}: {odd}"));
                 None
             });
-            Some(children.collect())
+            Some(gathered(children, values.len()))
         }
         (Shape::Keyed(item), Value::Array(values)) => {
             let keys = schema.keys();
@@ -150,10 +150,17 @@ pub(crate) fn parts<'a, S: Schema>(
                             None
                         }
                     });
-            Some(children.collect())
+            Some(gathered(children, values.len()))
         }
         _ => None,
     }
+}
+
+/// Mostly nothing is left out, so there is room for all from the start.
+fn gathered<T>(items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
+    let mut gathered = Vec::with_capacity(most);
+    gathered.extend(items);
+    gathered
 }
 
 /// What tells an item of a list from the others.
@@ -175,7 +182,7 @@ pub(crate) fn key<'a>(
         let default = default.clone()?;
         Some((Cow::Owned(String::from(&**name)), default.into()))
     });
-    let values: Vec<_> = values.collect();
+    let values = gathered(values, keys.len());
     if values.is_empty() {
         let names: Vec<_> = keys.iter().map(|(name, _)| format!("{name:?}")).collect();
         return Err(format!(

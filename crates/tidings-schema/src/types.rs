@@ -43,15 +43,11 @@ impl Type {
     }
 
     /// The members of the JSON object in order, those of inlined fields among them.
-    pub fn members(&self) -> Box<dyn Iterator<Item = &Field> + '_> {
-        Box::new(
-            self.fields()
-                .iter()
-                .flat_map(|field| match field.inlined() {
-                    Some(inner) => inner.members(),
-                    None => Box::new(std::iter::once(field)),
-                }),
-        )
+    pub fn members(&self) -> Members<'_> {
+        Members {
+            fields: self.fields().iter(),
+            inlined: None,
+        }
     }
 
     /// The member of that name in JSON.
@@ -67,6 +63,31 @@ impl Type {
     /// The field of that number in protobuf.
     pub fn field_by_number(&self, number: u32) -> Option<&Field> {
         self.fields().iter().find(|field| field.number == number)
+    }
+}
+
+/// The members of a type, see [`Type::members`].
+#[derive(Debug, Clone)]
+pub struct Members<'a> {
+    fields: std::slice::Iter<'a, Field>,
+    /// Those of the inlined field that is being gone through.
+    inlined: Option<Box<Members<'a>>>,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = &'a Field;
+
+    fn next(&mut self) -> Option<&'a Field> {
+        loop {
+            if let Some(member) = self.inlined.as_mut().and_then(Iterator::next) {
+                return Some(member);
+            }
+            let field = self.fields.next()?;
+            match field.inlined() {
+                Some(inner) => self.inlined = Some(Box::new(inner.members())),
+                None => return Some(field),
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, Object, Reason, Status, go};
 
 use super::create::{create_from, settle_namespace};
-use super::update::{change_if_there, check_name};
+use super::update::{Once, change_if_there, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options, scale};
 use crate::api::Inner;
 use crate::clock;
@@ -27,21 +27,28 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         return Err(invalid_options("PatchOptions", &errors));
     }
     let force = ask.query.get("force").unwrap_or("false");
-    let config = configuration(ask, options)?;
-    let live = ask.kind().live();
-    let fields = managed::fields(ask.kind().stored(), live.as_deref(), &config)?;
+    let force = !matches!(force.to_ascii_lowercase().as_str(), "false" | "0" | "");
+    let (config, repeated) = configuration(ask, options)?;
+    ask.warnings.extend(repeated);
+    let config = Once::new(config);
     let manager = ask.manager();
-    let applied = Applied {
-        kind: ask.kind().stored(),
-        live: live.as_deref(),
-        manager: &manager,
-        config: &config,
-        fields: &fields,
-        force: !matches!(force.to_ascii_lowercase().as_str(), "false" | "0" | ""),
+    let (ask, kind) = (&*ask, ask.kind().stored());
+    let live = kind.live();
+    let outcome = |existing: Option<&Object>| {
+        let config = config.take_or(|| configuration(ask, options).map(|(config, _)| config))?;
+        let applied = Applied {
+            kind,
+            live: live.as_deref(),
+            manager: &manager,
+            config: &config,
+            fields: &managed::fields(kind, live.as_deref(), &config)?,
+            force,
+        };
+        applied.to(existing, &clock::now())
     };
     loop {
         let edit = |existing: &Object| {
-            let outcome = applied.to(Some(existing), &clock::now())?;
+            let outcome = outcome(Some(existing))?;
             outcome.map(|outcome| draft(ask, outcome)).transpose()
         };
         if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
@@ -51,7 +58,7 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
         if ask.target.subresource.is_some() {
             return Err(Status::not_found(resource, ask.key.name()));
         }
-        let Some(outcome) = applied.to(None, &clock::now())? else {
+        let Some(outcome) = outcome(None)? else {
             return Err(Status::internal("what is not there cannot stay as it is"));
         };
         let mut draft = draft(ask, outcome)?;
@@ -71,8 +78,8 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
     }
 }
 
-/// The body, as an object of the kind that is stored, with the name of the URL.
-fn configuration(ask: &mut Ask<'_>, options: WriteOptions) -> Result<Value, Status> {
+/// The body, as an object of the kind that is stored, with the name of the URL; and what the client is to be warned of.
+fn configuration(ask: &Ask<'_>, options: WriteOptions) -> Result<(Value, Vec<String>), Status> {
     let undecodable = |why: String| {
         let strict = match options.validation {
             FieldValidation::Strict => "strict ",
@@ -87,16 +94,16 @@ fn configuration(ask: &mut Ask<'_>, options: WriteOptions) -> Result<Value, Stat
             format!("line {line}: key {} already set in map", go::quote(name))
         })
         .collect();
-    match options.validation {
-        FieldValidation::Strict if !repeated.is_empty() => {
-            let why = repeated.join("\n  ");
-            return Err(undecodable(format!(
-                "error converting YAML to JSON: yaml: unmarshal errors:\n  {why}"
-            )));
-        }
-        FieldValidation::Warn => ask.warnings.extend(repeated),
-        _ => {}
+    if !repeated.is_empty() && matches!(options.validation, FieldValidation::Strict) {
+        let why = repeated.join("\n  ");
+        return Err(undecodable(format!(
+            "error converting YAML to JSON: yaml: unmarshal errors:\n  {why}"
+        )));
     }
+    let warnings = match options.validation {
+        FieldValidation::Warn => repeated,
+        _ => Vec::new(),
+    };
     let (scale, kind) = (
         ask.target.subresource.as_deref() == Some("scale"),
         ask.kind(),
@@ -145,7 +152,7 @@ fn configuration(ask: &mut Ask<'_>, options: WriteOptions) -> Result<Value, Stat
             stored.group_version().to_string().into(),
         );
     }
-    Ok(config)
+    Ok((config, warnings))
 }
 
 /// The body as an object, and the members that it has twice.

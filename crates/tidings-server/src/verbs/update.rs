@@ -1,5 +1,8 @@
 //! PUT: replace an object, its status, or a namespace's finalizers (W142–W148).
 
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
 use http::StatusCode;
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupVersionKind, Object, ResourceVersion, Status,
@@ -28,19 +31,28 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
         })
         .await;
     }
-    let mut draft = Draft::read(kind, &ask.json()?)?;
+    let json = ask.json()?;
+    let mut draft = Draft::read(kind, &json)?;
     ask.warnings.extend(options.odd_fields(kind, &draft.odd)?);
     check_name(&draft.meta.name, ask.key.name())?;
     settle_namespace(&mut draft, ask.target)?;
     ask.warnings.extend(draft.meta.deduplicate_owners(false));
-    let edit = |_: &Object| Ok(draft.clone());
-    if !(kind.create_on_update && ask.target.subresource.is_none()) {
-        return change(api, ask, options, &edit).await;
+    let draft = Once::new(draft);
+    let target = ask.target;
+    let again = || {
+        let mut draft = Draft::read(kind, &json)?;
+        settle_namespace(&mut draft, target)?;
+        draft.meta.deduplicate_owners(false);
+        Ok(draft)
+    };
+    if !(kind.create_on_update && target.subresource.is_none()) {
+        return change(api, ask, options, &|_| draft.take_or(again)).await;
     }
-    let edit = |_: &Object| Ok(Some(draft.clone()));
+    let edit = |_: &Object| draft.take_or(again).map(Some);
     if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
         return Ok(changed);
     }
+    let mut draft = draft.take_or(again)?;
     if !draft.meta.uid.is_empty() {
         let why = uid_precondition(&draft.meta.uid, "");
         let resource = kind.group_resource();
@@ -48,6 +60,21 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     }
     draft.meta.resource_version.clear();
     create_from(api, draft, options, &ask.manager()).await
+}
+
+/// What a request brings, for the first try. For another, which is rare, it is read again: a tree that lives while the store
+/// writes is often freed by another thread than the one that made it, and that costs more than reading it.
+pub(crate) struct Once<T>(Mutex<Option<T>>);
+
+impl<T> Once<T> {
+    pub(crate) fn new(read: T) -> Once<T> {
+        Once(Mutex::new(Some(read)))
+    }
+
+    pub(crate) fn take_or(&self, again: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
+        let first = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.map_or_else(again, Ok)
+    }
 }
 
 /// What an object is to become.
@@ -129,25 +156,74 @@ pub(crate) fn check_name(said: &str, name: &str) -> Result<(), Status> {
 async fn replace(
     api: &Inner,
     ask: &Ask<'_>,
-    mut new: Draft,
+    new: Draft,
     existing: &Object,
     options: WriteOptions,
 ) -> Result<Option<Object>, Status> {
     let (kind, key) = (ask.kind(), &ask.key);
-    let resource = kind.group_resource();
     let at = existing.revision();
     let expected = expected_version(&new)?;
     if expected > ResourceVersion::default() && expected != at {
         api.refresh(kind).await?; // the cache may be the one that is behind
         return match api.cache(kind).get(key) {
             Some(fresh) if fresh.revision() == expected => Ok(None),
-            _ => Err(Status::modified(resource, key.name())),
+            _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
+    let Next { value, then } = next(ask, new, existing, expected)?;
+    let revision = Revision(at.get());
+    let store_key = api.store_key(kind, key);
+    let stamped = |at: ResourceVersion| {
+        Object::stamped(&value, at, EventType::Modified).map_err(Status::internal)
+    };
+    if options.dry_run {
+        return Ok(Some(stamped(at)?));
+    }
+    match then {
+        // W147: the last thing that held the object is gone. The answer has the revision it had.
+        Then::Delete => match api.store.write(Write::delete(store_key, revision)).await {
+            Ok(_) => Ok(Some(stamped(at)?)),
+            Err(error) => retry_or_fail(api, error),
+        },
+        Then::Leave => leave(api, ask, existing).await,
+        Then::Write => {
+            let write = Write::update(store_key, revision, value.clone());
+            match api.store.write(write).await {
+                Ok(revision) => {
+                    let changed = stamped(ResourceVersion::new(revision.0))?;
+                    api.cache(kind).wrote(&changed);
+                    Ok(Some(changed))
+                }
+                Err(error) => retry_or_fail(api, error),
+            }
+        }
+    }
+}
+
+/// What an object becomes, and what is to be done about it.
+struct Next {
+    value: Bytes,
+    then: Then,
+}
+
+enum Then {
+    Write,
+    Leave,
+    Delete,
+}
+
+/// All that is done before the store is asked. Both drafts end here.
+fn next(
+    ask: &Ask<'_>,
+    mut new: Draft,
+    existing: &Object,
+    expected: ResourceVersion,
+) -> Result<Next, Status> {
+    let (kind, key) = (ask.kind(), &ask.key);
     let old = Draft::of(kind, existing)?;
     if !new.meta.uid.is_empty() && new.meta.uid != old.meta.uid {
         let why = uid_precondition(&new.meta.uid, &old.meta.uid);
-        return Err(Status::conflict(resource, key.name(), &why));
+        return Err(Status::conflict(kind.group_resource(), key.name(), &why));
     }
     let scales = ask.target.subresource.as_deref() == Some("scale");
     if kind.conditional_update && !scales && expected == ResourceVersion::default() {
@@ -177,37 +253,17 @@ async fn replace(
     }
     managed::track_updated(&mut new, &old, &ask.manager(), &clock::now());
     managed::keep_times(&mut new, &old);
-    let value = new.to_bytes()?;
-    let revision = Revision(at.get());
-    let store_key = api.store_key(kind, key);
-    let stamped = |at: ResourceVersion| {
-        Object::stamped(&value, at, EventType::Modified).map_err(Status::internal)
+    let then = if new.meta.may_go() && new.namespace_is_empty() {
+        Then::Delete
+    } else if new.is_same_as(&old) {
+        Then::Leave
+    } else {
+        Then::Write
     };
-    if options.dry_run {
-        return Ok(Some(stamped(at)?));
-    }
-    if new.meta.may_go() && new.namespace_is_empty() {
-        // W147: the last thing that held the object is gone. The answer has the revision it had.
-        return match api.store.write(Write::delete(store_key, revision)).await {
-            Ok(_) => Ok(Some(stamped(at)?)),
-            Err(error) => retry_or_fail(api, error),
-        };
-    }
-    if new.is_same_as(&old) {
-        return leave(api, ask, existing).await;
-    }
-    match api
-        .store
-        .write(Write::update(store_key, revision, value.clone()))
-        .await
-    {
-        Ok(revision) => {
-            let changed = stamped(ResourceVersion::new(revision.0))?;
-            api.cache(kind).wrote(&changed);
-            Ok(Some(changed))
-        }
-        Err(error) => retry_or_fail(api, error),
-    }
+    Ok(Next {
+        value: new.to_bytes()?,
+        then,
+    })
 }
 
 /// W103: nothing changes, if this is really the current object.

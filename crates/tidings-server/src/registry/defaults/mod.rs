@@ -65,24 +65,37 @@ static RULES: &[(&str, Rule)] = &[
     }),
 ];
 
-/// Of both tables, by package and name.
+/// What both tables say of a type.
 #[derive(Default)]
 struct Fill {
     fields: &'static [(&'static str, &'static str)],
     rule: Option<Rule>,
 }
 
-static FILLS: LazyLock<HashMap<(&str, &str), Fill>> = LazyLock::new(|| {
-    let mut fills: HashMap<(&str, &str), Fill> = HashMap::new();
-    let split = |name: &'static str| name.split_once('.').unwrap_or((name, ""));
+/// By the address of the type: it is looked up for every struct of an object.
+static FILLS: LazyLock<HashMap<usize, Fill>> = LazyLock::new(|| {
+    let mut fills: HashMap<usize, Fill> = HashMap::new();
+    let of = |name: &'static str| {
+        let (package, name) = name.split_once('.')?;
+        tidings_schema::find_type(package, name).map(address)
+    };
     for (name, fields) in DEFAULTS {
-        fills.entry(split(name)).or_default().fields = fields;
+        if let Some(of) = of(name) {
+            fills.entry(of).or_default().fields = fields;
+        }
     }
     for (name, rule) in RULES {
-        fills.entry(split(name)).or_default().rule = Some(*rule);
+        if let Some(of) = of(name) {
+            fills.entry(of).or_default().rule = Some(*rule);
+        }
     }
     fills
 });
+
+/// Types live as long as the program, so each has an address of its own.
+fn address(of: &'static Type) -> usize {
+    std::ptr::from_ref(of).addr()
+}
 
 impl Draft {
     /// Fills in what the types default, and brings every member into the form in which it is kept.
@@ -139,7 +152,7 @@ impl Draft {
 }
 
 fn fill(members: &mut Map<String, Value>, of: &'static Type) {
-    let Some(Fill { fields, rule }) = FILLS.get(&(of.package, of.name)) else {
+    let Some(Fill { fields, rule }) = FILLS.get(&address(of)) else {
         return;
     };
     for (name, default) in *fields {
@@ -188,23 +201,46 @@ fn complete_item(value: &mut Value, item: Item) {
         _ => return,
     };
     fill(members, of);
-    let mut kept = Map::with_capacity(members.len());
-    for field in of.members() {
-        match members.get_mut(field.name).map(Value::take) {
-            None | Some(Value::Null) => {
-                if field.keep {
-                    kept.insert(field.name.to_owned(), zero(field));
+    if !is_in_form(members, of) {
+        let mut kept = Map::with_capacity(members.len());
+        for field in of.members() {
+            match members.get_mut(field.name).map(Value::take) {
+                None | Some(Value::Null) => {
+                    if field.keep {
+                        kept.insert(field.name.to_owned(), zero(field));
+                    }
                 }
-            }
-            Some(mut value) => {
-                complete(&mut value, field);
-                if field.keep || field.pointer || !is_zero(&value) || is_struct(field) {
+                Some(value) if is_kept(&value, field) => {
                     kept.insert(field.name.to_owned(), value);
                 }
+                Some(_) => {}
             }
         }
+        *members = kept;
     }
-    *members = kept;
+    let mut fields = of.members();
+    for (name, value) in members {
+        if let Some(field) = fields.find(|field| field.name == name) {
+            complete(value, field);
+        }
+    }
+}
+
+/// True if members are those that are kept, in their order: so it is with all that has been stored before.
+fn is_in_form(members: &Map<String, Value>, of: &'static Type) -> bool {
+    let mut members = members.iter().peekable();
+    let mut fields = of.members();
+    let in_form = fields.all(
+        |field| match members.next_if(|(name, _)| *name == field.name) {
+            Some((_, value)) => is_kept(value, field) && !value.is_null(),
+            None => !field.keep,
+        },
+    );
+    in_form && members.next().is_none()
+}
+
+fn is_kept(value: &Value, field: &'static Field) -> bool {
+    field.keep || field.pointer || !is_zero(value) || is_struct(field)
 }
 
 /// Go writes whole numbers without a fraction.
