@@ -222,3 +222,104 @@ pub fn without<S: Schema>(value: &Value, fields: &FieldSet<'_>, schema: S) -> Op
     }
     (!members.is_empty()).then_some(Value::Object(members))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::schema::Scalar;
+
+    /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of text.
+    #[derive(Debug, Clone, Copy)]
+    enum Of {
+        Struct,
+        List,
+        Map,
+        Set,
+        Atomic,
+        Text,
+    }
+
+    impl Schema for Of {
+        fn shape(self) -> Shape<Of> {
+            match self {
+                Of::Struct => Shape::Struct,
+                Of::List => Shape::Keyed(Of::Struct),
+                Of::Map => Shape::Map(Of::Text),
+                Of::Set => Shape::Set(Of::Text),
+                Of::Atomic => Shape::Atomic,
+                Of::Text => Shape::Scalar(Scalar::Any),
+            }
+        }
+
+        fn field(self, name: &str) -> Option<Of> {
+            match name {
+                "text" | "name" => Some(Of::Text),
+                "whole" => Some(Of::Atomic),
+                "set" => Some(Of::Set),
+                "list" => Some(Of::List),
+                "map" => Some(Of::Map),
+                _ => None,
+            }
+        }
+
+        fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+            vec![("name".into(), Some(json!("n")))]
+        }
+    }
+
+    fn object(deep: bool) -> BoxedStrategy<Value> {
+        let scalar = || prop_oneof![Just(json!(null)), Just(json!("x")), Just(json!(1))];
+        let map = prop::collection::btree_map("[ab]", scalar(), 0..3).prop_map(|map| json!(map));
+        let set = prop::collection::btree_set("[xyz]", 0..3).prop_map(|set| json!(set));
+        let set = set.prop_flat_map(|set| {
+            let items = set.as_array().cloned().unwrap_or_default();
+            Just(items).prop_shuffle().prop_map(Value::from)
+        });
+        let list = if deep {
+            let items = prop::collection::btree_map("[mno]", object(false), 0..3);
+            let items = items.prop_map(|items| {
+                let items = items.into_iter().map(|(name, mut item)| {
+                    if name != "n" {
+                        item["name"] = name.into();
+                    }
+                    item
+                });
+                items.collect::<Vec<_>>()
+            });
+            items.prop_shuffle().prop_map(Value::from).boxed()
+        } else {
+            Just(json!(null)).boxed()
+        };
+        let members = [
+            ("text", scalar().boxed()),
+            ("odd", scalar().boxed()),
+            ("whole", map.clone().boxed()),
+            ("map", prop_oneof![map, Just(json!(null))].boxed()),
+            ("set", set.boxed()),
+            ("list", list),
+        ];
+        let members = members.map(|(name, value)| {
+            prop::option::of(value)
+                .prop_map(move |value| value.map(|value| (name.to_owned(), value)))
+        });
+        members
+            .to_vec()
+            .prop_map(|members| Value::Object(members.into_iter().flatten().collect()))
+            .boxed()
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_merge_says_of_itself_is_what_a_comparison_finds(live in object(true), config in object(true)) {
+            let mut merged = live.clone();
+            let told = merge_into(&mut merged, &config, Of::Struct);
+            prop_assert_eq!(told.is_new, merged != live);
+            prop_assert_eq!(&told.changes, &Changes::of(Some(&live), Some(&merged), Of::Struct));
+            let again = merge_into(&mut merged.clone(), &config, Of::Struct);
+            prop_assert!(!again.is_new && again.changes.is_empty());
+        }
+    }
+}

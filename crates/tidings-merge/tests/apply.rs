@@ -477,6 +477,24 @@ mod properties {
         }
 
         #[test]
+        fn sets_agree_with_each_other(one in object(), two in object(), three in object()) {
+            let objects = [one, two, three];
+            let [one, two, three] = objects.each_ref().map(|object| fields_of(object, Of::Object).unwrap());
+            let common = one.common(&two);
+            prop_assert_eq!(one.meets(&two), !common.is_empty());
+            prop_assert!(one.contains(&common) && two.contains(&common));
+            let mut left = one.clone();
+            left.remove(&two);
+            prop_assert_eq!(two.contains(&one), left.is_empty());
+            prop_assert!(!left.meets(&two));
+            left.add(common);
+            prop_assert_eq!(&left, &one);
+            let all = FieldSet::united([one.clone(), two.clone(), three.clone()]);
+            prop_assert!([one, two, three].iter().all(|set| all.contains(set)));
+            prop_assert_eq!(FieldSet::decode(&all.encode()).unwrap(), all.into_owned());
+        }
+
+        #[test]
         fn owners_are_read_as_they_are_written(steps in prop::collection::vec((0..3_u8, any::<bool>(), object()), 1..6)) {
             let mut story = Story::default();
             for (who, updates, object) in steps {

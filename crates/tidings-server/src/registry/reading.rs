@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
@@ -28,8 +29,18 @@ pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
 /// # Errors
 /// If it is not JSON.
 pub(crate) fn read_with_lines(json: &[u8]) -> serde_json::Result<(Value, Vec<Repeated>)> {
+    // Text is checked once, and not each string of it.
+    match std::str::from_utf8(json) {
+        Ok(text) => read_from(serde_json::Deserializer::from_str(text), json),
+        Err(_) => read_from(serde_json::Deserializer::from_slice(json), json),
+    }
+}
+
+fn read_from<'de>(
+    mut reader: serde_json::Deserializer<impl serde_json::de::Read<'de>>,
+    json: &[u8],
+) -> serde_json::Result<(Value, Vec<Repeated>)> {
     let mut repeated = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(json);
     let value = Reader {
         json,
         place: &Place::Top,
@@ -218,9 +229,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn line_of(&self, name: &str) -> usize {
-        let start = self.json.as_ptr().addr();
-        let at = name.as_ptr().addr().checked_sub(start);
+    /// The line of a name that stands at an address.
+    fn line_of(&self, name: usize) -> usize {
+        let at = name.checked_sub(self.json.as_ptr().addr());
         let before = at.and_then(|at| self.json.get(..at)).unwrap_or_default();
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
@@ -293,17 +304,18 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 place: &place,
                 repeated: self.repeated,
             })?;
-            match values.get_mut(&*name) {
-                None => drop(values.insert(name.into_owned(), value)),
-                Some(known) => {
+            let address = name.as_ptr().addr();
+            match values.entry(name) {
+                Entry::Vacant(entry) => drop(entry.insert(value)),
+                Entry::Occupied(mut entry) => {
                     if self.repeated.len() < NOTES_MAX {
                         self.repeated.push(Repeated {
-                            path: noted(&place),
-                            name: noted(&Place::Member(&Place::Top, &name)),
-                            line: self.line_of(&name),
+                            path: noted(&Place::Member(self.place, entry.key())),
+                            name: noted(&Place::Member(&Place::Top, entry.key())),
+                            line: self.line_of(address),
                         });
                     }
-                    join(known, value);
+                    join(entry.get_mut(), value);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use tidings_merge::Managed;
 
@@ -16,7 +16,9 @@ impl Stored {
     /// # Errors
     /// If it is no object of Kubernetes.
     pub(crate) fn read(json: &[u8]) -> serde_json::Result<Stored> {
-        let mut reader = serde_json::Deserializer::from_slice(json);
+        // Text is checked once, and not each string of it.
+        let text = std::str::from_utf8(json).map_err(Error::custom)?;
+        let mut reader = serde_json::Deserializer::from_str(text);
         let mut managed = Managed::default();
         let members = Members {
             of: Of::Object,

@@ -18,6 +18,7 @@ use crate::registry::Kind;
 use crate::registry::draft::{DEPTH_MAX, Draft, odd};
 use crate::registry::meta::go_kind;
 use crate::registry::reading::{self, depth};
+use crate::registry::stored::Stored;
 use crate::registry::strategic;
 use crate::respond::Answer;
 
@@ -32,6 +33,36 @@ enum Change {
     Json(Patch),
     Merge(Value),
     Strategic(Value),
+}
+
+impl Change {
+    /// True if it may depend on `metadata.managedFields`, or say something about them.
+    fn speaks_of_owners(&self) -> bool {
+        const OWNERS: &str = "managedFields";
+        let around = |path: &Pointer| {
+            let mut steps = path.tokens().map(|step| step.decoded().into_owned());
+            match (steps.next().as_deref(), steps.next().as_deref()) {
+                (Some("metadata"), Some(member)) => member == OWNERS,
+                (Some("metadata") | None, _) => true,
+                _ => false,
+            }
+        };
+        match self {
+            Change::Json(patch) => patch.0.iter().any(|operation| {
+                let from = match operation {
+                    PatchOperation::Move(moved) => Some(&*moved.from),
+                    PatchOperation::Copy(copy) => Some(&*copy.from),
+                    _ => None,
+                };
+                around(operation.path()) || from.is_some_and(around)
+            }),
+            // Directives have the name at their end.
+            Change::Merge(patch) | Change::Strategic(patch) => patch
+                .get("metadata")
+                .and_then(Value::as_object)
+                .is_some_and(|metadata| metadata.keys().any(|name| name.ends_with(OWNERS))),
+        }
+    }
 }
 
 pub(crate) async fn patch(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
@@ -183,14 +214,27 @@ fn patched(
     if ask.target.subresource.as_deref() == Some("scale") {
         let before = scale::of(existing, kind)?.to_json()?;
         let scale = tidings_schema::find("autoscaling", "v1", "Scale");
-        let after = apply(patch, &before, scale)?;
+        let before = serde_json::from_slice(&before).map_err(Status::internal)?;
+        let after = apply(patch, before, scale)?;
         let wanted = Wanted::read(after.to_string().as_bytes(), &ask.key)?;
         check_name(&wanted.name, ask.key.name())?;
         let mut draft = Draft::of(kind, existing)?;
         wanted.apply(&mut draft);
         return Ok((draft, Vec::new()));
     }
-    let after = apply(patch, &kind.shown(existing), kind.schema())?;
+    let shown = kind.shown(existing);
+    let whole = || {
+        let before = serde_json::from_slice(&shown).map_err(Status::internal)?;
+        apply(patch, before, kind.schema())
+    };
+    let after = match kind.stored_as {
+        // The owners of fields are half of an object: who does not speak of them has not sent any.
+        None if !patch.speaks_of_owners() => {
+            let before = Stored::read(&shown).map_err(Status::internal)?;
+            apply(patch, Value::Object(before.members), kind.schema())?
+        }
+        _ => whole()?,
+    };
     if let (Some(_), Value::Object(members)) = (kind.custom, &after) {
         custom::check_type(kind, members)?;
     }
@@ -198,7 +242,10 @@ fn patched(
         // Of a strategic patch upstream shows the patch, of the others what they would have made of the object.
         let text = match patch {
             Change::Strategic(patch) => go::print(patch),
-            _ => String::from_utf8_lossy(&go::json(&after).unwrap_or_default()).into_owned(),
+            _ => {
+                let json = whole().ok().and_then(|after| go::json(&after).ok());
+                String::from_utf8_lossy(&json.unwrap_or_default()).into_owned()
+            }
         };
         let wrong = FieldError::invalid("patch", &text, why);
         let unnamed = GroupVersionKind {
@@ -208,7 +255,7 @@ fn patched(
         };
         Status::invalid(unnamed, "", &wrong.into())
     };
-    let mut draft = Draft::read_value(kind, after.clone()).map_err(|why| undecoded(&why))?;
+    let mut draft = Draft::read_value(kind, after).map_err(|why| undecoded(&why))?;
     if draft.meta.uid != existing.uid() && !draft.meta.uid.is_empty() {
         let wrong = FieldError::invalid("metadata.uid", &draft.meta.uid, "field is immutable");
         let named = kind.group_version_kind();
@@ -231,8 +278,11 @@ fn patched(
     Ok((draft, warnings))
 }
 
-fn apply(patch: &Change, before: &[u8], schema: Option<&'static Type>) -> Result<Value, Status> {
-    let mut document: Value = serde_json::from_slice(before).map_err(Status::internal)?;
+fn apply(
+    patch: &Change,
+    mut document: Value,
+    schema: Option<&'static Type>,
+) -> Result<Value, Status> {
     match patch {
         Change::Json(patch) => operate(&mut document, patch)?,
         Change::Merge(patch) => json_patch::merge(&mut document, patch),
