@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::Method;
-use tidings_api::Status;
+use tidings_api::{GroupResource, Status};
 
 use crate::discovery::Page;
 use crate::openapi::Document;
@@ -17,6 +17,8 @@ pub(crate) enum Route {
     Resource(Target),
     /// A path below a served group that names nothing (W24): 404 as a Status.
     NoSuchResource,
+    /// A part that objects of a custom resource do not have: as if there were no such object.
+    NoSuchPart(GroupResource<'static>, String),
     /// A path that is not of the API: 404 as text.
     NoSuchPath,
     Health(Health),
@@ -216,6 +218,13 @@ fn resource(kinds: &Kinds, group: &str, version: &str, segments: &[&str]) -> Rou
         (false, Some(_), _) => false,
         _ => true,
     };
+    if let (Some(name), Some(_), Some(_)) = (name, subresource, kind.custom)
+        && scope_fits
+        && !matches!(subresource, Some("status") if kind.has_status())
+        && !matches!(subresource, Some("scale") if kind.has_scale())
+    {
+        return Route::NoSuchPart(kind.group_resource(), name.to_owned());
+    }
     let subresource_exists = match subresource {
         None => true,
         Some("status") => kind.has_status(),

@@ -126,6 +126,7 @@ impl Inner {
         match route {
             Route::NoSuchPath | Route::Resource(_) => Ok(respond::page_not_found()),
             Route::NoSuchResource => Err(Status::no_such_resource()),
+            Route::NoSuchPart(resource, name) => Err(Status::not_found(*resource, name)),
             _ if !reads => Err(Status::method_not_allowed()),
             Route::Health(health) => {
                 Ok(health::answer(health, query, &self.checks(health.endpoint)))

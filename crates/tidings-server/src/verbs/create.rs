@@ -1,5 +1,6 @@
 //! POST: create an object (W132–W141).
 
+use bytes::Bytes;
 use http::StatusCode;
 use tidings_api::{Cause, EventType, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
 use tidings_merge::Manager;
@@ -101,11 +102,7 @@ pub(crate) async fn create_from(
         if options.dry_run {
             api.refresh(kind).await?;
             return match api.cache(kind).get(&key) {
-                // W139: it has no resource version.
-                None => Ok(Answer::Object(
-                    StatusCode::CREATED,
-                    Object::parse(value).map_err(Status::internal)?,
-                )),
+                None => Ok(Answer::Object(StatusCode::CREATED, unstored(value)?)),
                 Some(existing) => Err(already_exists(kind, &key, Some(&existing))),
             };
         }
@@ -137,6 +134,21 @@ pub(crate) async fn create_from(
         }
     }
     Err(Status::internal("no name was tried"))
+}
+
+/// W139: an object that is not stored has no resource version. In that of a custom resource there is a place for it.
+fn unstored(value: Bytes) -> Result<Object, Status> {
+    let object = Object::parse(value).map_err(Status::internal)?;
+    let place = object.spans().resource_version;
+    if place.is_empty() {
+        return Ok(object);
+    }
+    let json = object.as_bytes();
+    let name = "\"resourceVersion\":".len();
+    // The uid stands behind it, so there is a comma.
+    let (start, end) = (place.start as usize - name, place.end as usize + 1);
+    let without = [&json[..start], &json[end..]].concat();
+    Object::parse(without.into()).map_err(Status::internal)
 }
 
 fn already_exists(kind: &Kind, key: &ObjectKey, existing: Option<&Object>) -> Status {

@@ -307,6 +307,25 @@ async fn w132_an_object_says_what_it_is() {
 }
 
 #[tokio::test]
+async fn w139_a_dry_run_stores_nothing() {
+    let server = with_widgets().await;
+    let tried = server
+        .request(
+            "POST",
+            &format!("{WIDGETS}?dryRun=All"),
+            widget("a", &json!({"size": 1})),
+        )
+        .await;
+    assert_eq!(tried.code, 201, "{}", tried.text);
+    let tried = tried.json();
+    assert_eq!(tried["spec"]["color"], "red");
+    let metadata = tried["metadata"].as_object().unwrap();
+    assert!(!metadata.contains_key("resourceVersion"), "{tried}");
+    assert!(metadata.contains_key("uid"), "{tried}");
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
+}
+
+#[tokio::test]
 async fn w173_w180_unknown_fields_are_dropped_and_told() {
     let server = with_widgets().await;
     let mut body = widget("a", &json!({"size": 1, "junk": {"x": 1}}));
@@ -601,6 +620,11 @@ async fn w149_w185_what_custom_resources_do_not_have() {
         .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
         .await;
     let path = format!("{WIDGETS}/a");
+    let part = server.get(&format!("{path}/scale")).await;
+    assert_eq!(
+        (part.code, part.message().as_str()),
+        (404, "widgets.ex.com \"a\" not found")
+    );
     let strategic = "strategic-merge";
     let refused = server.patch(&path, strategic, json!({})).await;
     assert_eq!(refused.code, 415);
