@@ -132,8 +132,13 @@ fn warnings(answer: &Answer) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn w177_a_definition_is_completed_established_and_served() {
+async fn w177_w178_a_definition_is_completed_established_and_served() {
     let server = Server::start().await;
+    let missing = server.get(WIDGETS).await;
+    assert_eq!(
+        (missing.code, missing.text.as_str()),
+        (404, "404 page not found\n")
+    );
     let definition = widgets(&[version("v1", true, &properties())]);
     let created = server.request("POST", DEFINITIONS, &definition).await;
     assert_eq!(created.code, 201, "{}", created.text);
