@@ -4,6 +4,11 @@ use regex::Regex;
 
 /// A regular expression of Go. Both follow RE2; Go's `\z` and ASCII classes are the differences that schemas meet.
 pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
+    if let Some(stacked) = stacked_repetition(pattern) {
+        return Err(format!(
+            "error parsing regexp: invalid nested repetition operator: `{stacked}`"
+        ));
+    }
     regex::RegexBuilder::new(&ascii_classes(pattern))
         .size_limit(4 << 20)
         .build()
@@ -11,6 +16,76 @@ pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
             regex::Error::Syntax(text) => syntax_message(&text, pattern),
             other => other.to_string(),
         })
+}
+
+/// Repetitions of repetitions, such as `a**`, which Go refuses and this crate takes.
+fn stacked_repetition(pattern: &str) -> Option<&str> {
+    let bytes = pattern.as_bytes();
+    let mut before: Option<usize> = None;
+    let mut at = 0;
+    while at < bytes.len() {
+        let start = at;
+        at += match bytes[at] {
+            b'\\' if pattern[at..].starts_with(r"\Q") => {
+                let quoted = pattern[at..].find(r"\E");
+                quoted.map_or(pattern.len() - at, |end| end + 2)
+            }
+            b'\\' => 1 + pattern[at + 1..].chars().next().map_or(0, char::len_utf8),
+            b'[' => class_len(&pattern[at..]),
+            b'*' | b'+' | b'?' => 1,
+            b'{' => repetition_len(&pattern[at..]).unwrap_or(1),
+            _ => 1,
+        };
+        let is_repetition =
+            matches!(bytes[start], b'*' | b'+' | b'?') || (bytes[start] == b'{' && at - start > 1);
+        // `(?` begins a group with flags.
+        let begins_group = bytes[start] == b'?' && start > 0 && bytes[start - 1] == b'(';
+        if !is_repetition || begins_group {
+            before = None;
+            continue;
+        }
+        if bytes.get(at) == Some(&b'?') {
+            at += 1;
+        }
+        if let Some(first) = before {
+            return Some(&pattern[first..at]);
+        }
+        before = Some(start);
+    }
+    None
+}
+
+/// How long the class is that a text begins with.
+fn class_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 1;
+    if bytes.get(at) == Some(&b'^') {
+        at += 1;
+    }
+    if bytes.get(at) == Some(&b']') {
+        at += 1;
+    }
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'[' if text[at..].starts_with("[:") => {
+                at += text[at..].find(":]").map_or(0, |end| end + 1);
+            }
+            b']' => return at + 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
+/// How long the repetition `{n,m}` is that a text begins with, if it is one.
+fn repetition_len(text: &str) -> Option<usize> {
+    let end = text.find('}')?;
+    let inner = &text[1..end];
+    let (min, max) = inner.split_once(',').unwrap_or((inner, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (!min.is_empty() && is_number(min) && is_number(max)).then_some(end + 1)
 }
 
 /// `\d`, `\w`, `\s` and `\b` mean ASCII in Go and Unicode here.
@@ -95,4 +170,32 @@ fn syntax_message(text: &str, pattern: &str) -> String {
         "error parsing regexp: {}",
         go.unwrap_or_else(|| format!("{why}: `{pattern}`"))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_of_repetitions_are_refused_as_go_refuses_them() {
+        for (pattern, stacked) in [
+            ("a**", Some("**")),
+            ("x++", Some("++")),
+            ("a+?*", Some("+?*")),
+            ("a{2}{3,}", Some("{2}{3,}")),
+            (r"\é??+", Some("??+")),
+            ("(?i)a+?", None),
+            ("[*+]+", None),
+            ("[]*+]*", None),
+            ("[[:alpha:]*]*", None),
+            (r"\++", None),
+            ("(a+)+", None),
+            ("a{2}?", None),
+            (r"\Q**\E", None),
+            ("é*ü+", None),
+        ] {
+            assert_eq!(stacked_repetition(pattern), stacked, "{pattern}");
+            assert_eq!(go_regex(pattern).is_ok(), stacked.is_none(), "{pattern}");
+        }
+    }
 }

@@ -5,9 +5,10 @@ use serde_json::Value;
 use tidings_api::FieldError;
 
 use crate::node::Node;
+use crate::schema::Tolerated;
 use crate::shape::{self, Pruner};
 use crate::text::Path;
-use crate::{lists, meta};
+use crate::{cel, lists, meta, rules, value};
 
 struct Case {
     name: Value,
@@ -163,4 +164,125 @@ fn w179_embedded_resources() {
         );
         case.compare_errors(&found);
     }
+}
+
+/// A schema whose rules are compiled, whatever they cost, and why they are not.
+fn with_rules(schema: &Value, path: &Path) -> (Node, Vec<FieldError>) {
+    let mut root = Node::parse(schema, path).expect("it can be read");
+    root.seal();
+    let mut compiler = cel::Compiler::new(true);
+    let tolerated = Tolerated::WHAT_CAN_BE_SERVED;
+    let problems = rules::check(&mut root, path, tolerated, Some(&mut compiler));
+    root.seal();
+    (root, problems.rules)
+}
+
+#[test]
+fn w179_values() {
+    let text = include_str!("../tests/data/values.json");
+    let tables: Value = serde_json::from_str(text).expect("the data is JSON");
+    for case in tables.as_array().expect("a list") {
+        let nowhere = Path::default();
+        let (root, problems) = with_rules(&case["schema"], &nowhere);
+        assert!(problems.is_empty(), "{}: {problems:?}", case["name"]);
+        for object in case["objects"].as_array().expect("a list") {
+            let (new, old) = (&object["object"], object.get("old"));
+            let mut found = Vec::new();
+            value::check(new, &root, None, &nowhere, &mut found);
+            let off = cel::Ratcheting::Off;
+            cel::validate(new, old, &root, &nowhere, false, off, &mut found);
+            let mut found: Vec<String> = found.iter().map(FieldError::to_string).collect();
+            found.sort();
+            found.dedup();
+            let known = object.get("errors").and_then(Value::as_array);
+            let text = |text: &Value| text.as_str().expect("it is text").to_owned();
+            let mut known: Vec<String> = known.into_iter().flatten().map(text).collect();
+            known.sort();
+            assert_eq!(found, known, "{}: {new}", case["name"]);
+        }
+    }
+}
+
+/// Expressions of which this crate says something else than upstream, and why.
+const DIFFERENT: &[(&str, &[&str])] = &[
+    (
+        "the library has its own words and its own rules for beginnings of names",
+        &[
+            r#"format.dns1123Label().validate("contains a space").value()[0] == "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or \'-\', and must start and end with an alphanumeric character (e.g. \'my-name\',  or \'123-abc\', regex used for validation is \'[a-z0-9]([-a-z0-9]*[a-z0-9])?\')""#,
+            r#"format.dns1123SubdomainPrefix().validate("mysubdomain.prefix.-") == optional.none()"#,
+            "'%e'.format([3.14]) == '3.140000×10⁰⁰'",
+        ],
+    ),
+    (
+        "times are in UTC here",
+        &["string(self.val11) == self.val10"],
+    ),
+    (
+        "the place of the error is that of the first call or of the whole list",
+        &[
+            "duration('1us') < duration('1nns')",
+            "[1, 'a', false].filter(x, string(x) == 'a')",
+        ],
+    ),
+    (
+        "numbers that are no times are found when the rule runs",
+        &["timestamp(-62135596801)"],
+    ),
+    (
+        "rules do not run over values of the wrong type",
+        &[
+            "has(self.intorstring)",
+            "has(self.l)",
+            "has(self.lm)",
+            "has(self.m)",
+            "has(self.o)",
+            "has(self.s)",
+            "self.nullable[0] == 'x'",
+        ],
+    ),
+];
+
+#[test]
+fn w179_expressions() {
+    let text = include_str!("../tests/data/expressions.json");
+    let tables: Value = serde_json::from_str(text).expect("the data is JSON");
+    let mut different: Vec<String> = Vec::new();
+    for case in tables.as_array().expect("a list") {
+        let errors_of = |rule: &str, is_root: bool| {
+            let mut schema = case["schema"].clone();
+            // A rule of several lines needs a message.
+            let message = if rule.contains('\n') { "failed" } else { "" };
+            schema["x-kubernetes-validations"] =
+                serde_json::json!([{"rule": rule, "message": message}]);
+            let path = Path::new("root");
+            let (root, mut found) = with_rules(&schema, &path);
+            assert!(root.rules.len() == 1 || !found.is_empty(), "{rule}");
+            let (new, old) = (&case["object"], case.get("old"));
+            let off = cel::Ratcheting::Off;
+            cel::validate(new, old, &root, &path, is_root, off, &mut found);
+            found
+        };
+        let is_root = case["root"] == true;
+        for rule in case["valid"].as_array().expect("a list") {
+            let rule = rule.as_str().expect("it is text");
+            if !errors_of(rule, is_root).is_empty() {
+                different.push(rule.to_owned());
+            }
+        }
+        for (rule, part) in case["errors"].as_object().expect("an object") {
+            let part = part.as_str().expect("it is text");
+            // Here rules are refused before they run.
+            let part = part.strip_prefix("compile error: ").unwrap_or(part);
+            let found = errors_of(rule, true);
+            let is_told = |error: &FieldError| error.to_string().contains(part);
+            if found.is_empty() || !found.iter().all(is_told) {
+                different.push(rule.clone());
+            }
+        }
+    }
+    let known = DIFFERENT.iter().flat_map(|(_, rules)| *rules);
+    let mut known: Vec<&str> = known.copied().collect();
+    known.sort_unstable();
+    different.sort();
+    assert_eq!(different, known);
 }

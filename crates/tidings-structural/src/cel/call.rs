@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
-use kube_cel::cel::{Context, IdedExpr};
+use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 
 use super::url::Url;
 use super::val::{NO_OVERLOAD, Text, Val};
@@ -74,6 +74,18 @@ fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
             };
             format!("index out of range: {index}")
         }
+        ("slice", [list, Val::Int(start), Val::Int(end)]) => {
+            let len = list.size()?;
+            let why = if *start < 0 || *end < 0 {
+                "negative indexes not supported".to_owned()
+            } else if start > end {
+                "start index must be less than or equal to end index".to_owned()
+            } else {
+                format!("list is length {len}")
+            };
+            format!("cannot slice({start}, {end}), {why}")
+        }
+        ("flatten", [_, Val::Int(..0)]) => "level must be non-negative".to_owned(),
         _ => return None,
     })
 }
@@ -113,7 +125,9 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
                 value,
                 Val::Null | Val::Bool(false) | Val::Int(0) | Val::Uint(0)
             ) || matches!(value, Val::Double(value) if *value == 0.0)
-                || value.size() == Some(0);
+                || value.size() == Some(0)
+                || matches!(value, Val::Other(Cel::Duration(length)) if length.is_zero())
+                || matches!(value, Val::Other(Cel::Timestamp(time)) if time.timestamp() == FIRST_SECOND);
             Val::Optional((!is_zero).then(|| Arc::new(value.clone())))
         }
         ("hasValue", [Val::Optional(inner)]) => Val::Bool(inner.is_some()),
@@ -124,6 +138,35 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         ("orValue", [Val::Optional(inner), other]) => inner.as_deref().unwrap_or(other).clone(),
         ("or", [optional @ Val::Optional(inner), other]) => {
             if inner.is_some() { optional } else { other }.clone()
+        }
+        ("sum", [list]) if let Some(sum) = sum_of_durations(list)? => sum,
+        ("format.named", [Val::Text(name)]) => {
+            let name = format!("format.{}", name.as_str());
+            let format = library(&name, &[], false).ok();
+            Val::Optional(format.map(Arc::new))
+        }
+        (name, [Val::Other(Cel::Timestamp(time)), Val::Text(zone)])
+            if name.starts_with("get")
+                && let Some(minutes) = offset_minutes(zone.as_str()) =>
+        {
+            let seconds = i128::from(time.timestamp().saturating_add(minutes * 60));
+            let nanoseconds = seconds * 1_000_000_000 + i128::from(time.timestamp_subsec_nanos());
+            let shifted = jiff::Timestamp::from_nanosecond(nanoseconds)
+                .map_err(|_| NO_OVERLOAD.to_owned())?;
+            return library(name, &[timestamp(&shifted.to_string())?], is_member);
+        }
+        ("format", [text @ Val::Text(_), list]) => {
+            let elements = list.elements()?.ok_or_else(unsupported)?;
+            // The library prints durations and times in its own way.
+            let printed: Result<Vec<Val<'a>>, String> = elements
+                .into_iter()
+                .map(|element| match element {
+                    Val::Other(Cel::Duration(_) | Cel::Timestamp(_)) => convert("string", &element),
+                    other => Ok(other),
+                })
+                .collect();
+            let list = Val::List(Arc::new(printed?));
+            return library(name, &[text.clone(), list], is_member);
         }
         ("split", [Val::Text(text), Val::Text(separator)]) => {
             split(text.as_str(), separator.as_str(), -1)
@@ -145,6 +188,50 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         }
         _ => return library(name, args, is_member),
     })
+}
+
+/// The seconds before 1970 at which the first year begins: Go's time that is not set.
+const FIRST_SECOND: i64 = -62_135_596_800;
+
+/// The minutes of an offset such as `-05:30`; a sign is not needed.
+fn offset_minutes(zone: &str) -> Option<i64> {
+    let (sign, rest) = match zone.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |text: &str| -> Option<i64> {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse().ok())?
+    };
+    Some(sign * (number(hours)? * 60 + number(minutes)?))
+}
+
+/// The sum of a list of durations; `None` if it is a list of something else.
+fn sum_of_durations<'a>(list: &Val<'a>) -> Result<Option<Val<'a>>, String> {
+    let holds_durations = match list {
+        Val::Elements(_, node) => node
+            .items
+            .as_ref()
+            .is_some_and(|items| items.kind == "string" && items.format_text == "duration"),
+        _ => false,
+    };
+    let elements = list.elements()?.unwrap_or_default();
+    let is_duration = |value: &Val<'_>| matches!(value, Val::Other(Cel::Duration(_)));
+    if !holds_durations && !elements.first().is_some_and(is_duration) {
+        return Ok(None);
+    }
+    let mut sum = library("duration", &[Val::text("0s")], false)?;
+    for element in &elements {
+        let (Val::Other(left), Val::Other(right)) = (&sum, element) else {
+            return Err(NO_OVERLOAD.to_owned());
+        };
+        let added = left.clone() + right.clone();
+        sum = added
+            .map(Val::from_cel)
+            .map_err(|_| "integer overflow".to_owned())?;
+    }
+    Ok(Some(sum))
 }
 
 /// `strings.SplitN`: nothing between two characters separates them too.
@@ -235,7 +322,11 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
             Ok(text) => Val::text(text),
             Err(_) => return Err("invalid UTF-8 in bytes, cannot convert to string".into()),
         },
-        ("string", Val::Other(kube_cel::cel::Value::Duration(duration))) => {
+        ("string", Val::Other(Cel::Timestamp(time))) => {
+            let text = time.to_utc().to_rfc3339();
+            Val::text(text.replace("+00:00", "Z"))
+        }
+        ("string", Val::Other(Cel::Duration(duration))) => {
             let nanoseconds = duration
                 .num_nanoseconds()
                 .ok_or_else(|| "integer overflow".to_owned())?;

@@ -65,6 +65,21 @@ struct Checker<'s> {
     errors: Vec<String>,
 }
 
+/// What stands before errors that upstream finds after an expression was checked.
+pub(crate) const NO_PROGRAM: &str = "program instantiation failed";
+
+/// Types whose names have dots.
+pub(crate) const QUALIFIED_TYPES: [&str; 8] = [
+    "google.protobuf.Duration",
+    "google.protobuf.Timestamp",
+    "net.IP",
+    "net.CIDR",
+    "kubernetes.URL",
+    "kubernetes.Quantity",
+    "kubernetes.Semver",
+    "kubernetes.NamedFormat",
+];
+
 /// The type that an identifier names.
 pub(crate) fn type_named(name: &str) -> Option<Kind> {
     Some(match name {
@@ -76,6 +91,7 @@ pub(crate) fn type_named(name: &str) -> Option<Kind> {
         "bytes" => Kind::Bytes,
         "null_type" => Kind::Null,
         "list" | "map" | "type" | "dyn" | "optional_type" => Kind::Dyn,
+        name if QUALIFIED_TYPES.contains(&name) => Kind::Dyn,
         _ => return None,
     })
 }
@@ -146,8 +162,11 @@ impl Checker<'_> {
                 let mut element: Option<Arc<Decl>> = None;
                 let mut sizes: Option<Range> =
                     Some(Range::fixed(0)).filter(|_| list.elements.is_empty());
-                for item in &list.elements {
-                    let info = self.info(item, scope);
+                for (index, item) in list.elements.iter().enumerate() {
+                    let mut info = self.info(item, scope);
+                    if list.optional_indices.contains(&index) {
+                        info = info.inside_optional();
+                    }
                     cost = cost.plus(info.cost);
                     sizes = Some(sizes.map_or(info.size_or_unknown(), |sizes| {
                         sizes.union(info.size_or_unknown())
@@ -182,7 +201,10 @@ impl Checker<'_> {
                         continue;
                     };
                     let key = self.info(&entry.key, scope);
-                    let value = self.info(&entry.value, scope);
+                    let mut value = self.info(&entry.value, scope);
+                    if entry.optional {
+                        value = value.inside_optional();
+                    }
                     cost = cost.plus(key.cost).plus(value.cost);
                     if let Some((_, known)) = &kinds
                         && !self.allows_mixed
@@ -435,6 +457,12 @@ impl Checker<'_> {
         if let Some(Expr::Literal(LiteralValue::String(text))) =
             call.args.first().map(|arg| &arg.expr)
         {
+            if matches!(full_name, "find" | "findAll")
+                && let Err(why) = go_regex(text.inner())
+            {
+                self.errors.push(format!("{NO_PROGRAM}: {why}"));
+                return Info::plain(Kind::Dyn, Range::fixed(0));
+            }
             let is_right = match full_name {
                 "matches" => go_regex(text.inner()).is_ok(),
                 "duration" => tidings_api::go::parse_duration(text.inner()).is_ok(),

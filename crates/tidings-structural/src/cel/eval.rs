@@ -409,7 +409,7 @@ impl<'a> Evaluation<'a> {
         if let Expr::Call(call) = &expr.expr
             && call.func_name == operators::CONDITIONAL
             && let [condition, yes, no] = call.args.as_slice()
-            && appended(yes, &fold.accu_var).is_some()
+            && (appended(yes, &fold.accu_var).is_some() || inserted(yes, &fold.accu_var).is_some())
         {
             match self.eval(condition, Some(&inner)) {
                 Ok(Val::Bool(true)) => expr = yes,
@@ -418,6 +418,9 @@ impl<'a> Evaluation<'a> {
                 Err(Fault::Cost) => return Err(Fault::Cost),
                 Err(fault) => return Ok((Err(fault), true)),
             }
+        }
+        if let Some(inserted) = inserted(expr, &fold.accu_var) {
+            return self.insert(inserted, inner);
         }
         // `accumulator + [element]` would copy the list for every element.
         if let Some(element) = appended(expr, &fold.accu_var) {
@@ -436,6 +439,63 @@ impl<'a> Evaluation<'a> {
             Err(Fault::Cost) => Err(Fault::Cost),
             next => Ok((next, true)),
         }
+    }
+
+    /// The accumulator with more entries; a key that is there already is an error.
+    fn insert(
+        &mut self,
+        inserted: &[IdedExpr],
+        mut scope: Scope<'_, 'a>,
+    ) -> Result<(Answer<'a>, bool), Fault> {
+        self.spend(2)?;
+        let mut values = Vec::with_capacity(inserted.len());
+        for expr in inserted {
+            match self.eval(expr, Some(&scope)) {
+                Ok(value) => values.push(value),
+                Err(Fault::Cost) => return Err(Fault::Cost),
+                Err(fault) => return Ok((Err(fault), true)),
+            }
+        }
+        let entries: Vec<(Val<'a>, Val<'a>)> = match values.as_slice() {
+            [key, value] => vec![(key.clone(), value.clone())],
+            [map] if map.is_map() => {
+                let keys = map.keys().into_iter();
+                let found: Result<Vec<_>, String> = keys
+                    .filter_map(|key| {
+                        let value = map.at(&key).transpose()?;
+                        Some(value.map(|value| (key, value)))
+                    })
+                    .collect();
+                found?
+            }
+            _ => return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true)),
+        };
+        for (key, value) in entries {
+            let Ok(Val::Map(known)) = &mut scope.value else {
+                return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true));
+            };
+            // Upstream looks keys up without walking; here the walk is paid for.
+            self.spend(known.len() as u64 / 16)?;
+            if known.iter().any(|(other, _)| other.equals(&key)) {
+                let why = format!("insert failed: key {} already exists", printed(&key));
+                return Ok((Err(Fault::Error(why)), true));
+            }
+            Arc::make_mut(known).push((key, value));
+        }
+        Ok((scope.value, true))
+    }
+}
+
+/// What is inserted into the accumulator: a key and a value, or a map.
+fn inserted<'e>(expr: &'e IdedExpr, accumulator: &str) -> Option<&'e [IdedExpr]> {
+    let Expr::Call(call) = &expr.expr else {
+        return None;
+    };
+    match call.args.as_slice() {
+        [into, rest @ ..] if call.func_name == super::functions::MAP_INSERT => {
+            matches!(&into.expr, Expr::Ident(name) if name == accumulator).then_some(rest)
+        }
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
-//! Macros that the parser does not know: folds over two variables, and those of optional values.
+//! Macros that the parser does not know: folds over two variables, and those of optional values. And names with dots.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, MapExpr, operators,
 };
 
 const RESULT: &str = "@result";
@@ -31,7 +31,13 @@ pub(crate) fn expand(expr: &mut IdedExpr) {
                 expand(part);
             }
         }
-        Expr::Select(select) => expand(&mut select.operand),
+        Expr::Select(_) => {
+            if let Some(name) = type_name(expr) {
+                expr.expr = Expr::Ident(name);
+            } else if let Expr::Select(select) = &mut expr.expr {
+                expand(&mut select.operand);
+            }
+        }
         Expr::List(list) => list.elements.iter_mut().for_each(expand),
         Expr::Map(map) => {
             for entry in &mut map.entries {
@@ -43,6 +49,23 @@ pub(crate) fn expand(expr: &mut IdedExpr) {
         }
         Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
     }
+}
+
+/// The type that selections from a name spell, such as `net.IP`.
+fn type_name(expr: &IdedExpr) -> Option<String> {
+    fn spelled(expr: &IdedExpr) -> Option<String> {
+        match &expr.expr {
+            Expr::Ident(name) => Some(name.clone()),
+            Expr::Select(select) if !select.test => {
+                let before = spelled(&select.operand)?;
+                Some(format!("{before}.{}", select.field))
+            }
+            _ => None,
+        }
+    }
+    let name = spelled(expr)?;
+    let is_type = super::check::QUALIFIED_TYPES.contains(&name.as_str());
+    is_type.then_some(name)
 }
 
 fn node(expr: Expr) -> IdedExpr {
@@ -179,6 +202,30 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
                 ),
                 accumulator(),
             )
+        }
+        ("transformMap" | "transformMapEntry", [first, _, rest @ ..]) => {
+            let (filter, transform) = match rest {
+                [transform] => (None, transform),
+                [filter, transform] => (Some(filter), transform),
+                _ => return None,
+            };
+            let mut args = vec![accumulator()];
+            if found.func_name == "transformMap" {
+                args.push(first.clone());
+            }
+            args.push(transform.clone());
+            let insert = call(super::functions::MAP_INSERT, args);
+            let step = match filter {
+                None => insert,
+                Some(filter) => call(
+                    operators::CONDITIONAL,
+                    vec![filter.clone(), insert, accumulator()],
+                ),
+            };
+            let nothing = node(Expr::Map(MapExpr {
+                entries: Vec::new(),
+            }));
+            two_variables(nothing, boolean(true), step, accumulator())
         }
         ("sortBy", [_, key]) => {
             let [name, ..] = names.as_slice() else {

@@ -17,6 +17,9 @@ const FORMAT: Kind = Kind::Opaque("kubernetes.NamedFormat");
 /// What `sortBy` becomes: a list, sorted by a list of keys.
 pub(crate) const SORT_BY: &str = "@sortBy";
 
+/// What `transformMap` and `transformMapEntry` do in each step: a map with one more key and value, or with those of another map.
+pub(crate) const MAP_INSERT: &str = "@mapInsert";
+
 /// Functions of one value, by what they return.
 const TEXT_TO_BOOL: [&str; 4] = ["contains", "startsWith", "endsWith", "matches"];
 const MEMBERS: [(&str, &[&str]); 3] = [
@@ -247,6 +250,14 @@ fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
         (SORT_BY, [Kind::List(_) | Kind::Dyn, Kind::List(_) | Kind::Dyn]) => {
             args.first().map(|list| list.decl.clone())
         }
+        (MAP_INSERT, [Kind::Map(..), Kind::Map(..)]) => args.get(1).map(|map| map.decl.clone()),
+        (MAP_INSERT, [Kind::Map(..), _, _]) => {
+            let decl = |at: usize| args.get(at).map(|info| info.decl.clone());
+            decl(1)
+                .zip(decl(2))
+                .map(|(key, value)| Kind::Map(key, value).plain())
+        }
+        (MAP_INSERT, _) => None,
         _ => return None,
     })
 }
@@ -312,7 +323,8 @@ fn member(name: &str, target: &Info, args: &[&Kind], infos: &[Info]) -> Option<A
         "join" if is_list => Kind::String.plain(),
         "split" | "findAll" if is_text => list(Kind::String).plain(),
         "format" if is_text => Kind::String.plain(),
-        "sum" | "min" | "max" if is_list => element(),
+        "sum" if is_list && is_summable(&element().kind) => element(),
+        "min" | "max" if is_list && is_comparable(&element().kind) => element(),
         "first" | "last" if is_list => Kind::Optional(element()).plain(),
         "slice" | "sort" | "distinct" if is_list => target.decl.clone(),
         "reverse" if is_list => target.decl.clone(),
@@ -337,6 +349,18 @@ fn member(name: &str, target: &Info, args: &[&Kind], infos: &[Info]) -> Option<A
         "validate" => Kind::Optional(list(Kind::String).plain()).plain(),
         _ => return None,
     })
+}
+
+fn is_summable(kind: &Kind) -> bool {
+    kind.is_number() || matches!(kind, Kind::Duration | Kind::Dyn)
+}
+
+fn is_comparable(kind: &Kind) -> bool {
+    is_summable(kind)
+        || matches!(
+            kind,
+            Kind::Bool | Kind::String | Kind::Bytes | Kind::Timestamp
+        )
 }
 
 fn global(name: &str, args: &[&Kind]) -> Option<Arc<Decl>> {

@@ -57,6 +57,14 @@ impl Info {
         self.size.unwrap_or(Range::UNKNOWN)
     }
 
+    /// The value that an optional one may hold, as it stands behind `?` in a list or map.
+    pub(super) fn inside_optional(self) -> Info {
+        match self.kind() {
+            Kind::Optional(inner) => Info::new(inner.clone(), self.cost),
+            _ => self,
+        }
+    }
+
     /// What the schema says of the elements of a list. Functions of the Kubernetes library do not look at literals.
     pub(crate) fn declared_element(&self) -> Option<Info> {
         let mut info = self.element()?;

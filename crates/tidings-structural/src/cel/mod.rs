@@ -153,7 +153,7 @@ impl Compiler {
                 (expr, checked.uses_old)
             }
             Err(why) => {
-                let detail = format!("compilation failed: {why}");
+                let detail = failure(&why);
                 errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
                 return None;
             }
@@ -219,7 +219,7 @@ impl Compiler {
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
             Err(why) => {
-                let detail = format!("messageExpression compilation failed: {why}");
+                let detail = format!("messageExpression {}", failure(&why));
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
         }
@@ -253,6 +253,15 @@ impl Compiler {
             cost_message(name, self.total, SCHEMA_ESTIMATE_MAX),
         ));
         errors
+    }
+}
+
+/// Why an expression cannot be used.
+fn failure(why: &str) -> String {
+    if why.starts_with(check::NO_PROGRAM) {
+        why.to_owned()
+    } else {
+        format!("compilation failed: {why}")
     }
 }
 

@@ -52,7 +52,7 @@ impl Url {
                 .rsplit_once('@')
                 .map_or(host, |(_, host)| host)
                 .to_owned(),
-            path: path.to_owned(),
+            path: escape_path(path),
             query: query.to_owned(),
         })
     }
@@ -93,6 +93,19 @@ impl Url {
             .map(|(key, values)| (Val::text(key), Val::List(Arc::new(values))));
         Val::Map(Arc::new(entries.collect()))
     }
+}
+
+/// The path with everything escaped that may not stand there as it is.
+fn escape_path(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@%!'()*".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
 }
 
 fn unescape(text: &str) -> String {

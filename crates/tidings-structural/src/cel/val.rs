@@ -38,8 +38,8 @@ pub(crate) enum Val<'a> {
     Bytes(Arc<Vec<u8>>),
     /// An object with the fields of its schema. The last says whether it is a resource, which has a type and metadata too.
     Object(&'a Map<String, Value>, &'a Node, bool),
-    /// The metadata of a resource, of which rules see the names.
-    Metadata(&'a Map<String, Value>),
+    /// The metadata of a resource, of which rules see the names and what its schema specifies.
+    Metadata(&'a Map<String, Value>, Option<&'a Node>),
     /// A map; the schema is that of its values.
     Entries(&'a Map<String, Value>, &'a Node),
     /// A list with its schema.
@@ -109,16 +109,26 @@ impl<'a> Val<'a> {
                     ("apiVersion" | "kind", Value::String(text)) => {
                         Some(Val::Text(Text::Borrowed(text)))
                     }
-                    ("metadata", Value::Object(metadata)) => Some(Val::Metadata(metadata)),
+                    ("metadata", Value::Object(metadata)) => {
+                        Some(Val::Metadata(metadata, node.properties.get("metadata")))
+                    }
                     _ => None,
                 })
             }
-            Val::Metadata(metadata) => Ok(match metadata.get(name) {
-                Some(Value::String(text)) if name == "name" || name == "generateName" => {
-                    Some(Val::Text(Text::Borrowed(text)))
+            Val::Metadata(metadata, node) => {
+                let name = super::decl::unescape(name);
+                let specified = node.and_then(|node| node.properties.get(&name));
+                match (metadata.get(&name), specified) {
+                    (None | Some(Value::Null), _) => Ok(None),
+                    (Some(value), Some(field)) => Val::of(value, field, field.embedded).map(Some),
+                    (Some(Value::String(text)), None)
+                        if name == "name" || name == "generateName" =>
+                    {
+                        Ok(Some(Val::Text(Text::Borrowed(text))))
+                    }
+                    _ => Ok(None),
                 }
-                _ => None,
-            }),
+            }
             Val::Entries(entries, node) => entries
                 .get(name)
                 .map(|value| Val::of(value, node, node.embedded))
@@ -171,10 +181,12 @@ impl<'a> Val<'a> {
     /// The keys of a map.
     pub(crate) fn keys(&self) -> Vec<Val<'a>> {
         match self {
-            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries) => entries
-                .keys()
-                .map(|key| Val::Text(Text::Borrowed(key)))
-                .collect(),
+            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries, _) => {
+                entries
+                    .keys()
+                    .map(|key| Val::Text(Text::Borrowed(key)))
+                    .collect()
+            }
             Val::Map(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
             _ => Vec::new(),
         }
@@ -183,7 +195,7 @@ impl<'a> Val<'a> {
     pub(crate) fn is_map(&self) -> bool {
         matches!(
             self,
-            Val::Entries(..) | Val::Object(..) | Val::Map(_) | Val::Metadata(_)
+            Val::Entries(..) | Val::Object(..) | Val::Map(_) | Val::Metadata(..)
         )
     }
 
@@ -194,7 +206,7 @@ impl<'a> Val<'a> {
             Val::Bytes(bytes) => bytes.len(),
             Val::Elements(elements, _) => elements.len(),
             Val::List(elements) => elements.len(),
-            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries) => {
+            Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries, _) => {
                 entries.len()
             }
             Val::Map(entries) => entries.len(),
@@ -226,7 +238,7 @@ impl<'a> Val<'a> {
             Val::Bytes(_) => "bytes",
             Val::Elements(..) | Val::List(_) => "list",
             Val::Entries(..) | Val::Map(_) => "map",
-            Val::Object(..) | Val::Metadata(_) => "object",
+            Val::Object(..) | Val::Metadata(..) => "object",
             Val::Optional(_) => "optional_type",
             Val::Type(_) => "type",
             Val::Url(_) => "kubernetes.URL",
@@ -276,6 +288,9 @@ impl<'a> Val<'a> {
                 same_unordered(a, b, node)
             }
             (a, b) => match (a.elements(), b.elements()) {
+                (Ok(Some(left)), Ok(Some(right))) if a.has_no_order() || b.has_no_order() => {
+                    same_members(&left, &right)
+                }
                 (Ok(Some(a)), Ok(Some(b))) => {
                     a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.equals(b))
                 }
@@ -284,9 +299,17 @@ impl<'a> Val<'a> {
         }
     }
 
+    /// True for sets and list maps.
+    fn has_no_order(&self) -> bool {
+        match self {
+            Val::Elements(_, node) => matches!(node.list_type.as_deref(), Some("set" | "map")),
+            _ => false,
+        }
+    }
+
     fn at_any(&self, key: &Val<'a>) -> Option<Val<'a>> {
         match (self, key) {
-            (Val::Metadata(_) | Val::Object(..), Val::Text(name)) => {
+            (Val::Metadata(..) | Val::Object(..), Val::Text(name)) => {
                 self.member(name.as_str()).ok().flatten()
             }
             _ => self.at(key).ok().flatten(),
@@ -392,6 +415,36 @@ impl<'a> Val<'a> {
             other => Val::Other(other),
         }
     }
+}
+
+/// Elements that are compared with all others; longer lists of objects must have the same order.
+const UNORDERED_MAX: usize = 1024;
+
+/// Equal, whatever the order.
+fn same_members<'a>(left: &[Val<'a>], right: &[Val<'a>]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    let in_order = || left.iter().zip(right).all(|(a, b)| a.equals(b));
+    let texts = |list: &[Val<'a>]| -> Option<Vec<String>> {
+        let mut texts = Vec::with_capacity(list.len());
+        for value in list {
+            match value {
+                Val::Text(text) => texts.push(text.as_str().to_owned()),
+                _ => return None,
+            }
+        }
+        texts.sort_unstable();
+        Some(texts)
+    };
+    if let (Some(left), Some(right)) = (texts(left), texts(right)) {
+        return left == right;
+    }
+    if left.len() > UNORDERED_MAX {
+        return in_order();
+    }
+    left.iter().all(|a| right.iter().any(|b| a.equals(b)))
+        && right.iter().all(|b| left.iter().any(|a| a.equals(b)))
 }
 
 fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
