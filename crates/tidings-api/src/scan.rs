@@ -330,7 +330,7 @@ impl Scanner {
         Ok(at + 1)
     }
 
-    /// Runs to the end of the string, to its next escape, or to the end of the chunk.
+    /// Runs to the end of the string, to an escape that is not simple, or to the end of the chunk.
     #[inline]
     fn string<S: Sink>(
         &mut self,
@@ -339,28 +339,26 @@ impl Scanner {
         key: bool,
         sink: &mut S,
     ) -> Result<usize, S::Error> {
-        let found = memchr::memchr2(b'"', b'\\', &chunk[at..]);
-        let end = found.map_or(chunk.len(), |distance| at + distance);
-        // A fold without an early exit compiles to vector instructions.
-        if chunk[at..end]
-            .iter()
-            .fold(false, |found, byte| found | (*byte < 0x20))
-        {
-            let control = at
-                + chunk[at..end]
-                    .iter()
-                    .position(|byte| *byte < 0x20)
-                    .unwrap_or(0);
-            return Err(self
-                .unexpected(chunk[control], control, "an escaped control character")
-                .into());
+        let mut end = at;
+        loop {
+            end = plain_until(chunk, end);
+            let Some(byte) = chunk.get(end) else {
+                return Ok(end);
+            };
+            match (byte, chunk.get(end + 1)) {
+                (b'"', _) => break,
+                (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => end += 2,
+                (b'\\', _) => {
+                    self.state = State::Escape { key };
+                    return Ok(end + 1);
+                }
+                (control, _) => {
+                    let expected = "an escaped control character";
+                    return Err(self.unexpected(*control, end, expected).into());
+                }
+            }
         }
-        if found.is_none() {
-            return Ok(end);
-        }
-        if chunk[end] == b'\\' {
-            self.state = State::Escape { key };
-        } else if key {
+        if key {
             self.state = State::Colon;
             sink.key_end(chunk, end + 1, self.stack.len())?;
         } else {
@@ -376,4 +374,39 @@ impl Scanner {
             expected,
         }
     }
+}
+
+/// Bytes that a string has as they are.
+const PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        plain[control] = false;
+        control += 1;
+    }
+    plain[b'"' as usize] = false;
+    plain[b'\\' as usize] = false;
+    plain
+};
+
+/// So many bytes are looked at one by one. Most strings are shorter, and a search would have hardly begun.
+const NEAR: usize = 32;
+
+/// Where the next byte is that a string does not have as it is, or the end of the chunk.
+#[inline]
+fn plain_until(chunk: &[u8], at: usize) -> usize {
+    let is_special = |byte: &u8| !PLAIN[usize::from(*byte)];
+    let near = &chunk[at..chunk.len().min(at + NEAR)];
+    if let Some(distance) = near.iter().position(is_special) {
+        return at + distance;
+    }
+    let at = at + near.len();
+    let found = memchr::memchr2(b'"', b'\\', &chunk[at..]);
+    let end = found.map_or(chunk.len(), |distance| at + distance);
+    // A fold without an early exit compiles to vector instructions.
+    let far = &chunk[at..end];
+    if far.iter().fold(false, |found, byte| found | (*byte < 0x20)) {
+        return at + far.iter().position(is_special).unwrap_or(0);
+    }
+    end
 }
