@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::set::FieldSet;
+use crate::written::meets_written;
 
 /// The fields that a manager owns.
 ///
@@ -48,6 +49,14 @@ impl Fields {
         self.set.get().map_or(0, FieldSet::depth)
     }
 
+    /// True if something is owned that is in another set.
+    pub(crate) fn meets(&self, other: &FieldSet<'_>) -> bool {
+        match (self.set.get(), self.json.get()) {
+            (None, Some(json)) => !other.is_empty() && meets_written(other, json),
+            _ => self.set().meets(other),
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &FieldSet<'_>) {
         if !self.set().contains(other) {
             self.change(|set| set.add(other.clone().into_owned()));
@@ -55,7 +64,7 @@ impl Fields {
     }
 
     pub(crate) fn remove(&mut self, other: &FieldSet<'_>) {
-        if !other.is_empty() && self.set().meets(other) {
+        if self.meets(other) {
             self.change(|set| set.remove(other));
         }
     }

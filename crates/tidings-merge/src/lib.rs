@@ -53,6 +53,7 @@ mod merge;
 mod schema;
 mod set;
 mod typed;
+mod written;
 
 pub use compare::Changes;
 pub use element::{Element, Part};

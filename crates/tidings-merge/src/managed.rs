@@ -431,11 +431,9 @@ impl Managed {
 
 /// What would change and is another's.
 fn find_conflicts(others: &[&Entry], changes: &Changes<'_>) -> Result<(), Conflicts> {
-    if changes.set.is_empty() {
-        return Ok(());
-    }
     let mut conflicts: Vec<Conflict> = others
         .iter()
+        .filter(|entry| entry.fields.meets(&changes.set))
         .flat_map(|entry| {
             let owner = entry.to_string();
             let paths = entry.fields.set().common(&changes.set).paths().into_iter();

@@ -95,6 +95,11 @@ impl<'a> FieldSet<'a> {
         Some(&self.below[place].1)
     }
 
+    /// What is below it, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Element<'a>, &FieldSet<'a>)> {
+        self.below.iter().map(|(element, set)| (element, set))
+    }
+
     /// How many steps its longest path has.
     pub fn depth(&self) -> usize {
         let below = self.below.iter().map(|(_, set)| 1 + set.depth());

@@ -1,0 +1,122 @@
+//! Looks for fields in a set as it is written, without making a set of it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+
+use crate::element::Element;
+use crate::set::FieldSet;
+
+/// True if something of a set is in one that is written as `fieldsV1`. What is looked for is small, mostly, and what is written
+/// is large: all that is not on the way is skipped.
+pub(crate) fn meets_written(set: &FieldSet<'_>, json: &str) -> bool {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let found = Search::of(set);
+    // What cannot be read is looked at as a set, which leaves out what it cannot read.
+    let Ok(found) = found.deserialize(&mut reader) else {
+        return FieldSet::decode(json).is_some_and(|written| written.meets(set));
+    };
+    found
+}
+
+struct Search<'a> {
+    set: &'a FieldSet<'a>,
+    /// The steps below it as they are written, sorted.
+    steps: Vec<(String, &'a FieldSet<'a>)>,
+}
+
+impl<'a> Search<'a> {
+    fn of(set: &'a FieldSet<'a>) -> Search<'a> {
+        let steps = set.iter();
+        let mut steps: Vec<_> = steps
+            .map(|(element, set)| (element.encoded(), set))
+            .collect();
+        steps.sort_by(|one, two| one.0.cmp(&two.0));
+        Search { set, steps }
+    }
+
+    /// What is looked for below a step.
+    fn below(&self, name: &str) -> Option<&'a FieldSet<'a>> {
+        let place = self.steps.binary_search_by(|(step, _)| (**step).cmp(name));
+        match place {
+            Ok(place) => Some(self.steps[place].1),
+            // Everybody writes steps alike, except for characters that may be escaped or not.
+            Err(_) if name.contains("\\u") => self.set.below(&Element::decode(name)?),
+            Err(_) => None,
+        }
+    }
+}
+
+/// A name, as it stands in the text if that is possible.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> DeserializeSeed<'de> for Search<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Search<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a set of fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
+        let (mut found, mut is_leaf, mut is_here) = (false, true, false);
+        while let Some(Name(name)) = members.next_key()? {
+            if name == "." {
+                is_here = true;
+                members.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            is_leaf = false;
+            match self.below(&name) {
+                Some(set) if !found => found = members.next_value_seed(Search::of(set))?,
+                _ => drop(members.next_value::<IgnoredAny>()?),
+            }
+        }
+        // `{}` stands for the field itself.
+        Ok(found || self.set.here && (is_here || is_leaf))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_found_in_what_is_written() {
+        let written = r#"{"f:a":{},"f:b":{".":{},"f:c":{"k:{\"name\":\"x\\u003c\"}":{".":{},"f:d":{}}}},"f:e":{"f:g":{}}}"#;
+        let whole = FieldSet::decode(written).unwrap();
+        for (looked_for, found) in [
+            ("{}", false),
+            (r#"{"f:a":{}}"#, true),
+            (r#"{"f:a":{"f:x":{}}}"#, false),
+            (r#"{"f:b":{}}"#, true),
+            (r#"{"f:b":{"f:c":{}}}"#, false),
+            (r#"{"f:b":{"f:c":{"k:{\"name\":\"x<\"}":{}}}}"#, true),
+            (
+                r#"{"f:b":{"f:c":{"k:{\"name\":\"x<\"}":{"f:d":{}}}}}"#,
+                true,
+            ),
+            (
+                r#"{"f:b":{"f:c":{"k:{\"name\":\"y\"}":{"f:d":{}}}}}"#,
+                false,
+            ),
+            (r#"{"f:e":{}}"#, false),
+            (r#"{"f:e":{"f:g":{}},"f:a":{"f:x":{}}}"#, true),
+            (r#"{"f:z":{},"f:e":{"f:g":{}}}"#, true),
+        ] {
+            let set = FieldSet::decode(looked_for).unwrap();
+            assert_eq!(meets_written(&set, written), found, "{looked_for}");
+            assert_eq!(whole.meets(&set), found, "{looked_for}, as a set");
+        }
+    }
+}
