@@ -286,3 +286,36 @@ fn w179_expressions() {
     different.sort();
     assert_eq!(different, known);
 }
+
+/// Rules anywhere in a schema: every error must contain one of the texts, and every text must be in one.
+#[test]
+fn w179_rules_at_all_levels_and_after_updates() {
+    let text = include_str!("../tests/data/levels.json");
+    let tables: Value = serde_json::from_str(text).expect("the data is JSON");
+    for (table, ratcheting) in [
+        ("levels", cel::Ratcheting::Off),
+        ("optional", cel::Ratcheting::Off),
+        ("ratcheting", cel::Ratcheting::On),
+    ] {
+        for case in tables[table].as_array().expect("a list") {
+            let path = Path::new("root");
+            let (root, mut found) = with_rules(&case["schema"], &path);
+            let (new, old) = (&case["object"], case.get("old"));
+            cel::validate(new, old, &root, &path, false, ratcheting, &mut found);
+            let found: Vec<String> = found.iter().map(FieldError::to_string).collect();
+            let known = case["errors"].as_array().expect("a list").iter();
+            // Here rules are refused before they run.
+            let known: Vec<&str> = known
+                .filter_map(Value::as_str)
+                .map(|part| part.strip_prefix("rule compile error: ").unwrap_or(part))
+                .collect();
+            let told = |error: &String| known.iter().any(|part| error.contains(part));
+            let heard = |part: &&str| found.iter().any(|error| error.contains(*part));
+            assert!(
+                found.iter().all(told) && known.iter().all(heard),
+                "{table}: {}: {found:?}, expected {known:?}",
+                case["name"]
+            );
+        }
+    }
+}
