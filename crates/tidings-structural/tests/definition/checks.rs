@@ -121,3 +121,31 @@ fn w177_authors_are_warned_of_formats_that_nobody_checks() {
     );
     assert_eq!(warnings(&crd, Some(&crd)), [""; 0]);
 }
+
+#[test]
+fn w181_roots_say_little_if_all_versions_have_a_status() {
+    let crd = definition(&json!({"spec": {"versions": [
+        {
+            "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "maxProperties": 3}},
+        },
+        {
+            "name": "v2", "served": true, "storage": false, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object"}},
+        },
+    ]}}));
+    let found = errors_of(&crd);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with(
+            "FieldValueInvalid | spec.versions[0].schema.openAPIV3Schema: Invalid value: {\"ID\":"
+        ),
+        "{found:?}"
+    );
+    assert!(
+        found[0].ends_with(
+            "fields are allowed at the root of the schema if the status subresource is enabled"
+        ),
+        "{found:?}"
+    );
+}
