@@ -15,11 +15,12 @@ use super::{Api, Inner};
 use crate::limits;
 use crate::negotiate::{Input, Offer};
 use crate::openapi::Document;
+use crate::registry::Special;
 use crate::request::{Query, Route, Target, Verb, route};
 use crate::respond::view::View;
-use crate::respond::{self, Rendering, ResponseBody, warning};
+use crate::respond::{self, Answer, Rendering, ResponseBody, warning};
 use crate::verbs::Ask;
-use crate::{auth, discovery, health, negotiate, openapi, request, verbs};
+use crate::{auth, custom, discovery, health, negotiate, openapi, request, verbs};
 
 /// How long a request may take that is not a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -283,6 +284,11 @@ impl Inner {
             Verb::Patch => verbs::patch::patch(self, &mut ask).await,
             Verb::Watch => Err(Status::method_not_allowed()),
         };
+        if let Ok(Answer::Object(StatusCode::CREATED, object)) = &answer
+            && target.kind.special == Special::Definition
+        {
+            ask.warnings.extend(custom::warnings(object));
+        }
         let rendered = match answer {
             Ok(answer) => rendering.render(answer).await,
             Err(status) => Err(status),

@@ -304,6 +304,12 @@ pub(crate) fn serves(definition: &Object, version: &str) -> bool {
         && versions.any(|known| known["name"] == version && known["served"] == true)
 }
 
+/// What the author of a new definition is warned of.
+pub(crate) fn warnings(definition: &Object) -> Vec<String> {
+    let definition = serde_json::from_slice(definition.as_bytes()).unwrap_or_default();
+    definition::warnings(&definition, None)
+}
+
 /// Brings the objects of a cache into the form that a changed definition gives them.
 async fn reform(cache: &Cache, stored: &Stored) {
     let state = cache.snapshot().state;

@@ -14,6 +14,6 @@ mod kinds;
 mod object;
 
 pub(crate) use columns::{cells, definitions as column_definitions};
-pub(crate) use control::{Controller, serves};
+pub(crate) use control::{Controller, serves, warnings};
 pub(crate) use kinds::{Custom, Live, Stored};
 pub(crate) use object::{as_seen, check_type};

@@ -177,6 +177,19 @@ async fn w177_w178_a_definition_is_completed_established_and_served() {
 }
 
 #[tokio::test]
+async fn w10_w177_formats_that_nobody_checks_are_told() {
+    let server = Server::start().await;
+    let odd = json!({"size": {"type": "string", "format": "odd"}});
+    let definition = widgets(&[version("v1", true, &odd)]);
+    let created = server.request("POST", DEFINITIONS, &definition).await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    assert_eq!(
+        warnings(&created),
+        [r#"299 - "unrecognized format \"odd\"""#]
+    );
+}
+
+#[tokio::test]
 async fn w177_names_that_are_taken_are_not_accepted() {
     let server = with_widgets().await;
     let mut other = widgets(&[version("v1", true, &properties())]);
