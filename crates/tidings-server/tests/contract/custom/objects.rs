@@ -1,0 +1,389 @@
+//! Objects of custom resources: what is checked, what is filled in, what can be done with them.
+
+use serde_json::{Value, json};
+
+use super::{
+    WIDGETS, define, properties, reversion, seen, version, warnings, widget, widgets, with_widgets,
+};
+use crate::support::{PROTOBUF, Server};
+
+#[tokio::test]
+async fn w179_all_that_is_wrong_with_an_object_is_told_at_once() {
+    let server = with_widgets().await;
+    let spec = json!({"size": 0, "color": "green", "ports": [{"port": "x"}, {}]});
+    let refused = server.request("POST", WIDGETS, widget("a", &spec)).await;
+    assert_eq!(refused.code, 422, "{}", refused.text);
+    let causes = &refused.json()["details"]["causes"];
+    let told = |field: &str, reason: &str| {
+        let mut causes = causes.as_array().into_iter().flatten();
+        causes.any(|cause| cause["field"] == field && cause["reason"] == reason)
+    };
+    assert!(told("spec.size", "FieldValueInvalid"), "{causes}");
+    assert!(told("spec.color", "FieldValueNotSupported"), "{causes}");
+    assert!(
+        told("spec.ports[0].port", "FieldValueTypeInvalid"),
+        "{causes}"
+    );
+    assert!(told("spec.ports[1].port", "FieldValueRequired"), "{causes}");
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
+}
+
+#[tokio::test]
+async fn w132_an_object_says_what_it_is() {
+    let server = with_widgets().await;
+    let body = json!({"metadata": {"name": "a"}, "spec": {}});
+    let answer = server.request("POST", WIDGETS, &body).await;
+    assert_eq!(answer.code, 400);
+    assert!(
+        answer.message().contains("Object 'Kind' is missing"),
+        "{}",
+        answer.message()
+    );
+    let mut other = widget("a", &json!({}));
+    other["apiVersion"] = "ex.com/v2".into();
+    let answer = server.request("POST", WIDGETS, &other).await;
+    assert_eq!(
+        answer.message(),
+        "the API version in the data (ex.com/v2) does not match the expected API version (ex.com/v1)"
+    );
+    let mut other = widget("a", &json!({}));
+    other["kind"] = "Gadget".into();
+    let answer = server.request("POST", WIDGETS, &other).await;
+    assert_eq!(
+        (answer.code, answer.message().as_str()),
+        (
+            422,
+            r#"Gadget.ex.com "a" is invalid: kind: Invalid value: "Gadget": must be Widget"#
+        )
+    );
+}
+
+#[tokio::test]
+async fn w139_a_dry_run_stores_nothing() {
+    let server = with_widgets().await;
+    let tried = server
+        .request(
+            "POST",
+            &format!("{WIDGETS}?dryRun=All"),
+            widget("a", &json!({"size": 1})),
+        )
+        .await;
+    assert_eq!(tried.code, 201, "{}", tried.text);
+    let tried = tried.json();
+    assert_eq!(tried["spec"]["color"], "red");
+    let metadata = tried["metadata"].as_object().unwrap();
+    assert!(!metadata.contains_key("resourceVersion"), "{tried}");
+    assert!(metadata.contains_key("uid"), "{tried}");
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
+}
+
+#[tokio::test]
+async fn w173_w180_unknown_fields_are_dropped_and_told() {
+    let server = with_widgets().await;
+    let mut body = widget("a", &json!({"size": 1, "junk": {"x": 1}}));
+    body["metadata"]["odd"] = 1.into();
+    let created = server.request("POST", WIDGETS, &body).await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    assert_eq!(
+        warnings(&created),
+        [
+            r#"299 - "unknown field \"metadata.odd\"""#,
+            r#"299 - "unknown field \"spec.junk\"""#
+        ]
+    );
+    assert_eq!(created.json()["spec"], json!({"color": "red", "size": 1}));
+    let strict = format!("{WIDGETS}?fieldValidation=Strict");
+    let refused = server.request("POST", &strict, &body).await;
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (
+            400,
+            "Widget in version \"v1\" cannot be handled as a Widget: strict decoding error: unknown field \
+             \"metadata.odd\", unknown field \"spec.junk\""
+        )
+    );
+}
+
+#[tokio::test]
+async fn w180_w181_a_status_that_is_dropped_has_its_defaults() {
+    let server = Server::start().await;
+    let mut version = version("v1", true, &properties());
+    version["subresources"] = json!({"status": {}});
+    let waiting = json!({"phase": "Waiting"});
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = json!({
+        "type": "object",
+        "default": waiting,
+        "properties": {"phase": {"type": "string"}},
+    });
+    define(&server, &widgets(&[version])).await;
+    let mut body = widget("a", &json!({"size": 1}));
+    body["status"] = json!({"phase": "Done"});
+    let created = server.request("POST", WIDGETS, &body).await.json();
+    assert_eq!(created["status"], waiting);
+    let read = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(read, created);
+}
+
+#[tokio::test]
+async fn w136_w181_the_status_is_changed_by_its_subresource_only() {
+    let server = with_widgets().await;
+    let mut body = widget("a", &json!({"size": 1}));
+    body["status"] = json!({"ready": true});
+    let created = server.request("POST", WIDGETS, &body).await.json();
+    assert!(created.get("status").is_none(), "{created}");
+    let merge = "merge";
+    let path = format!("{WIDGETS}/a");
+    let patch =
+        json!({"spec": {"size": 9}, "status": {"ready": true}, "metadata": {"labels": {"a": "b"}}});
+    let status = server.patch(&format!("{path}/status"), merge, &patch).await;
+    let status = status.json();
+    assert_eq!(status["status"], json!({"ready": true}));
+    assert_eq!(status["spec"], json!({"color": "red", "size": 1}));
+    assert_eq!(status["metadata"]["labels"], Value::Null);
+    assert_eq!(status["metadata"]["generation"], 1);
+    let changed = server.patch(&path, merge, &patch).await.json();
+    assert_eq!(changed["spec"]["size"], 9);
+    assert_eq!(changed["metadata"]["generation"], 2);
+    let patch = json!({"status": {"ready": false}});
+    let ignored = server.patch(&path, merge, patch).await.json();
+    assert_eq!(ignored, changed, "nothing changes");
+    // Without the subresource, the status is a member like others.
+    reversion(&server, &[version("v1", true, &properties())]).await;
+    let patch = json!({"status": {"ready": false}});
+    let changed = server.patch(&path, merge, patch).await.json();
+    assert_eq!(changed["status"], json!({"ready": false}));
+    assert_eq!(changed["metadata"]["generation"], 3);
+    assert_eq!(server.get(&format!("{path}/status")).await.code, 404);
+}
+
+#[tokio::test]
+async fn w143_an_update_names_the_version_that_it_replaces() {
+    let server = with_widgets().await;
+    let path = format!("{WIDGETS}/a");
+    let mut body = widget("a", &json!({"size": 1}));
+    let created = server.request("POST", WIDGETS, &body).await.json();
+    let refused = server.request("PUT", &path, &body).await;
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (
+            422,
+            "widgets.ex.com \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+        )
+    );
+    body["metadata"]["resourceVersion"] = created["metadata"]["resourceVersion"].clone();
+    body["spec"]["size"] = 2.into();
+    let changed = server.request("PUT", &path, &body).await;
+    assert_eq!(changed.code, 200, "{}", changed.text);
+    assert_eq!(server.request("PUT", &path, &body).await.code, 409);
+}
+
+#[tokio::test]
+async fn w182_the_scale_of_a_custom_resource() {
+    let server = Server::start().await;
+    let mut scaled = version("v1", true, &json!({"copies": {"type": "integer"}}));
+    scaled["subresources"] = json!({"status": {}, "scale": {
+        "specReplicasPath": ".spec.copies",
+        "statusReplicasPath": ".status.copies",
+        "labelSelectorPath": ".status.selector",
+    }});
+    define(&server, &widgets(&[scaled])).await;
+    let path = format!("{WIDGETS}/a/scale");
+    server
+        .request("POST", WIDGETS, widget("a", &json!({})))
+        .await;
+    let missing = server.get(&path).await;
+    assert_eq!(
+        (missing.code, missing.message().as_str()),
+        (
+            500,
+            "Internal error occurred: the spec replicas field \".spec.copies\" does not exist"
+        )
+    );
+    let scale = json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "a"}, "spec": {"replicas": 4}});
+    let scaled = server.request("PUT", &path, &scale).await;
+    assert_eq!(scaled.code, 200, "{}", scaled.text);
+    assert_eq!(scaled.json()["spec"]["replicas"], 4);
+    let status = json!({"status": {"copies": 3, "selector": "app=a"}});
+    let merge = "merge";
+    server
+        .patch(&format!("{WIDGETS}/a/status"), merge, status)
+        .await;
+    let read = server.get(&path).await.json();
+    assert_eq!(read["status"], json!({"replicas": 3, "selector": "app=a"}));
+    let patched = server
+        .patch(&path, merge, json!({"spec": {"replicas": 5}}))
+        .await;
+    assert_eq!(patched.json()["spec"]["replicas"], 5);
+    let object = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(object["spec"], json!({"copies": 5}));
+}
+
+#[tokio::test]
+async fn w184_columns_and_selectable_fields() {
+    let server = Server::start().await;
+    let mut shown = version("v1", true, &properties());
+    shown["additionalPrinterColumns"] = json!([
+        {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "description": "how big"},
+        {"name": "Port", "type": "string", "jsonPath": ".spec.ports[0].name", "priority": 1},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]);
+    shown["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
+    define(&server, &widgets(&[shown])).await;
+    let blue = json!({"size": 2, "color": "blue", "ports": [{"port": 1, "name": "http"}]});
+    server
+        .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
+        .await;
+    server.request("POST", WIDGETS, widget("b", &blue)).await;
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    let table = server.get_as(WIDGETS, table).await.json();
+    let names: Vec<&Value> = table["columnDefinitions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|column| &column["name"])
+        .collect();
+    assert_eq!(names, ["Name", "Size", "Port", "Age"]);
+    assert_eq!(table["columnDefinitions"][1]["description"], "how big");
+    assert_eq!(table["columnDefinitions"][2]["priority"], 1);
+    let cells = |row: usize| table["rows"][row]["cells"].as_array().unwrap()[..3].to_vec();
+    assert_eq!(cells(0), [json!("a"), json!(1), Value::Null]);
+    assert_eq!(cells(1), [json!("b"), json!(2), json!("http")]);
+    let selected = format!("{WIDGETS}?fieldSelector=spec.color%3Dblue");
+    assert_eq!(server.get(&selected).await.names(), ["b"]);
+    let refused = server
+        .get(&format!("{WIDGETS}?fieldSelector=spec.size%3D1"))
+        .await;
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (400, "field label not supported: spec.size")
+    );
+    // A watch with a selector sees an object come and go.
+    let mut watch = server.watch(&format!("{selected}&watch=true")).await;
+    assert_eq!(seen(&mut watch).await, "ADDED b");
+    let merge = "merge";
+    let paint = |color: &str| json!({"spec": {"color": color}});
+    let path = format!("{WIDGETS}/b");
+    server.patch(&path, merge, paint("red")).await;
+    assert_eq!(seen(&mut watch).await, "DELETED b");
+}
+
+#[tokio::test]
+async fn w149_w185_what_custom_resources_do_not_have() {
+    let server = with_widgets().await;
+    for path in [
+        "/apis/ex.com/v1/widgets/a",
+        "/apis/ex.com/v1/namespaces/default/nosuch",
+        "/apis/ex.com/v2/namespaces/default/widgets",
+        "/apis/ex.com/v2",
+    ] {
+        let missing = server.get(path).await;
+        assert_eq!(
+            (missing.code, missing.text.as_str()),
+            (404, "404 page not found\n"),
+            "{path}"
+        );
+    }
+    server
+        .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
+        .await;
+    let path = format!("{WIDGETS}/a");
+    let part = server.get(&format!("{path}/scale")).await;
+    assert_eq!(
+        (part.code, part.message().as_str()),
+        (404, "widgets.ex.com \"a\" not found")
+    );
+    let strategic = "strategic-merge";
+    let refused = server.patch(&path, strategic, json!({})).await;
+    assert_eq!(refused.code, 415);
+    let accepted =
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+    assert!(refused.message().ends_with(accepted), "{}", refused.text);
+    assert_eq!(server.get_as(&path, PROTOBUF).await.code, 406, "W43");
+    let either = format!("{PROTOBUF},application/json");
+    let read = server.get_as(&path, &either).await;
+    assert_eq!(read.headers["content-type"], "application/json", "W43");
+    let metadata = format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+    assert_eq!(
+        server.get_as(&path, &metadata).await.json()["metadata"]["name"],
+        "a"
+    );
+}
+
+#[tokio::test]
+async fn w154_apply_merges_lists_by_their_keys() {
+    let server = with_widgets().await;
+    let path = format!("{WIDGETS}/a");
+    let apply = async |manager: &str, spec: Value| {
+        let path = format!("{path}?fieldManager={manager}");
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        server
+            .ask("PATCH", &path, &headers, widget("a", &spec))
+            .await
+    };
+    let one = json!({"size": 1, "ports": [{"port": 80, "name": "http"}]});
+    assert_eq!(apply("one", one).await.code, 201);
+    let two = apply("two", json!({"ports": [{"port": 443, "name": "https"}]})).await;
+    assert_eq!(two.code, 200, "{}", two.text);
+    let ports = json!([{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]);
+    assert_eq!(two.json()["spec"]["ports"], ports);
+    let refused = apply("two", json!({"size": 2})).await;
+    assert_eq!(
+        (refused.code, refused.message().as_str()),
+        (
+            409,
+            r#"Apply failed with 1 conflict: conflict with "one": .spec.size"#
+        )
+    );
+    let gone = apply("two", json!({})).await.json();
+    assert_eq!(gone["spec"]["ports"], json!([{"port": 80, "name": "http"}]));
+    let odd = apply("two", json!({"junk": 1})).await;
+    assert_eq!(odd.code, 500);
+    assert!(
+        odd.message()
+            .ends_with(".spec.junk: field not declared in schema"),
+        "{}",
+        odd.message()
+    );
+}
+
+#[tokio::test]
+async fn w175_a_namespace_takes_its_custom_resources_with_it() {
+    let server = with_widgets().await;
+    let namespace = json!({"metadata": {"name": "n"}});
+    server
+        .request("POST", "/api/v1/namespaces", namespace)
+        .await;
+    let widgets = WIDGETS.replace("default", "n");
+    let body = widget("a", &json!({"size": 1}));
+    assert_eq!(server.request("POST", &widgets, body).await.code, 201);
+    let mut watch = server
+        .watch("/api/v1/namespaces?watch=true&fieldSelector=metadata.name%3Dn")
+        .await;
+    server.request("DELETE", "/api/v1/namespaces/n", "").await;
+    while watch.next().await.unwrap()["type"] != "DELETED" {}
+    assert_eq!(server.get("/apis/ex.com/v1/widgets").await.names(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_a_custom_resource_owns_goes_with_it() {
+    let server = with_widgets().await;
+    let body = widget("a", &json!({"size": 1}));
+    let owner = server.request("POST", WIDGETS, body).await.json();
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{
+        "apiVersion": "ex.com/v1",
+        "kind": "Widget",
+        "name": "a",
+        "uid": owner["metadata"]["uid"],
+    }]}});
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    server.request("POST", configmaps, owned).await;
+    let mut watch = server
+        .watch(&format!(
+            "{configmaps}?watch=true&fieldSelector=metadata.name%3Downed"
+        ))
+        .await;
+    assert_eq!(seen(&mut watch).await, "ADDED owned");
+    let path = format!("{WIDGETS}/a");
+    assert_eq!(server.request("DELETE", &path, "").await.code, 200);
+    assert_eq!(seen(&mut watch).await, "DELETED owned");
+}
