@@ -136,7 +136,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// As `FieldsV1` has it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`.
+    /// As `FieldsV1` has it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. What is JSON in it is escaped as Go does it.
     pub fn encoded(&self) -> String {
         let mut text = String::new();
         self.encode(&mut text);
@@ -156,7 +156,7 @@ impl<'a> Element<'a> {
                     if at > 0 {
                         text.push(',');
                     }
-                    json::push_plain(text, name);
+                    json::push_string(text, name);
                     text.push(':');
                     push_value(text, part.value());
                 }
@@ -199,7 +199,7 @@ impl<'a> Element<'a> {
 
 fn push_value(text: &mut String, value: &Value) {
     match value {
-        Value::String(string) => json::push_plain(text, string),
+        Value::String(string) => json::push_string(text, string),
         other => text.push_str(&other.to_string()),
     }
 }
@@ -235,6 +235,8 @@ mod tests {
             "f:a.b/c:d",
             r#"k:{"containerPort":80,"protocol":"TCP"}"#,
             r#"v:"example.com/f""#,
+            r#"k:{"name":"a\u003cb"}"#,
+            "f:a<b",
             "v:7",
             "i:3",
         ] {

@@ -21,6 +21,9 @@ pub(crate) fn meets_written(set: &FieldSet<'_>, json: &str) -> bool {
     found
 }
 
+/// Characters that are escaped, or that escapes start with.
+const ESCAPED: [char; 6] = ['\\', '<', '>', '&', '\u{2028}', '\u{2029}'];
+
 struct Search<'a> {
     set: &'a FieldSet<'a>,
     /// The steps below it as they are written, sorted.
@@ -42,8 +45,10 @@ impl<'a> Search<'a> {
         let place = self.steps.binary_search_by(|(step, _)| (**step).cmp(name));
         match place {
             Ok(place) => Some(self.steps[place].1),
-            // Everybody writes steps alike, except for characters that may be escaped or not.
-            Err(_) if name.contains("\\u") => self.set.below(&Element::decode(name)?),
+            // Everybody writes steps alike, except for characters in JSON that may be escaped or not.
+            Err(_) if !name.starts_with("f:") && name.contains(ESCAPED) => {
+                self.set.below(&Element::decode(name)?)
+            }
             Err(_) => None,
         }
     }
@@ -93,7 +98,7 @@ mod tests {
 
     #[test]
     fn fields_are_found_in_what_is_written() {
-        let written = r#"{"f:a":{},"f:b":{".":{},"f:c":{"k:{\"name\":\"x\\u003c\"}":{".":{},"f:d":{}}}},"f:e":{"f:g":{}}}"#;
+        let written = r#"{"f:a":{},"f:b":{".":{},"f:c":{"k:{\"name\":\"x\\u003c\"}":{".":{},"f:d":{}}}},"f:e":{"f:g":{}},"f:h":{"k:{\"name\":\"y<\"}":{}}}"#;
         let whole = FieldSet::decode(written).unwrap();
         for (looked_for, found) in [
             ("{}", false),

@@ -570,3 +570,30 @@ async fn w103_w154_what_is_kept_under_another_name_is_not_applied_twice() {
         .json();
     assert_ne!(changed["metadata"]["managedFields"][0]["time"], long_ago);
 }
+
+#[tokio::test]
+async fn w157_sets_are_escaped_as_the_original_does_it() {
+    let server = Server::start().await;
+    let env = json!([{"name": "A<B&", "value": "x"}]);
+    let pods = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}});
+    let body = deployment(&json!({"selector": {"matchLabels": {"a": "b"}}, "template": pods}));
+    let path = format!("{DEPLOYMENTS}/d");
+    let created = apply(&server, &path, "fieldManager=m", body.clone()).await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    let written =
+        r#""f:env":{"k:{\"name\":\"A\\u003cB\\u0026\"}":{".":{},"f:name":{},"f:value":{}}}"#;
+    assert!(created.text.contains(written), "{}", created.text);
+    let again = apply(&server, &path, "fieldManager=m", body.clone()).await;
+    assert_eq!(again.text, created.text);
+    // Whoever changes it takes it over, and then there is a conflict.
+    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "A<B&", "value": "y"}]}]}}}});
+    let patched = server.patch(&path, "strategic-merge", patch).await;
+    assert_eq!(patched.code, 200, "{}", patched.text);
+    let refused = apply(&server, &path, "fieldManager=m", body).await;
+    assert_eq!(refused.code, 409, "{}", refused.text);
+    assert!(
+        refused.message().contains(r#".env[name="A<B&"].value"#),
+        "{}",
+        refused.text
+    );
+}

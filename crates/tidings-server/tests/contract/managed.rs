@@ -232,3 +232,63 @@ async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
         })
     );
 }
+
+/// A patch that does not speak of the owners is applied to an object without them; others see them.
+#[tokio::test]
+async fn w157_patches_can_speak_of_the_owners() {
+    let server = Server::start().await;
+    let body = json!({"metadata": {"name": "x"}, "data": {"a": "1"}});
+    let path = format!("{CONFIGMAPS}/x?fieldManager=two");
+    let posted = format!("{CONFIGMAPS}?fieldManager=one");
+    assert_eq!(server.request("POST", &posted, body).await.code, 201);
+    let data = r#"{"f:data":{".":{},"f:a":{}}}"#;
+    let label = r#"{"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#;
+    let owners = [entry("one", "", data), entry("two", "", label)];
+    // Each: the patch, the code, who owns what afterwards.
+    for (patch, code, expected) in [
+        (
+            json!([{"op": "add", "path": "/metadata/labels", "value": {"l": "1"}}]),
+            200,
+            &owners[..],
+        ),
+        (
+            json!([{"op": "test", "path": "/metadata/managedFields/0/manager", "value": "one"}]),
+            200,
+            &owners,
+        ),
+        (
+            json!([{"op": "test", "path": "/metadata/managedFields/0/manager", "value": "three"}]),
+            422,
+            &owners,
+        ),
+        (
+            json!([{"op": "copy", "from": "/metadata/managedFields/0/manager", "path": "/metadata/labels/l"}]),
+            200,
+            &owners,
+        ),
+        (
+            json!([{"op": "remove", "path": "/metadata/managedFields"}]),
+            200,
+            &owners,
+        ),
+        (
+            json!([{"op": "remove", "path": "/metadata/managedFields/1"}]),
+            200,
+            &owners[..1],
+        ),
+        (
+            json!([{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]),
+            200,
+            &[],
+        ),
+    ] {
+        let patched = server.patch(&path, "json", patch.clone()).await;
+        assert_eq!(patched.code, code, "{patch}: {}", patched.text);
+        let now = server.get(&path).await.json();
+        let mut found = entries(&now);
+        found.sort();
+        assert_eq!(found, expected, "{patch}");
+    }
+    let now = server.get(&path).await.json();
+    assert_eq!(now["metadata"]["labels"]["l"], "one", "what was copied");
+}
