@@ -45,10 +45,6 @@ impl Fields {
         }
     }
 
-    pub(crate) fn depth_if_known(&self) -> usize {
-        self.set.get().map_or(0, FieldSet::depth)
-    }
-
     /// True if something is owned that is in another set.
     pub(crate) fn meets(&self, other: &FieldSet<'_>) -> bool {
         match (self.set.get(), self.json.get()) {

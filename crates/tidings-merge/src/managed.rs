@@ -83,8 +83,8 @@ impl Entry {
             && (operation == Operation::Apply || self.manager.api_version == manager.api_version)
     }
 
-    /// Reads an entry as a client sends it.
-    fn decode(value: &Value) -> Option<Entry> {
+    /// Reads an entry as a client sends it, which mostly is what is known already.
+    fn decode(value: &Value, known: &Managed) -> Option<Entry> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let owned = |name: &str| text(name).unwrap_or_default().to_owned();
         let operation = Operation::named(text("operation")?)?;
@@ -93,6 +93,12 @@ impl Entry {
         if text("fieldsType") != Some(FIELDS_TYPE) {
             return None;
         }
+        let json = fields.to_string();
+        let same = known.0.iter().find(|entry| entry.fields.json() == json);
+        let fields = match same {
+            Some(known) => known.fields.clone(),
+            None => FieldSet::decode(&json)?.into(),
+        };
         Some(Entry {
             manager: Manager {
                 name: owned("manager"),
@@ -101,7 +107,7 @@ impl Entry {
             },
             operation,
             time: text("time").map(str::to_owned),
-            fields: FieldSet::decode(&fields.to_string())?.into(),
+            fields,
         })
     }
 
@@ -237,10 +243,11 @@ impl<'de> Deserialize<'de> for Managed {
 }
 
 impl Managed {
-    /// Reads `managedFields` as a client sends it. `None` if an entry is not of a form that can be kept.
-    pub fn decode(entries: &[Value]) -> Option<Managed> {
-        let entries: Option<Vec<Entry>> = entries.iter().map(Entry::decode).collect();
-        entries.map(Managed)
+    /// Reads `managedFields` as a client sends it. What is as in `known`, which are the owners so far, is taken from there.
+    /// `None` if an entry is not of a form that can be kept.
+    pub fn decode(entries: &[Value], known: &Managed) -> Option<Managed> {
+        let entries = entries.iter().map(|entry| Entry::decode(entry, known));
+        entries.collect::<Option<_>>().map(Managed)
     }
 
     /// Writes `managedFields` as JSON: appliers first, then by time and name.
@@ -258,12 +265,6 @@ impl Managed {
         }
         json.push(']');
         json
-    }
-
-    /// How many steps the longest path has in the sets that clients sent or that have changed.
-    pub fn depth(&self) -> usize {
-        let depths = self.0.iter().map(|entry| entry.fields.depth_if_known());
-        depths.max().unwrap_or(0)
     }
 
     /// Writes down what somebody has changed: it is the writer's now.

@@ -100,12 +100,6 @@ impl<'a> FieldSet<'a> {
         self.below.iter().map(|(element, set)| (element, set))
     }
 
-    /// How many steps its longest path has.
-    pub fn depth(&self) -> usize {
-        let below = self.below.iter().map(|(_, set)| 1 + set.depth());
-        below.max().unwrap_or(0)
-    }
-
     fn place(&self, element: &Element<'_>) -> Result<usize, usize> {
         self.below.binary_search_by(|(own, _)| own.cmp(element))
     }

@@ -506,7 +506,9 @@ mod properties {
                 }
             }
             let written = story.managed.encode();
-            prop_assert_eq!(&Managed::decode(&story.entries()).unwrap().encode(), &written);
+            for known in [&Managed::default(), &story.managed] {
+                prop_assert_eq!(&Managed::decode(&story.entries(), known).unwrap().encode(), &written);
+            }
             prop_assert_eq!(serde_json::from_str::<Managed>(&written).unwrap().encode(), written);
         }
     }

@@ -232,7 +232,7 @@ impl Draft {
     /// metadata is a little deeper.
     pub(crate) fn check_depth(&self) -> Result<(), Status> {
         let members = self.members.values().map(depth).max().unwrap_or(0);
-        let managed = 2 + self.meta.managed_fields.depth();
+        let managed = self.meta.managed_sent.iter().map(depth).max().unwrap_or(0);
         if members < DEPTH_MAX && managed < DEPTH_MAX {
             return Ok(());
         }

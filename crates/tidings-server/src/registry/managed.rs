@@ -227,6 +227,7 @@ pub(crate) fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
     if new.applied {
         return;
     }
+    new.meta.managed_fields = sent(&mut new.meta, &Managed::default()).unwrap_or_default();
     track(new, &Draft::empty(new.kind), manager, now);
 }
 
@@ -240,13 +241,23 @@ pub(crate) fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now
         return;
     }
     // A client may write the entries themselves; if it sends none that can be used, those that are there stay.
-    if new.meta.managed_fields.0.is_empty() || !manager.subresource.is_empty() {
-        new.meta.managed_fields = old.meta.managed_fields.clone();
-    }
+    let known = &old.meta.managed_fields;
+    let sent = match manager.subresource.is_empty() {
+        true => sent(&mut new.meta, known),
+        false => None,
+    };
+    new.meta.managed_sent.clear();
+    new.meta.managed_fields = sent.unwrap_or_else(|| known.clone());
     // Whoever has reset them wants none.
     if !new.meta.managed_fields.0.is_empty() {
         track(new, old, manager, now);
     }
+}
+
+/// The entries that a client sent, if they can be used.
+fn sent(meta: &mut Meta, known: &Managed) -> Option<Managed> {
+    let entries = std::mem::take(&mut meta.managed_sent);
+    Managed::decode(&entries, known).filter(|sent| !sent.0.is_empty())
 }
 
 fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {

@@ -50,6 +50,9 @@ pub(crate) struct Meta {
     /// Comes last, see [`Meta::write`].
     #[serde(skip)]
     pub(crate) managed_fields: Managed,
+    /// What the client sent of them, until it is known whether that counts.
+    #[serde(skip)]
+    pub(crate) managed_sent: Vec<Value>,
     /// The client wants to have no managedFields at all (W157).
     #[serde(skip)]
     pub(crate) managed_reset: bool,
@@ -203,12 +206,12 @@ impl Meta {
                 "managedFields" if value.is_null() => {}
                 "managedFields" => {
                     let entries = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
-                    // W157: an empty entry clears them, and those that cannot be used are as if they had not been sent.
+                    // W157: an empty entry clears them.
                     meta.managed_reset = entries
                         .iter()
                         .all(|entry| entry.as_object().is_none_or(Map::is_empty));
                     if !meta.managed_reset {
-                        meta.managed_fields = Managed::decode(&entries).unwrap_or_default();
+                        meta.managed_sent = entries;
                     }
                 }
                 _ => unknown.push(format!("metadata.{name}")),

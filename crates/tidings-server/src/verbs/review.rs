@@ -142,6 +142,7 @@ fn valid(draft: &Draft, review: Review) -> Result<(), Status> {
     let local = review == Review::LocalSubjectAccess;
     let mut meta = draft.meta.clone();
     meta.managed_fields.0.clear();
+    meta.managed_sent.clear();
     meta.managed_reset = false;
     if local {
         meta.namespace.clear();
@@ -152,7 +153,9 @@ fn valid(draft: &Draft, review: Review) -> Result<(), Status> {
         } else {
             "must be empty"
         };
-        let shown = go_json(&draft.meta);
+        let mut shown = Vec::new();
+        draft.meta.write(&mut shown).map_err(Status::internal)?;
+        let shown = String::from_utf8_lossy(&shown).into_owned();
         errors.push(FieldError::invalid_value("metadata", shown, why));
     }
     let namespace = draft.text(&["spec", "resourceAttributes", "namespace"]);
