@@ -131,6 +131,17 @@ impl Object {
         Ok(Object::stamp(json, collect(json)?, revision, event))
     }
 
+    /// The same of an object of which it is known where the metadata stands: nothing is read.
+    pub fn stamped_at(
+        json: &[u8],
+        spans: Spans,
+        revision: ResourceVersion,
+        event: EventType,
+    ) -> Object {
+        debug_assert_eq!(collect(json).ok(), Some(spans));
+        Object::stamp(json, spans, revision, event)
+    }
+
     /// The same object as another revision, inside a watch event of the given type: the last state of a deleted object
     /// carries the revision of its deletion.
     pub fn restamped(&self, revision: ResourceVersion, event: EventType) -> Object {

@@ -83,6 +83,16 @@ spans! {
     labels = 2 "labels",
 }
 
+impl Spans {
+    /// Reads one complete JSON object.
+    ///
+    /// # Errors
+    /// If the bytes are not one JSON object.
+    pub fn of(json: &[u8]) -> Result<Spans, ScanError> {
+        collect(json)
+    }
+}
+
 /// Follows the structure of one object and notes the spans. Positions are those of the caller's choice, as long as they
 /// index the bytes that the caller passes along.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use tidings_api::{Object, Status, go};
+use tidings_api::{EventType, Object, ResourceVersion, Spans, Status, go};
 
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
@@ -29,6 +29,19 @@ pub(crate) struct Draft {
     pub(crate) applied: bool,
     /// What the definition of its kind says, if it is a custom resource.
     pub(crate) live: Option<Arc<Live>>,
+}
+
+/// The bytes of an object as they are stored, and where its metadata stands in them.
+pub(crate) struct Written {
+    pub(crate) value: Bytes,
+    spans: Spans,
+}
+
+impl Written {
+    /// The object at a revision.
+    pub(crate) fn stamped(&self, at: ResourceVersion, event: EventType) -> Object {
+        Object::stamped_at(&self.value, self.spans, at, event)
+    }
 }
 
 impl Draft {
@@ -261,13 +274,29 @@ impl Draft {
 
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
     pub(crate) fn to_bytes(&self) -> Result<Bytes, Status> {
+        self.write().map(|written| written.value)
+    }
+
+    /// The same, ready to be stamped.
+    pub(crate) fn write(&self) -> Result<Written, Status> {
         if let Some(live) = &self.live {
-            return self.custom_bytes(live).map(Bytes::from);
+            let value = self.custom_bytes(live)?;
+            let spans = Spans::of(&value).map_err(Status::internal)?;
+            return Ok(Written {
+                value: value.into(),
+                spans,
+            });
         }
         let mut bytes = Vec::with_capacity(1024);
         bytes.extend_from_slice(self.kind.object_head().as_bytes());
         bytes.extend_from_slice(b"\"metadata\":");
-        self.meta.write(&mut bytes).map_err(Status::internal)?;
+        go::write_json(&mut bytes, &self.meta).map_err(Status::internal)?;
+        // So far it is short: where things stand need not be looked for in the whole object later.
+        bytes.push(b'}');
+        let mut spans = Spans::of(&bytes).map_err(Status::internal)?;
+        bytes.pop();
+        self.meta.write_owners(&mut bytes);
+        spans.metadata.end = u32::try_from(bytes.len()).map_err(Status::internal)?;
         for Member { name, absent, .. } in self.kind.members {
             let value = self.members.get(*name);
             if value.is_none() && absent.is_empty() {
@@ -282,7 +311,10 @@ impl Draft {
             }
         }
         bytes.push(b'}');
-        Ok(Bytes::from(bytes))
+        Ok(Written {
+            value: bytes.into(),
+            spans,
+        })
     }
 
     /// The text at a path of members.

@@ -223,16 +223,22 @@ impl Meta {
     /// Appends it as JSON.
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) -> serde_json::Result<()> {
         go::write_json(bytes, self)?;
-        if !self.managed_fields.0.is_empty() {
-            let end = bytes.pop();
-            if !bytes.ends_with(b"{") {
-                bytes.push(b',');
-            }
-            bytes.extend_from_slice(b"\"managedFields\":");
-            bytes.extend_from_slice(self.managed_fields.encode().as_bytes());
-            bytes.extend(end);
-        }
+        self.write_owners(bytes);
         Ok(())
+    }
+
+    /// Puts the managedFields into metadata that has just been written without them.
+    pub(super) fn write_owners(&self, bytes: &mut Vec<u8>) {
+        if self.managed_fields.0.is_empty() {
+            return;
+        }
+        let end = bytes.pop();
+        if !bytes.ends_with(b"{") {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(b"\"managedFields\":");
+        bytes.extend_from_slice(self.managed_fields.encode().as_bytes());
+        bytes.extend(end);
     }
 
     /// W141: drops owner references that occur twice and says which. Upstream looks at those of a patch later than at others, and

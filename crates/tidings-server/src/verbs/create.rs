@@ -98,23 +98,22 @@ pub(crate) async fn create_from(
             ));
         }
         let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
-        let value = draft.to_bytes()?;
+        let written = draft.write()?;
         if options.dry_run {
             api.refresh(kind).await?;
             return match api.cache(kind).get(&key) {
-                None => Ok(Answer::Object(StatusCode::CREATED, unstored(value)?)),
+                None => Ok(Answer::Object(
+                    StatusCode::CREATED,
+                    unstored(written.value)?,
+                )),
                 Some(existing) => Err(already_exists(kind, &key, Some(&existing))),
             };
         }
-        match api
-            .store
-            .write(Write::create(api.store_key(kind, &key), value.clone()))
-            .await
-        {
+        let write = Write::create(api.store_key(kind, &key), written.value.clone());
+        match api.store.write(write).await {
             Ok(revision) => {
                 let revision = ResourceVersion::new(revision.0);
-                let object = Object::stamped(&value, revision, EventType::Added);
-                let object = object.map_err(Status::internal)?;
+                let object = written.stamped(revision, EventType::Added);
                 api.cache(kind).wrote(&object);
                 return Ok(Answer::Object(StatusCode::CREATED, object));
             }

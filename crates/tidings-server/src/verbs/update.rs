@@ -2,7 +2,6 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use bytes::Bytes;
 use http::StatusCode;
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupVersionKind, Object, ResourceVersion, Status,
@@ -14,7 +13,7 @@ use super::scale::Wanted;
 use super::{Ask, WriteOptions};
 use crate::api::Inner;
 use crate::clock;
-use crate::registry::draft::Draft;
+use crate::registry::draft::{Draft, Written};
 use crate::registry::managed;
 use crate::respond::Answer;
 
@@ -170,27 +169,25 @@ async fn replace(
             _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
-    let Next { value, then } = next(ask, new, existing, expected)?;
+    let Next { written, then } = next(ask, new, existing, expected)?;
     let revision = Revision(at.get());
     let store_key = api.store_key(kind, key);
-    let stamped = |at: ResourceVersion| {
-        Object::stamped(&value, at, EventType::Modified).map_err(Status::internal)
-    };
+    let stamped = |at: ResourceVersion| written.stamped(at, EventType::Modified);
     if options.dry_run {
-        return Ok(Some(stamped(at)?));
+        return Ok(Some(stamped(at)));
     }
     match then {
         // W147: the last thing that held the object is gone. The answer has the revision it had.
         Then::Delete => match api.store.write(Write::delete(store_key, revision)).await {
-            Ok(_) => Ok(Some(stamped(at)?)),
+            Ok(_) => Ok(Some(stamped(at))),
             Err(error) => retry_or_fail(api, error),
         },
         Then::Leave => leave(api, ask, existing).await,
         Then::Write => {
-            let write = Write::update(store_key, revision, value.clone());
+            let write = Write::update(store_key, revision, written.value.clone());
             match api.store.write(write).await {
                 Ok(revision) => {
-                    let changed = stamped(ResourceVersion::new(revision.0))?;
+                    let changed = stamped(ResourceVersion::new(revision.0));
                     api.cache(kind).wrote(&changed);
                     Ok(Some(changed))
                 }
@@ -202,7 +199,7 @@ async fn replace(
 
 /// What an object becomes, and what is to be done about it.
 struct Next {
-    value: Bytes,
+    written: Written,
     then: Then,
 }
 
@@ -261,7 +258,7 @@ fn next(
         Then::Write
     };
     Ok(Next {
-        value: new.to_bytes()?,
+        written: new.write()?,
         then,
     })
 }
