@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::Deserializer;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -203,8 +203,8 @@ pub struct Apply<'a, S> {
 
 /// All owners of fields of an object.
 ///
-/// They are deserialized from `managedFields` as [`Managed::encode`] writes it. Sets stay as they are written there until
-/// somebody wants to know what is in them, which is rare.
+/// They are deserialized from `managedFields` as [`Managed::encode`] writes it; if an entry is not of a form that can be kept, there
+/// are none. Sets stay as they are written until somebody wants to know what is in them, which is rare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Managed(pub Vec<Entry>);
 
@@ -213,32 +213,29 @@ impl<'de> Deserialize<'de> for Managed {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Written<'a> {
-            #[serde(default)]
-            manager: String,
-            operation: String,
-            api_version: String,
+            manager: Option<String>,
+            operation: Option<String>,
+            api_version: Option<String>,
             time: Option<String>,
             #[serde(borrow)]
-            fields_v1: &'a RawValue,
-            #[serde(default)]
-            subresource: String,
+            fields_v1: Option<&'a RawValue>,
+            subresource: Option<String>,
         }
-        let written = Vec::<Written<'de>>::deserialize(deserializer)?;
         let entry = |written: Written<'de>| {
-            let operation = Operation::named(&written.operation);
-            Ok(Entry {
+            Some(Entry {
                 manager: Manager {
-                    name: written.manager,
-                    api_version: written.api_version,
-                    subresource: written.subresource,
+                    name: written.manager.unwrap_or_default(),
+                    api_version: written.api_version?,
+                    subresource: written.subresource.unwrap_or_default(),
                 },
-                operation: operation.ok_or_else(|| D::Error::custom("no such operation"))?,
+                operation: Operation::named(&written.operation?)?,
                 time: written.time,
-                fields: Fields::from_json(written.fields_v1.get()),
+                fields: Fields::from_json(written.fields_v1?.get()),
             })
         };
-        let entries: Result<_, _> = written.into_iter().map(entry).collect();
-        entries.map(Managed)
+        let written = Vec::<Written<'de>>::deserialize(deserializer)?;
+        let entries: Option<_> = written.into_iter().map(entry).collect();
+        Ok(Managed(entries.unwrap_or_default()))
     }
 }
 

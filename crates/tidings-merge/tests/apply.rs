@@ -225,6 +225,20 @@ fn applying_the_same_again_changes_nothing_and_keeps_the_time() {
 }
 
 #[test]
+fn entries_that_nobody_can_keep_are_none() {
+    let good = json!({"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:a": {}}});
+    let read = |entries: &Value| serde_json::from_str::<Managed>(&entries.to_string()).unwrap();
+    assert_eq!(read(&json!([good])).0.len(), 1);
+    for name in ["operation", "apiVersion", "fieldsV1"] {
+        let mut odd = good.clone();
+        odd[name].take();
+        assert_eq!(read(&json!([good, odd])), Managed::default(), "{name}");
+        let sent = [good.clone(), odd];
+        assert_eq!(Managed::decode(&sent, &Managed::default()), None, "{name}");
+    }
+}
+
+#[test]
 fn one_who_changes_nothing_has_no_time() {
     let mut story = Story::default();
     story.apply("one", &json!({"text": "a"}));
