@@ -117,7 +117,22 @@ impl<'a> Changes<'a> {
         }
     }
 
-    pub(crate) fn put(&mut self, element: Element<'a>, below: Changes<'a>) {
+    /// What is different below a value, given in any order.
+    pub(crate) fn of_below(below: Vec<(Element<'a>, Changes<'a>)>) -> Changes<'a> {
+        let (mut set, mut removed) = (Vec::with_capacity(below.len()), Vec::new());
+        for (element, changes) in below {
+            if !changes.removed.is_empty() {
+                removed.push((element.clone(), changes.removed));
+            }
+            set.push((element, changes.set));
+        }
+        Changes {
+            set: FieldSet::of_below(set),
+            removed: FieldSet::of_below(removed),
+        }
+    }
+
+    fn put(&mut self, element: Element<'a>, below: Changes<'a>) {
         if !below.removed.is_empty() {
             self.removed.put(element.clone(), below.removed);
         }

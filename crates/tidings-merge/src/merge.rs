@@ -25,13 +25,29 @@ pub(crate) struct Merged<'c> {
     pub(crate) changes: Changes<'c>,
 }
 
-impl<'c> Merged<'c> {
-    fn put(&mut self, element: impl FnOnce() -> Option<Element<'c>>, below: Merged<'c>) {
-        self.is_new |= below.is_new;
-        if !below.changes.is_empty()
+/// What has become of the parts of a value.
+#[derive(Default)]
+struct Parts<'c> {
+    is_new: bool,
+    changes: Vec<(Element<'c>, Changes<'c>)>,
+}
+
+impl<'c> Parts<'c> {
+    fn push(&mut self, element: impl FnOnce() -> Option<Element<'c>>, part: Merged<'c>) {
+        self.is_new |= part.is_new;
+        if !part.changes.is_empty()
             && let Some(element) = element()
         {
-            self.changes.put(element, below.changes);
+            self.changes.push((element, part.changes));
+        }
+    }
+}
+
+impl<'c> From<Parts<'c>> for Merged<'c> {
+    fn from(parts: Parts<'c>) -> Merged<'c> {
+        Merged {
+            is_new: parts.is_new,
+            changes: Changes::of_below(parts.changes),
         }
     }
 }
@@ -52,12 +68,12 @@ pub(crate) fn merge_into<'c, S: Schema>(
         (Shape::Keyed(item), Value::Array(lives), Value::Array(configs))
             if are_in_step(lives, configs, schema) =>
         {
-            let mut merged = Merged::default();
+            let mut parts = Parts::default();
             for (live, config) in std::iter::zip(lives, configs) {
-                let below = merge_into(live, config, item);
-                merged.put(|| key(config, &schema.keys()).ok(), below);
+                let part = merge_into(live, config, item);
+                parts.push(|| key(config, &schema.keys()).ok(), part);
             }
-            merged
+            parts.into()
         }
         _ => match over(live, config, schema) {
             Some(new) if new != *live => {
@@ -109,14 +125,14 @@ fn merge_members<'c, S: Schema>(
     schema: S,
 ) -> Merged<'c> {
     let shape = schema.shape();
-    let mut merged = Merged::default();
+    let mut parts = Parts::default();
     for (name, value) in config {
         let below = match shape {
             Shape::Map(item) => Some(item),
             Shape::Struct => schema.field(name),
             _ => Some(schema),
         };
-        let below = match (live.get_mut(name), below) {
+        let part = match (live.get_mut(name), below) {
             (Some(live), Some(schema)) => merge_into(live, value, schema),
             (Some(live), None) if live == value => continue,
             (_, schema) => {
@@ -128,9 +144,9 @@ fn merge_members<'c, S: Schema>(
                 }
             }
         };
-        merged.put(|| Some(Element::field(name)), below);
+        parts.push(|| Some(Element::field(name)), part);
     }
-    merged
+    parts.into()
 }
 
 /// The items of both lists. Those of the configuration come in its order; those that only the object has stay between the

@@ -95,11 +95,6 @@ impl<'a> FieldSet<'a> {
         Some(&self.below[place].1)
     }
 
-    /// What is below it, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Element<'a>, &FieldSet<'a>)> {
-        self.below.iter().map(|(element, set)| (element, set))
-    }
-
     fn place(&self, element: &Element<'_>) -> Result<usize, usize> {
         self.below.binary_search_by(|(own, _)| own.cmp(element))
     }

@@ -13,43 +13,21 @@ use crate::set::FieldSet;
 /// is large: all that is not on the way is skipped.
 pub(crate) fn meets_written(set: &FieldSet<'_>, json: &str) -> bool {
     let mut reader = serde_json::Deserializer::from_str(json);
-    let found = Search::of(set);
     // What cannot be read is looked at as a set, which leaves out what it cannot read.
-    let Ok(found) = found.deserialize(&mut reader) else {
-        return FieldSet::decode(json).is_some_and(|written| written.meets(set));
-    };
-    found
+    Search(set)
+        .deserialize(&mut reader)
+        .unwrap_or_else(|_| FieldSet::decode(json).is_some_and(|written| written.meets(set)))
 }
 
-/// Characters that are escaped, or that escapes start with.
-const ESCAPED: [char; 6] = ['\\', '<', '>', '&', '\u{2028}', '\u{2029}'];
-
-struct Search<'a> {
-    set: &'a FieldSet<'a>,
-    /// The steps below it as they are written, sorted.
-    steps: Vec<(String, &'a FieldSet<'a>)>,
-}
+/// Looks for the fields of a set at some place.
+struct Search<'a>(&'a FieldSet<'a>);
 
 impl<'a> Search<'a> {
-    fn of(set: &'a FieldSet<'a>) -> Search<'a> {
-        let steps = set.iter();
-        let mut steps: Vec<_> = steps
-            .map(|(element, set)| (element.encoded(), set))
-            .collect();
-        steps.sort_by(|one, two| one.0.cmp(&two.0));
-        Search { set, steps }
-    }
-
     /// What is looked for below a step.
-    fn below(&self, name: &str) -> Option<&'a FieldSet<'a>> {
-        let place = self.steps.binary_search_by(|(step, _)| (**step).cmp(name));
-        match place {
-            Ok(place) => Some(self.steps[place].1),
-            // Everybody writes steps alike, except for characters in JSON that may be escaped or not.
-            Err(_) if !name.starts_with("f:") && name.contains(ESCAPED) => {
-                self.set.below(&Element::decode(name)?)
-            }
-            Err(_) => None,
+    fn below(&self, step: &str) -> Option<&'a FieldSet<'a>> {
+        match step.strip_prefix("f:") {
+            Some(name) => self.0.below(&Element::field(name)),
+            None => self.0.below(&Element::decode(step)?),
         }
     }
 }
@@ -83,12 +61,12 @@ impl<'de> Visitor<'de> for Search<'_> {
             }
             is_leaf = false;
             match self.below(&name) {
-                Some(set) if !found => found = members.next_value_seed(Search::of(set))?,
+                Some(set) if !found => found = members.next_value_seed(Search(set))?,
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }
         // `{}` stands for the field itself.
-        Ok(found || self.set.here && (is_here || is_leaf))
+        Ok(found || self.0.here && (is_here || is_leaf))
     }
 }
 

@@ -109,6 +109,9 @@ pub(crate) async fn create_from(
                 Some(existing) => Err(already_exists(kind, &key, Some(&existing))),
             };
         }
+        if attempt == tries {
+            draft.members.clear(); // before the store writes, see `Once`
+        }
         let write = Write::create(api.store_key(kind, &key), written.value.clone());
         match api.store.write(write).await {
             Ok(revision) => {
