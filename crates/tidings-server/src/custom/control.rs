@@ -59,14 +59,19 @@ impl Known {
         !self.brief["metadata"]["deletionTimestamp"].is_null()
     }
 
-    /// True if a later state of the definition has the same names.
-    fn accepts(&self, later: &Value) -> bool {
-        self.brief["status"]["acceptedNames"] == later["status"]["acceptedNames"]
-    }
-
     fn held(&self) -> bool {
         let finalizers = self.brief["metadata"]["finalizers"].as_array();
         finalizers.is_some_and(|all| all.iter().any(|name| name == CLEANUP_FINALIZER))
+    }
+}
+
+/// The names that count: those that were accepted, or before that those that are wanted.
+fn names_of(definition: &Value) -> &Value {
+    let accepted = &definition["status"]["acceptedNames"];
+    let has = |name: &str| accepted[name].as_str().is_some_and(|text| !text.is_empty());
+    match has("plural") && has("kind") {
+        true => accepted,
+        false => &definition["spec"]["names"],
     }
 }
 
@@ -127,7 +132,7 @@ impl Controller {
         for (key, object) in &state {
             let known = self.known.get(key.name());
             if known.is_none_or(|known| known.revision != object.revision()) {
-                self.read(key.name(), object)?;
+                self.read(key.name(), object).await?;
                 changed = true;
             }
         }
@@ -143,22 +148,25 @@ impl Controller {
     }
 
     /// Takes note of what a definition says.
-    fn read(&mut self, name: &str, object: &Object) -> Result<(), Status> {
+    async fn read(&mut self, name: &str, object: &Object) -> Result<(), Status> {
         let value: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
         let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
-        let before = self.known.remove(name);
-        let (definition, open) = match before {
-            Some(known) if known.generation == generation && known.accepts(&value) => {
-                (known.definition, known.open)
-            }
-            before => {
-                let read = Definition::read(&value).map(Arc::new);
-                let read = read.map_err(|why| {
+        let before = self.known.get(name).filter(|known| {
+            known.generation == generation && names_of(&known.brief) == names_of(&value)
+        });
+        let definition = match before {
+            Some(known) => known.definition.clone(),
+            None => {
+                // Large schemas take a while to compile.
+                let whole = value.clone();
+                let read = tokio::task::spawn_blocking(move || Definition::read(&whole));
+                let read = read.await.map_err(Status::internal)?.map_err(|why| {
                     tracing::warn!(definition = name, why, "a definition cannot be served");
                 });
-                (read.ok(), before.and_then(|known| known.open))
+                read.ok().map(Arc::new)
             }
         };
+        let open = self.known.remove(name).and_then(|known| known.open);
         let meta = &value["metadata"];
         let brief = json!({
             "metadata": {
