@@ -314,6 +314,13 @@ async fn nothing_is_nested_too_deep() {
     assert_eq!(server.request("DELETE", &path, "").await.code, 200);
 }
 
+/// How long this thread, which answers too, has had a core: what else the machine does makes no difference.
+fn thread_cpu() -> std::time::Duration {
+    let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = figures.split_whitespace().next().unwrap();
+    std::time::Duration::from_nanos(nanoseconds.parse().unwrap())
+}
+
 /// A request of a few hundred kilobytes must not keep a thread for long: each of these took seconds when it was quadratic.
 #[tokio::test]
 async fn large_patches_take_little_time() {
@@ -327,7 +334,7 @@ async fn large_patches_take_little_time() {
     let mut pod = json!({"metadata": {"name": "p"}, "spec": pods_of(json!({}))});
     pod["spec"]["template"]["spec"]["containers"][0]["env"] = env(0).into();
     assert_eq!(server.request("POST", pods, pod).await.code, 201);
-    let started = std::time::Instant::now();
+    let started = thread_cpu();
     let order: Vec<_> = env(5_000).into_iter().rev().collect();
     let container = json!({"name": "c", "env": order, "$setElementOrder/env": order});
     let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
@@ -376,7 +383,8 @@ async fn large_patches_take_little_time() {
             .code,
         200
     );
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    let took = thread_cpu() - started;
+    assert!(took.as_secs() < 10, "{took:?}");
 }
 
 #[tokio::test]
