@@ -16,6 +16,11 @@ pub trait Schema: Copy {
     /// The member of a struct, if there is one of that name.
     fn field(self, name: &str) -> Option<Self>;
 
+    /// True if a struct names that member. One that it keeps without knowing it is like an entry of a map.
+    fn names(self, _name: &str) -> bool {
+        true
+    }
+
     /// The members by which items of a [`Shape::Keyed`] list are told apart, with their defaults.
     fn keys(self) -> Vec<(Box<str>, Option<Value>)>;
 }
@@ -92,7 +97,7 @@ pub(crate) fn parts<'a, S: Schema>(
             let children = members.iter().filter_map(|(name, value)| {
                 let (schema, named) = match shape {
                     Shape::Map(item) => (Some(item), false),
-                    Shape::Struct => (schema.field(name), true),
+                    Shape::Struct => (schema.field(name), schema.names(name)),
                     _ => (Some(schema), false),
                 };
                 let Some(schema) = schema else {

@@ -251,7 +251,7 @@ impl<'a> FieldSet<'a> {
         let shape = schema.shape();
         let below = self.below.iter().map(|(element, set)| {
             let (below, is_named) = match (element, shape) {
-                (Element::Field(name), Shape::Struct) => (schema.field(name), true),
+                (Element::Field(name), Shape::Struct) => (schema.field(name), schema.names(name)),
                 (Element::Field(_), Shape::Map(item)) => (Some(item), false),
                 (Element::Key(_), Shape::Keyed(item)) => (Some(item), false),
                 _ => (None, false),

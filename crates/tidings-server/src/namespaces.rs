@@ -192,7 +192,7 @@ async fn finalize(api: &Inner, namespace: &Object, mut draft: Draft) -> Result<(
     }
     let goes = draft.meta.may_go() && draft.namespace_is_empty();
     let at = Revision(namespace.revision().get());
-    let key = api.store_key(registry::namespaces(), &namespace.key());
+    let key = api.store_key(registry::namespaces(), &namespace.key())?;
     let write = if goes {
         Write::delete(key, at)
     } else {
@@ -269,7 +269,7 @@ async fn report(
     }
     *status = json!({ "phase": "Terminating", "conditions": conditions });
     let at = Revision(namespace.revision().get());
-    let key = api.store_key(registry::namespaces(), &namespace.key());
+    let key = api.store_key(registry::namespaces(), &namespace.key())?;
     settle(api, Write::update(key, at, draft.to_bytes()?)).await
 }
 

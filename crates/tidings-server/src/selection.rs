@@ -117,6 +117,11 @@ impl Selection {
         }
     }
 
+    /// True if the selection depends on what a definition says.
+    pub(crate) fn is_by_definition(&self) -> bool {
+        self.live.is_some() && !self.fields.is_empty()
+    }
+
     /// Every object within the scope is meant.
     pub(crate) fn is_whole_scope(&self) -> bool {
         self.labels.is_empty() && !self.by_fields

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, CacheStore};
-use crate::custom::Stored;
+use crate::custom::Reader;
 use crate::discovery::Aggregated;
 use crate::metrics::WatchCounts;
 use crate::openapi::Documents;
@@ -82,14 +82,13 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Begins to fill a cache. The objects of a custom resource are read as `stored` says. Must be called within a tokio runtime.
-    pub(crate) fn open(&self, kind: &'static Kind, stored: Option<Arc<Stored>>) -> Arc<Resource> {
+    /// Begins to fill a cache. The objects of a custom resource are read as `reader` says. Must be called within a tokio runtime.
+    pub(crate) fn open(&self, kind: &'static Kind, reader: Option<Arc<Reader>>) -> Arc<Resource> {
         let cache = Cache::new(self.log_bytes_max, self.changed.clone());
         let prefix = Bytes::from(kind.prefix());
         let source = Arc::new(StoreListerWatcher {
             store: self.store.clone(),
             prefix: prefix.clone(),
-            stored,
         });
         let mut options = ReflectorOptions::default();
         // The store is in this process or has its own signs of life: silence means that nothing happens.
@@ -97,7 +96,12 @@ impl Opener {
         // It is this server's own, and everybody waits for it.
         options.backoff = BackoffOptions::default().between(BACKOFF_FIRST, BACKOFF_MAX);
         let name = kind.group_resource().to_string();
-        let reflector = Reflector::new(name, source, CacheStore::new(cache.clone()), options);
+        let reflector = Reflector::new(
+            name,
+            source,
+            CacheStore::new(cache.clone(), reader),
+            options,
+        );
         let filler = tokio::spawn(async move {
             // It stops for refusals only, and a store does not refuse.
             reflector.run().await;
@@ -224,7 +228,10 @@ impl Served {
             served.resources.push(custom.resource.clone());
             for (kind, is_served) in &custom.kinds {
                 served.places.insert(address(kind), place);
-                if *is_served {
+                // What is built in comes first.
+                let group = (kind.group, kind.version);
+                let taken = KINDS.iter().any(|one| (one.group, one.version) == group);
+                if *is_served && !taken {
                     served.kinds.0.push(kind);
                 }
             }

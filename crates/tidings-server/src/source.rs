@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::custom::Stored;
 use bytes::Bytes;
 use futures_core::Stream;
 use tidings_api::{
@@ -19,8 +18,6 @@ use tidings_storage::{
 pub(crate) struct StoreListerWatcher {
     pub(crate) store: Arc<dyn Storage>,
     pub(crate) prefix: Bytes,
-    /// How objects of a custom resource are read.
-    pub(crate) stored: Option<Arc<Stored>>,
 }
 
 /// How many objects are read from the store at once while a cache is filled.
@@ -43,13 +40,7 @@ impl StoreListerWatcher {
                 .last()
                 .map(|last| [&last.key[..], b"\0"].concat().into());
             for entry in page.entries {
-                let stored = self.stored.as_deref();
-                items.push(stamped(
-                    &entry.value,
-                    entry.revision,
-                    EventType::Added,
-                    stored,
-                )?);
+                items.push(stamped(&entry.value, entry.revision, EventType::Added)?);
             }
             if !page.more {
                 let metadata = ListMetadata {
@@ -63,14 +54,7 @@ impl StoreListerWatcher {
     }
 }
 
-fn stamped(
-    value: &[u8],
-    revision: Revision,
-    event: EventType,
-    stored: Option<&Stored>,
-) -> Result<Object, Error> {
-    let now = stored.and_then(|stored| stored.read(value));
-    let value = now.as_deref().unwrap_or(value);
+fn stamped(value: &[u8], revision: Revision, event: EventType) -> Result<Object, Error> {
     Object::stamped(value, ResourceVersion::new(revision.0), event).map_err(|error| {
         Error::Failed(format!(
             "the value of revision {revision} is not an object: {error}"
@@ -110,7 +94,6 @@ impl Watcher for StoreListerWatcher {
             let events = Events {
                 watch: stream.map_err(source_error)?,
                 prefix: self.prefix.len(),
-                stored: self.stored.clone(),
             };
             Ok(Box::pin(events) as EventStream)
         })
@@ -136,7 +119,6 @@ struct Events {
     watch: WatchStream,
     /// How long the prefix of keys is.
     prefix: usize,
-    stored: Option<Arc<Stored>>,
 }
 
 impl Stream for Events {
@@ -145,22 +127,17 @@ impl Stream for Events {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = std::task::ready!(self.watch.as_mut().poll_next(context));
         let prefix = self.prefix;
-        let stored = self.stored.as_deref();
-        let events = |batch| events(&batch, prefix, stored);
+        let events = |batch| events(&batch, prefix);
         Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
     }
 }
 
-fn events(
-    batch: &WatchBatch,
-    prefix: usize,
-    stored: Option<&Stored>,
-) -> Result<Vec<WatchEvent>, Error> {
+fn events(batch: &WatchBatch, prefix: usize) -> Result<Vec<WatchEvent>, Error> {
     let last = batch.events.last().map(|event| event.revision);
     let mut events = batch
         .events
         .iter()
-        .map(|each| event(each, prefix, stored))
+        .map(|each| event(each, prefix))
         .collect::<Result<Vec<_>, _>>()?;
     if last.is_none_or(|last| last < batch.revision) {
         events.push(WatchEvent::Bookmark {
@@ -171,13 +148,13 @@ fn events(
     Ok(events)
 }
 
-fn event(event: &Event, prefix: usize, stored: Option<&Stored>) -> Result<WatchEvent, Error> {
+fn event(event: &Event, prefix: usize) -> Result<WatchEvent, Error> {
     match &event.change {
         Change::Put(value) if event.created => {
-            stamped(value, event.revision, EventType::Added, stored).map(WatchEvent::Added)
+            stamped(value, event.revision, EventType::Added).map(WatchEvent::Added)
         }
         Change::Put(value) => {
-            stamped(value, event.revision, EventType::Modified, stored).map(WatchEvent::Modified)
+            stamped(value, event.revision, EventType::Modified).map(WatchEvent::Modified)
         }
         Change::Delete => {
             let key = String::from_utf8_lossy(event.key.get(prefix..).unwrap_or_default());
@@ -186,8 +163,7 @@ fn event(event: &Event, prefix: usize, stored: Option<&Stored>) -> Result<WatchE
                 "metadata": {"name": key.name(), "namespace": key.namespace()}
             });
             let named = named.to_string();
-            stamped(named.as_bytes(), event.revision, EventType::Deleted, None)
-                .map(WatchEvent::Deleted)
+            stamped(named.as_bytes(), event.revision, EventType::Deleted).map(WatchEvent::Deleted)
         }
     }
 }

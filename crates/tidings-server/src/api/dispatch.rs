@@ -271,9 +271,6 @@ impl Inner {
         let answer = match verb {
             Verb::Get => verbs::get::get(self, &ask).await,
             Verb::List => verbs::list::list(self, &ask).await,
-            Verb::Create if target.kind.live().is_some_and(|live| live.terminating) => {
-                Err(no_more_objects())
-            }
             Verb::Create => match target.kind.review {
                 Some(review) => verbs::review::review(self, &mut ask, review),
                 None => verbs::create::create(self, &mut ask).await,
@@ -325,13 +322,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// The definition of a custom resource is being deleted.
-fn no_more_objects() -> Status {
-    let mut status = Status::method_not_allowed();
-    status.message = "create not allowed while custom resource definition is terminating".into();
-    status
 }
 
 /// W169: what can be no name.

@@ -108,9 +108,7 @@ impl Api {
         let api = Api(Arc::new(inner));
         api.0.catch_up().await.map_err(StartError)?;
         let mut definitions = custom::Controller::default();
-        if let Err(status) = definitions.follow(&api.0).await {
-            tracing::warn!(%status, "custom resources are not served yet; it is tried again");
-        }
+        definitions.follow(&api.0).await;
         namespaces::make_defaults(&api.0).await;
         let deleter = namespaces::run(Arc::downgrade(&api.0), api.0.namespace_deleted.clone());
         if let Ok(mut tasks) = api.0.tasks.lock() {

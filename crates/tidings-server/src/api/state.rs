@@ -122,11 +122,12 @@ impl Inner {
         self.resource(kind).cache.clone()
     }
 
-    pub(crate) fn store_key(&self, kind: &'static Kind, key: &ObjectKey) -> Bytes {
-        let resource = self.resource(kind);
-        [&resource.prefix[..], key.as_str().as_bytes()]
-            .concat()
-            .into()
+    /// Where an object is in the store. `Err` if its kind is not served any more: nothing may be written then.
+    pub(crate) fn store_key(&self, kind: &'static Kind, key: &ObjectKey) -> Result<Bytes, Status> {
+        let served = self.served();
+        let resource = served.resource(kind).ok_or_else(Status::no_such_resource)?;
+        let key = [&resource.prefix[..], key.as_str().as_bytes()];
+        Ok(key.concat().into())
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {
@@ -214,6 +215,9 @@ impl Inner {
         revision: ResourceVersion,
     ) -> Result<(), Status> {
         let resource = self.resource(kind);
+        if Arc::ptr_eq(&resource, &self.nowhere) {
+            return Err(Status::no_such_resource());
+        }
         let Resource { cache, prefix, .. } = &*resource;
         let Some(reached) = cache.reached() else {
             return Err(Status::too_many_requests("storage is (re)initializing", 1));

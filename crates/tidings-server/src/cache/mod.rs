@@ -8,13 +8,14 @@ pub(crate) mod shared;
 pub(crate) mod wake;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
 use tidings_informer::{ReflectorStore, Version};
 use tokio::sync::{Notify, watch};
 
+use crate::custom::{Form, Reader};
 use log::{Event, FellBehind, Log, Segment, State};
 use wake::{Place, Scope, Wakers};
 
@@ -35,6 +36,11 @@ struct Inner {
     oldest: ResourceVersion,
     /// Revisions after the current one and up to this are of a state that the store has lost.
     lost: ResourceVersion,
+    /// Objects of a custom resource as they are stored, where that is not how they are read: what a definition takes away it may
+    /// give back.
+    ///
+    /// Bound: the objects that have not been written since their definition changed.
+    originals: HashMap<ObjectKey, Object>,
 }
 
 impl Inner {
@@ -58,6 +64,8 @@ pub(crate) struct Cache {
     /// Told of every change, for the one who follows all caches.
     told: Arc<Notify>,
     closed: AtomicBool,
+    /// See [`Cache::forms`].
+    forms: AtomicU64,
 }
 
 /// Why a snapshot of a revision cannot be had.
@@ -79,6 +87,7 @@ impl Cache {
             log,
             oldest: none,
             lost: none,
+            originals: HashMap::new(),
         };
         Arc::new(Cache {
             inner: RwLock::new(inner),
@@ -87,6 +96,7 @@ impl Cache {
             written: Mutex::default(),
             told,
             closed: AtomicBool::new(false),
+            forms: AtomicU64::new(0),
         })
     }
 
@@ -244,16 +254,51 @@ impl Cache {
         self.reached.subscribe()
     }
 
-    /// Puts other forms of the same versions of objects in their place; nobody is told.
-    pub(crate) fn put_forms(&self, forms: Vec<Object>) {
+    /// All objects as they are stored.
+    pub(crate) fn originals(&self) -> Vec<Object> {
+        let inner = self.inner();
+        let original = |(key, object)| inner.originals.get(key).unwrap_or(object).clone();
+        inner.state.iter().map(original).collect()
+    }
+
+    /// Puts other forms of the same versions of objects in their place: each as it is stored, and as it is read if that is
+    /// something else. True if anything is another form than before.
+    pub(crate) fn put_forms(&self, forms: Vec<(Object, Option<Object>)>) -> bool {
         let mut inner = self.inner_mut();
-        for form in forms {
-            let key = form.key();
-            let known = inner.state.get(&key);
-            if known.is_some_and(|known| known.revision() == form.revision()) {
-                inner.state.insert(key, form);
+        let mut changed = false;
+        for (original, form) in forms {
+            let key = original.key();
+            let Some(known) = inner.state.get(&key) else {
+                continue;
+            };
+            let read = form.as_ref().unwrap_or(&original);
+            if known.revision() != original.revision() || known == read {
+                continue;
             }
+            changed = true;
+            inner.state.insert(key.clone(), read.clone());
+            match form {
+                Some(_) => inner.originals.insert(key, original),
+                None => inner.originals.remove(&key),
+            };
         }
+        changed
+    }
+
+    /// Objects are of other forms from now on: what was before is not what a list or a watch would show now.
+    pub(crate) fn forms_changed(&self) {
+        let mut inner = self.inner_mut();
+        inner.oldest = inner.revision;
+        let oldest = inner.oldest;
+        inner.log.trim(oldest);
+        drop(inner);
+        self.forms.fetch_add(1, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// How often objects have come to be of other forms.
+    pub(crate) fn forms(&self) -> u64 {
+        self.forms.load(Ordering::Acquire)
     }
 
     /// The resource is gone: watches end when they have sent what there is.
@@ -305,18 +350,38 @@ pub(crate) struct Cursor {
 #[derive(Debug)]
 pub(crate) struct CacheStore {
     cache: Arc<Cache>,
-    /// A state that is not complete yet.
+    /// How objects of a custom resource are read.
+    reader: Option<Arc<Reader>>,
+    /// A state that is not complete yet, as it is stored.
     collected: State,
 }
 
 impl CacheStore {
-    pub(crate) fn new(cache: Arc<Cache>) -> CacheStore {
+    pub(crate) fn new(cache: Arc<Cache>, reader: Option<Arc<Reader>>) -> CacheStore {
         CacheStore {
             cache,
+            reader,
             collected: State::new(),
         }
     }
+
+    /// What is made of objects under the form of now, and the lock under which it still is that.
+    fn formed<T>(&self, make: impl Fn(Option<&Form>) -> T) -> (T, RwLockWriteGuard<'_, Inner>) {
+        loop {
+            // It takes a while, so that nobody should wait for it.
+            let form = self.reader.as_ref().map(|reader| reader.form());
+            let made = make(form.as_ref());
+            let inner = self.cache.inner_mut();
+            let reader = self.reader.as_ref().zip(form.as_ref());
+            if reader.is_none_or(|(reader, form)| reader.is_now(form)) {
+                return (made, inner);
+            }
+        }
+    }
 }
+
+/// Objects that are not read as they are stored, by their keys.
+type Forms = HashMap<ObjectKey, Object>;
 
 impl ReflectorStore for CacheStore {
     fn collect(&mut self, part: Vec<WatchEvent>) {
@@ -346,7 +411,23 @@ impl ReflectorStore for CacheStore {
         let state = std::mem::take(&mut self.collected);
         let revision = ResourceVersion::new(version.number().unwrap_or_default());
         {
-            let mut inner = self.cache.inner_mut();
+            let (forms, mut inner) = self.formed(|form| -> Forms {
+                let all = form.into_iter().flat_map(|form| {
+                    let read = |(key, stored): (&ObjectKey, &Object)| {
+                        Some((key.clone(), form.of(stored, EventType::Added)?))
+                    };
+                    state.iter().filter_map(read)
+                });
+                all.collect()
+            });
+            let originals = forms.keys().filter_map(|key| state.get_key_value(key));
+            inner.originals = originals
+                .map(|(key, stored)| (key.clone(), stored.clone()))
+                .collect();
+            let mut state = state;
+            for (key, form) in forms {
+                state.insert(key, form);
+            }
             if revision < inner.revision {
                 inner.lost = inner.lost.max(inner.revision);
             }
@@ -368,11 +449,37 @@ impl ReflectorStore for CacheStore {
     fn apply(&mut self, events: Vec<WatchEvent>) {
         let mut changed = Vec::with_capacity(events.len());
         let reached = {
-            let mut inner = self.cache.inner_mut();
+            let (mut forms, mut inner) = self.formed(|form| -> Vec<Option<Object>> {
+                let of = |event: &WatchEvent| match (form, event) {
+                    (Some(form), WatchEvent::Added(stored)) => form.of(stored, EventType::Added),
+                    (Some(form), WatchEvent::Modified(stored)) => {
+                        form.of(stored, EventType::Modified)
+                    }
+                    _ => None,
+                };
+                match form {
+                    None => Vec::new(),
+                    Some(_) => events.iter().map(of).collect(),
+                }
+            });
             let inner = &mut *inner;
-            for event in events {
+            for (at, event) in events.into_iter().enumerate() {
                 let (object, deleted) = match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        let form = forms.get_mut(at).and_then(Option::take);
+                        match form {
+                            Some(form) => {
+                                inner.originals.insert(object.key(), object);
+                                (form, false)
+                            }
+                            None => {
+                                if !inner.originals.is_empty() {
+                                    inner.originals.remove(&object.key());
+                                }
+                                (object, false)
+                            }
+                        }
+                    }
                     WatchEvent::Deleted(object) => (object, true),
                     WatchEvent::Bookmark {
                         resource_version, ..
@@ -398,6 +505,9 @@ impl ReflectorStore for CacheStore {
                     (None, true) => continue, // it was never here
                     (_, false) => object,
                 };
+                if deleted {
+                    inner.originals.remove(&key);
+                }
                 let event = Event::new(object, previous, deleted);
                 inner.log.make_room(&inner.state, inner.revision);
                 log::apply(&mut inner.state, &event);
@@ -432,7 +542,7 @@ mod tests {
 
     fn filled(revision: u64, names: &[&str]) -> (Arc<Cache>, CacheStore) {
         let cache = Cache::new(1 << 20, Arc::default());
-        let mut store = CacheStore::new(cache.clone());
+        let mut store = CacheStore::new(cache.clone(), None);
         list(&mut store, revision, names);
         (cache, store)
     }

@@ -13,22 +13,27 @@ use serde_json::{Value, json};
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
-use super::kinds::{Interned, Stored};
+use super::kinds::{Interned, Reader};
 use crate::api::Inner;
 use crate::cache::Cache;
 use crate::clock;
+use crate::registry;
 use crate::registry::draft::Draft;
-use crate::registry::{self, Kind};
 use crate::request::{Query, Target};
 use crate::served::{CustomResource, Resource};
 use crate::verbs::delete::{DeleteOptions, delete_one};
 use crate::verbs::update::change;
 use crate::verbs::{Ask, WriteOptions};
 
-/// When what did not succeed is tried again, and how often deleted definitions are looked at.
-const AGAIN: Duration = Duration::from_millis(200);
-/// How many objects are brought into another form before others have their turn.
-const REFORM_AT_ONCE: usize = 256;
+/// When what did not succeed is tried again, at first and at last.
+const AGAIN: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// How often a deleted definition is looked at whose objects are held by finalizers.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How many objects of one deleted definition are deleted before others have their turn.
+const DELETE_AT_ONCE: usize = 200;
+/// How much is brought into another form before others have their turn.
+const REFORM_BYTES: usize = 256 << 10;
 /// How long a new cache is waited for.
 const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Says that a group of Kubernetes' own may be used.
@@ -51,7 +56,7 @@ struct Known {
 /// The objects of a definition.
 struct Open {
     resource: Arc<Resource>,
-    stored: Arc<Stored>,
+    reader: Arc<Reader>,
 }
 
 impl Known {
@@ -80,6 +85,10 @@ fn names_of(definition: &Value) -> &Value {
 pub(crate) struct Controller {
     interned: Interned,
     known: BTreeMap<String, Known>,
+    /// What is served, or a status, is not yet as the definitions want it.
+    unsettled: bool,
+    /// How often in a row that did not succeed.
+    failures: u32,
 }
 
 impl Controller {
@@ -94,14 +103,11 @@ impl Controller {
         loop {
             let again = {
                 let Some(api) = api.upgrade() else { return };
-                self.follow(&api).await.unwrap_or_else(|status| {
-                    tracing::warn!(%status, "custom resources cannot be brought up to date; it is tried again");
-                    true
-                })
+                self.follow(&api).await
             };
             let changed = match again {
-                true => tokio::time::timeout(AGAIN, changes.changed()).await,
-                false => Ok(changes.changed().await),
+                Some(again) => tokio::time::timeout(again, changes.changed()).await,
+                None => Ok(changes.changed().await),
             };
             if let Ok(Err(_)) = changed {
                 return; // the cache is gone, and the server with it
@@ -109,10 +115,9 @@ impl Controller {
         }
     }
 
-    /// One look at all definitions. True if there should be another soon.
-    pub(crate) async fn follow(&mut self, api: &Inner) -> Result<bool, Status> {
+    /// One look at all definitions. Says when there should be another, if nothing changes before.
+    pub(crate) async fn follow(&mut self, api: &Inner) -> Option<Duration> {
         let state = api.cache(registry::definitions()).snapshot().state;
-        let mut changed = false;
         let gone = |name: &String, known: &Known| {
             let here = state.get(&ObjectKey::new("", name));
             here.is_none_or(|here| here.uid() != known.uid)
@@ -125,26 +130,33 @@ impl Controller {
             .collect();
         let mut closed = Vec::new();
         for name in left {
-            changed = true;
+            self.unsettled = true;
             let open = self.known.remove(&name).and_then(|known| known.open);
             closed.extend(open.map(|open| open.resource));
         }
         for (key, object) in &state {
             let known = self.known.get(key.name());
-            if known.is_none_or(|known| known.revision != object.revision()) {
-                self.read(key.name(), object).await?;
-                changed = true;
+            if known.is_some_and(|known| known.revision == object.revision()) {
+                continue;
+            }
+            self.unsettled = true;
+            if let Err(status) = self.read(key.name(), object).await {
+                tracing::warn!(definition = key.name(), %status, "a definition cannot be read");
             }
         }
-        let mut again = false;
-        if changed {
-            again |= self.settle(api).await?;
+        let mut again = None;
+        if self.unsettled {
+            let settled = self.settle(api).await;
+            self.unsettled = !settled;
+            self.failures = if settled { 0 } else { self.failures + 1 };
+            if !settled {
+                again = Some((AGAIN * (1 << self.failures.min(6))).min(LONGEST_WAIT));
+            }
         }
         for resource in closed {
             resource.cache.close();
         }
-        again |= self.clean_up(api).await?;
-        Ok(again)
+        again.into_iter().chain(self.clean_up(api).await).min()
     }
 
     /// Takes note of what a definition says.
@@ -191,9 +203,10 @@ impl Controller {
         Ok(())
     }
 
-    /// Serves all that is established, and then says so.
-    async fn settle(&mut self, api: &Inner) -> Result<bool, Status> {
+    /// Serves all that is established, and then says so. False if something did not succeed: it is for another time.
+    async fn settle(&mut self, api: &Inner) -> bool {
         let now = clock::now();
+        let mut settled = true;
         let mut statuses = Vec::new();
         for (name, known) in &self.known {
             let others = self.known.iter().filter(|(other, _)| *other != name);
@@ -203,57 +216,27 @@ impl Controller {
         }
         let mut served = Vec::new();
         for (name, status) in &statuses {
+            let whole = json!({ "status": status });
             let Some(known) = self.known.get_mut(name) else {
                 continue;
             };
-            let is_established =
-                definition::has_condition(&json!({ "status": status }), "Established");
-            let Some(definition) = known.definition.clone().filter(|_| is_established) else {
+            if !definition::has_condition(&whole, "Established") {
                 continue;
-            };
-            let kinds = self
-                .interned
-                .kinds(&definition, &known.object, known.terminating());
-            let stored_kind = kinds
-                .iter()
-                .find(|(kind, _)| kind.version == definition.storage().name);
-            let Some((stored_kind, _)) = stored_kind else {
-                continue;
-            };
-            let open = match known.open.take() {
-                Some(open) => {
-                    if open.stored.set(&definition) {
-                        reform(&open.resource.cache, &open.stored).await;
-                    }
-                    Open {
-                        resource: Arc::new(open.resource.of(stored_kind)),
-                        stored: open.stored,
-                    }
-                }
-                None => {
-                    let stored = Arc::new(Stored::new(definition.clone()));
-                    let resource = api.opener.open(stored_kind, Some(stored.clone()));
-                    // Nobody is told of it before it has all that the store has.
-                    let filled = resource.cache.reach(ResourceVersion::default());
-                    if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
-                        return Err(Status::internal("a cache is not filled in time"));
-                    }
-                    Open { resource, stored }
-                }
-            };
-            served.push(CustomResource {
-                kinds,
-                resource: open.resource.clone(),
-            });
-            known.open = Some(open);
+            }
+            let opened = known.open(api, &mut self.interned).await;
+            settled &= opened.is_ok();
+            served.extend(opened.ok().flatten());
         }
         api.serve_custom(&served);
-        let mut again = false;
         for (name, status) in statuses {
             let Some(known) = self.known.get(&name) else {
                 continue;
             };
-            if status == known.brief["status"] || known.terminating() {
+            let is_served = known.open.is_some() || known.definition.is_none();
+            let established =
+                definition::has_condition(&json!({ "status": status }), "Established");
+            if status == known.brief["status"] || known.terminating() || (established && !is_served)
+            {
                 continue;
             }
             let written = edit(api, &name, &known.uid, Some("status"), |draft| {
@@ -262,42 +245,135 @@ impl Controller {
                     own[member] = status[member].clone();
                 }
             });
-            match written.await {
-                Err(status) if !matches!(status.code, 404 | 409) => return Err(status),
-                Err(_) => again = true,
-                Ok(()) => {}
+            // What has changed meanwhile is looked at again anyway.
+            if let Err(status) = written.await
+                && !matches!(status.code, 404 | 409)
+            {
+                tracing::warn!(definition = name, %status, "the status of a definition cannot be written; it is tried again");
+                settled = false;
             }
         }
-        Ok(again)
+        settled
     }
 
-    /// Deletes the objects of deleted definitions, and lets those go that have none left (W186).
-    async fn clean_up(&mut self, api: &Inner) -> Result<bool, Status> {
-        let mut again = false;
+    /// Deletes the objects of deleted definitions, and lets those go that have none left (W186). Says when to look again.
+    async fn clean_up(&mut self, api: &Inner) -> Option<Duration> {
+        let mut again = None;
         for (name, known) in &self.known {
             if !(known.terminating() && known.held()) {
                 continue;
             }
-            let empty = match &known.open {
-                Some(open) => empty(api, open.resource.kind).await?,
-                None => true,
-            };
-            if !empty {
-                again = true;
-                continue;
+            match release(api, name, known).await {
+                Ok(wait) => again = again.into_iter().chain(wait).min(),
+                Err(status) => {
+                    tracing::warn!(definition = name, %status, "a definition cannot be emptied; it is tried again");
+                    again = Some(LOOK_EVERY);
+                }
             }
-            let released = edit(api, name, &known.uid, None, |draft| {
-                draft
-                    .meta
-                    .finalizers
-                    .retain(|finalizer| finalizer != CLEANUP_FINALIZER);
-            });
-            match released.await {
+        }
+        again
+    }
+}
+
+impl Known {
+    /// Opens a cache for the objects, or brings it up to date. `None` if the definition cannot be served.
+    async fn open(
+        &mut self,
+        api: &Inner,
+        interned: &mut Interned,
+    ) -> Result<Option<CustomResource>, ()> {
+        let Some(definition) = &self.definition else {
+            return Ok(None);
+        };
+        let kinds = interned.kinds(definition, &self.object, self.terminating());
+        let storage = &definition.storage().name;
+        let stored = kinds.iter().find(|(kind, _)| kind.version == storage);
+        let Some((stored, _)) = stored else {
+            return Ok(None);
+        };
+        let open = match self.open.take() {
+            Some(open) => {
+                if open.reader.set(definition) {
+                    // What is older than the definition is of other forms: the cache has to be past it to tell.
+                    if let Err(status) = api.reach(open.resource.kind, self.revision).await {
+                        tracing::warn!(%status, "a cache does not come up to its definition");
+                    }
+                    reform(&open.resource.cache, &open.reader).await;
+                }
+                Open {
+                    resource: Arc::new(open.resource.of(stored)),
+                    reader: open.reader,
+                }
+            }
+            None => {
+                let reader = Arc::new(Reader::new(definition.clone()));
+                let resource = api.opener.open(stored, Some(reader.clone()));
+                // Nobody is told of it before it has all that the store has.
+                let filled = resource.cache.reach(ResourceVersion::default());
+                if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
+                    let definition = &self.brief["metadata"]["name"];
+                    tracing::warn!(%definition, "a cache is not filled in time; it is tried again");
+                    return Err(());
+                }
+                Open { resource, reader }
+            }
+        };
+        let resource = open.resource.clone();
+        self.open = Some(open);
+        Ok(Some(CustomResource { kinds, resource }))
+    }
+}
+
+/// Deletes some objects of a deleted definition; when none is left, lets it go. Says when to go on.
+async fn release(api: &Inner, name: &str, known: &Known) -> Result<Option<Duration>, Status> {
+    if let Some(open) = &known.open {
+        let kind = open.resource.kind;
+        api.refresh(kind).await?;
+        let state = api.cache(kind).snapshot().state;
+        let waiting = state.iter().filter(|(_, object)| !object.is_terminating());
+        let waiting: Vec<&ObjectKey> = waiting.map(|(key, _)| key).take(DELETE_AT_ONCE).collect();
+        if !waiting.is_empty() {
+            report(api, name, known).await?;
+        }
+        for key in &waiting {
+            match delete_one(api, kind, key, &DeleteOptions::background()).await {
                 Err(status) if status.code != 404 => return Err(status),
                 _ => {}
             }
         }
-        Ok(again)
+        api.refresh(kind).await?;
+        if !api.cache(kind).snapshot().state.is_empty() {
+            let held = waiting.is_empty();
+            return Ok(Some(if held { LOOK_EVERY } else { Duration::ZERO }));
+        }
+    }
+    let released = edit(api, name, &known.uid, None, |draft| {
+        let finalizers = &mut draft.meta.finalizers;
+        finalizers.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
+    });
+    match released.await {
+        Err(status) if status.code != 404 => Err(status),
+        _ => Ok(None),
+    }
+}
+
+/// Says in the status that objects are being deleted.
+async fn report(api: &Inner, name: &str, known: &Known) -> Result<(), Status> {
+    const REASON: &str = "InstanceDeletionInProgress";
+    let conditions = known.brief["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    if conditions.any(|condition| condition["reason"] == REASON) {
+        return Ok(());
+    }
+    let now = clock::now();
+    let said = edit(api, name, &known.uid, Some("status"), |draft| {
+        let status = draft.members.entry("status").or_insert_with(|| json!({}));
+        let message = "CustomResource deletion is in progress";
+        definition::set_condition(status, "Terminating", "True", REASON, message, &now);
+    });
+    match said.await {
+        Err(status) if !matches!(status.code, 404 | 409) => Err(status),
+        _ => Ok(()),
     }
 }
 
@@ -319,36 +395,22 @@ pub(crate) fn warnings(definition: &Object) -> Vec<String> {
 }
 
 /// Brings the objects of a cache into the form that a changed definition gives them.
-async fn reform(cache: &Cache, stored: &Stored) {
-    let state = cache.snapshot().state;
-    let mut forms = Vec::new();
-    for (at, (_, object)) in state.iter().enumerate() {
-        let json = stored.read(object.as_bytes());
-        let form = json.map(|json| Object::stamped(&json, object.revision(), EventType::Added));
-        forms.extend(form.and_then(Result::ok));
-        if at % REFORM_AT_ONCE == REFORM_AT_ONCE - 1 {
-            cache.put_forms(std::mem::take(&mut forms));
+async fn reform(cache: &Cache, reader: &Reader) {
+    let form = reader.form();
+    let (mut forms, mut bytes, mut changed) = (Vec::new(), 0, false);
+    for original in cache.originals() {
+        bytes += original.as_bytes().len();
+        let read = form.of(&original, EventType::Added);
+        forms.push((original, read));
+        if bytes > REFORM_BYTES {
+            changed |= cache.put_forms(std::mem::take(&mut forms));
+            bytes = 0;
             tokio::task::yield_now().await; // others have work too
         }
     }
-    cache.put_forms(forms);
-}
-
-/// Deletes all objects of a kind. True if none is left.
-async fn empty(api: &Inner, kind: &'static Kind) -> Result<bool, Status> {
-    api.refresh(kind).await?;
-    let state = api.cache(kind).snapshot().state;
-    for (key, object) in &state {
-        if object.is_terminating() {
-            continue;
-        }
-        match delete_one(api, kind, key, &DeleteOptions::background()).await {
-            Err(status) if status.code != 404 => return Err(status),
-            _ => {}
-        }
+    if cache.put_forms(forms) || changed {
+        cache.forms_changed();
     }
-    api.refresh(kind).await?;
-    Ok(api.cache(kind).snapshot().state.is_empty())
 }
 
 /// Changes a definition as a client would, if it is still the same one.

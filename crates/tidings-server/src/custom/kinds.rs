@@ -1,11 +1,10 @@
 //! Kinds that definitions bring.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use tidings_api::Object;
+use tidings_api::{EventType, Object};
 use tidings_structural::definition::{Definition, Version};
 
 use crate::registry::{Kind, custom_kind};
@@ -34,11 +33,6 @@ impl Live {
         definition.pointer(&path).cloned().unwrap_or_default()
     }
 
-    /// True if objects are stored in this version.
-    pub(crate) fn is_stored(&self) -> bool {
-        self.version().storage
-    }
-
     /// `apiVersion` of objects as they are stored.
     pub(crate) fn stored_version(&self) -> String {
         let definition = &self.definition;
@@ -51,17 +45,17 @@ impl Live {
 pub(crate) struct Custom {
     pub(crate) list_kind: String,
     live: RwLock<Arc<Live>>,
-    /// Objects are stored in this version. It is asked for every event of a watch.
-    stored: AtomicBool,
+    /// What its objects begin with: members stand in the order of their names.
+    head: String,
 }
 
 impl Custom {
-    pub(crate) fn is_stored(&self) -> bool {
-        self.stored.load(Ordering::Acquire)
+    /// True if an object is of this version already. It is asked for every event of a watch.
+    pub(crate) fn is_version_of(&self, object: &Object) -> bool {
+        object.as_bytes().starts_with(self.head.as_bytes())
     }
 
     fn set(&self, live: Arc<Live>) {
-        self.stored.store(live.is_stored(), Ordering::Release);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
     }
 
@@ -136,7 +130,10 @@ impl Interned {
         let kept = |text: &String| -> &'static str { text.clone().leak() };
         let custom: &'static Custom = Box::leak(Box::new(Custom {
             list_kind: names.list_kind.clone(),
-            stored: AtomicBool::new(live.is_stored()),
+            head: format!(
+                "{{\"apiVersion\":\"{}/{}\",",
+                definition.group, version.name
+            ),
             live: RwLock::new(live),
         }));
         let kind = Box::leak(Box::new(Kind {
@@ -152,13 +149,13 @@ impl Interned {
     }
 }
 
-/// The form in which the cache of a custom resource has its objects.
+/// How the objects of a custom resource are read: as their definition of now says.
 #[derive(Debug)]
-pub(crate) struct Stored(RwLock<Arc<Definition>>);
+pub(crate) struct Reader(RwLock<Arc<Definition>>);
 
-impl Stored {
-    pub(super) fn new(definition: Arc<Definition>) -> Stored {
-        Stored(RwLock::new(definition))
+impl Reader {
+    pub(super) fn new(definition: Arc<Definition>) -> Reader {
+        Reader(RwLock::new(definition))
     }
 
     /// True if that is another definition than before.
@@ -169,15 +166,26 @@ impl Stored {
         other
     }
 
-    fn definition(&self) -> Arc<Definition> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    /// What objects are read by now.
+    pub(crate) fn form(&self) -> Form {
+        let definition = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Form(definition.clone())
     }
 
-    /// What was stored, as it is read now; `None` if that is the same.
-    pub(crate) fn read(&self, json: &[u8]) -> Option<Vec<u8>> {
-        super::object::as_stored_now(&self.definition(), json)
+    /// True if that is what objects are read by still.
+    pub(crate) fn is_now(&self, form: &Form) -> bool {
+        Arc::ptr_eq(&self.form().0, &form.0)
+    }
+}
+
+/// What objects are read by at a moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Form(Arc<Definition>);
+
+impl Form {
+    /// A stored object as it is read; `None` if that is how it is stored.
+    pub(crate) fn of(&self, stored: &Object, event: EventType) -> Option<Object> {
+        let json = super::object::as_read(&self.0, stored.as_bytes())?;
+        Object::stamped(&json, stored.revision(), event).ok()
     }
 }

@@ -5,8 +5,8 @@
 //! stays the same as long as its names do; what else the definition says of it is [`Live`], and can change under requests and
 //! watches that are open.
 //!
-//! Objects are stored in one version. The cache has them in the form of that version, with the defaults of now; other versions
-//! are made of it when they are asked for.
+//! An object is stored in the version that was the storage version when it was written. The cache has it as the schema of that
+//! version reads it now, pruned and with its defaults; other versions are made of that when they are asked for.
 
 mod columns;
 mod control;
@@ -15,5 +15,5 @@ mod object;
 
 pub(crate) use columns::{cells, definitions as column_definitions};
 pub(crate) use control::{Controller, serves, warnings};
-pub(crate) use kinds::{Custom, Live, Stored};
+pub(crate) use kinds::{Custom, Form, Live, Reader};
 pub(crate) use object::{as_seen, check_type};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status, go};
 use tidings_structural::Malformed;
-use tidings_structural::definition::{Definition, Version};
+use tidings_structural::definition::{Definition, MemberPath, Version};
 
 use super::Live;
 use crate::registry::Kind;
@@ -23,11 +23,16 @@ fn shape(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldErro
     Ok(unknown)
 }
 
-/// A stored object as the definition of now reads it; `None` if it is that already.
-pub(super) fn as_stored_now(definition: &Definition, json: &[u8]) -> Option<Vec<u8>> {
-    let version = definition.storage();
+/// A stored object as the definition of now reads it (W180): by the schema of the version that it is stored in. `None` if that is
+/// how it is stored.
+pub(super) fn as_read(definition: &Definition, json: &[u8]) -> Option<Vec<u8>> {
     let mut object: Value = serde_json::from_slice(json).ok()?;
-    object["apiVersion"] = format!("{}/{}", definition.group, version.name).into();
+    let said = object["apiVersion"].as_str().unwrap_or_default();
+    let said = said.rsplit('/').next().unwrap_or_default();
+    let mut versions = definition.versions.iter();
+    // Of a version that is no more nobody knows better.
+    let version = versions.find(|version| version.name == said);
+    let version = version.unwrap_or(definition.storage());
     version.schema.prune(&mut object);
     // What cannot be read any more is left out (W180).
     let _ = version.schema.coerce(&mut object, Malformed::Drop);
@@ -36,7 +41,7 @@ pub(super) fn as_stored_now(definition: &Definition, json: &[u8]) -> Option<Vec<
     (now != json).then_some(now)
 }
 
-/// A stored object as a version shows it in which it is not stored.
+/// An object as a version shows it in which it is not stored.
 pub(crate) fn as_seen(live: &Live, object: &Object) -> Vec<u8> {
     let version = live.version();
     let seen = || {
@@ -107,6 +112,7 @@ impl Draft {
             }
         };
         let mut object = Value::Object(members);
+        whole_numbers(&mut object);
         unknown.extend(shape(live.version(), &mut object).map_err(|error| error.to_string())?);
         let Value::Object(mut members) = object else {
             return Err("it is no object".into());
@@ -168,8 +174,12 @@ impl Draft {
     pub(crate) fn custom_bytes(&self, live: &Live) -> Result<Vec<u8>, Status> {
         let mut whole = self.whole()?;
         whole["apiVersion"] = live.stored_version().into();
+        let storage = live.definition.storage();
+        if !live.version().storage {
+            storage.schema.prune(&mut whole);
+        }
         // Whoever reads it next would find these defaults: those of a status that was dropped are among them.
-        live.definition.storage().schema.default(&mut whole);
+        storage.schema.default(&mut whole);
         let owners = &self.meta.managed_fields;
         if !owners.0.is_empty() {
             let owners = serde_json::from_str(&owners.encode()).map_err(Status::internal)?;
@@ -189,13 +199,56 @@ impl Draft {
         subresource: Option<&str>,
         errors: &mut FieldErrors,
     ) {
-        let schema = &live.version().schema;
+        let version = live.version();
+        let schema = &version.schema;
+        if let Some(scale) = &version.scale {
+            check_replicas(&self.members, &scale.spec_replicas, errors);
+        }
         let old = old.and_then(|old| old.whole().ok());
         match (self.whole(), old, subresource) {
             (Ok(new), Some(old), Some("status")) => schema.validate_status(&new, &old, errors),
             (Ok(new), old, _) => schema.validate(&new, old.as_ref(), errors),
             (Err(_), ..) => {}
         }
+    }
+}
+
+/// What a scale counts must be a number of copies (W182).
+fn check_replicas(members: &Map<String, Value>, path: &MemberPath, errors: &mut FieldErrors) {
+    let Some((first, rest)) = path.members.split_first() else {
+        return;
+    };
+    let value = rest
+        .iter()
+        .try_fold(members.get(first), |value, name| {
+            Some(value.and_then(|value| value.get(name)))
+        })
+        .flatten();
+    let Some(replicas) = value.and_then(Value::as_i64) else {
+        return; // the schema says what else is wrong
+    };
+    let why = match replicas {
+        ..0 => "should be a non-negative integer",
+        0..=0x7fff_ffff => return,
+        _ => "should be less than or equal to 2147483647",
+    };
+    errors.push(FieldError::invalid_value(&*path.text, replicas, why));
+}
+
+/// Numbers as Go writes them again: one without a fraction has none.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            // Beyond this not every whole number is one.
+            const EXACT: f64 = 9_007_199_254_740_992.0;
+            if float.fract() == 0.0 && float.abs() <= EXACT {
+                *value = (float as i64).into();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
     }
 }
 

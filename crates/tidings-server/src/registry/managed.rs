@@ -143,6 +143,17 @@ impl<'a> Schema for Of<'a> {
         }
     }
 
+    fn names(self, name: &str) -> bool {
+        match self {
+            Of::Custom(view) | Of::CustomResource(view) => {
+                let of_all = matches!(self, Of::CustomResource(_))
+                    && matches!(name, "kind" | "apiVersion" | "metadata");
+                of_all || view.field(name).is_some()
+            }
+            _ => true,
+        }
+    }
+
     fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
         if let Of::Custom(view) = self {
             let structural::ListKind::Map(keys) = view.list_kind() else {
@@ -310,17 +321,37 @@ pub(crate) fn fields<'a>(
 ) -> Result<FieldSet<'a>, Status> {
     fields_of(config, Of::kind(kind, live)).map_err(|errors| {
         let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
-        let (group, version) = (kind.group, kind.version);
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {errors}",
-            of("namespace"),
-            of("name"),
-            kind.kind
-        );
-        let mut status = Status::failure(500, Reason::InternalError, message);
-        status.reason = None;
-        status
+        untyped(
+            kind,
+            &[of("namespace"), of("name")].join("/"),
+            &errors.to_string(),
+        )
     })
+}
+
+/// What is applied is not of its type.
+fn untyped(kind: &Kind, named: &str, errors: &str) -> Status {
+    let (group, version) = (kind.group, kind.version);
+    let message = format!(
+        "failed to create typed patch object ({named}; {group}/{version}, Kind={}): {errors}",
+        kind.kind
+    );
+    let mut status = Status::failure(500, Reason::InternalError, message);
+    status.reason = None;
+    status
+}
+
+/// Fields that do not exist, in values that are taken as one: the sets of fields do not look into them.
+pub(crate) fn undeclared(kind: &Kind, named: &str, odd: &[String]) -> Status {
+    let path = |text: &String| {
+        let path = text.split_once(" field ").map_or("", |(_, path)| path);
+        format!(".{}: field not declared in schema", path.trim_matches('"'))
+    };
+    let errors: Vec<String> = odd.iter().map(path).collect();
+    match errors.as_slice() {
+        [only] => untyped(kind, named, only),
+        several => untyped(kind, named, &format!("errors:\n  {}", several.join("\n  "))),
+    }
 }
 
 impl<'a> Applied<'a> {

@@ -8,7 +8,7 @@ use tidings_api::{FieldError, FieldErrors, go, validate};
 use tidings_merge::Managed;
 
 use super::reading::{self, Place};
-use super::{Kind, NameRule, scalars};
+use super::{Kind, NameRule, Special, scalars};
 
 /// Annotations may not take more than this, keys and values together (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
@@ -271,6 +271,26 @@ impl Meta {
         ))
     }
 
+    /// What whoever writes a custom resource is warned of: finalizers that others may use too.
+    pub(crate) fn finalizer_warnings(&self, known: &[String]) -> Vec<String> {
+        let bare = |name: &&String| !name.contains('/') && !known.contains(name);
+        let mut bare: Vec<&String> = self.finalizers.iter().filter(bare).collect();
+        bare.retain(|name| !STANDARD_FINALIZERS.contains(&name.as_str()));
+        bare.sort();
+        let said = |name: &&String| {
+            let how = match name.contains('.') {
+                true => "name including a path (/)",
+                false => "name",
+            };
+            format!(
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer {how} to avoid accidental conflicts with other \
+                 finalizer writers",
+                go::quote(name)
+            )
+        };
+        bare.iter().map(said).collect()
+    }
+
     /// W169, W170: what is wrong with it.
     pub(crate) fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
         if !self.generate_name.is_empty() {
@@ -349,7 +369,9 @@ impl Meta {
                     .into_iter()
                     .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
             );
-            if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
+            let bare = !finalizer.contains('/') && kind.custom.is_none();
+            let bare = bare && kind.special != Special::Definition;
+            if bare && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
                 let why = "name is neither a standard finalizer name nor is it fully qualified";
                 errors.push(FieldError::invalid(
                     format!("metadata.finalizers[{index}]"),

@@ -126,7 +126,9 @@ impl Draft {
             }
         }
         self.label_namespace();
-        self.note_stored_version();
+        if subresource.is_none() {
+            self.note_stored_version();
+        }
         self.count_template(Some(old));
         self.meta.generation = self.next_generation(old, subresource);
     }

@@ -69,7 +69,7 @@ impl Rendering {
                 if view.is_protobuf() {
                     return Ok(self.whole(code, view.message(&object)?));
                 }
-                if view.is_plain() {
+                if view.is_plain(&object) {
                     return self.document(code, object.bytes());
                 }
                 let mut json = BytesMut::new();

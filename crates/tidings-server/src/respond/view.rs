@@ -72,10 +72,10 @@ impl View {
         })
     }
 
-    /// True if objects are seen as they are stored, so that their bytes can be sent from where they stand.
-    pub(crate) fn is_plain(&self) -> bool {
+    /// True if an object is seen as it is stored, so that its bytes can be sent from where they stand.
+    pub(crate) fn is_plain(&self, object: &Object) -> bool {
         let stored = match self.kind.custom {
-            Some(custom) => custom.is_stored(),
+            Some(custom) => custom.is_version_of(object),
             None => self.kind.stored_as.is_none(),
         };
         self.form == Form::Whole && stored && !self.is_protobuf()

@@ -54,6 +54,8 @@ pub(crate) struct WatchBody {
     /// Events in the encoding of the view, shared with other watches; `None` if the view is not of protobuf or the watch is idle.
     encoded: Option<Arc<Encoded>>,
     ended: bool,
+    /// Which forms of objects the watch began with.
+    forms: u64,
     /// The next table is the first and names the columns.
     columns: bool,
     ends_at: Instant,
@@ -78,6 +80,7 @@ impl WatchBody {
         let timer = Box::pin(tokio::time::sleep_until(next_bookmark.min(ends_at)));
         WatchBody {
             plan,
+            forms: cache.forms(),
             cache,
             cursor,
             encoded: None,
@@ -99,6 +102,11 @@ impl WatchBody {
     /// The next bytes; `None` at the end.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.ended {
+            return Poll::Ready(None);
+        }
+        // What the selection saw of objects is not what it sees now: the client has to look at all of them again.
+        if self.plan.selection.is_by_definition() && self.cache.forms() != self.forms {
+            self.ended = true;
             return Poll::Ready(None);
         }
         if let Some(initial) = self.plan.initial.take() {
@@ -141,7 +149,7 @@ impl WatchBody {
                         return false;
                     }
                 }
-            } else if view.is_plain() {
+            } else if view.is_plain(object) {
                 object.put_event(EventType::Added, &mut buffer);
             } else {
                 buffer.put_slice(&view.event(EventType::Added, object, std::mem::take(columns)));
@@ -205,7 +213,7 @@ impl WatchBody {
                             return ControlFlow::Break(());
                         };
                         chunk.push_shared(frame)
-                    } else if self.plan.view.is_plain() {
+                    } else if self.plan.view.is_plain(object) {
                         chunk.push(kind, object)
                     } else {
                         let columns = std::mem::take(&mut self.columns);

@@ -193,7 +193,10 @@ fn draft(ask: &Ask<'_>, outcome: Outcome) -> Result<Draft, Status> {
             ask.key.name()
         ))
     })?;
-    draft.odd.clear();
+    if !draft.odd.is_empty() {
+        let named = [ask.key.namespace(), ask.key.name()].join("/");
+        return Err(managed::undeclared(kind, &named, &draft.odd));
+    }
     draft.applied = true;
     draft.meta.managed_fields = outcome.managed;
     settle_namespace(&mut draft, ask.target)?;

@@ -26,6 +26,9 @@ pub(crate) async fn create(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
         .extend(options.odd_fields(ask.kind(), &draft.odd)?);
     settle_namespace(&mut draft, ask.target)?;
     ask.warnings.extend(draft.meta.deduplicate_owners(false));
+    if ask.kind().custom.is_some() {
+        ask.warnings.extend(draft.meta.finalizer_warnings(&[]));
+    }
     create_from(api, draft, options, &ask.manager()).await
 }
 
@@ -52,6 +55,14 @@ pub(crate) async fn create_from(
     manager: &Manager,
 ) -> Result<Answer, Status> {
     let kind = draft.kind;
+    if kind.live().is_some_and(|live| live.terminating) {
+        let why = "create not allowed while custom resource definition is terminating";
+        return Err(Status::forbidden(
+            kind.group_resource(),
+            &draft.meta.name,
+            why,
+        ));
+    }
     let meta = &mut draft.meta;
     // Upstream takes what is not a number as unset.
     if meta
@@ -112,7 +123,7 @@ pub(crate) async fn create_from(
         if attempt == tries {
             draft.members.clear(); // before the store writes, see `Once`
         }
-        let write = Write::create(api.store_key(kind, &key), written.value.clone());
+        let write = Write::create(api.store_key(kind, &key)?, written.value.clone());
         match api.store.write(write).await {
             Ok(revision) => {
                 let revision = ResourceVersion::new(revision.0);

@@ -306,7 +306,11 @@ async fn remove(
 ) -> Result<Option<Deletion>, Status> {
     let mut draft = Draft::of(kind, existing)?;
     let grace = draft.grace_seconds(options.grace_period_seconds);
-    let finalizers = options.finalizers(kind, &draft.meta.finalizers);
+    let finalizers = match kind.special {
+        // A definition waits for its objects, whatever the policy.
+        Special::Definition => draft.meta.finalizers.clone(),
+        _ => options.finalizers(kind, &draft.meta.finalizers),
+    };
     let refinalized = finalizers != draft.meta.finalizers;
     draft.meta.finalizers = finalizers;
     draft.hold_definition();
@@ -326,7 +330,7 @@ async fn remove(
         }
         match api
             .store
-            .write(Write::update(api.store_key(kind, key), at, value.clone()))
+            .write(Write::update(api.store_key(kind, key)?, at, value.clone()))
             .await
         {
             Ok(revision) => {
@@ -355,7 +359,7 @@ async fn remove(
     let at = Revision(object.revision().get());
     match api
         .store
-        .write(Write::delete(api.store_key(kind, key), at))
+        .write(Write::delete(api.store_key(kind, key)?, at))
         .await
     {
         Ok(revision) => {

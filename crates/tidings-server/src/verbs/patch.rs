@@ -212,7 +212,7 @@ fn patched(
 ) -> Result<(Draft, Vec<String>), Status> {
     let kind = ask.kind();
     if ask.target.subresource.as_deref() == Some("scale") {
-        let before = scale::of(existing, kind)?.to_json()?;
+        let before = scale::before_patch(existing, kind)?.to_json()?;
         let scale = tidings_schema::find("autoscaling", "v1", "Scale");
         let before = serde_json::from_slice(&before).map_err(Status::internal)?;
         let after = apply(patch, before, scale)?;

@@ -21,8 +21,17 @@ pub(crate) struct Scaled {
 
 /// The scale of an object.
 pub(crate) fn of(object: &Object, kind: &'static Kind) -> Result<Scaled, Status> {
+    scaled(object, kind, None)
+}
+
+/// The same for a patch, which may set what is not there.
+pub(crate) fn before_patch(object: &Object, kind: &'static Kind) -> Result<Scaled, Status> {
+    scaled(object, kind, Some(0))
+}
+
+fn scaled(object: &Object, kind: &'static Kind, absent: Option<i64>) -> Result<Scaled, Status> {
     let whole: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
-    let number = |value: &Value, absent| value.as_i64().unwrap_or(absent);
+    let number = |value: &Value, zero| value.as_i64().unwrap_or(zero);
     let mut metadata = Map::new();
     for name in [
         "name",
@@ -36,7 +45,7 @@ pub(crate) fn of(object: &Object, kind: &'static Kind) -> Result<Scaled, Status>
         }
     }
     if let Some(live) = kind.live() {
-        return custom(&whole, metadata, &live);
+        return custom(&whole, metadata, &live, absent);
     }
     let Some(scale) = kind.scale else {
         return Err(Status::no_such_resource());
@@ -53,7 +62,12 @@ pub(crate) fn of(object: &Object, kind: &'static Kind) -> Result<Scaled, Status>
 }
 
 /// W182: where the numbers are is for the definition to say.
-fn custom(whole: &Value, metadata: Map<String, Value>, live: &Live) -> Result<Scaled, Status> {
+fn custom(
+    whole: &Value,
+    metadata: Map<String, Value>,
+    live: &Live,
+    absent: Option<i64>,
+) -> Result<Scaled, Status> {
     let Some(scale) = &live.version().scale else {
         return Err(Status::no_such_resource());
     };
@@ -76,11 +90,14 @@ fn custom(whole: &Value, metadata: Map<String, Value>, live: &Live) -> Result<Sc
             None => Err(wrong(path, value, "int64")),
         },
     };
-    let Some(replicas) = number(&scale.spec_replicas)? else {
-        return Err(Status::internal(format!(
-            "the spec replicas field {} does not exist",
-            go::quote(&scale.spec_replicas.text)
-        )));
+    let replicas = match (number(&scale.spec_replicas)?, absent) {
+        (Some(replicas), _) | (None, Some(replicas)) => replicas,
+        (None, None) => {
+            return Err(Status::internal(format!(
+                "the spec replicas field {} does not exist",
+                go::quote(&scale.spec_replicas.text)
+            )));
+        }
     };
     let selector = scale.label_selector.as_ref();
     let selector = match selector.and_then(|path| Some((path, at(path)?))) {

@@ -171,7 +171,7 @@ async fn replace(
     }
     let Next { written, then } = next(ask, new, existing, expected)?;
     let revision = Revision(at.get());
-    let store_key = api.store_key(kind, key);
+    let store_key = api.store_key(kind, key)?;
     let stamped = |at: ResourceVersion| written.stamped(at, EventType::Modified);
     if options.dry_run {
         return Ok(Some(stamped(at)));

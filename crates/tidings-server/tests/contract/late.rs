@@ -1,18 +1,23 @@
 //! A store whose changes are heard of late, as those of a store on another machine are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidings_storage::{
-    BoxFuture, Embedded, EmbeddedOptions, Error, KeyValue, Previous, Range, RangeResult, Revision,
-    Stats, Storage, WatchStream, Write,
+    BoxFuture, Embedded, EmbeddedOptions, Error, Expected, KeyValue, Previous, Range, RangeResult,
+    Revision, Stats, Storage, WatchStream, Write,
 };
 
 /// How often others have their turn before a change is told.
 const TURNS: usize = 100;
 
-pub(crate) struct LateStore(Arc<Embedded>);
+pub(crate) struct LateStore {
+    store: Arc<Embedded>,
+    /// Changes of what is there are refused.
+    refuses: Arc<AtomicBool>,
+}
 
 impl LateStore {
     pub(crate) fn new() -> LateStore {
@@ -21,21 +26,33 @@ impl LateStore {
 
     /// The same store as another server has.
     pub(crate) fn of(store: Arc<Embedded>) -> LateStore {
-        LateStore(store)
+        LateStore {
+            store,
+            refuses: Arc::default(),
+        }
+    }
+
+    /// While this is true, changes of what is there are refused.
+    pub(crate) fn refuses(&self) -> Arc<AtomicBool> {
+        self.refuses.clone()
     }
 }
 
 impl Storage for LateStore {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
-        self.0.revision()
+        self.store.revision()
     }
 
     fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>> {
-        self.0.oldest()
+        self.store.oldest()
     }
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
-        self.0.write(write)
+        let changes = matches!(write.expected, Expected::At(_));
+        if changes && self.refuses.load(Ordering::Relaxed) {
+            return Box::pin(async { Err(Error::Unavailable("for a while".into())) });
+        }
+        self.store.write(write)
     }
 
     fn get(
@@ -43,11 +60,11 @@ impl Storage for LateStore {
         key: Bytes,
         at: Option<Revision>,
     ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
-        self.0.get(key, at)
+        self.store.get(key, at)
     }
 
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
-        self.0.range(range)
+        self.store.range(range)
     }
 
     fn watch(
@@ -57,7 +74,7 @@ impl Storage for LateStore {
         previous: Previous,
     ) -> BoxFuture<'_, Result<WatchStream, Error>> {
         Box::pin(async move {
-            let changes = self.0.watch(prefix, after, previous).await?;
+            let changes = self.store.watch(prefix, after, previous).await?;
             let late = changes.then(|batch| async {
                 for _ in 0..TURNS {
                     tokio::task::yield_now().await;
@@ -69,10 +86,10 @@ impl Storage for LateStore {
     }
 
     fn request_progress(&self, prefix: &[u8]) {
-        self.0.request_progress(prefix);
+        self.store.request_progress(prefix);
     }
 
     fn stats(&self) -> Stats {
-        self.0.stats()
+        self.store.stats()
     }
 }

@@ -1,6 +1,7 @@
 //! Definitions: what is refused, how they come to be served, what follows them, how they go.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tidings_server::{Api, ApiOptions};
@@ -200,9 +201,19 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
     assert_eq!(
         (refused.code, refused.message().as_str()),
         (
-            405,
-            "create not allowed while custom resource definition is terminating"
+            403,
+            "widgets.ex.com \"plain\" is forbidden: create not allowed while custom resource definition is terminating"
         )
+    );
+    let apply = format!("{WIDGETS}/applied?fieldManager=m");
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let body = widget("applied", &json!({"size": 1}));
+    let refused = server.ask("PATCH", &apply, &headers, body).await;
+    assert_eq!(refused.code, 403, "{}", refused.text);
+    let definition = server.get(&path).await.json();
+    assert_eq!(
+        condition(&definition, "Terminating")["reason"],
+        "InstanceDeletionInProgress"
     );
     let free = json!({"metadata": {"finalizers": null}});
     let merge = "merge";
@@ -389,4 +400,26 @@ async fn custom_resources_are_served_from_the_start() {
     define(&first, &other).await;
     let gadgets = "/apis/ex.com/v1/namespaces/default/gadgets";
     assert_eq!(second.get(gadgets).await.code, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_written_about_a_definition_is_written_later() {
+    let store = LateStore::new();
+    let refuses = store.refuses();
+    let server = Server::over(store).await;
+    refuses.store(true, Ordering::Relaxed);
+    let definition = widgets(&[version("v1", true, &properties())]);
+    let created = server.request("POST", DEFINITIONS, &definition).await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    // It is served before it is said to be.
+    while server.get(WIDGETS).await.code != 200 {
+        tokio::task::yield_now().await;
+    }
+    let path = format!("{DEFINITIONS}/widgets.ex.com");
+    assert_eq!(
+        server.get(&path).await.json()["status"]["conditions"],
+        Value::Null
+    );
+    refuses.store(false, Ordering::Relaxed);
+    settled(&server, "widgets.ex.com", "Established").await;
 }

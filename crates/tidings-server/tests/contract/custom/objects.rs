@@ -387,3 +387,73 @@ async fn what_a_custom_resource_owns_goes_with_it() {
     assert_eq!(server.request("DELETE", &path, "").await.code, 200);
     assert_eq!(seen(&mut watch).await, "DELETED owned");
 }
+
+#[tokio::test]
+async fn w170_finalizers_of_custom_resources_may_have_any_name() {
+    let server = with_widgets().await;
+    let mut body = widget("a", &json!({"size": 1}));
+    body["metadata"]["finalizers"] = json!(["x", "a.b", "ex.com/y"]);
+    let created = server.request("POST", WIDGETS, &body).await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    let told = |name: &str, how: &str| {
+        format!(
+            "299 - \"metadata.finalizers: \\\"{name}\\\": prefer a domain-qualified finalizer name {how}to avoid accidental \
+             conflicts with other finalizer writers\""
+        )
+    };
+    assert_eq!(
+        warnings(&created),
+        [told("a.b", "including a path (/) "), told("x", "")]
+    );
+}
+
+#[tokio::test]
+async fn numbers_without_a_fraction_are_written_without_one() {
+    let server = with_widgets().await;
+    let whole = widget("a", &json!({"size": 2.0}));
+    let created = server.request("POST", WIDGETS, whole).await;
+    assert!(
+        created.text.contains(r#""spec":{"color":"red","size":2}"#),
+        "{}",
+        created.text
+    );
+}
+
+#[tokio::test]
+async fn w157_what_is_kept_without_being_known_has_owners() {
+    let server = Server::start().await;
+    let keep = json!({"keep": {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"a": {"type": "string"}},
+    }});
+    define(&server, &widgets(&[version("v1", true, &keep)])).await;
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{WIDGETS}/a?fieldManager=m");
+    let body = widget("a", &json!({"keep": {"z": {"y": 1}, "a": "s"}}));
+    let applied = server.ask("PATCH", &path, &headers, body).await.json();
+    assert_eq!(
+        applied["metadata"]["managedFields"][0]["fieldsV1"],
+        json!({"f:spec": {"f:keep": {"f:a": {}, "f:z": {".": {}, "f:y": {}}}}})
+    );
+}
+
+#[tokio::test]
+async fn w156_fields_that_do_not_exist_are_not_applied_inside_lists_either() {
+    let server = Server::start().await;
+    let list = json!({"list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}}});
+    define(&server, &widgets(&[version("v1", true, &list)])).await;
+    let headers = [("content-type", "application/apply-patch+yaml")];
+    let path = format!("{WIDGETS}/a?fieldManager=m");
+    let body = widget("a", &json!({"list": [{"zz": 1}]}));
+    let refused = server.ask("PATCH", &path, &headers, body).await;
+    assert_eq!(refused.code, 500);
+    assert!(
+        refused
+            .message()
+            .ends_with(": .spec.list[0].zz: field not declared in schema"),
+        "{}",
+        refused.message()
+    );
+    assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
+}

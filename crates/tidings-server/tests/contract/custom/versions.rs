@@ -1,9 +1,15 @@
 //! Versions of a definition, and what becomes of objects when it changes.
 
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body::Frame;
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 use super::{
-    DEFINITIONS, WIDGETS, define, properties, redefine, reversion, version, warnings, widget,
+    DEFINITIONS, WIDGETS, define, properties, redefine, reversion, seen, version, warnings, widget,
     widgets, with_widgets,
 };
 use crate::support::Server;
@@ -91,4 +97,149 @@ async fn w183_every_version_shows_the_same_objects() {
     let read = server.get(&format!("{WIDGETS}/a")).await.json();
     assert_eq!(read["apiVersion"], "ex.com/v1");
     assert_eq!(read["spec"]["size"], 1);
+}
+
+/// A definition may take a field away and give it back, and defaults come and go: what is stored counts.
+#[tokio::test]
+async fn w180_what_a_definition_hides_is_not_lost() {
+    let server = with_widgets().await;
+    let path = format!("{WIDGETS}/a");
+    let blue = widget("a", &json!({"size": 1, "color": "blue"}));
+    server.request("POST", WIDGETS, blue).await;
+    let change = async |properties: &Value, marker: &str| {
+        let versions = [version("v1", true, properties)];
+        let patch = json!({"spec": {"versions": versions, "names": {"categories": [marker]}}});
+        redefine(&server, &patch, |text| text.contains(marker)).await;
+        server.get(&path).await.json()["spec"].clone()
+    };
+    let mut less = properties();
+    less.as_object_mut().unwrap().shift_remove("color");
+    assert_eq!(change(&less, "one").await, json!({"size": 1}));
+    let again = change(&properties(), "two").await;
+    assert_eq!(again, json!({"color": "blue", "size": 1}));
+    let mut more = properties();
+    more["shape"] = json!({"type": "string", "default": "round"});
+    assert_eq!(change(&more, "three").await["shape"], "round");
+    more["shape"]["default"] = "flat".into();
+    assert_eq!(change(&more, "four").await["shape"], "flat");
+    let plain = change(&properties(), "five").await;
+    assert_eq!(plain, json!({"color": "blue", "size": 1}));
+}
+
+/// An object is read by the version that it is stored in.
+#[tokio::test]
+async fn w183_another_storage_version_hides_nothing_of_the_old_one() {
+    let server = with_widgets().await;
+    let blue = widget("a", &json!({"size": 1, "color": "blue"}));
+    server.request("POST", WIDGETS, blue).await;
+    let before = server.get(WIDGETS).await.json()["metadata"]["resourceVersion"].clone();
+    let small = json!({"size": {"type": "integer"}, "depth": {"type": "integer", "default": 2}});
+    let versions = [
+        version("v1", false, &properties()),
+        version("v2", true, &small),
+    ];
+    reversion(&server, &versions).await;
+    let newer = WIDGETS.replace("/v1/", "/v2/");
+    let old = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(old["spec"], json!({"color": "blue", "size": 1}));
+    let new = server.get(&format!("{newer}/a")).await.json();
+    assert_eq!(
+        (new["apiVersion"].as_str(), &new["spec"]),
+        (Some("ex.com/v2"), &json!({"size": 1}))
+    );
+    // Whatever is older is seen in the version that is asked for.
+    let before = before.as_str().unwrap();
+    let exact = format!("{newer}?resourceVersion={before}&resourceVersionMatch=Exact");
+    for item in server.get(&exact).await.json()["items"].as_array().unwrap() {
+        assert_eq!(item["apiVersion"], "ex.com/v2");
+    }
+    // A write stores it in the other version.
+    let patched = server
+        .patch(
+            &format!("{newer}/a"),
+            "merge",
+            json!({"spec": {"depth": 3}}),
+        )
+        .await;
+    assert_eq!(patched.json()["spec"], json!({"depth": 3, "size": 1}));
+    let old = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(old["spec"], json!({"size": 1}), "v1 has no depth");
+}
+
+/// What the storage version does not have is not answered either.
+#[tokio::test]
+async fn w183_a_write_answers_what_is_stored() {
+    let server = Server::start().await;
+    let small = json!({"size": {"type": "integer"}});
+    let versions = [
+        version("v1", false, &properties()),
+        version("v2", true, &small),
+    ];
+    define(&server, &widgets(&versions)).await;
+    let blue = widget("a", &json!({"size": 1, "color": "blue"}));
+    let created = server.request("POST", WIDGETS, blue).await.json();
+    assert_eq!(created["spec"], json!({"size": 1}));
+    let read = server.get(&format!("{WIDGETS}/a")).await.json();
+    assert_eq!(read, created);
+}
+
+/// A watch whose selection sees other objects than it began with ends, so that its client looks again.
+#[tokio::test]
+async fn w184_a_selection_that_a_definition_changes_is_begun_anew() {
+    let server = Server::start().await;
+    let mut selectable = version("v1", true, &json!({"color": {"type": "string"}}));
+    selectable["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
+    define(&server, &widgets(std::slice::from_ref(&selectable))).await;
+    let body = widget("a", &json!({}));
+    let created = server.request("POST", WIDGETS, body).await;
+    let colourless = format!("{WIDGETS}?watch=true&fieldSelector=spec.color%3D");
+    let mut selected = server.watch(&colourless).await;
+    let mut whole = server.watch(&format!("{WIDGETS}?watch=true")).await;
+    assert_eq!(seen(&mut selected).await, "ADDED a");
+    assert_eq!(seen(&mut whole).await, "ADDED a");
+    let schema = &mut selectable["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    schema["default"] = json!({});
+    schema["properties"]["color"]["default"] = "red".into();
+    reversion(&server, &[selectable]).await;
+    assert_eq!(selected.next().await, None, "it ends");
+    let version = created.version();
+    let since = format!("{colourless}&resourceVersion={version}");
+    let told = server.watch(&since).await.next().await.unwrap();
+    assert_eq!(told["object"]["code"], 410, "{told}");
+    server.request("DELETE", &format!("{WIDGETS}/a"), "").await;
+    assert_eq!(seen(&mut whole).await, "DELETED a", "others go on");
+}
+
+/// A write that is on its way when its version goes is refused, and not lost.
+#[tokio::test]
+async fn a_version_that_goes_while_a_body_is_read_takes_no_object() {
+    let server = Server::start().await;
+    let (old, new) = (
+        version("v1", false, &properties()),
+        version("v2", true, &properties()),
+    );
+    define(&server, &widgets(&[old, new.clone()])).await;
+    let (send, rest) = tokio::sync::oneshot::channel::<Bytes>();
+    let body = futures_util::stream::once(rest)
+        .map(|bytes| Ok::<_, Infallible>(Frame::data(bytes.unwrap())));
+    let request = http::Request::post(WIDGETS)
+        .header("content-type", "application/json")
+        .body(StreamBody::new(body))
+        .unwrap();
+    let created = server.send(request);
+    let removed = async {
+        let patch = json!({"spec": {"versions": [new]}});
+        let path = format!("{DEFINITIONS}/widgets.ex.com");
+        let answer = server.patch(&path, "merge", patch).await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+        while server.get("/apis/ex.com/v1").await.code != 404 {
+            tokio::task::yield_now().await;
+        }
+        let body = widget("a", &json!({"size": 1})).to_string();
+        send.send(body.into()).unwrap();
+    };
+    let (created, ()) = tokio::join!(created, removed);
+    assert_eq!(created.code, 404, "{}", created.text);
+    let newer = WIDGETS.replace("/v1/", "/v2/");
+    assert_eq!(server.get(&newer).await.names(), [""; 0]);
 }
