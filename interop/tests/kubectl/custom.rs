@@ -126,6 +126,50 @@ async fn the_life_of_a_custom_resource() {
 }
 
 #[tokio::test]
+async fn a_definition_is_patched_and_edited() {
+    let server = with_definition().await;
+    let name = "crontabs.stable.example.com";
+    let object = format!("customresourcedefinition.apiextensions.k8s.io/{name}");
+    let patch = |kind: &str, patch: &str| {
+        let kind = format!("--type={kind}");
+        server.run(&["patch", "crd", name, &kind, "-p", patch])
+    };
+    let categories = || value(&server, &format!("crd/{name}"), ".spec.names.categories[*]");
+    let patched = format!("{object} patched\n");
+    let names = r#"{"spec":{"names":{"categories":["a"]}}}"#;
+    assert_eq!(patch("strategic", names).unwrap(), patched);
+    assert_eq!(categories(), "a");
+    let names = r#"{"spec":{"names":{"categories":["b"]}}}"#;
+    assert_eq!(patch("merge", names).unwrap(), patched);
+    let added = r#"[{"op":"add","path":"/spec/names/categories/-","value":"c"}]"#;
+    assert_eq!(patch("json", added).unwrap(), patched);
+    assert_eq!(categories(), "b c");
+    let mut edit = server.kubectl(&["edit", "crd", name]);
+    edit.env("KUBE_EDITOR", "sed -i 's/- c$/- edited/'");
+    let edited = said(&edit.output().unwrap()).unwrap();
+    assert_eq!(edited, format!("{object} edited\n"));
+    assert_eq!(categories(), "b edited");
+    let scope = r#"{"spec":{"scope":"Cluster"}}"#;
+    let wrong = refused(
+        &server,
+        &["patch", "crd", name, "--type=merge", "-p", scope],
+    );
+    assert!(
+        wrong.contains("spec.scope: Invalid value: \"Cluster\": field is immutable"),
+        "{wrong}"
+    );
+    let explained = server
+        .run(&["explain", "crd.spec.versions.schema"])
+        .unwrap();
+    assert!(explained.contains("openAPIV3Schema"), "{explained}");
+    let file = server.file("definition.yaml", DEFINITION).unwrap();
+    let mut diff = server.kubectl(&["diff", "-f", &file]);
+    let difference = diff.output().unwrap();
+    let text = String::from_utf8_lossy(&difference.stdout);
+    assert!(text.contains("-    - edited"), "{text}");
+}
+
+#[tokio::test]
 async fn explained() {
     let server = with_definition().await;
     let explain = |what: &str| server.run(&["explain", what]).unwrap();
