@@ -232,7 +232,8 @@ impl Controller {
             let Some(known) = self.known.get(&name) else {
                 continue;
             };
-            let is_served = known.open.is_some() || known.definition.is_none();
+            // What cannot be served, such as versions that a webhook converts, is not said to be.
+            let is_served = known.open.is_some();
             let established =
                 definition::has_condition(&json!({ "status": status }), "Established");
             if status == known.brief["status"] || known.terminating() || (established && !is_served)
