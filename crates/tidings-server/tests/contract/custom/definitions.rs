@@ -402,7 +402,7 @@ async fn custom_resources_are_served_from_the_start() {
     assert_eq!(second.get(gadgets).await.code, 200);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn what_cannot_be_written_about_a_definition_is_written_later() {
     let store = LateStore::new();
     let refuses = store.refuses();
