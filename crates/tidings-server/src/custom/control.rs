@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use http::header::USER_AGENT;
-use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
@@ -19,11 +17,9 @@ use crate::cache::Cache;
 use crate::clock;
 use crate::registry;
 use crate::registry::draft::Draft;
-use crate::request::{Query, Target};
 use crate::served::{CustomResource, Resource};
 use crate::verbs::delete::{DeleteOptions, delete_one};
-use crate::verbs::update::change;
-use crate::verbs::{Ask, WriteOptions};
+use crate::verbs::update::edit;
 
 /// When what did not succeed is tried again, at first and at last.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -89,6 +85,9 @@ pub(crate) struct Controller {
     unsettled: bool,
     /// How often in a row that did not succeed.
     failures: u32,
+    /// Definitions that have gone, by group and plural. Watches may still tell of their last objects: they are forgotten with
+    /// the next look.
+    gone: Vec<(String, String)>,
 }
 
 impl Controller {
@@ -117,6 +116,16 @@ impl Controller {
 
     /// One look at all definitions. Says when there should be another, if nothing changes before.
     pub(crate) async fn follow(&mut self, api: &Inner) -> Option<Duration> {
+        for (group, plural) in std::mem::take(&mut self.gone) {
+            let mut others = self
+                .known
+                .values()
+                .filter_map(|known| known.definition.as_ref());
+            // There may be another one of the same names by now.
+            if !others.any(|other| other.group == group && other.names.plural == plural) {
+                self.interned.forget(&group, &plural);
+            }
+        }
         let state = api.cache(registry::definitions()).snapshot().state;
         let gone = |name: &String, known: &Known| {
             let here = state.get(&ObjectKey::new("", name));
@@ -131,8 +140,15 @@ impl Controller {
         let mut closed = Vec::new();
         for name in left {
             self.unsettled = true;
-            let open = self.known.remove(&name).and_then(|known| known.open);
-            closed.extend(open.map(|open| open.resource));
+            let Some(known) = self.known.remove(&name) else {
+                continue;
+            };
+            let definition = known.definition.as_ref();
+            self.gone.extend(definition.map(|definition| {
+                let plural = definition.names.plural.clone();
+                (definition.group.clone(), plural)
+            }));
+            closed.extend(known.open.map(|open| open.resource));
         }
         for (key, object) in &state {
             let known = self.known.get(key.name());
@@ -240,7 +256,7 @@ impl Controller {
             {
                 continue;
             }
-            let written = edit(api, &name, &known.uid, Some("status"), |draft| {
+            let written = edit_definition(api, &name, known, Some("status"), |draft| {
                 let own = draft.members.entry("status").or_insert_with(|| json!({}));
                 for member in ["conditions", "acceptedNames"] {
                     own[member] = status[member].clone();
@@ -348,7 +364,7 @@ async fn release(api: &Inner, name: &str, known: &Known) -> Result<Option<Durati
             return Ok(Some(if held { LOOK_EVERY } else { Duration::ZERO }));
         }
     }
-    let released = edit(api, name, &known.uid, None, |draft| {
+    let released = edit_definition(api, name, known, None, |draft| {
         let finalizers = &mut draft.meta.finalizers;
         finalizers.retain(|finalizer| finalizer != CLEANUP_FINALIZER);
     });
@@ -367,7 +383,7 @@ async fn report(api: &Inner, name: &str, known: &Known) -> Result<(), Status> {
         return Ok(());
     }
     let now = clock::now();
-    let said = edit(api, name, &known.uid, Some("status"), |draft| {
+    let said = edit_definition(api, name, known, Some("status"), |draft| {
         let status = draft.members.entry("status").or_insert_with(|| json!({}));
         let message = "CustomResource deletion is in progress";
         definition::set_condition(status, "Terminating", "True", REASON, message, &now);
@@ -414,33 +430,16 @@ async fn reform(cache: &Cache, reader: &Reader) {
     }
 }
 
-/// Changes a definition as a client would, if it is still the same one.
-async fn edit(
+/// Changes a definition, if it is still the same one.
+async fn edit_definition(
     api: &Inner,
     name: &str,
-    uid: &str,
+    known: &Known,
     subresource: Option<&str>,
-    edit: impl Fn(&mut Draft) + Sync,
+    change: impl Fn(&mut Draft) + Sync,
 ) -> Result<(), Status> {
+    let key = ObjectKey::new("", name);
     let kind = registry::definitions();
-    let target = Target {
-        kind,
-        namespace: None,
-        name: Some(name.to_owned()),
-        subresource: subresource.map(ToOwned::to_owned),
-        forced_watch: false,
-    };
-    let (query, mut headers) = (Query::default(), HeaderMap::new());
-    headers.insert(USER_AGENT, HeaderValue::from_static("tidings"));
-    let ask = Ask::new(&target, &query, &headers);
-    let edited = |existing: &Object| {
-        if existing.uid() != uid {
-            return Err(Status::not_found(kind.group_resource(), name));
-        }
-        let mut draft = Draft::of(kind, existing)?;
-        edit(&mut draft);
-        Ok(draft)
-    };
-    change(api, &ask, WriteOptions::default(), &edited).await?;
-    Ok(())
+    let same = |existing: &Object| existing.uid() == known.uid;
+    edit(api, kind, &key, same, subresource, change).await
 }

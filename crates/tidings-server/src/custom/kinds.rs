@@ -44,7 +44,8 @@ impl Live {
 #[derive(Debug)]
 pub(crate) struct Custom {
     pub(crate) list_kind: String,
-    live: RwLock<Arc<Live>>,
+    /// `None` if there is no such definition any more.
+    live: RwLock<Option<Arc<Live>>>,
     /// What its objects begin with: members stand in the order of their names.
     head: String,
 }
@@ -55,11 +56,11 @@ impl Custom {
         object.as_bytes().starts_with(self.head.as_bytes())
     }
 
-    fn set(&self, live: Arc<Live>) {
+    fn set(&self, live: Option<Arc<Live>>) {
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = live;
     }
 
-    pub(crate) fn live(&self) -> Arc<Live> {
+    pub(crate) fn live(&self) -> Option<Arc<Live>> {
         self.live
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -106,6 +107,16 @@ impl Interned {
         kinds.collect()
     }
 
+    /// Lets go of all that a definition has said.
+    pub(super) fn forget(&mut self, group: &str, plural: &str) {
+        for (identity, kind) in &self.0 {
+            let custom = kind.custom.filter(|_| identity.group == group);
+            if let Some(custom) = custom.filter(|_| identity.plural == plural) {
+                custom.set(None);
+            }
+        }
+    }
+
     fn kind(
         &mut self,
         definition: &Definition,
@@ -123,7 +134,7 @@ impl Interned {
         };
         if let Some(kind) = self.0.get(&identity) {
             if let Some(custom) = kind.custom {
-                custom.set(live);
+                custom.set(Some(live));
             }
             return kind;
         }
@@ -134,7 +145,7 @@ impl Interned {
                 "{{\"apiVersion\":\"{}/{}\",",
                 definition.group, version.name
             ),
-            live: RwLock::new(live),
+            live: RwLock::new(Some(live)),
         }));
         let kind = Box::leak(Box::new(Kind {
             group: kept(&definition.group),

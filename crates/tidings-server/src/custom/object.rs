@@ -159,20 +159,21 @@ impl Draft {
     }
 
     /// The whole object, as its kind shows it, but for the owners of its fields.
-    pub(crate) fn whole(&self) -> Result<Value, Status> {
+    pub(crate) fn whole(&self) -> Value {
         let mut whole = Map::new();
         let version = self.kind.group_version().to_string();
         whole.insert("apiVersion".into(), version.into());
         whole.insert("kind".into(), self.kind.kind.into());
-        let meta = serde_json::to_value(&self.meta).map_err(Status::internal)?;
+        // Texts, numbers and maps of texts can always be written.
+        let meta = serde_json::to_value(&self.meta).unwrap_or_default();
         whole.insert("metadata".into(), meta);
         whole.extend(self.members.clone());
-        Ok(Value::Object(whole))
+        Value::Object(whole)
     }
 
     /// The bytes that are stored of a custom resource.
     pub(crate) fn custom_bytes(&self, live: &Live) -> Result<Vec<u8>, Status> {
-        let mut whole = self.whole()?;
+        let mut whole = self.whole();
         whole["apiVersion"] = live.stored_version().into();
         let storage = live.definition.storage();
         if !live.version().storage {
@@ -201,30 +202,20 @@ impl Draft {
     ) {
         let version = live.version();
         let schema = &version.schema;
+        let new = self.whole();
         if let Some(scale) = &version.scale {
-            check_replicas(&self.members, &scale.spec_replicas, errors);
+            check_replicas(&new, &scale.spec_replicas, errors);
         }
-        let old = old.and_then(|old| old.whole().ok());
-        match (self.whole(), old, subresource) {
-            (Ok(new), Some(old), Some("status")) => schema.validate_status(&new, &old, errors),
-            (Ok(new), old, _) => schema.validate(&new, old.as_ref(), errors),
-            (Err(_), ..) => {}
+        match (old.map(Draft::whole), subresource) {
+            (Some(old), Some("status")) => schema.validate_status(&new, &old, errors),
+            (old, _) => schema.validate(&new, old.as_ref(), errors),
         }
     }
 }
 
 /// What a scale counts must be a number of copies (W182).
-fn check_replicas(members: &Map<String, Value>, path: &MemberPath, errors: &mut FieldErrors) {
-    let Some((first, rest)) = path.members.split_first() else {
-        return;
-    };
-    let value = rest
-        .iter()
-        .try_fold(members.get(first), |value, name| {
-            Some(value.and_then(|value| value.get(name)))
-        })
-        .flatten();
-    let Some(replicas) = value.and_then(Value::as_i64) else {
+fn check_replicas(object: &Value, path: &MemberPath, errors: &mut FieldErrors) {
+    let Some(replicas) = path.find(object).and_then(Value::as_i64) else {
         return; // the schema says what else is wrong
     };
     let why = match replicas {

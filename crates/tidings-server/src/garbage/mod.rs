@@ -16,8 +16,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use http::header::USER_AGENT;
-use http::{HeaderMap, HeaderValue};
 use tidings_api::{Object, ObjectKey, Status};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -26,11 +24,9 @@ use tokio::time::Instant;
 use crate::api::Inner;
 use crate::registry::draft::Draft;
 use crate::registry::{Kind, Special};
-use crate::request::{Query, Target};
 use crate::served::Served;
 use crate::verbs::delete::{DeleteOptions, delete_one};
-use crate::verbs::update::change;
-use crate::verbs::{Ask, WriteOptions};
+use crate::verbs::update;
 use graph::{Graph, KindId, Place, Seen, Task, Uid};
 use plan::{Action, Facts, OwnerState, Policy, Reference, plan};
 pub(crate) use plan::{FOREGROUND, ORPHAN};
@@ -474,26 +470,7 @@ impl Hand {
         edit: impl Fn(&mut Draft) + Sync,
     ) -> Result<(), Status> {
         let kind = self.kind(place)?;
-        let namespace = Some(place.key.namespace()).filter(|_| kind.namespaced);
-        let target = Target {
-            kind,
-            namespace: namespace.map(ToOwned::to_owned),
-            name: Some(place.key.name().to_owned()),
-            subresource: None,
-            forced_watch: false,
-        };
-        let (query, mut headers) = (Query::default(), HeaderMap::new());
-        headers.insert(USER_AGENT, HeaderValue::from_static("tidings"));
-        let ask = Ask::new(&target, &query, &headers);
-        let edited = |existing: &Object| {
-            if Uid::new(&existing.uid()) != *uid {
-                return Err(Status::not_found(kind.group_resource(), place.key.name()));
-            }
-            let mut draft = Draft::of(kind, existing)?;
-            edit(&mut draft);
-            Ok(draft)
-        };
-        change(&self.api, &ask, WriteOptions::default(), &edited).await?;
-        Ok(())
+        let same = |existing: &Object| Uid::new(&existing.uid()) == *uid;
+        update::edit(&self.api, kind, &place.key, same, None, edit).await
     }
 }

@@ -43,9 +43,10 @@ impl Kind {
     /// The JSON of a stored object, as this kind shows it.
     pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
         match (self.custom, self.stored_as) {
-            (Some(custom), _) if !custom.is_version_of(object) => {
-                custom::as_seen(&custom.live(), object).into()
-            }
+            (Some(custom), _) if !custom.is_version_of(object) => match custom.live() {
+                Some(live) => custom::as_seen(&live, object).into(),
+                None => object.as_bytes().into(),
+            },
             (None, Some(_)) => self.converted(object).into(),
             _ => object.as_bytes().into(),
         }

@@ -11,7 +11,7 @@ use crate::clock;
 impl Draft {
     /// The definition as a whole, with the spec filled in.
     fn filled(&self) -> Value {
-        let mut whole = self.whole().unwrap_or_default();
+        let mut whole = self.whole();
         definition::fill_in(&mut whole);
         whole
     }
@@ -43,8 +43,8 @@ impl Draft {
         subresource: Option<&str>,
         errors: &mut FieldErrors,
     ) {
-        let new = self.whole().unwrap_or_default();
-        match (old.and_then(|old| old.whole().ok()), subresource) {
+        let new = self.whole();
+        match (old.map(Draft::whole), subresource) {
             (None, _) => definition::validate(&new, errors),
             (Some(old), Some("status")) => definition::validate_status_update(&new, &old, errors),
             (Some(old), _) => definition::validate_update(&new, &old, errors),

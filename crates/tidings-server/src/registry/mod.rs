@@ -258,7 +258,7 @@ impl Kind {
 
     /// What its definition says now, if it is a custom resource.
     pub(crate) fn live(&self) -> Option<Arc<Live>> {
-        self.custom.map(Custom::live)
+        self.custom.and_then(Custom::live)
     }
 
     /// True if there is a `status` that only its subresource changes (W146).

@@ -71,10 +71,6 @@ fn custom(
     let Some(scale) = &live.version().scale else {
         return Err(Status::no_such_resource());
     };
-    let at = |path: &MemberPath| {
-        let mut members = path.members.iter();
-        members.try_fold(whole, |value, name| value.get(name))
-    };
     let wrong = |path: &MemberPath, found: &Value, go_type: &str| {
         Status::internal(format!(
             "{} accessor error: {} is of the type {}, expected {go_type}",
@@ -83,7 +79,7 @@ fn custom(
             go_kind(found)
         ))
     };
-    let number = |path: &MemberPath| match at(path) {
+    let number = |path: &MemberPath| match path.find(whole) {
         None => Ok(None),
         Some(value) => match value.as_i64() {
             Some(number) => Ok(Some(number)),
@@ -100,7 +96,7 @@ fn custom(
         }
     };
     let selector = scale.label_selector.as_ref();
-    let selector = match selector.and_then(|path| Some((path, at(path)?))) {
+    let selector = match selector.and_then(|path| Some((path, path.find(whole)?))) {
         None => "",
         Some((path, value)) => match value.as_str() {
             Some(text) => text,

@@ -2,9 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use http::StatusCode;
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, StatusCode};
 use tidings_api::{
-    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ResourceVersion, Status,
+    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ObjectKey, ResourceVersion,
+    Status,
 };
 use tidings_storage::{Error, Revision, Write};
 
@@ -14,7 +16,8 @@ use super::{Ask, WriteOptions};
 use crate::api::Inner;
 use crate::clock;
 use crate::registry::draft::{Draft, Written};
-use crate::registry::managed;
+use crate::registry::{Kind, managed};
+use crate::request::{Query, Target};
 use crate::respond::Answer;
 
 pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Status> {
@@ -89,6 +92,38 @@ pub(crate) async fn change(
     let edit = |existing: &Object| edit(existing).map(Some);
     let changed = change_if_there(api, ask, options, &edit).await?;
     changed.ok_or_else(|| Status::not_found(ask.kind().group_resource(), ask.key.name()))
+}
+
+/// Changes an object as a client would, for the server itself, if it is still the one that is meant.
+pub(crate) async fn edit(
+    api: &Inner,
+    kind: &'static Kind,
+    key: &ObjectKey,
+    is_meant: impl Fn(&Object) -> bool + Sync,
+    subresource: Option<&str>,
+    edit: impl Fn(&mut Draft) + Sync,
+) -> Result<(), Status> {
+    let namespace = Some(key.namespace()).filter(|_| kind.namespaced);
+    let target = Target {
+        kind,
+        namespace: namespace.map(ToOwned::to_owned),
+        name: Some(key.name().to_owned()),
+        subresource: subresource.map(ToOwned::to_owned),
+        forced_watch: false,
+    };
+    let (query, mut headers) = (Query::default(), HeaderMap::new());
+    headers.insert(USER_AGENT, HeaderValue::from_static("tidings"));
+    let ask = Ask::new(&target, &query, &headers);
+    let edited = |existing: &Object| {
+        if !is_meant(existing) {
+            return Err(Status::not_found(kind.group_resource(), key.name()));
+        }
+        let mut draft = Draft::of(kind, existing)?;
+        edit(&mut draft);
+        Ok(draft)
+    };
+    change(api, &ask, WriteOptions::default(), &edited).await?;
+    Ok(())
 }
 
 /// The same; `None` if there is no such object. One that the cache still has may be gone, so this alone tells. An edit that knows

@@ -144,6 +144,14 @@ pub struct SelectableField {
     pub path: JsonPath,
 }
 
+impl MemberPath {
+    /// What is there.
+    pub fn find<'v>(&self, object: &'v Value) -> Option<&'v Value> {
+        let mut members = self.members.iter();
+        members.try_fold(object, |value, name| value.get(name))
+    }
+}
+
 impl Definition {
     /// Reads a definition that has passed [`validate`], from the whole object.
     ///
