@@ -189,8 +189,14 @@ impl Inner {
         for resource in self.served().resources() {
             let Resource { cache, prefix, .. } = &**resource;
             cache.reach(ResourceVersion::default()).await; // the first list
-            self.store.request_progress(prefix);
-            cache.reach(revision).await;
+            // Asked again until it is heard, as in `reach`: a watch of the store that is just being opened does not hear it.
+            loop {
+                self.store.request_progress(prefix);
+                let reached = cache.reach(revision);
+                if tokio::time::timeout(ASK_AGAIN, reached).await.is_ok() {
+                    break;
+                }
+            }
         }
         Ok(())
     }
