@@ -138,11 +138,15 @@ fn deployment(name: &str, turn: u64) -> Vec<u8> {
 /// Applies Deployments again and again: with a field changed, and as they are.
 async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
     let size = deployment("d0", 0).len();
-    for (what, changes) in [("one field changed", true), ("nothing changed", false)] {
+    let rounds = [16, 64].into_iter().flat_map(|count| {
+        [("one field changed", true), ("nothing changed", false)]
+            .map(|(what, changes)| (count, what, changes))
+    });
+    for (count, what, changes) in rounds {
         let (cpu, store) = (server.cpu(), server.thread_cpu(STORE_THREAD));
         let until = Instant::now() + Duration::from_secs(seconds);
         let mut writers = JoinSet::new();
-        for writer in 0..16 {
+        for writer in 0..count {
             let client = server.client.clone();
             writers.spawn(async move {
                 let mut connection = client.connect().await?;
@@ -166,7 +170,7 @@ async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
         }
         let (cpu, store) = (server.cpu() - cpu, server.thread_cpu(STORE_THREAD) - store);
         println!(
-            "apply of a Deployment of {size} bytes, {what}, 16 writers: {}/s, {:.1} us CPU each ({:.1} of them the store's)",
+            "apply of a Deployment of {size} bytes, {what}, {count} writers: {}/s, {:.1} us CPU each ({:.1} of them the store's)",
             done / seconds,
             micros(cpu, done),
             micros(store, done),

@@ -173,6 +173,40 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// Appends the same as a JSON string, if nothing in it has to be escaped but quotes, as is the rule. False, and nothing is
+    /// appended, if something has.
+    pub(crate) fn push_plain(&self, json: &mut String) -> bool {
+        let before = json.len();
+        let done = match self {
+            Element::Field(name) => {
+                json.push_str("\"f:");
+                json::push_if_plain(json, name)
+            }
+            Element::Key(parts) => {
+                json.push_str("\"k:{");
+                let done = parts.iter().enumerate().all(|(at, (name, part))| {
+                    json.push_str(if at > 0 { ",\\\"" } else { "\\\"" });
+                    let named = json::push_if_plain(json, name);
+                    json.push_str("\\\":");
+                    named && push_plain_value(json, part.value())
+                });
+                json.push('}');
+                done
+            }
+            Element::Value(part) => {
+                json.push_str("\"v:");
+                push_plain_value(json, part.value())
+            }
+            Element::Index(_) => false,
+        };
+        if done {
+            json.push('"');
+        } else {
+            json.truncate(before);
+        }
+        done
+    }
+
     /// Reads what [`Element::encoded`] writes. `None` if it is nothing of the kind.
     pub fn decode(text: &str) -> Option<Element<'static>> {
         let (kind, rest) = text.split_once(':')?;
@@ -195,6 +229,17 @@ impl<'a> Element<'a> {
             _ => None,
         }
     }
+}
+
+fn push_plain_value(json: &mut String, value: &Value) -> bool {
+    let Value::String(text) = value else {
+        json.push_str(&value.to_string());
+        return matches!(value, Value::Number(_) | Value::Bool(_) | Value::Null);
+    };
+    json.push_str("\\\"");
+    let done = json::push_if_plain(json, text);
+    json.push_str("\\\"");
+    done
 }
 
 fn push_value(text: &mut String, value: &Value) {

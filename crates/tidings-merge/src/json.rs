@@ -18,6 +18,15 @@ const SPECIAL: [u8; 256] = {
     special
 };
 
+/// Appends text that stands in JSON as it is. False, and nothing is appended, if it does not.
+pub(crate) fn push_if_plain(json: &mut String, text: &str) -> bool {
+    let plain = text.bytes().all(|byte| SPECIAL[usize::from(byte)] == 0);
+    if plain {
+        json.push_str(text);
+    }
+    plain
+}
+
 /// Appends a JSON string as Go writes it: what could be taken for HTML, and the separators of lines, are escaped.
 pub(crate) fn push_string(json: &mut String, text: &str) {
     json.push('"');

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use serde_json::json;
-//! use tidings_merge::{Apply, FieldSet, Managed, Manager, Unknown, fields_of};
+//! use tidings_merge::{Apply, Configuration, FieldSet, Managed, Manager, Unknown};
 //!
 //! let named = |name: &str| Manager {
 //!     name: name.into(),
@@ -19,12 +19,10 @@
 //! };
 //! let mut managed = Managed::default();
 //! let mut apply = |live: &serde_json::Value, manager: &str, config: serde_json::Value| {
-//!     let fields = fields_of(&config, Unknown).map_err(|error| error.to_string())?;
+//!     let nothing = FieldSet::default();
+//!     let config = Configuration::new(&config, Unknown, &nothing);
 //!     let wish = Apply {
-//!         config: &config,
-//!         fields: &fields,
-//!         schema: Unknown,
-//!         ignored: &FieldSet::default(),
+//!         config: &config.map_err(|error| error.to_string())?,
 //!         force: false,
 //!         now: "2026-01-01T00:00:00Z",
 //!     };
@@ -45,6 +43,8 @@
 //! ```
 
 mod compare;
+mod configuration;
+mod displaced;
 mod element;
 mod fields;
 mod json;
@@ -56,6 +56,8 @@ mod typed;
 mod written;
 
 pub use compare::Changes;
+pub use configuration::Configuration;
+pub use displaced::Displaced;
 pub use element::{Element, Part};
 pub use fields::Fields;
 pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};

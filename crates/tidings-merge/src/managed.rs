@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::compare::Changes;
+use crate::configuration::Configuration;
+use crate::displaced::Displaced;
 use crate::fields::Fields;
 use crate::json;
 use crate::merge::{Merged, merge_into, without};
@@ -188,13 +190,7 @@ fn shown(conflicts: &[Conflict]) -> String {
 #[derive(Debug, Clone, Copy)]
 pub struct Apply<'a, S> {
     /// What the manager wants to have of the object.
-    pub config: &'a Value,
-    /// The fields of the configuration, see [`fields_of`](crate::fields_of).
-    pub fields: &'a FieldSet<'a>,
-    /// The types of both.
-    pub schema: S,
-    /// Fields that nobody owns, see [`FieldSet::remove_with_below`].
-    pub ignored: &'a FieldSet<'a>,
+    pub config: &'a Configuration<'a, S>,
     /// Take over what others own.
     pub force: bool,
     /// The time that is written down if something changes.
@@ -279,25 +275,30 @@ impl Managed {
         self.merge_oldest();
     }
 
-    /// Puts a configuration over an object, in place. Returns whether that has changed it; either way the owners are as they
-    /// are to be written down.
+    /// Puts a configuration over an object, in place. Returns what stood there before; the owners are as they are to be written
+    /// down, whether that is anything or not.
     ///
     /// # Errors
-    /// If somebody else owns a field that would change. The owners are as before then, but the object is of no use any more.
-    pub fn apply<S: Schema>(
+    /// If somebody else owns a field that would change. Object and owners are as before then.
+    pub fn apply<'a, S: Schema>(
         &mut self,
         manager: &Manager,
         live: &mut Value,
-        apply: Apply<'_, S>,
-    ) -> Result<bool, Conflicts> {
-        let schema = apply.schema;
-        let fields = Fields::from_json(apply.fields.encode_without(apply.ignored));
+        apply: Apply<'a, S>,
+    ) -> Result<Displaced<'a>, Conflicts> {
+        let Configuration {
+            value: config,
+            schema,
+            ignored,
+            ..
+        } = *apply.config;
+        let fields = Fields::from_json(apply.config.written.as_str());
         // Only one who no longer says all that it said takes something away.
         let before = self.own(manager, Operation::Apply).map(|own| &own.fields);
-        let before = before
+        let abandoned = before
             .filter(|before| **before != fields)
-            .map(Fields::set)
-            .filter(|before| !apply.fields.contains(before));
+            .map(|before| (before.set(), apply.config.fields()))
+            .filter(|(before, said)| !said.contains(before));
         let unowned = self.unowned(live, &apply, manager);
         let others: Vec<&Entry> = self
             .0
@@ -305,19 +306,25 @@ impl Managed {
             .chain(&unowned)
             .filter(|entry| !entry.is_of(manager, Operation::Apply))
             .collect();
-        let original = before.map(|before| (before, live.clone()));
+        let abandoned = abandoned.map(|(before, said)| (before, said, live.clone()));
         let Merged {
-            mut is_new,
+            mut displaced,
             mut changes,
-        } = merge_into(live, apply.config, schema);
-        if let Some((before, original)) = &original {
-            *live = without_abandoned(live, before, &others, &apply);
-            is_new = live != original;
-            changes = Changes::of(Some(original), Some(live), schema).into_owned();
+        } = merge_into(live, config, schema);
+        if let Some((before, said, original)) = abandoned {
+            *live = without_abandoned(live, before, &others, &said, schema);
+            changes = Changes::of(Some(&original), Some(live), schema).into_owned();
+            displaced = match *live == original {
+                true => Displaced::default(),
+                false => Displaced::one(Some(original)),
+            };
         }
-        changes.ignore(apply.ignored);
-        if !apply.force {
-            find_conflicts(&others, &changes)?;
+        changes.ignore(ignored);
+        if !apply.force
+            && let Err(conflicts) = find_conflicts(&others, &changes)
+        {
+            displaced.restore(live);
+            return Err(conflicts);
         }
         self.0.extend(unowned);
         let own = self.entry(manager, Operation::Apply);
@@ -328,7 +335,7 @@ impl Managed {
             self.take(&changes, manager, Operation::Apply);
         }
         self.0.retain(|entry| !entry.fields.is_empty());
-        Ok(is_new)
+        Ok(displaced)
     }
 
     /// If nobody has kept track of an object, what is there is somebody's.
@@ -342,8 +349,8 @@ impl Managed {
             return None;
         }
         let nothing = Value::Object(Map::new());
-        let mut there = Changes::of(Some(&nothing), Some(live), apply.schema).set;
-        there.remove_with_below(apply.ignored);
+        let mut there = Changes::of(Some(&nothing), Some(live), apply.config.schema).set;
+        there.remove_with_below(apply.config.ignored);
         there.here = false;
         (!there.is_empty()).then(|| Entry {
             manager: Manager {
@@ -453,9 +460,9 @@ fn without_abandoned<S: Schema>(
     merged: &Value,
     before: &FieldSet<'_>,
     others: &[&Entry],
-    apply: &Apply<'_, S>,
+    said: &FieldSet<'_>,
+    schema: S,
 ) -> Value {
-    let schema = apply.schema;
     let before = before.with_named(schema);
     let nothing = || Value::Object(Map::new());
     let pruned = without(merged, &before, schema).unwrap_or_else(nothing);
@@ -464,7 +471,7 @@ fn without_abandoned<S: Schema>(
     gone.remove(&fields_of_stored(&pruned, schema).with_named(schema));
     // What the applier says counts even where nobody can own it: an object does not lose its name.
     let others = others.iter().map(|entry| entry.fields.set());
-    for said in others.chain([apply.fields]) {
+    for said in others.chain([said]) {
         gone.remove(&said.with_named(schema));
     }
     let gone = gone.common(&before);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::compare::Changes;
+use crate::displaced::{Displaced, Step};
 use crate::element::Element;
 use crate::schema::{Child, Schema, Shape, key, parts, same_key};
 use crate::set::FieldSet;
@@ -19,8 +20,8 @@ pub fn merge<S: Schema>(live: &Value, config: &Value, schema: S) -> Value {
 /// What has become of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Merged<'c> {
-    /// It is another one.
-    pub(crate) is_new: bool,
+    /// What stood where there is something else now.
+    pub(crate) displaced: Displaced<'c>,
     /// What is different, as far as types know it.
     pub(crate) changes: Changes<'c>,
 }
@@ -28,13 +29,18 @@ pub(crate) struct Merged<'c> {
 /// What has become of the parts of a value.
 #[derive(Default)]
 struct Parts<'c> {
-    is_new: bool,
+    displaced: Displaced<'c>,
     changes: Vec<(Element<'c>, Changes<'c>)>,
 }
 
 impl<'c> Parts<'c> {
-    fn push(&mut self, element: impl FnOnce() -> Option<Element<'c>>, part: Merged<'c>) {
-        self.is_new |= part.is_new;
+    fn push(
+        &mut self,
+        step: Step<'c>,
+        element: impl FnOnce() -> Option<Element<'c>>,
+        part: Merged<'c>,
+    ) {
+        self.displaced.add_below(step, part.displaced);
         if !part.changes.is_empty()
             && let Some(element) = element()
         {
@@ -46,7 +52,7 @@ impl<'c> Parts<'c> {
 impl<'c> From<Parts<'c>> for Merged<'c> {
     fn from(parts: Parts<'c>) -> Merged<'c> {
         Merged {
-            is_new: parts.is_new,
+            displaced: parts.displaced,
             changes: Changes::of_below(parts.changes),
         }
     }
@@ -69,18 +75,17 @@ pub(crate) fn merge_into<'c, S: Schema>(
             if are_in_step(lives, configs, schema) =>
         {
             let mut parts = Parts::default();
-            for (live, config) in std::iter::zip(lives, configs) {
+            for (at, (live, config)) in std::iter::zip(lives, configs).enumerate() {
                 let part = merge_into(live, config, item);
-                parts.push(|| key(config, &schema.keys()).ok(), part);
+                parts.push(Step::Item(at), || key(config, &schema.keys()).ok(), part);
             }
             parts.into()
         }
         _ => match over(live, config, schema) {
             Some(new) if new != *live => {
                 let changes = Changes::of(Some(live), Some(&new), schema).into_owned();
-                *live = new;
                 Merged {
-                    is_new: true,
+                    displaced: Displaced::one(Some(std::mem::replace(live, new))),
                     changes,
                 }
             }
@@ -136,15 +141,15 @@ fn merge_members<'c, S: Schema>(
             (Some(live), Some(schema)) => merge_into(live, value, schema),
             (Some(live), None) if live == value => continue,
             (_, schema) => {
-                live.insert(name.clone(), value.clone());
+                let displaced = live.insert(name.clone(), value.clone());
                 let new = schema.map(|schema| Changes::of(None, Some(value), schema));
                 Merged {
-                    is_new: true,
+                    displaced: Displaced::one(displaced),
                     changes: new.unwrap_or_default(),
                 }
             }
         };
-        parts.push(|| Some(Element::field(name)), part);
+        parts.push(Step::Member(name), || Some(Element::field(name)), part);
     }
     parts.into()
 }
@@ -245,7 +250,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::configuration::Configuration;
     use crate::schema::Scalar;
+    use crate::typed::fields_of;
 
     /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of text.
     #[derive(Debug, Clone, Copy)]
@@ -288,14 +295,14 @@ mod tests {
 
     fn object(deep: bool) -> BoxedStrategy<Value> {
         let scalar = || prop_oneof![Just(json!(null)), Just(json!("x")), Just(json!(1))];
-        let map = prop::collection::btree_map("[ab]", scalar(), 0..3).prop_map(|map| json!(map));
-        let set = prop::collection::btree_set("[xyz]", 0..3).prop_map(|set| json!(set));
+        let map = prop::collection::btree_map("[a<]", scalar(), 0..3).prop_map(|map| json!(map));
+        let set = prop::collection::btree_set("[xy\"]", 0..3).prop_map(|set| json!(set));
         let set = set.prop_flat_map(|set| {
             let items = set.as_array().cloned().unwrap_or_default();
             Just(items).prop_shuffle().prop_map(Value::from)
         });
         let list = if deep {
-            let items = prop::collection::btree_map("[mno]", object(false), 0..3);
+            let items = prop::collection::btree_map("[mn<]", object(false), 0..3);
             let items = items.prop_map(|items| {
                 let items = items.into_iter().map(|(name, mut item)| {
                     if name != "n" {
@@ -329,13 +336,23 @@ mod tests {
 
     proptest! {
         #[test]
+        fn fields_are_written_as_a_set_of_them_is(config in object(true), ignored in object(true)) {
+            let ignored = fields_of(&ignored, Of::Struct).unwrap_or_default();
+            let written = Configuration::new(&config, Of::Struct, &ignored).map(|config| config.written);
+            let set = fields_of(&config, Of::Struct);
+            prop_assert_eq!(written, set.map(|set| set.encode_without(&ignored)));
+        }
+
+        #[test]
         fn what_a_merge_says_of_itself_is_what_a_comparison_finds(live in object(true), config in object(true)) {
             let mut merged = live.clone();
             let told = merge_into(&mut merged, &config, Of::Struct);
-            prop_assert_eq!(told.is_new, merged != live);
+            prop_assert_eq!(!told.displaced.is_empty(), merged != live);
             prop_assert_eq!(&told.changes, &Changes::of(Some(&live), Some(&merged), Of::Struct));
             let again = merge_into(&mut merged.clone(), &config, Of::Struct);
-            prop_assert!(!again.is_new && again.changes.is_empty());
+            prop_assert!(again.displaced.is_empty() && again.changes.is_empty());
+            told.displaced.restore(&mut merged);
+            prop_assert_eq!(merged, live);
         }
     }
 }

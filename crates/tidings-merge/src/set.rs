@@ -95,6 +95,11 @@ impl<'a> FieldSet<'a> {
         Some(&self.below[place].1)
     }
 
+    /// True if nothing is below it.
+    pub(crate) fn ends_here(&self) -> bool {
+        self.below.is_empty()
+    }
+
     fn place(&self, element: &Element<'_>) -> Result<usize, usize> {
         self.below.binary_search_by(|(own, _)| own.cmp(element))
     }
@@ -293,8 +298,13 @@ impl<'a> FieldSet<'a> {
 #[derive(Default)]
 struct Writer {
     json: String,
-    /// The step that is written next.
-    step: String,
+}
+
+/// Appends a step as the name of a member.
+pub(crate) fn push_step(json: &mut String, element: &Element<'_>) {
+    if !element.push_plain(json) {
+        json::push_string(json, &element.encoded());
+    }
 }
 
 impl Writer {
@@ -309,16 +319,14 @@ impl Writer {
         let mut below = false;
         for (element, set) in &set.below {
             let without = without.and_then(|without| without.below(element));
-            if without.is_some_and(|without| without.below.is_empty()) {
+            if without.is_some_and(FieldSet::ends_here) {
                 continue;
             }
             let before = self.json.len();
             if before > start {
                 self.json.push(',');
             }
-            self.step.clear();
-            element.encode(&mut self.step);
-            json::push_string(&mut self.json, &self.step);
+            push_step(&mut self.json, element);
             self.json.push(':');
             if self.write(set, without) {
                 below = true;

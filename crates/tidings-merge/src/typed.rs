@@ -123,7 +123,7 @@ fn repeated<S>(children: &[Child<'_, S>]) -> Vec<usize> {
 }
 
 /// Why a value cannot be what the types say.
-fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> {
+pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> {
     let wanted = match shape {
         _ if value.is_null() => return None,
         Shape::Struct | Shape::Map(_) if !value.is_object() => "map",

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use tidings_merge::{
-    Apply, Changes, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of, merge,
+    Apply, Changes, Configuration, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
+    merge,
 };
 
 /// Types for the stories.
@@ -89,17 +90,22 @@ impl Story {
 
     fn try_apply(&mut self, who: &str, config: &Value, force: bool) -> Result<bool, String> {
         let (mut object, now) = (self.live(), self.now());
-        let fields = fields_of(config, Of::Object).map_err(|errors| errors.to_string())?;
+        let nothing = FieldSet::default();
+        let config = Configuration::new(config, Of::Object, &nothing);
         let apply = Apply {
-            config,
-            fields: &fields,
-            schema: Of::Object,
-            ignored: &FieldSet::default(),
+            config: &config.map_err(|errors| errors.to_string())?,
             force,
             now: &now,
         };
         let outcome = self.managed.apply(&named(who), &mut object, apply);
-        let is_new = outcome.map_err(|conflicts| conflicts.to_string())?;
+        let displaced = outcome.map_err(|conflicts| {
+            assert_eq!(object, self.live(), "it is as before");
+            conflicts.to_string()
+        })?;
+        let is_new = !displaced.is_empty();
+        let mut before = object.clone();
+        displaced.restore(&mut before);
+        assert_eq!(before, self.live());
         self.object = Some(object);
         Ok(is_new)
     }

@@ -89,6 +89,7 @@ impl Opener {
         let source = Arc::new(StoreListerWatcher {
             store: self.store.clone(),
             prefix: prefix.clone(),
+            cache: cache.clone(),
         });
         let mut options = ReflectorOptions::default();
         // The store is in this process or has its own signs of life: silence means that nothing happens.

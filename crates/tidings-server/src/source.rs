@@ -14,10 +14,14 @@ use tidings_storage::{
     Change, Error, Event, Previous, Range, Revision, Storage, WatchBatch, WatchStream,
 };
 
+use crate::cache::Cache;
+
 /// Lists and watches the keys of one resource in a store.
 pub(crate) struct StoreListerWatcher {
     pub(crate) store: Arc<dyn Storage>,
     pub(crate) prefix: Bytes,
+    /// Knows what this server has written.
+    pub(crate) cache: Arc<Cache>,
 }
 
 /// How many objects are read from the store at once while a cache is filled.
@@ -94,6 +98,7 @@ impl Watcher for StoreListerWatcher {
             let events = Events {
                 watch: stream.map_err(source_error)?,
                 prefix: self.prefix.len(),
+                cache: self.cache.clone(),
             };
             Ok(Box::pin(events) as EventStream)
         })
@@ -119,6 +124,7 @@ struct Events {
     watch: WatchStream,
     /// How long the prefix of keys is.
     prefix: usize,
+    cache: Arc<Cache>,
 }
 
 impl Stream for Events {
@@ -126,44 +132,48 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = std::task::ready!(self.watch.as_mut().poll_next(context));
-        let prefix = self.prefix;
-        let events = |batch| events(&batch, prefix);
+        let events = |batch| self.read(&batch);
         Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
     }
 }
 
-fn events(batch: &WatchBatch, prefix: usize) -> Result<Vec<WatchEvent>, Error> {
-    let last = batch.events.last().map(|event| event.revision);
-    let mut events = batch
-        .events
-        .iter()
-        .map(|each| event(each, prefix))
-        .collect::<Result<Vec<_>, _>>()?;
-    if last.is_none_or(|last| last < batch.revision) {
-        events.push(WatchEvent::Bookmark {
-            resource_version: batch.revision.to_string(),
-            initial_events_end: false,
-        });
-    }
-    Ok(events)
-}
-
-fn event(event: &Event, prefix: usize) -> Result<WatchEvent, Error> {
-    match &event.change {
-        Change::Put(value) if event.created => {
-            stamped(value, event.revision, EventType::Added).map(WatchEvent::Added)
-        }
-        Change::Put(value) => {
-            stamped(value, event.revision, EventType::Modified).map(WatchEvent::Modified)
-        }
-        Change::Delete => {
-            let key = String::from_utf8_lossy(event.key.get(prefix..).unwrap_or_default());
-            let key = ObjectKey::from_joined(&key);
-            let named = serde_json::json!({
-                "metadata": {"name": key.name(), "namespace": key.namespace()}
+impl Events {
+    fn read(&self, batch: &WatchBatch) -> Result<Vec<WatchEvent>, Error> {
+        let last = batch.events.last().map(|event| event.revision);
+        let events = batch.events.iter().map(|event| self.event(event));
+        let mut events = events.collect::<Result<Vec<_>, _>>()?;
+        if last.is_none_or(|last| last < batch.revision) {
+            events.push(WatchEvent::Bookmark {
+                resource_version: batch.revision.to_string(),
+                initial_events_end: false,
             });
-            let named = named.to_string();
-            stamped(named.as_bytes(), event.revision, EventType::Deleted).map(WatchEvent::Deleted)
+        }
+        Ok(events)
+    }
+
+    fn event(&self, event: &Event) -> Result<WatchEvent, Error> {
+        let key = String::from_utf8_lossy(event.key.get(self.prefix..).unwrap_or_default());
+        let key = ObjectKey::from_joined(&key);
+        let put = |value: &[u8], as_event| {
+            let revision = ResourceVersion::new(event.revision.0);
+            match self.cache.recognise(&key, value, revision, as_event) {
+                Some(own) => Ok(own),
+                None => stamped(value, event.revision, as_event),
+            }
+        };
+        match &event.change {
+            Change::Put(value) if event.created => {
+                put(value, EventType::Added).map(WatchEvent::Added)
+            }
+            Change::Put(value) => put(value, EventType::Modified).map(WatchEvent::Modified),
+            Change::Delete => {
+                let named = serde_json::json!({
+                    "metadata": {"name": key.name(), "namespace": key.namespace()}
+                });
+                let named = named.to_string();
+                stamped(named.as_bytes(), event.revision, EventType::Deleted)
+                    .map(WatchEvent::Deleted)
+            }
         }
     }
 }

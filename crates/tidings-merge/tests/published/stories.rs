@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tidings_merge::{Apply, Changes, FieldSet, Managed, Manager, fields_of};
+use tidings_merge::{Apply, Changes, Configuration, FieldSet, Managed, Manager};
 
 use crate::schema::{Cases, Described};
 
@@ -74,14 +74,11 @@ impl Story<'_> {
     }
 
     fn apply(&mut self, who: &Manager, config: &Value, force: bool) -> Result<(), Refusal> {
-        let fields =
-            fields_of(config, self.schema).map_err(|errors| Refusal::Misfit(errors.to_string()))?;
+        let config = Configuration::new(config, self.schema, &self.ignored)
+            .map_err(|errors| Refusal::Misfit(errors.to_string()))?;
         let mut object = self.object.clone();
         let wish = Apply {
-            config,
-            fields: &fields,
-            schema: self.schema,
-            ignored: &self.ignored,
+            config: &config,
             force,
             now: "2026-01-01T00:00:00Z",
         };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
-use tidings_api::{Object, ObjectKey, Reason, ResourceVersion, Status};
-use tidings_storage::{Error, Storage};
+use tidings_api::{EventType, Object, ObjectKey, Reason, ResourceVersion, Status};
+use tidings_storage::{Error, Revision, Storage, Write};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::custom;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
+use crate::registry::draft::Written;
 use crate::registry::{self, Kind};
 use crate::served::{CustomResource, Opener, Resource, Served};
 
@@ -128,6 +129,32 @@ impl Inner {
         let resource = served.resource(kind).ok_or_else(Status::no_such_resource)?;
         let key = [&resource.prefix[..], key.as_str().as_bytes()];
         Ok(key.concat().into())
+    }
+
+    /// Writes an object that is at a revision, or one that is not there yet. `None` if that is not so.
+    pub(crate) async fn put(
+        &self,
+        kind: &'static Kind,
+        key: &ObjectKey,
+        at: Option<Revision>,
+        written: &Written,
+    ) -> Result<Option<Object>, Status> {
+        let (store_key, value) = (self.store_key(kind, key)?, written.value.clone());
+        let (write, event) = match at {
+            Some(at) => (Write::update(store_key, at, value), EventType::Modified),
+            None => (Write::create(store_key, value), EventType::Added),
+        };
+        let cache = self.cache(kind);
+        let _under_way = cache.writes(key, written);
+        match self.store.write(write).await {
+            Ok(revision) => {
+                let object = written.stamped(ResourceVersion::new(revision.0), event);
+                cache.wrote(&object);
+                Ok(Some(object))
+            }
+            Err(Error::Conflict { .. }) => Ok(None),
+            Err(error) => Err(self.store_failed(error)),
+        }
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {

@@ -100,7 +100,7 @@ impl ReflectorStore for CacheStore {
             inner.revision = revision;
             inner.oldest = revision;
         }
-        self.cache.written().clear();
+        self.cache.own.forget();
         self.cache.reached.send_replace(Some(revision));
         self.cache.told.notify_one();
         self.cache.wake_all();
@@ -181,11 +181,7 @@ impl ReflectorStore for CacheStore {
             }
             inner.revision
         };
-        let mut written = self.cache.written();
-        if !written.is_empty() {
-            written.retain(|_, object| object.revision() > reached);
-        }
-        drop(written);
+        self.cache.own.reached(reached);
         // Readers who wait for a revision find it; watches find the events.
         self.cache.reached.send_replace(Some(reached));
         if !changed.is_empty() {

@@ -5,19 +5,23 @@
 
 mod fill;
 pub(crate) mod log;
+mod own;
 pub(crate) mod shared;
 pub(crate) mod wake;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use tidings_api::{Object, ObjectKey, ResourceVersion};
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion};
 use tokio::sync::{Notify, watch};
 
 pub(crate) use fill::CacheStore;
 use log::{FellBehind, Log, Segment, State};
+use own::{OwnWrites, UnderWay};
 use wake::{Place, Scope, Wakers};
+
+use crate::registry::draft::Written;
 
 /// The state of a resource at a revision. Cloning it costs nothing.
 #[derive(Debug, Clone)]
@@ -57,10 +61,7 @@ pub(crate) struct Cache {
     wakers: Arc<Wakers>,
     /// The revision that the cache has reached; `None` before the first list.
     reached: watch::Sender<Option<ResourceVersion>>,
-    /// What this server has written and the store has not brought back yet.
-    ///
-    /// Bound: the writes within the lag of the cache.
-    written: Mutex<HashMap<ObjectKey, Object>>,
+    own: OwnWrites,
     /// Told of every change, for the one who follows all caches.
     told: Arc<Notify>,
     closed: AtomicBool,
@@ -93,7 +94,7 @@ impl Cache {
             inner: RwLock::new(inner),
             wakers: Arc::default(),
             reached: watch::Sender::new(None),
-            written: Mutex::default(),
+            own: OwnWrites::default(),
             told,
             closed: AtomicBool::new(false),
             forms: AtomicU64::new(0),
@@ -140,22 +141,31 @@ impl Cache {
         self.inner().state.get(key).cloned()
     }
 
+    /// This server is about to write an object. It is recognised when the store brings it, until what is returned is dropped.
+    pub(crate) fn writes(&self, key: &ObjectKey, written: &Written) -> UnderWay<'_> {
+        self.own.begin(key, written)
+    }
+
     /// This server has written an object. The next write to it need not wait until the store has brought it back.
     pub(crate) fn wrote(&self, object: &Object) {
-        let mut written = self.written();
-        if object.revision() > self.inner().revision {
-            written.insert(object.key(), object.clone());
-        }
+        let is_new = || object.revision() > self.inner().revision;
+        self.own.done(object, is_new);
+    }
+
+    /// The object that the store brings, if this server has written it.
+    pub(crate) fn recognise(
+        &self,
+        key: &ObjectKey,
+        value: &[u8],
+        revision: ResourceVersion,
+        event: EventType,
+    ) -> Option<Object> {
+        self.own.recognise(key, value, revision, event)
     }
 
     /// One object as it is now, or as this server has written it since.
     pub(crate) fn newest(&self, key: &ObjectKey) -> Option<Object> {
-        let written = self.written().get(key).cloned();
-        written.or_else(|| self.get(key))
-    }
-
-    fn written(&self) -> MutexGuard<'_, HashMap<ObjectKey, Object>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own.newest(key).or_else(|| self.get(key))
     }
 
     /// The revision that the cache has reached; `None` before it is filled.

@@ -135,27 +135,8 @@ impl Draft {
         live: Arc<Live>,
         object: &Object,
     ) -> Result<Draft, Status> {
-        let shown = kind.shown(object);
-        let Stored {
-            mut members,
-            managed,
-        } = Stored::read(&shown).map_err(Status::internal)?;
-        let meta = match members.shift_remove("metadata") {
-            Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
-            _ => Ok(Meta::default()),
-        };
-        members.shift_remove("kind");
-        members.shift_remove("apiVersion");
-        let mut meta = meta.map_err(Status::internal)?;
-        meta.managed_fields = managed;
-        Ok(Draft {
-            kind,
-            meta,
-            members,
-            odd: Vec::new(),
-            applied: false,
-            live: Some(live),
-        })
+        let stored = Stored::read(&kind.shown(object)).map_err(Status::internal)?;
+        Draft::of_stored(kind, Some(live), stored)
     }
 
     /// The whole object, as its kind shows it, but for the owners of its fields.

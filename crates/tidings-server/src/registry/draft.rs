@@ -32,6 +32,7 @@ pub(crate) struct Draft {
 }
 
 /// The bytes of an object as they are stored, and where its metadata stands in them.
+#[derive(Debug, Clone)]
 pub(crate) struct Written {
     pub(crate) value: Bytes,
     spans: Spans,
@@ -178,6 +179,34 @@ impl Draft {
         let (mut draft, _) = read.map_err(Status::internal)?;
         draft.meta.managed_fields = managed;
         Ok(draft)
+    }
+
+    /// The same of one that has been read and is as its kind shows it. Nothing of it is looked at.
+    pub(crate) fn of_stored(
+        kind: &'static Kind,
+        live: Option<Arc<Live>>,
+        stored: Stored,
+    ) -> Result<Draft, Status> {
+        let Stored {
+            mut members,
+            managed,
+        } = stored;
+        let meta = match members.shift_remove("metadata") {
+            Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
+            _ => Ok(Meta::default()),
+        };
+        members.shift_remove("kind");
+        members.shift_remove("apiVersion");
+        let mut meta = meta.map_err(Status::internal)?;
+        meta.managed_fields = managed;
+        Ok(Draft {
+            kind,
+            meta,
+            members,
+            odd: Vec::new(),
+            applied: false,
+            live,
+        })
     }
 
     /// An object in which nothing is set.

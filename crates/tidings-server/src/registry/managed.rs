@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 use tidings_api::{Cause, Object, Reason, Status};
 use tidings_merge::{
-    Apply, Changes, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
+    Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape,
+    fields_of,
 };
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 use tidings_structural::{self as structural, View};
@@ -302,8 +303,7 @@ pub(crate) struct Applied<'a> {
     pub(crate) live: Option<&'a Live>,
     pub(crate) manager: &'a Manager,
     /// The object as the manager wants to have it.
-    pub(crate) config: &'a Value,
-    pub(crate) fields: &'a FieldSet<'a>,
+    pub(crate) config: &'a Configuration<'a, Of<'a>>,
     pub(crate) force: bool,
 }
 
@@ -311,15 +311,18 @@ pub(crate) struct Applied<'a> {
 pub(crate) struct Outcome {
     pub(crate) object: Value,
     pub(crate) managed: Managed,
+    /// What it was, if it was there.
+    pub(crate) before: Option<Stored>,
 }
 
-/// The fields of what is applied, or 500 as upstream answers (W156).
-pub(crate) fn fields<'a>(
+/// What is applied, or 500 as upstream answers (W156).
+pub(crate) fn configuration<'a>(
     kind: &'static Kind,
-    live: Option<&Live>,
+    live: Option<&'a Live>,
     config: &'a Value,
-) -> Result<FieldSet<'a>, Status> {
-    fields_of(config, Of::kind(kind, live)).map_err(|errors| {
+    ignored: &'a FieldSet<'a>,
+) -> Result<Configuration<'a, Of<'a>>, Status> {
+    Configuration::new(config, Of::kind(kind, live), ignored).map_err(|errors| {
         let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
         untyped(
             kind,
@@ -369,21 +372,15 @@ impl<'a> Applied<'a> {
             }
             None => (Value::Object(Map::new()), Managed::default()),
         };
-        let ignored = self.ignored();
         let apply = Apply {
             config: self.config,
-            fields: self.fields,
-            schema: Of::kind(self.kind, self.live),
-            ignored: &ignored,
             force: self.force,
             now,
         };
-        let before = managed.clone();
-        // kubectl may have to try twice.
-        let live = (self.manager.name == KUBECTL).then(|| object.clone());
-        let applied = match (managed.apply(self.manager, &mut object, apply), live) {
-            (Err(conflicts), Some(live)) => {
-                let left = self.not_its_own(&live, conflicts);
+        let owners = managed.clone();
+        let applied = match managed.apply(self.manager, &mut object, apply) {
+            Err(conflicts) if self.manager.name == KUBECTL => {
+                let left = self.not_its_own(&object, conflicts);
                 if !left.0.is_empty() {
                     return Err(conflict(&left));
                 }
@@ -391,51 +388,37 @@ impl<'a> Applied<'a> {
                     force: true,
                     ..apply
                 };
-                object = live;
                 managed.apply(self.manager, &mut object, apply)
             }
-            (applied, _) => applied,
+            applied => applied,
         };
-        let mut is_new = applied.map_err(|conflicts| conflict(&conflicts))?;
-        is_new |= self.keep_last_applied(&mut object);
+        let displaced = applied.map_err(|conflicts| conflict(&conflicts))?;
+        let last_applied = self.last_applied(&object);
         // What is being deleted may go with any write (W147).
         let terminating = object["metadata"].get("deletionTimestamp").is_some();
-        if existing.is_some() && !is_new && !terminating && managed == before {
+        let is_new = !displaced.is_empty() || last_applied.is_some() || managed != owners;
+        if existing.is_some() && !is_new && !terminating {
             return Ok(None);
         }
-        Ok(Some(Outcome { object, managed }))
-    }
-
-    fn ignored(&self) -> FieldSet<'a> {
-        let mut paths: Vec<Vec<&'a str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
-        paths.extend(OF_THE_SERVER.map(|name| vec!["metadata", name]));
-        let special = self.kind.special;
-        match &*self.manager.subresource {
-            "status" => {
-                match self.live {
-                    None => {
-                        let others = self.kind.members.iter().map(|member| member.name);
-                        let others = others.filter(|name| *name != "status");
-                        paths.extend(others.map(|name| vec![name]));
-                    }
-                    Some(live) => {
-                        let fields = live.version().schema.view();
-                        let others = fields.fields().map(|(name, _)| name);
-                        let others = others.filter(|name| *name != "status");
-                        paths.extend(others.map(|name| vec![name]));
-                    }
-                }
-                match special {
-                    Special::Deployment => paths.push(vec!["metadata", "labels"]),
-                    Special::Pod => paths.push(vec!["metadata", "ownerReferences"]),
-                    _ => {}
-                }
+        let before = existing.and_then(|_| {
+            let mut before = object.clone();
+            displaced.restore(&mut before);
+            match before {
+                Value::Object(members) => Some(Stored {
+                    members,
+                    managed: owners,
+                }),
+                _ => None,
             }
-            _ if self.kind.has_status() => paths.push(vec!["status"]),
-            _ => {}
+        });
+        if let Some(config) = last_applied {
+            object["metadata"]["annotations"][LAST_APPLIED] = config;
         }
-        let paths: Vec<&[&'a str]> = paths.iter().map(Vec::as_slice).collect();
-        FieldSet::of_names(&paths)
+        Ok(Some(Outcome {
+            object,
+            managed,
+            before,
+        }))
     }
 
     /// The conflicts without those that are with kubectl itself, when it applied without the server's help: fields that still
@@ -458,26 +441,58 @@ impl<'a> Applied<'a> {
         Conflicts(others.filter(|one| !own.contains(&one.path)).collect())
     }
 
-    /// kubectl may go back to applying without the server's help. True if that has changed the object.
-    fn keep_last_applied(&self, object: &mut Value) -> bool {
+    /// kubectl may go back to applying without the server's help: what it applies now, if an object has what it applied before and
+    /// that is something else.
+    fn last_applied(&self, object: &Value) -> Option<Value> {
         if self.manager.name != KUBECTL || !self.manager.subresource.is_empty() {
-            return false;
+            return None;
         }
-        let annotations = object["metadata"].get_mut("annotations");
-        let Some(last) = annotations.and_then(|all| all.get_mut(LAST_APPLIED)) else {
-            return false;
-        };
-        let mut config = self.config.clone();
+        let last = object["metadata"].get("annotations")?.get(LAST_APPLIED)?;
+        let mut config = self.config.value().clone();
         let annotations = config["metadata"].get_mut("annotations");
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
             annotations.shift_remove(LAST_APPLIED);
         }
         config.sort_all_objects();
         let applied = Value::from(format!("{config}\n"));
-        let is_new = *last != applied;
-        *last = applied;
-        is_new
+        (*last != applied).then_some(applied)
     }
+}
+
+/// The fields that nobody owns, whoever applies.
+pub(crate) fn ignored<'a>(
+    kind: &'static Kind,
+    live: Option<&'a Live>,
+    manager: &Manager,
+) -> FieldSet<'a> {
+    let mut paths: Vec<Vec<&'a str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
+    paths.extend(OF_THE_SERVER.map(|name| vec!["metadata", name]));
+    match &*manager.subresource {
+        "status" => {
+            match live {
+                None => {
+                    let others = kind.members.iter().map(|member| member.name);
+                    let others = others.filter(|name| *name != "status");
+                    paths.extend(others.map(|name| vec![name]));
+                }
+                Some(live) => {
+                    let fields = live.version().schema.view();
+                    let others = fields.fields().map(|(name, _)| name);
+                    let others = others.filter(|name| *name != "status");
+                    paths.extend(others.map(|name| vec![name]));
+                }
+            }
+            match kind.special {
+                Special::Deployment => paths.push(vec!["metadata", "labels"]),
+                Special::Pod => paths.push(vec!["metadata", "ownerReferences"]),
+                _ => {}
+            }
+        }
+        _ if kind.has_status() => paths.push(vec!["status"]),
+        _ => {}
+    }
+    let paths: Vec<&[&'a str]> = paths.iter().map(Vec::as_slice).collect();
+    FieldSet::of_names(&paths)
 }
 
 /// W155.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, Object, Reason, Status, go};
 
 use super::create::{create_from, settle_namespace};
-use super::update::{Once, change_if_there, check_name};
+use super::update::{Edited, Once, change_if_there, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options, scale};
 use crate::api::Inner;
 use crate::clock;
@@ -34,22 +34,29 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
     let manager = ask.manager();
     let (ask, kind) = (&*ask, ask.kind().stored());
     let live = kind.live();
+    let ignored = managed::ignored(kind, live.as_deref(), &manager);
     let outcome = |existing: Option<&Object>| {
         let config = config.take_or(|| configuration(ask, options).map(|(config, _)| config))?;
         let applied = Applied {
             kind,
             live: live.as_deref(),
             manager: &manager,
-            config: &config,
-            fields: &managed::fields(kind, live.as_deref(), &config)?,
+            config: &managed::configuration(kind, live.as_deref(), &config, &ignored)?,
             force,
         };
         applied.to(existing, &clock::now())
     };
     loop {
         let edit = |existing: &Object| {
-            let outcome = outcome(Some(existing))?;
-            outcome.map(|outcome| draft(ask, outcome)).transpose()
+            let Some(mut outcome) = outcome(Some(existing))? else {
+                return Ok(None);
+            };
+            let old = match outcome.before.take() {
+                Some(before) => Draft::of_stored(kind, live.clone(), before)?,
+                None => Draft::of(kind, existing)?,
+            };
+            let new = draft(ask, outcome)?;
+            Ok(Some(Edited { old, new }))
         };
         if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
             return Ok(changed);

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use tidings_api::{Cause, EventType, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
+use tidings_api::{Cause, FieldErrors, Object, ObjectKey, ResourceVersion, Status};
 use tidings_merge::Manager;
-use tidings_storage::{Error, Write};
 use uuid::Uuid;
 
 use super::{Ask, WriteOptions};
@@ -123,27 +122,19 @@ pub(crate) async fn create_from(
         if attempt == tries {
             draft.members.clear(); // before the store writes, see `Once`
         }
-        let write = Write::create(api.store_key(kind, &key)?, written.value.clone());
-        match api.store.write(write).await {
-            Ok(revision) => {
-                let revision = ResourceVersion::new(revision.0);
-                let object = written.stamped(revision, EventType::Added);
-                api.cache(kind).wrote(&object);
-                return Ok(Answer::Object(StatusCode::CREATED, object));
+        if let Some(object) = api.put(kind, &key, None, &written).await? {
+            return Ok(Answer::Object(StatusCode::CREATED, object));
+        }
+        if attempt == tries {
+            api.refresh(kind).await?;
+            let mut status = already_exists(kind, &key, api.cache(kind).get(&key).as_ref());
+            if generated {
+                status
+                    .message
+                    .push_str(", the server was not able to generate a unique name for the object");
+                status.details.get_or_insert_default().retry_after_seconds = 1;
             }
-            Err(Error::Conflict { .. }) if attempt < tries => {}
-            Err(Error::Conflict { .. }) => {
-                api.refresh(kind).await?;
-                let mut status = already_exists(kind, &key, api.cache(kind).get(&key).as_ref());
-                if generated {
-                    status.message.push_str(
-                        ", the server was not able to generate a unique name for the object",
-                    );
-                    status.details.get_or_insert_default().retry_after_seconds = 1;
-                }
-                return Err(status);
-            }
-            Err(error) => return Err(api.store_failed(error)),
+            return Err(status);
         }
     }
     Err(Status::internal("no name was tried"))

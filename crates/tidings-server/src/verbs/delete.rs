@@ -322,26 +322,14 @@ async fn remove(
     // An object that is held, and one that is deleted gracefully, is first marked as being deleted.
     let marks = mark(&mut draft, grace, options.grace_period_seconds.is_some());
     if (held && (marks || refinalized)) || (grace.is_some() && marks) {
-        let value = draft.to_bytes()?;
+        let written = draft.write()?;
         if options.is_dry_run() {
-            let object = Object::stamped(&value, existing.revision(), EventType::Modified)
-                .map_err(Status::internal)?;
+            let object = written.stamped(existing.revision(), EventType::Modified);
             return Ok(Some(Deletion::Held(StatusCode::OK, object)));
         }
-        match api
-            .store
-            .write(Write::update(api.store_key(kind, key)?, at, value.clone()))
-            .await
-        {
-            Ok(revision) => {
-                let object = Object::stamped(
-                    &value,
-                    ResourceVersion::new(revision.0),
-                    EventType::Modified,
-                );
-                marked = Some(object.map_err(Status::internal)?);
-            }
-            Err(error) => return retry_or_fail(api, error),
+        marked = api.put(kind, key, Some(at), &written).await?;
+        if marked.is_none() {
+            return Ok(None);
         }
     }
     let object = marked.unwrap_or_else(|| existing.clone());

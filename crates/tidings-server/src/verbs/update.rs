@@ -50,7 +50,10 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     if !(kind.create_on_update && target.subresource.is_none()) {
         return change(api, ask, options, &|_| draft.take_or(again)).await;
     }
-    let edit = |_: &Object| draft.take_or(again).map(Some);
+    let edit = |existing: &Object| {
+        let new = draft.take_or(again)?;
+        Edited::of(new, existing).map(Some)
+    };
     if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
         return Ok(changed);
     }
@@ -79,7 +82,20 @@ impl<T> Once<T> {
     }
 }
 
-/// What an object is to become.
+/// An object, and what it is to become.
+pub(crate) struct Edited {
+    pub(crate) old: Draft,
+    pub(crate) new: Draft,
+}
+
+impl Edited {
+    fn of(new: Draft, existing: &Object) -> Result<Edited, Status> {
+        let old = Draft::of(new.kind, existing)?;
+        Ok(Edited { old, new })
+    }
+}
+
+/// What is to become of an object.
 type Edit<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
 
 /// Changes an object to what `edit` makes of it, again if somebody else was faster.
@@ -89,7 +105,7 @@ pub(crate) async fn change(
     options: WriteOptions,
     edit: Edit<'_, Draft>,
 ) -> Result<Answer, Status> {
-    let edit = |existing: &Object| edit(existing).map(Some);
+    let edit = |existing: &Object| Edited::of(edit(existing)?, existing).map(Some);
     let changed = change_if_there(api, ask, options, &edit).await?;
     changed.ok_or_else(|| Status::not_found(ask.kind().group_resource(), ask.key.name()))
 }
@@ -132,7 +148,7 @@ pub(crate) async fn change_if_there(
     api: &Inner,
     ask: &Ask<'_>,
     options: WriteOptions,
-    edit: Edit<'_, Option<Draft>>,
+    edit: Edit<'_, Option<Edited>>,
 ) -> Result<Option<Answer>, Status> {
     let kind = ask.kind();
     loop {
@@ -140,7 +156,7 @@ pub(crate) async fn change_if_there(
             return Ok(None);
         };
         let tried = match edit(&existing) {
-            Ok(Some(draft)) => replace(api, ask, draft, &existing, options).await,
+            Ok(Some(edited)) => replace(api, ask, edited, &existing, options).await,
             Ok(None) if options.dry_run => Ok(Some(existing.clone())),
             Ok(None) => leave(api, ask, &existing).await,
             Err(status) => Err(status),
@@ -190,13 +206,13 @@ pub(crate) fn check_name(said: &str, name: &str) -> Result<(), Status> {
 async fn replace(
     api: &Inner,
     ask: &Ask<'_>,
-    new: Draft,
+    edited: Edited,
     existing: &Object,
     options: WriteOptions,
 ) -> Result<Option<Object>, Status> {
     let (kind, key) = (ask.kind(), &ask.key);
     let at = existing.revision();
-    let expected = expected_version(&new)?;
+    let expected = expected_version(&edited.new)?;
     if expected > ResourceVersion::default() && expected != at {
         api.refresh(kind).await?; // the cache may be the one that is behind
         return match api.cache(kind).get(key) {
@@ -204,31 +220,23 @@ async fn replace(
             _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
-    let Next { written, then } = next(ask, new, existing, expected)?;
+    let Next { written, then } = next(ask, edited, expected)?;
     let revision = Revision(at.get());
-    let store_key = api.store_key(kind, key)?;
     let stamped = |at: ResourceVersion| written.stamped(at, EventType::Modified);
     if options.dry_run {
         return Ok(Some(stamped(at)));
     }
     match then {
         // W147: the last thing that held the object is gone. The answer has the revision it had.
-        Then::Delete => match api.store.write(Write::delete(store_key, revision)).await {
-            Ok(_) => Ok(Some(stamped(at))),
-            Err(error) => retry_or_fail(api, error),
-        },
-        Then::Leave => leave(api, ask, existing).await,
-        Then::Write => {
-            let write = Write::update(store_key, revision, written.value.clone());
-            match api.store.write(write).await {
-                Ok(revision) => {
-                    let changed = stamped(ResourceVersion::new(revision.0));
-                    api.cache(kind).wrote(&changed);
-                    Ok(Some(changed))
-                }
+        Then::Delete => {
+            let delete = Write::delete(api.store_key(kind, key)?, revision);
+            match api.store.write(delete).await {
+                Ok(_) => Ok(Some(stamped(at))),
                 Err(error) => retry_or_fail(api, error),
             }
         }
+        Then::Leave => leave(api, ask, existing).await,
+        Then::Write => api.put(kind, key, Some(revision), &written).await,
     }
 }
 
@@ -245,14 +253,9 @@ enum Then {
 }
 
 /// All that is done before the store is asked. Both drafts end here.
-fn next(
-    ask: &Ask<'_>,
-    mut new: Draft,
-    existing: &Object,
-    expected: ResourceVersion,
-) -> Result<Next, Status> {
+fn next(ask: &Ask<'_>, edited: Edited, expected: ResourceVersion) -> Result<Next, Status> {
     let (kind, key) = (ask.kind(), &ask.key);
-    let old = Draft::of(kind, existing)?;
+    let Edited { old, mut new } = edited;
     if !new.meta.uid.is_empty() && new.meta.uid != old.meta.uid {
         let why = uid_precondition(&new.meta.uid, &old.meta.uid);
         return Err(Status::conflict(kind.group_resource(), key.name(), &why));
