@@ -129,14 +129,14 @@ pub fn quote(text: &str) -> String {
 }
 
 /// `fmt.Sprint` of decoded JSON, as messages of upstream show a patch: `map[spec:map[replicas:3]]`.
-pub fn print(value: &serde_json::Value) -> String {
+pub fn print(value: &tidings_json::Value) -> String {
     let mut text = String::new();
     put(&mut text, value);
     text
 }
 
-fn put(text: &mut String, value: &serde_json::Value) {
-    use serde_json::Value;
+fn put(text: &mut String, value: &tidings_json::Value) {
+    use tidings_json::Value;
     match value {
         Value::Null => text.push_str("<nil>"),
         Value::Bool(value) => text.push_str(&value.to_string()),
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn json_is_printed_as_go_prints_it() {
-        let value = serde_json::json!({
+        let value = tidings_json::json!({
             "z": [1, "x y", null, {"b": true, "a": {}}, []],
             "floats": [1.5, 1_234_567.5, 100_000.0, 1_000_000.0, 0.0001, 0.000_01, -2.5e-7, 1e30, 123_456.75],
             "large": u64::MAX,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::element::Element;
 use crate::schema::{Child, Schema, parts};

@@ -1,6 +1,6 @@
 //! What somebody applies: an object, or as much of it as its manager cares for.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::schema::{Schema, Shape, parts};
 use crate::set::{FieldSet, push_step};
@@ -105,7 +105,8 @@ impl Writer {
             push_step(&mut self.json, &child.element);
             self.json.push(':');
             let value = child.value;
-            let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+            let empty =
+                value.is_null() || value.as_object().is_some_and(tidings_json::Map::is_empty);
             let itself = empty || !child.named;
             // What nobody owns must fit as well.
             if self.write(value, child.schema, itself, without)? && !is_out {

@@ -1,6 +1,6 @@
 //! What an object was before it was changed.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 /// What stood in an object where there is something else now. Mostly it is little, and an object is large: nobody has to keep a copy
 /// of what it was.
@@ -57,7 +57,7 @@ fn restore(object: &mut Value, steps: &[Step<'_>], value: Option<Value>) {
     };
     match (*step, object) {
         (Step::Member(name), Value::Object(members)) => match (rest, value) {
-            ([], None) => drop(members.shift_remove(name)),
+            ([], None) => drop(members.remove(name)),
             (_, value) => {
                 if let Some(member) = members.get_mut(name) {
                     restore(member, rest, value);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::json;
 
@@ -74,7 +74,7 @@ impl Ord for Part<'_> {
                 let whole = one.as_i64().zip(two.as_i64());
                 let order = whole.map_or_else(
                     || {
-                        let broken = |number: &serde_json::Number| number.as_f64().unwrap_or(0.0);
+                        let broken = |number: &tidings_json::Number| number.as_f64().unwrap_or(0.0);
                         broken(one).total_cmp(&broken(two))
                     },
                     |(one, two)| one.cmp(&two),
@@ -213,7 +213,7 @@ impl<'a> Element<'a> {
         match kind {
             "f" => Some(Element::Field(rest.to_owned().into())),
             "k" => {
-                let members: Map<String, Value> = serde_json::from_str(rest).ok()?;
+                let members: Map = serde_json::from_str(rest).ok()?;
                 let values = members.into_iter();
                 Some(Element::key(
                     values
@@ -269,7 +269,7 @@ impl fmt::Display for Element<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
 

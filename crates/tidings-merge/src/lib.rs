@@ -9,7 +9,7 @@
 //! which values are taken as one. It works on JSON and is pure.
 //!
 //! ```
-//! use serde_json::json;
+//! use tidings_json::json;
 //! use tidings_merge::{Apply, Configuration, FieldSet, Managed, Manager, Unknown};
 //!
 //! let named = |name: &str| Manager {
@@ -18,7 +18,7 @@
 //!     subresource: String::new(),
 //! };
 //! let mut managed = Managed::default();
-//! let mut apply = |live: &serde_json::Value, manager: &str, config: serde_json::Value| {
+//! let mut apply = |live: &tidings_json::Value, manager: &str, config: tidings_json::Value| {
 //!     let nothing = FieldSet::default();
 //!     let config = Configuration::new(&config, Unknown, &nothing);
 //!     let wish = Apply {

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::compare::Changes;
 use crate::configuration::Configuration;

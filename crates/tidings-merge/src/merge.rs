@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::compare::Changes;
 use crate::displaced::{Displaced, Step};
@@ -124,11 +124,7 @@ fn children<S: Schema>(value: &Value, schema: S) -> Option<Vec<Child<'_, S>>> {
     parts(value, schema, &mut |_| {})
 }
 
-fn merge_members<'c, S: Schema>(
-    live: &mut Map<String, Value>,
-    config: &'c Map<String, Value>,
-    schema: S,
-) -> Merged<'c> {
+fn merge_members<'c, S: Schema>(live: &mut Map, config: &'c Map, schema: S) -> Merged<'c> {
     let shape = schema.shape();
     let mut parts = Parts::default();
     for (name, value) in config {
@@ -247,7 +243,7 @@ pub fn without<S: Schema>(value: &Value, fields: &FieldSet<'_>, schema: S) -> Op
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
     use crate::configuration::Configuration;

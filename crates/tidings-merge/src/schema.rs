@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::element::{Element, Part};
 
@@ -181,7 +181,7 @@ pub(crate) fn key<'a>(
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
     let values = keys.iter().filter_map(|(name, default)| {
-        if let Some((name, value)) = members.get_key_value(&**name) {
+        if let Some((name, value)) = members.get_key_value(name) {
             return Some((Cow::Borrowed(&**name), Part::Borrowed(value)));
         }
         let default = default.clone()?;
@@ -205,9 +205,9 @@ pub(crate) fn same_key(one: &Value, two: &Value, keys: &[(Box<str>, Option<Value
     };
     let mut any = false;
     let same = keys.iter().all(|(name, default)| {
-        let value = one.get(&**name).or(default.as_ref());
+        let value = one.get(name).or(default.as_ref());
         any |= value.is_some();
-        value == two.get(&**name).or(default.as_ref())
+        value == two.get(name).or(default.as_ref())
     });
     same && any
 }

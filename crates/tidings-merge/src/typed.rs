@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::element::Element;
 use crate::schema::{Child, Scalar, Schema, Shape, parts};
@@ -99,7 +99,7 @@ fn walk<'a, S: Schema>(
             named,
         } = child;
         let mut set = walk(value, schema, &Path::Step(path, &element), errors);
-        let empty = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        let empty = value.is_null() || value.as_object().is_some_and(tidings_json::Map::is_empty);
         set.here |= empty || !named;
         if repeated.binary_search(&at).is_ok() {
             errors.push(format!("{path}: duplicate entries for key {element}"));

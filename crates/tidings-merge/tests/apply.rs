@@ -1,6 +1,6 @@
 //! Appliers and updaters of one object, told as stories: who writes what, and what is there and whose it is then.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_merge::{
     Apply, Changes, Configuration, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
     merge,
@@ -455,7 +455,7 @@ mod properties {
             let mut object = json!({});
             let mut put = |name: &str, value: Value| {
                 let empty = value.as_array().is_some_and(Vec::is_empty)
-                    || value.as_object().is_some_and(serde_json::Map::is_empty);
+                    || value.as_object().is_some_and(tidings_json::Map::is_empty);
                 if !value.is_null() && !empty {
                     object[name] = value;
                 }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use tidings_json::Value;
 use tidings_schema::protobuf::{
     DecodeError, decode_envelope, decode_object, encode_object, is_protobuf,
 };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
-use serde_json::{Map, Value, json};
+use tidings_json::{Map, Value, json};
 use tidings_schema::protobuf::{EncodeError, decode, decode_object, encode_object, put_message};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
@@ -26,7 +26,7 @@ impl Maker {
         wants
     }
 
-    fn object(&mut self, of: &Type) -> Map<String, Value> {
+    fn object(&mut self, of: &Type) -> Map {
         let mut object = Map::new();
         // The envelope has the kind and version.
         for field in of.fields().iter().filter(|field| field.number != 0) {
@@ -163,7 +163,7 @@ fn zero(item: Item) -> Value {
     }
 }
 
-fn document(of: &Type, object: Map<String, Value>) -> Value {
+fn document(of: &Type, object: Map) -> Value {
     let api_version = match of.group {
         "" => of.version.to_owned(),
         group => format!("{group}/{}", of.version),

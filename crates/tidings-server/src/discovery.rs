@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde_json::{Map, Value, json};
 use tidings_api::Status;
+use tidings_json::{Map, Value, json};
 
 use crate::negotiate::{self, Form, Offer};
 use crate::registry::{Kind, Special};
@@ -252,7 +252,7 @@ fn singular(kind: &Kind) -> String {
     }
 }
 
-fn put_names(entry: &mut Map<String, Value>, kind: &Kind) {
+fn put_names(entry: &mut Map, kind: &Kind) {
     if let Some(live) = kind.live() {
         let names = &live.definition.names;
         for (name, texts) in [

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::HeaderMap;
-use serde_json::{Value, json};
 use tidings_api::{Object, ObjectKey, Status};
+use tidings_json::{Value, json};
 use tidings_storage::{Revision, Write};
 
 use crate::api::Inner;

@@ -162,7 +162,7 @@ fn custom_value(live: &Live, object: &Object, field: &str) -> String {
     let Some(known) = fields.find(|known| known.name == field) else {
         return String::new();
     };
-    let whole: serde_json::Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+    let whole: tidings_json::Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
     known.path.first_text(&whole)
 }
 

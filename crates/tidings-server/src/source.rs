@@ -167,7 +167,7 @@ impl Events {
             }
             Change::Put(value) => put(value, EventType::Modified).map(WatchEvent::Modified),
             Change::Delete => {
-                let named = serde_json::json!({
+                let named = tidings_json::json!({
                     "metadata": {"name": key.name(), "namespace": key.namespace()}
                 });
                 let named = named.to_string();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::node::Node;
 
@@ -94,7 +94,7 @@ impl<'a> Keyed<'a> {
 }
 
 /// All keys, each with its type. An element without one of them has none.
-fn key_of(object: &Map<String, Value>, keys: &[String]) -> Option<String> {
+fn key_of(object: &Map, keys: &[String]) -> Option<String> {
     let mut composed = String::new();
     for key in keys {
         let value = object.get(key)?;

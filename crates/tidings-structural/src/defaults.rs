@@ -1,7 +1,7 @@
 //! Are the defaults of a schema right? A default must be pruned, and must be valid where it will stand.
 
-use serde_json::{Map, Value, json};
 use tidings_api::FieldError;
+use tidings_json::{Map, Value, json};
 
 use crate::cel;
 use crate::node::Node;

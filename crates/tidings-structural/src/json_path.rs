@@ -3,12 +3,12 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 /// A path that was read.
 ///
 /// ```
-/// use serde_json::json;
+/// use tidings_json::json;
 /// use tidings_structural::JsonPath;
 ///
 /// let ready = JsonPath::parse(r#".status.conditions[?(@.type=="Ready")].status"#)?;

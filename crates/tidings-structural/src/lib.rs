@@ -20,7 +20,7 @@
 //! selectable fields. There is no I/O, no clock and no async code here.
 //!
 //! ```
-//! use serde_json::json;
+//! use tidings_json::json;
 //! use tidings_api::FieldErrors;
 //! use tidings_structural::{CompileOptions, Schema};
 //!

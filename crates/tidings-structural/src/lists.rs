@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value};
 use tidings_api::FieldError;
+use tidings_json::{Map, Value};
 
 use crate::node::Node;
 use crate::text::{Path, bad_value, json};

@@ -1,7 +1,7 @@
 //! Type and metadata of resources that are embedded in others.
 
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, go, validate};
+use tidings_json::{Map, Value};
 
 use crate::node::Node;
 use crate::object_meta;
@@ -73,7 +73,7 @@ pub(crate) fn coerce(
 }
 
 fn coerce_resource(
-    object: &mut Map<String, Value>,
+    object: &mut Map,
     drop_malformed: bool,
     path: &Path,
     unknown: &mut Vec<String>,
@@ -88,7 +88,7 @@ fn coerce_resource(
                 ));
             }
             Some(value) if !value.is_string() => {
-                object.shift_remove(name);
+                object.remove(name);
             }
             _ => {}
         }
@@ -155,7 +155,7 @@ pub(crate) fn check(
     }
 }
 
-fn check_resource(object: &Map<String, Value>, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_resource(object: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
         match object.get(name) {
@@ -206,7 +206,7 @@ const SUBRESOURCE_BYTES_MAX: usize = 256;
 const EXTRA_CONTROLLERS_TOLD_MAX: usize = 8;
 
 /// Metadata that was decoded, so that its fields have the types they should have.
-fn check_metadata(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_metadata(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut invalid = |name: &str, value: &str, why: Vec<String>| {
         let path = path.child(name);
@@ -249,7 +249,7 @@ fn check_metadata(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<Fie
 }
 
 /// Labels and annotations.
-fn check_keys(fields: &Map<String, Value>, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_keys(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     let entries = |name: &str| {
         let entries = fields.get(name).and_then(Value::as_object);
         let entries = entries.into_iter().flatten();

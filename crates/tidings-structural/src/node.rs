@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
-use serde_json::{Map, Value};
 use tidings_api::FieldError;
+use tidings_json::{Map, Value};
 
 use crate::cel::Rule;
 use crate::format::Format;

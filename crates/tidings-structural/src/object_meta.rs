@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
 use tidings_api::go;
+use tidings_json::{Map, Value};
 
 use crate::printed::float_text;
 
@@ -78,7 +78,7 @@ static META: Struct = Struct {
 /// Metadata that was decoded.
 #[derive(Default)]
 pub(crate) struct Decoded {
-    pub(crate) fields: Map<String, Value>,
+    pub(crate) fields: Map,
     /// The paths of unknown fields, below metadata.
     pub(crate) unknown: Vec<String>,
 }
@@ -202,7 +202,7 @@ impl Decoder {
             (Shape::TextMap, Value::Object(entries)) => {
                 let mut sorted: Vec<_> = entries.iter().collect();
                 sorted.sort_by_key(|(key, _)| *key);
-                let texts: Map<String, Value> = sorted
+                let texts: Map = sorted
                     .into_iter()
                     .map(|(key, entry)| (key.clone(), self.text(entry, place)))
                     .collect();
@@ -293,7 +293,7 @@ fn type_name(value: &Value) -> &'static str {
 }
 
 /// An integer, also if it is written as a float.
-fn integer(number: &serde_json::Number) -> Option<i64> {
+fn integer(number: &tidings_json::Number) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     number.as_i64().or_else(|| {
         let float = number.as_f64()?;

@@ -1,7 +1,7 @@
 //! Definitions and schemas as errors print them: upstream's internal structs as JSON, with every field and none left out.
 
-use serde_json::{Map, Value};
 use tidings_api::go;
+use tidings_json::{Map, Value};
 
 use crate::text::json;
 
@@ -195,7 +195,7 @@ fn put(out: &mut String, value: &Value, kind: As) {
         },
         (As::Struct(members), Value::Object(object)) => {
             let fields = members.iter().map(|(name, member, kind)| {
-                (*name, object.get(*member).unwrap_or(&Value::Null), *kind)
+                (*name, object.get(member).unwrap_or(&Value::Null), *kind)
             });
             put_object(out, fields);
         }
@@ -258,7 +258,7 @@ fn put_object<'a>(out: &mut String, fields: impl Iterator<Item = (&'a str, &'a V
     out.push('}');
 }
 
-fn put_map(out: &mut String, object: &Map<String, Value>, kind: As) {
+fn put_map(out: &mut String, object: &Map, kind: As) {
     let mut entries: Vec<_> = object.iter().collect();
     entries.sort_by_key(|(name, _)| *name);
     let fields = entries

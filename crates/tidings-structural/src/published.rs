@@ -1,8 +1,8 @@
 //! The tables that upstream publishes for what it does to objects, as data in `tests/data/published.json`. Many of their schemas
 //! are not structural, so the functions behind [`crate::Schema`] are called.
 
-use serde_json::Value;
 use tidings_api::FieldError;
+use tidings_json::Value;
 
 use crate::node::Node;
 use crate::schema::Tolerated;
@@ -253,7 +253,7 @@ fn w179_expressions() {
             // A rule of several lines needs a message.
             let message = if rule.contains('\n') { "failed" } else { "" };
             schema["x-kubernetes-validations"] =
-                serde_json::json!([{"rule": rule, "message": message}]);
+                tidings_json::json!([{"rule": rule, "message": message}]);
             let path = Path::new("root");
             let (root, mut found) = with_rules(&schema, &path);
             assert!(root.rules.len() == 1 || !found.is_empty(), "{rule}");

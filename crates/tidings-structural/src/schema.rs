@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go};
+use tidings_json::Value;
 
 use crate::cel;
 use crate::correlate::Pair;

@@ -1,6 +1,6 @@
 //! What is done to an object before it is validated: nulls and unknown fields go, defaults come.
 
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::node::Node;
 
@@ -107,12 +107,7 @@ impl Pruner {
         }
     }
 
-    fn prune_object(
-        &mut self,
-        object: &mut Map<String, Value>,
-        node: Option<&Node>,
-        is_resource: bool,
-    ) {
+    fn prune_object(&mut self, object: &mut Map, node: Option<&Node>, is_resource: bool) {
         let len = self.path.len();
         object.retain(|name, value| {
             let is_meta = META_FIELDS.contains(&name.as_str());

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use regex::Regex;
-use serde_json::Value;
 use tidings_api::go;
+use tidings_json::Value;
 
 /// A field path that grows and shrinks while a tree is walked.
 #[derive(Debug, Clone, Default)]
@@ -160,7 +160,7 @@ pub(crate) fn unprintable(text: &str) -> impl Iterator<Item = (usize, char)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn numbers_are_printed_as_go_prints_them() {

@@ -4,8 +4,8 @@ mod number;
 
 use std::fmt::Write;
 
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, go};
+use tidings_json::{Map, Value};
 
 use self::number::{is_json_integer, is_member};
 use crate::correlate::{Keyed, Pair};
@@ -390,13 +390,7 @@ impl Check<'_> {
         }));
     }
 
-    fn object(
-        &mut self,
-        object: &Map<String, Value>,
-        node: &Node,
-        pair: Option<Pair<'_>>,
-        outcome: &mut Outcome,
-    ) {
+    fn object(&mut self, object: &Map, node: &Node, pair: Option<Pair<'_>>, outcome: &mut Outcome) {
         let size = i64::try_from(object.len()).unwrap_or(i64::MAX);
         if let Some(min) = node.min_properties
             && size < min
@@ -457,7 +451,7 @@ impl Check<'_> {
         for name in node
             .required
             .iter()
-            .filter(|name| !object.contains_key(*name))
+            .filter(|name| !object.contains_key(name))
         {
             let path = format!("{}.{name}", self.path);
             outcome.add(Problem {

@@ -1,6 +1,6 @@
 //! What a schema says about merging: for server-side apply.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::node::Node;
 

@@ -1,8 +1,8 @@
 //! What kube-apiserver 1.36.4 was seen to answer: the errors in `data/` are those that it gave for these schemas and objects.
 //! It reports fields in no order, so the errors are compared sorted.
 
-use serde_json::Value;
 use tidings_api::FieldErrors;
+use tidings_json::Value;
 use tidings_structural::{CompileOptions, Malformed, Schema};
 
 const PATH: &str = "spec.validation.openAPIV3Schema";
@@ -57,7 +57,7 @@ fn w179_schemas_are_refused_with_upstreams_texts() {
 fn w179_rules_are_checked_and_estimated_before_they_run() {
     let data = data(include_str!("data/rules.json"));
     for case in data["rules"].as_array().expect("a list") {
-        let schema = serde_json::json!({
+        let schema = tidings_json::json!({
             "type": "object",
             "properties": {"spec": {
                 "type": "object",
@@ -130,7 +130,7 @@ fn w179_what_was_wrong_before_an_update_is_let_through_where_it_is_unchanged() {
 
 #[test]
 fn w179_w180_metadata_of_embedded_resources_is_decoded_and_checked() {
-    let schema = compile(&serde_json::json!({
+    let schema = compile(&tidings_json::json!({
         "type": "object",
         "properties": {"e": {
             "type": "object",
@@ -145,7 +145,7 @@ fn w179_w180_metadata_of_embedded_resources_is_decoded_and_checked() {
     {
         let metadata = &case["metadata"];
         let mut object =
-            serde_json::json!({"e": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}});
+            tidings_json::json!({"e": {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}});
         let refused = match schema.coerce(&mut object, Malformed::Refuse) {
             Ok(unknown) => {
                 let known = case.get("unknown").map(expected).unwrap_or_default();

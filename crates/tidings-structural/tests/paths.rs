@@ -1,7 +1,7 @@
 //! JSONPath, selectable fields, and what a schema tells those who merge.
 
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::{
     CompileOptions, JsonPath, ListKind, Schema, Shape, check_simple_json_path,
 };

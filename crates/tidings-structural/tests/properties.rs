@@ -1,8 +1,8 @@
 //! Nothing panics, whatever comes; and what is done twice is done once.
 
 use proptest::prelude::*;
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::{CompileOptions, JsonPath, Malformed, Schema};
 
 const NAMES: [&str; 6] = ["a", "b", "c", "kind", "metadata", "apiVersion"];
@@ -121,7 +121,7 @@ fn schema() -> impl Strategy<Value = Value> {
         let fields = prop::collection::vec((prop::sample::select(&NAMES[..3]), inner.clone()), 0..3);
         prop_oneof![
             fields.prop_map(|fields| {
-                let properties: Value = fields.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
+                let properties: tidings_json::Map = fields.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
                 json!({"type": "object", "properties": properties, "default": {},
                     "x-kubernetes-validations": [{"rule": "self == self"}]})
             }),
@@ -134,7 +134,7 @@ fn schema() -> impl Strategy<Value = Value> {
     });
     let fields = prop::collection::vec((prop::sample::select(&NAMES[..3]), node), 1..4);
     fields.prop_map(|fields| {
-        let properties: Value = fields
+        let properties: tidings_json::Map = fields
             .into_iter()
             .map(|(name, node)| (name.to_owned(), node))
             .collect();

@@ -1,7 +1,7 @@
 //! Rules at run time: what they may cost, and what they see.
 
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::{CompileOptions, Schema};
 
 fn compile(properties: &Value) -> Schema {

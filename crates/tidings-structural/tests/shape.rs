@@ -5,7 +5,7 @@
     reason = "tables of cases read better without references"
 )]
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_structural::{CompileOptions, Malformed, Schema};
 
 fn compile(properties: Value) -> Schema {

@@ -3,7 +3,7 @@
 //! A type is a word (`string`, `number`, `bool`, `any`, `atomic`, `unknown`), `{"type": name}`, `{"struct": {member: type}}` with
 //! the `defaults` of members and the type of `others`, `{"map": type}`, `{"set": type}` or `{"keyed": type, "by": [member]}`.
 
-use serde_json::Value;
+use tidings_json::Value;
 use tidings_merge::{Scalar, Schema, Shape};
 
 /// A file of cases and the types that they use.

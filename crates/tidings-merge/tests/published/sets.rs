@@ -1,6 +1,6 @@
 //! Sets of fields and their elements: their operations, and how they are written and shown.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_merge::{Element, FieldSet};
 
 /// A set, as `fieldsV1` has it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_merge::{Apply, Changes, Configuration, FieldSet, Managed, Manager};
 
 use crate::schema::{Cases, Described};
@@ -62,14 +62,14 @@ impl Story<'_> {
             return Err(format!("no error, not even {error}"));
         }
         let mut expected: Vec<(String, String)> = match step.get("conflicts") {
-            Some(conflicts) => serde_json::from_value(conflicts.clone()).expect("conflicts"),
+            Some(conflicts) => tidings_json::from_value(conflicts.clone()).expect("conflicts"),
             None => Vec::new(),
         };
         expected.sort();
         same("conflicts", &conflicts, &expected)?;
         same("object", &self.object, &or_empty(&step["live"]))?;
         let owners: BTreeMap<String, Value> =
-            serde_json::from_value(step["managed"].clone()).expect("owners");
+            tidings_json::from_value(step["managed"].clone()).expect("owners");
         same("owners", &self.owners(), &owners)
     }
 

@@ -1,6 +1,6 @@
 //! Single values: what is merged, compared, taken away, and which fields there are.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_merge::{Changes, FieldSet, fields_of, merge, without};
 
 use crate::schema::Cases;

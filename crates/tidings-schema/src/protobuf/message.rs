@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use super::wire::{Payload, Reader};
 use super::{DecodeError, ZERO_TIME};
@@ -34,7 +34,7 @@ impl Decoder {
         &mut self,
         message_type: &Type,
         bytes: &[u8],
-    ) -> Result<Map<String, Value>, DecodeError> {
+    ) -> Result<Map, DecodeError> {
         if self.depth == DEPTH_MAX {
             return Err(DecodeError::Depth);
         }
@@ -277,7 +277,7 @@ fn double(field: &Field, number: f64) -> Result<Value, DecodeError> {
         return Ok((number as i64).into());
     }
     // Those that are no numbers have no JSON.
-    match serde_json::Number::from_f64(number) {
+    match tidings_json::Number::from_f64(number) {
         Some(number) => Ok(number.into()),
         None => Err(DecodeError::Value(field.name)),
     }

@@ -21,7 +21,7 @@ mod wire;
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::types::Type;
 use wire::{Payload, Reader};

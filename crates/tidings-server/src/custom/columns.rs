@@ -1,7 +1,7 @@
 //! What `kubectl get` shows of a custom resource (W184).
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_structural::definition::Column;
 
 use super::Live;

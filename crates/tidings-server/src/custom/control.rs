@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status};
+use tidings_json::{Value, json};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
 use super::kinds::{Interned, Reader};

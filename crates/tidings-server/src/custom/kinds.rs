@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use serde_json::Value;
 use tidings_api::{EventType, Object};
+use tidings_json::Value;
 use tidings_structural::definition::{Definition, Version};
 
 use crate::registry::{Kind, custom_kind};

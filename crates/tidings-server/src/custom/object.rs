@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status, go};
+use tidings_json::{Map, Value};
 use tidings_structural::Malformed;
 use tidings_structural::definition::{Definition, MemberPath, Version};
 
@@ -97,10 +97,10 @@ impl Draft {
     pub(crate) fn read_custom_members(
         kind: &'static Kind,
         live: Arc<Live>,
-        mut members: Map<String, Value>,
+        mut members: Map,
     ) -> Result<Draft, String> {
         let mut unknown = Vec::new();
-        let meta = match members.shift_remove("metadata") {
+        let meta = match members.remove("metadata") {
             None | Some(Value::Null) => Meta::default(),
             Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)
                 .map_err(|why| why.replace("ObjectMeta.metadata.", "ObjectMeta."))?,
@@ -117,8 +117,8 @@ impl Draft {
         let Value::Object(mut members) = object else {
             return Err("it is no object".into());
         };
-        members.shift_remove("kind");
-        members.shift_remove("apiVersion");
+        members.remove("kind");
+        members.remove("apiVersion");
         Ok(Draft {
             kind,
             meta,
@@ -146,7 +146,7 @@ impl Draft {
         whole.insert("apiVersion".into(), version.into());
         whole.insert("kind".into(), self.kind.kind.into());
         // Texts, numbers and maps of texts can always be written.
-        let meta = serde_json::to_value(&self.meta).unwrap_or_default();
+        let meta = tidings_json::to_value(&self.meta).unwrap_or_default();
         whole.insert("metadata".into(), meta);
         whole.extend(self.members.clone());
         Value::Object(whole)
@@ -225,7 +225,7 @@ fn whole_numbers(value: &mut Value) {
 }
 
 /// An object says which kind it is of, and must be right (W132).
-pub(crate) fn check_type(kind: &Kind, members: &Map<String, Value>) -> Result<(), Status> {
+pub(crate) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
     let said = |name: &str| {
         members
             .get(name)

@@ -438,7 +438,7 @@ impl Hand {
     ) -> Result<(), Status> {
         self.edit(uid, place, |draft| {
             draft.meta.owner_references.retain(|reference| {
-                let uid = reference.get("uid").and_then(serde_json::Value::as_str);
+                let uid = reference.get("uid").and_then(tidings_json::Value::as_str);
                 !lost(&Uid::new(uid.unwrap_or_default()))
             });
         })

@@ -1,6 +1,6 @@
 //! The schemas of custom resources: what their definitions say, and what all objects have.
 
-use serde_json::{Map, Value, json};
+use tidings_json::{Map, Value, json};
 use tidings_schema::find_type;
 
 use super::schemas::{Schemas, type_name};
@@ -108,7 +108,7 @@ fn put_type(
 }
 
 /// Adds kind, apiVersion and metadata.
-fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map<String, Value>, meta: &str) {
+fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map, meta: &str) {
     // They are what they are in all kinds.
     let described = |field: &str| schemas.describe("core/v1", "Pod", field);
     let text = |field: &str| json!({"description": described(field), "type": "string"});
@@ -130,7 +130,7 @@ fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map<String, Value>, meta:
 }
 
 /// The properties that may be null: clients that do not know this must not ask for a value.
-fn nullable_properties(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
+fn nullable_properties(schema: &Map) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let properties = properties.into_iter().flatten();
     let nullable = properties.filter(|(_, property)| property["nullable"] == true);
@@ -155,14 +155,14 @@ fn simplify(schema: &mut Value) {
         required.retain(|name| !nullable.iter().any(|known| name == known));
     }
     for name in ["nullable", "oneOf", "anyOf", "allOf", "not", "default"] {
-        members.shift_remove(name);
+        members.remove(name);
     }
     if is_nullable || is_open {
         for name in ["type", "properties", "items", "required"] {
-            members.shift_remove(name);
+            members.remove(name);
         }
     } else if is_either {
-        members.shift_remove("type");
+        members.remove("type");
     }
     for name in ["items", "additionalProperties"] {
         if let Some(below) = members.get_mut(name) {

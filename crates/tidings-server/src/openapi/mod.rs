@@ -17,8 +17,8 @@ use flate2::read::GzDecoder;
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use serde_json::{Map, Value, json};
 use tidings_api::Status;
+use tidings_json::{Map, Value, json};
 use tidings_schema::Descriptions;
 
 use crate::discovery::{answer_tagged, hash};
@@ -232,7 +232,7 @@ fn make_answer(
                 (path.to_owned(), json!({"serverRelativeURL": url}))
             };
             let documents = openapi.v3(kinds).into_iter();
-            let paths: Map<String, Value> = documents.map(entry).collect();
+            let paths: Map = documents.map(entry).collect();
             let text = json!({ "paths": paths }).to_string();
             let mut response = respond::text(StatusCode::OK, text);
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -280,11 +280,7 @@ fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
 }
 
 /// The schemas of kinds, of their lists and of what requests and answers hold besides.
-fn schemas(
-    kinds: &[&'static Kind],
-    version: Version,
-    descriptions: &Descriptions,
-) -> Map<String, Value> {
+fn schemas(kinds: &[&'static Kind], version: Version, descriptions: &Descriptions) -> Map {
     let mut schemas = Schemas::new(version, descriptions);
     for kind in kinds {
         put_schemas(&mut schemas, kind);
@@ -327,7 +323,7 @@ fn put_schemas(schemas: &mut Schemas<'_>, kind: &'static Kind) {
     }
 }
 
-fn paths(kinds: &[&'static Kind], version: Version) -> Map<String, Value> {
+fn paths(kinds: &[&'static Kind], version: Version) -> Map {
     let mut all = Map::new();
     for kind in kinds {
         paths::put_paths(&mut all, kind, version);

@@ -1,6 +1,6 @@
 //! The paths of a kind, with what clients look for: operations, their parameters, and what they take and answer.
 
-use serde_json::{Map, Value, json};
+use tidings_json::{Map, Value, json};
 
 use super::{Version, base, custom, group_version_kind, schemas};
 use crate::discovery::{Subresource, subresources};
@@ -400,7 +400,7 @@ const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 /// Adds the paths of a kind.
-pub(super) fn put_paths(paths: &mut Map<String, Value>, kind: &'static Kind, version: Version) {
+pub(super) fn put_paths(paths: &mut Map, kind: &'static Kind, version: Version) {
     let (inside, scope) = if kind.namespaced {
         ("/namespaces/{namespace}", "Namespaced")
     } else {
@@ -425,7 +425,7 @@ pub(super) fn put_paths(paths: &mut Map<String, Value>, kind: &'static Kind, ver
     let namespace: &[&str] = if kind.namespaced { &["namespace"] } else { &[] };
     let path = |operations: Vec<(&str, Value)>, names: &[&str]| {
         let operations = operations.into_iter();
-        let mut path: Map<String, Value> = operations
+        let mut path: Map = operations
             .map(|(method, operation)| (method.to_owned(), operation))
             .collect();
         let names = [names, namespace, &["pretty"]].concat();
@@ -514,7 +514,7 @@ fn reference(name: &str, version: Version) -> Value {
     json!({"$ref": version.reference(name)})
 }
 
-fn content(media_types: &[&str], schema: &Value) -> Map<String, Value> {
+fn content(media_types: &[&str], schema: &Value) -> Map {
     let types = media_types.iter();
     types
         .map(|media_type| ((*media_type).to_owned(), json!({ "schema": schema })))

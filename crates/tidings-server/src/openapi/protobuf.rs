@@ -1,6 +1,6 @@
 //! The old OpenAPI document in protobuf, in the message types of gnostic, as kubectl asks for it (W34).
 
-use serde_json::Value;
+use tidings_json::Value;
 
 /// The document of `/openapi/v2`.
 pub(super) fn document(json: &Value) -> Vec<u8> {
@@ -247,7 +247,7 @@ fn schema(json: &Value) -> Message {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
 

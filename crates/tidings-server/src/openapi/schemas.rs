@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value, json};
+use tidings_json::{Map, Value, json};
 use tidings_schema::{
     DescribedField, Descriptions, Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type,
 };
@@ -16,7 +16,7 @@ pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 pub(super) struct Schemas<'a> {
     version: Version,
     descriptions: &'a Descriptions,
-    made: Map<String, Value>,
+    made: Map,
 }
 
 impl<'a> Schemas<'a> {
@@ -48,7 +48,7 @@ impl<'a> Schemas<'a> {
     }
 
     /// All schemas, ordered by their names.
-    pub(super) fn finish(mut self) -> Map<String, Value> {
+    pub(super) fn finish(mut self) -> Map {
         self.made.sort_keys();
         self.made
     }
@@ -180,7 +180,7 @@ impl<'a> Schemas<'a> {
     }
 
     /// Says what there is one of.
-    fn put_item(&mut self, schema: &mut Map<String, Value>, around: &'static Type, item: Item) {
+    fn put_item(&mut self, schema: &mut Map, around: &'static Type, item: Item) {
         let plain = match item {
             Item::String => json!({"type": "string"}),
             Item::Bytes => json!({"type": "string", "format": "byte"}),
@@ -207,7 +207,7 @@ impl<'a> Schemas<'a> {
     }
 
     /// Version 3 knows what stands beside a reference only around it.
-    pub(super) fn put_reference(&self, schema: &mut Map<String, Value>, name: &str) {
+    pub(super) fn put_reference(&self, schema: &mut Map, name: &str) {
         let reference = json!(self.version.reference(name));
         if self.version == Version::V3 && !schema.is_empty() {
             schema.insert("allOf".into(), json!([{ "$ref": reference }]));
@@ -257,7 +257,7 @@ impl<'a> Schemas<'a> {
 }
 
 /// How lists and objects are merged.
-fn put_merging(property: &mut Map<String, Value>, field: &Field) {
+fn put_merging(property: &mut Map, field: &Field) {
     if field.list_declared {
         match &field.list {
             ListKind::Atomic => {

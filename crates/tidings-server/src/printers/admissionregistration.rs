@@ -1,7 +1,7 @@
 //! The admissionregistration group.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{count, field, name, text};
 use super::format::{age, selector_fields};
@@ -103,7 +103,7 @@ fn params(object: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn rules_are_counted() {

@@ -1,7 +1,7 @@
 //! The apps group.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{flag, int, int_or, list, name, text};
 use super::format::{age, containers, labels, selector, selector_or_none};
@@ -151,7 +151,7 @@ fn controller(object: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print, two_containers};
-    use serde_json::json;
+    use tidings_json::json;
 
     fn workload(spec: Value, status: Value) -> Value {
         let mut object = json!({"metadata": meta("w"), "spec": spec, "status": status});

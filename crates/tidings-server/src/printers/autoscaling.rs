@@ -1,6 +1,6 @@
 //! The autoscaling group. Objects have the form of version 2.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 
 use super::fields::{field, has, int, int_or, list, name, text};
 use super::format::{age, some_of};

@@ -1,7 +1,7 @@
 //! The batch group.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{
     count, field, flag, has, int, int_or, is_deleting, is_true, name, text, text_or,
@@ -121,7 +121,7 @@ fn duration(job: &Value, now: Timestamp) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print, two_containers};
-    use serde_json::json;
+    use tidings_json::json;
 
     fn job(spec: Value, status: Value) -> Value {
         let mut job = json!({"metadata": meta("j"), "spec": spec, "status": status});

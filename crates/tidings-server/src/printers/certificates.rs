@@ -1,7 +1,7 @@
 //! The certificates group.
 
 use jiff::SignedDuration;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{field, list, name, nonempty, text};
 use super::format::{age, human_duration};
@@ -60,7 +60,7 @@ fn condition(request: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn signing_requests() {

@@ -19,7 +19,7 @@ pub(crate) static LEASE: Printer = Printer {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn leases() {

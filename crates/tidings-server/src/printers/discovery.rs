@@ -1,6 +1,6 @@
 //! The discovery group.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{field, list, name, nonempty, text, texts};
 use super::format::{age, some_of};
@@ -50,7 +50,7 @@ fn addresses(object: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn slices_show_the_first_three() {

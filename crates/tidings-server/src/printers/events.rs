@@ -1,7 +1,7 @@
 //! Events, in the form of the core group. The events group shows them alike.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{field, int, name, nonempty, text};
 use super::format::{since, time};
@@ -88,7 +88,7 @@ fn source(event: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn counted_event() {

@@ -1,6 +1,6 @@
 //! Reads fields of a JSON object, with a harmless answer for what is missing.
 
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 /// The value at a path; absent and null are the same.
 pub(super) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
@@ -68,7 +68,7 @@ pub(super) fn texts<'a>(object: &'a Value, path: &[&str]) -> Vec<&'a str> {
 }
 
 /// The map at a path, if there is one.
-pub(super) fn map<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Map<String, Value>> {
+pub(super) fn map<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Map> {
     field(object, path).and_then(Value::as_object)
 }
 
@@ -104,7 +104,7 @@ pub(super) fn is_true(object: &Value, kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn missing_and_odd_fields_have_defaults() {

@@ -1,7 +1,7 @@
 //! Texts that several kinds share: ages, labels, selectors and lists.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use super::fields::{field, list, map, text, texts};
 
@@ -208,7 +208,7 @@ pub(super) fn selector_fields(selector: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn durations_get_coarser_as_they_grow() {

@@ -8,12 +8,12 @@
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 /// Builds a row: every argument becomes one JSON cell.
 macro_rules! cells {
     ($($cell:expr),* $(,)?) => {
-        vec![$(::serde_json::Value::from($cell)),*]
+        vec![$(::tidings_json::Value::from($cell)),*]
     };
 }
 
@@ -127,7 +127,7 @@ const fn wide(name: &'static str, description: &'static str) -> Column {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     /// The time at which every printer test looks at its objects.
     pub(crate) fn now() -> Timestamp {

@@ -1,6 +1,6 @@
 //! The networking group.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{count, field, list, name, text, text_or, texts};
 use super::format::{age, is_annotated, load_balancer, selector_or_none};
@@ -142,7 +142,7 @@ fn parent(object: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn ingresses() {

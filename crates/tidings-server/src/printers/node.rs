@@ -17,7 +17,7 @@ pub(crate) static RUNTIME_CLASS: Printer = Printer {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn runtime_classes() {

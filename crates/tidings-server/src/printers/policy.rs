@@ -1,6 +1,6 @@
 //! The policy group.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{field, int, name};
 use super::format::age;
@@ -38,7 +38,7 @@ fn amount(object: &Value, key: &str) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn budgets_are_numbers_or_percentages() {

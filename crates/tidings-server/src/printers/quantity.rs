@@ -1,6 +1,6 @@
 //! Resource quantities in their canonical text form (`1024Mi` becomes `1Gi`).
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::field;
 
@@ -163,7 +163,7 @@ fn divide(mut number: i128, base: i128) -> (i128, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn quantities_become_canonical() {

@@ -1,7 +1,7 @@
 //! The rbac group. Roles and cluster roles use the default printer.
 
 use jiff::Timestamp;
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{list, name, text};
 use super::format::age;
@@ -63,7 +63,7 @@ fn binding_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn bindings_group_their_subjects() {

@@ -33,7 +33,7 @@ pub(crate) static PRIORITY_CLASS: Printer = Printer {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn priority_classes() {

@@ -1,6 +1,6 @@
 //! The storage group. CSI storage capacities use the default printer.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::fields::{count, flag, flag_or, has, list, name, text, text_or, texts};
 use super::format::{age, is_annotated};
@@ -136,7 +136,7 @@ fn modes(driver: &Value) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn storage_classes() {

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
 use tidings_api::{Object, go};
+use tidings_json::{Map, Value, json};
 
 use super::{Kind, Member, StoredAs};
 use crate::custom;
@@ -54,8 +54,7 @@ impl Kind {
 
     /// A stored object as this kind shows it: JSON that begins as its objects do.
     fn converted(&self, object: &Object) -> Vec<u8> {
-        let mut members: Map<String, Value> =
-            serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+        let mut members: Map = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
         match self.stored_as {
             None => return object.as_bytes().to_vec(),
             Some(StoredAs::CoreEvent) => {
@@ -69,7 +68,7 @@ impl Kind {
         json.extend_from_slice(b"\"metadata\":");
         json.extend(go::json(&members.get("metadata")).unwrap_or_default());
         for Member { name, absent, .. } in self.members {
-            let value = match members.get(*name).filter(|value| **value != "") {
+            let value = match members.get(name).filter(|value| **value != "") {
                 Some(value) => go::json(value).unwrap_or_default(),
                 None if absent.is_empty() => continue,
                 None => absent.as_bytes().to_vec(),
@@ -82,7 +81,7 @@ impl Kind {
     }
 
     /// The members of an object that a client sent as this kind, as they are stored.
-    pub(crate) fn to_stored(&self, members: &mut Map<String, Value>) {
+    pub(crate) fn to_stored(&self, members: &mut Map) {
         match self.stored_as {
             None => {}
             Some(StoredAs::CoreEvent) => {
@@ -95,8 +94,8 @@ impl Kind {
     }
 }
 
-fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
-    if let Some(value) = members.shift_remove(from) {
+fn rename(members: &mut Map, from: &str, to: &str) {
+    if let Some(value) = members.remove(from) {
         members.insert(to.to_owned(), value);
     }
 }
@@ -111,13 +110,13 @@ fn cpu_utilization<'a>(metric: &'a Value, values: &str) -> Option<&'a Value> {
         .filter(|_| cpu)
 }
 
-fn autoscaler_to_v1(members: &mut Map<String, Value>) {
+fn autoscaler_to_v1(members: &mut Map) {
     let mut kept = Vec::new();
     for (annotation, member, field) in AUTOSCALER_ANNOTATIONS {
         let Some(owner) = members.get_mut(member).and_then(Value::as_object_mut) else {
             continue;
         };
-        let Some(mut value) = owner.shift_remove(field) else {
+        let Some(mut value) = owner.remove(field) else {
             continue;
         };
         let (values, shown) = match field {
@@ -153,14 +152,14 @@ fn autoscaler_to_v1(members: &mut Map<String, Value>) {
     }
 }
 
-fn autoscaler_to_v2(members: &mut Map<String, Value>) {
+fn autoscaler_to_v2(members: &mut Map) {
     let mut kept = Map::new();
     let annotations = members
         .get_mut("metadata")
         .and_then(|metadata| metadata.get_mut("annotations"));
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
         for (annotation, _, field) in AUTOSCALER_ANNOTATIONS {
-            let text = annotations.shift_remove(annotation);
+            let text = annotations.remove(annotation);
             let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
             if let Ok(value) = serde_json::from_str(text) {
                 kept.insert(field.to_owned(), value);
@@ -185,7 +184,7 @@ fn autoscaler_to_v2(members: &mut Map<String, Value>) {
         let Some(owner) = members.get_mut(member).and_then(Value::as_object_mut) else {
             continue;
         };
-        if let Some(percentage) = owner.shift_remove(shown) {
+        if let Some(percentage) = owner.remove(shown) {
             let mut value = json!({ "averageUtilization": percentage });
             if values == "target" {
                 value = json!({ "type": "Utilization", "averageUtilization": percentage });
@@ -199,7 +198,7 @@ fn autoscaler_to_v2(members: &mut Map<String, Value>) {
         }
     }
     for (_, member, field) in AUTOSCALER_ANNOTATIONS {
-        if let Some(value) = kept.shift_remove(field)
+        if let Some(value) = kept.remove(field)
             && let Some(owner) = members.get_mut(member).and_then(Value::as_object_mut)
         {
             owner.insert(field.to_owned(), value);
@@ -228,8 +227,8 @@ mod tests {
         assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 60);
         let mut back = shown.as_object().unwrap().clone();
         v1.to_stored(&mut back);
-        assert_eq!(back["spec"]["metrics"], metrics);
-        assert_eq!(back["metadata"]["annotations"], json!({}));
+        assert_eq!(back.get("spec").unwrap()["metrics"], metrics);
+        assert_eq!(back.get("metadata").unwrap()["annotations"], json!({}));
     }
 
     #[test]

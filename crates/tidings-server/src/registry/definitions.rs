@@ -1,7 +1,7 @@
 //! The rules for definitions of custom resources (W177, W186).
 
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER};
 
 use super::Special;

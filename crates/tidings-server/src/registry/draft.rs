@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
 use tidings_api::{EventType, Object, ResourceVersion, Spans, Status, go};
+use tidings_json::{Map, Value, json};
 
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
@@ -22,7 +22,7 @@ pub(crate) struct Draft {
     pub(crate) kind: &'static Kind,
     pub(crate) meta: Meta,
     /// The top-level members besides kind, apiVersion and metadata.
-    pub(crate) members: Map<String, Value>,
+    pub(crate) members: Map,
     /// What is odd about fields of the request: those that do not exist, and those that occur twice (W173).
     pub(crate) odd: Vec<String>,
     /// Its managedFields say already who owns what.
@@ -97,10 +97,7 @@ impl Draft {
     }
 
     /// The draft, and the fields that do not exist.
-    fn read_members(
-        kind: &'static Kind,
-        mut members: Map<String, Value>,
-    ) -> Result<(Draft, Vec<String>), String> {
+    fn read_members(kind: &'static Kind, mut members: Map) -> Result<(Draft, Vec<String>), String> {
         let wrong = ["kind", "apiVersion"].into_iter().find_map(|name| {
             let value = members.get(name)?;
             let right = value.is_string() || value.is_null();
@@ -109,7 +106,7 @@ impl Draft {
         if let Some(wrong) = wrong {
             return Err(wrong);
         }
-        let mut name = |member: &str, default: String| match members.shift_remove(member) {
+        let mut name = |member: &str, default: String| match members.remove(member) {
             Some(Value::String(text)) if !text.is_empty() => text,
             _ => default,
         };
@@ -150,7 +147,7 @@ impl Draft {
         let annotations = std::mem::take(&mut meta.annotations);
         members.insert("metadata".into(), json!({ "annotations": annotations }));
         kind.to_stored(&mut members);
-        if let Some(metadata) = members.shift_remove("metadata") {
+        if let Some(metadata) = members.remove("metadata") {
             let annotations = strings(metadata["annotations"].clone(), "annotations");
             meta.annotations = annotations.unwrap_or_default();
         }
@@ -173,8 +170,8 @@ impl Draft {
             mut members,
             managed,
         } = Stored::read(object.as_bytes()).map_err(Status::internal)?;
-        members.shift_remove("kind");
-        members.shift_remove("apiVersion");
+        members.remove("kind");
+        members.remove("apiVersion");
         let read = Draft::from_members(kind.stored(), members);
         let (mut draft, _) = read.map_err(Status::internal)?;
         draft.meta.managed_fields = managed;
@@ -191,12 +188,12 @@ impl Draft {
             mut members,
             managed,
         } = stored;
-        let meta = match members.shift_remove("metadata") {
+        let meta = match members.remove("metadata") {
             Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
             _ => Ok(Meta::default()),
         };
-        members.shift_remove("kind");
-        members.shift_remove("apiVersion");
+        members.remove("kind");
+        members.remove("apiVersion");
         let mut meta = meta.map_err(Status::internal)?;
         meta.managed_fields = managed;
         Ok(Draft {
@@ -223,12 +220,9 @@ impl Draft {
     }
 
     /// The draft, and the fields that do not exist.
-    fn from_members(
-        kind: &'static Kind,
-        mut members: Map<String, Value>,
-    ) -> Result<(Draft, Vec<String>), String> {
+    fn from_members(kind: &'static Kind, mut members: Map) -> Result<(Draft, Vec<String>), String> {
         let mut unknown = Vec::new();
-        let meta = match members.shift_remove("metadata") {
+        let meta = match members.remove("metadata") {
             None | Some(Value::Null) => Meta::default(),
             Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)?,
             Some(other) => {
@@ -242,7 +236,7 @@ impl Draft {
         let mut known = Map::new();
         let schema = kind.schema();
         for Member { name, shape, .. } in kind.members {
-            let Some(value) = members.shift_remove(*name).filter(|value| !value.is_null()) else {
+            let Some(value) = members.remove(name).filter(|value| !value.is_null()) else {
                 continue;
             };
             let wrong = |value: &Value, go_type: &str| {
@@ -286,8 +280,8 @@ impl Draft {
     /// True if nothing is different in what would be stored.
     pub(crate) fn is_same_as(&self, other: &Draft) -> bool {
         let same = |Member { name, absent, .. }: &Member| match (
-            self.members.get(*name),
-            other.members.get(*name),
+            self.members.get(name),
+            other.members.get(name),
         ) {
             (Some(one), Some(two)) => one == two,
             (None, None) => true,
@@ -327,7 +321,7 @@ impl Draft {
         self.meta.write_owners(&mut bytes);
         spans.metadata.end = u32::try_from(bytes.len()).map_err(Status::internal)?;
         for Member { name, absent, .. } in self.kind.members {
-            let value = self.members.get(*name);
+            let value = self.members.get(name);
             if value.is_none() && absent.is_empty() {
                 continue;
             }
@@ -348,7 +342,7 @@ impl Draft {
 
     /// The text at a path of members.
     pub(crate) fn text(&self, path: &[&str]) -> &str {
-        let mut value = path.first().and_then(|name| self.members.get(*name));
+        let mut value = path.first().and_then(|name| self.members.get(name));
         for name in path.iter().skip(1) {
             value = value.and_then(|value| value.get(name));
         }
@@ -370,14 +364,12 @@ pub(crate) fn odd(what: &str, field: &str) -> String {
 }
 
 /// A body as an object whose kind and apiVersion are text. `Err` is upstream's message.
-pub(crate) fn document(body: &[u8]) -> Result<Map<String, Value>, String> {
+pub(crate) fn document(body: &[u8]) -> Result<Map, String> {
     document_with_duplicates(body).map(|(members, _)| members)
 }
 
 /// The same, and the fields that occur twice.
-pub(crate) fn document_with_duplicates(
-    body: &[u8],
-) -> Result<(Map<String, Value>, Vec<String>), String> {
+pub(crate) fn document_with_duplicates(body: &[u8]) -> Result<(Map, Vec<String>), String> {
     let shown = || {
         let start = &body[..body.len().min(30)];
         if body.is_empty() {

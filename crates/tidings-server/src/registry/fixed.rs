@@ -1,7 +1,7 @@
 //! What an update may not change.
 
-use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors};
+use tidings_json::Value;
 
 use super::draft::Draft;
 
@@ -107,7 +107,7 @@ const CLAIM: &str = "spec is immutable after creation except resources.requests 
 impl Draft {
     fn at(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
-        let value = self.members.get(*first)?;
+        let value = self.members.get(first)?;
         rest.iter().try_fold(value, |value, name| value.get(name))
     }
 
@@ -214,7 +214,7 @@ fn pod(new: &Value, old: &Value, errors: &mut FieldErrors) {
         if let Some(members) = rest.as_object_mut() {
             match old.get(name) {
                 Some(value) => drop(members.insert(name.to_owned(), value.clone())),
-                None => drop(members.shift_remove(name)),
+                None => drop(members.remove(name)),
             }
         }
     };

@@ -1,7 +1,7 @@
 //! managedFields: who owns which fields (W157), and what becomes of an object that is applied to (W154–W156).
 
-use serde_json::{Map, Value};
 use tidings_api::{Cause, Object, Reason, Status};
+use tidings_json::{Map, Value};
 use tidings_merge::{
     Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape,
     fields_of,
@@ -451,7 +451,7 @@ impl<'a> Applied<'a> {
         let mut config = self.config.value().clone();
         let annotations = config["metadata"].get_mut("annotations");
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-            annotations.shift_remove(LAST_APPLIED);
+            annotations.remove(LAST_APPLIED);
         }
         config.sort_all_objects();
         let applied = Value::from(format!("{config}\n"));
@@ -511,7 +511,7 @@ fn conflict(conflicts: &Conflicts) -> Status {
 mod tests {
     use std::collections::BTreeMap;
 
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
     use crate::registry;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_json::{Map, Value};
 use tidings_merge::Managed;
 
 use super::reading::{self, Place};
@@ -151,10 +151,7 @@ impl Meta {
     /// Reads metadata. Members that do not exist are named in `unknown` and left out.
     ///
     /// `Err` is Go's message.
-    pub(crate) fn read(
-        members: Map<String, Value>,
-        unknown: &mut Vec<String>,
-    ) -> Result<Meta, String> {
+    pub(crate) fn read(members: Map, unknown: &mut Vec<String>) -> Result<Meta, String> {
         let mut meta = Meta::default();
         let schema = tidings_schema::find_type("meta/v1", "ObjectMeta");
         for (name, mut value) in members {

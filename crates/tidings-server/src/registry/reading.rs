@@ -7,8 +7,8 @@ use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde_json::map::Entry;
-use serde_json::{Map, Number, Value};
+use tidings_json::map::Entry;
+use tidings_json::{Map, Number, Value};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::meta::mismatch;
@@ -497,7 +497,7 @@ pub(crate) fn depth(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
 

@@ -1,8 +1,8 @@
 //! The rules that single kinds have for creating and updating.
 
 use base64::Engine;
-use serde_json::{Value, json};
 use tidings_api::{FieldError, FieldErrors};
+use tidings_json::{Value, json};
 
 use super::draft::Draft;
 use super::meta::Meta;
@@ -17,7 +17,7 @@ impl Draft {
     /// Fills in what counts as said by the client that creates the object.
     pub(crate) fn fill_in(&mut self) {
         if self.has_status() && self.kind.special != Special::Node {
-            self.members.shift_remove("status"); // W181: only the subresource sets it
+            self.members.remove("status"); // W181: only the subresource sets it
         }
         if self.kind.special == Special::Secret {
             self.merge_string_data();
@@ -67,11 +67,11 @@ impl Draft {
         match subresource {
             Some("status") => {
                 // Only the status is taken from the client.
-                let status = self.members.shift_remove("status");
+                let status = self.members.remove("status");
                 self.members = old.members.clone();
                 match status {
                     Some(status) => drop(self.members.insert("status".into(), status)),
-                    None => drop(self.members.shift_remove("status")),
+                    None => drop(self.members.remove("status")),
                 }
                 if self.live.is_some() {
                     self.meta = Meta {
@@ -104,7 +104,7 @@ impl Draft {
             }
             _ => {
                 if self.has_status() {
-                    self.members.shift_remove("status");
+                    self.members.remove("status");
                     if let Some(status) = old.members.get("status") {
                         self.members.insert("status".into(), status.clone());
                     }
@@ -196,7 +196,7 @@ impl Draft {
 
     /// `stringData` is written as `data`, never stored.
     fn merge_string_data(&mut self) {
-        let Some(Value::Object(strings)) = self.members.shift_remove("stringData") else {
+        let Some(Value::Object(strings)) = self.members.remove("stringData") else {
             return;
         };
         let mut data: std::collections::BTreeMap<String, Value> = self

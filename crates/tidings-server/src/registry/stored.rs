@@ -3,12 +3,12 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 use tidings_merge::Managed;
 
 /// An object, and apart from it the owners of its fields: they are half of its bytes, and mostly nobody looks into them.
 pub(crate) struct Stored {
-    pub(crate) members: Map<String, Value>,
+    pub(crate) members: Map,
     pub(crate) managed: Managed,
 }
 
@@ -43,7 +43,7 @@ struct Members<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for Members<'_> {
-    type Value = Map<String, Value>;
+    type Value = Map;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
@@ -51,7 +51,7 @@ impl<'de> DeserializeSeed<'de> for Members<'_> {
 }
 
 impl<'de> Visitor<'de> for Members<'_> {
-    type Value = Map<String, Value>;
+    type Value = Map;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")

@@ -5,8 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value};
 use tidings_api::{Reason, Status};
+use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
 const PATCH: &str = "$patch";
@@ -85,11 +85,7 @@ pub(crate) fn merge<T: Patched>(
     }
 }
 
-fn merge_members<T: Patched>(
-    members: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-    of: Option<T>,
-) -> Result<(), Refusal> {
+fn merge_members<T: Patched>(members: &mut Map, patch: &Map, of: Option<T>) -> Result<(), Refusal> {
     if let Some(directive) = patch.get(PATCH) {
         match directive.as_str() {
             Some("replace") => *members = literal_members(patch),
@@ -125,10 +121,7 @@ fn merge_members<T: Patched>(
 }
 
 /// Drops what `$retainKeys` does not name. It has to name all that the patch sets.
-fn retain_keys(
-    members: &mut Map<String, Value>,
-    patch: &Map<String, Value>,
-) -> Result<(), Refusal> {
+fn retain_keys(members: &mut Map, patch: &Map) -> Result<(), Refusal> {
     let Some(keys) = patch.get(RETAIN_KEYS) else {
         return Ok(());
     };
@@ -148,14 +141,14 @@ fn retain_keys(
 }
 
 fn merge_member<T: Patched>(
-    members: &mut Map<String, Value>,
+    members: &mut Map,
     name: &str,
     value: &Value,
     member: Option<Member<T>>,
 ) -> Result<(), Refusal> {
     match (members.get_mut(name), value) {
         (_, Value::Null) => {
-            members.shift_remove(name);
+            members.remove(name);
             Ok(())
         }
         (Some(Value::Object(inner)), Value::Object(patch)) => {
@@ -169,7 +162,7 @@ fn merge_member<T: Patched>(
         (_, value) => {
             match added(value) {
                 Some(value) => drop(members.insert(name.into(), value)),
-                None => drop(members.shift_remove(name)),
+                None => drop(members.remove(name)),
             }
             Ok(())
         }
@@ -178,7 +171,7 @@ fn merge_member<T: Patched>(
 
 /// Merges a list and puts the elements that the order names into it; others stay where they are as far as that is possible.
 fn merge_ordered<T: Patched>(
-    members: &mut Map<String, Value>,
+    members: &mut Map,
     name: &str,
     patch: Option<&Value>,
     order: &Value,
@@ -461,7 +454,7 @@ fn literal(value: &Value) -> Value {
     }
 }
 
-fn literal_members(patch: &Map<String, Value>) -> Map<String, Value> {
+fn literal_members(patch: &Map) -> Map {
     patch
         .iter()
         .filter(|(name, value)| !name.starts_with('$') && !value.is_null())
@@ -469,7 +462,7 @@ fn literal_members(patch: &Map<String, Value>) -> Map<String, Value> {
         .collect()
 }
 
-fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> Refusal {
+fn unknown_directive(directive: &Value, patch: &Map) -> Refusal {
     let directive = go_text(directive);
     let patch = go_text(&Value::Object(patch.clone()));
     Refusal::Unfit(format!("unknown patch type: {directive} in map: {patch}"))
@@ -503,7 +496,7 @@ mod published;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Pods and what makes them: what is checked of them, and what the server adds when they are created.
 
-use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_json::{Map, Value, json};
 
 use super::Kind;
 use super::draft::Draft;

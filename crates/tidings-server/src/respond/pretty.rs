@@ -65,7 +65,7 @@ pub(crate) fn indent(json: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use tidings_json::Value;
 
     use super::*;
 

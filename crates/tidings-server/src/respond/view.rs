@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde_json::Value;
 use tidings_api::{EventType, Object, Reason, ResourceVersion, Status, go};
+use tidings_json::Value;
 use tidings_schema::Type;
 
 use super::list::ListHead;

@@ -1,7 +1,7 @@
 //! YAML in and out: JSON in other clothes, with sorted keys as upstream writes it.
 
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 /// A document as JSON. `Err` says why it cannot be read.
 pub(crate) fn to_json(yaml: &[u8]) -> Result<Bytes, String> {
@@ -40,7 +40,7 @@ fn sorted(value: Value) -> Value {
             let mut members: Vec<(String, Value)> = members.into_iter().collect();
             members.sort_by(|(a, _), (b, _)| a.cmp(b));
             let sorted = members.into_iter().map(|(key, value)| (key, sorted(value)));
-            Value::Object(sorted.collect::<Map<_, _>>())
+            Value::Object(sorted.collect::<Map>())
         }
         Value::Array(values) => values.into_iter().map(sorted).collect(),
         other => other,
@@ -49,7 +49,7 @@ fn sorted(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use tidings_json::json;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! PATCH of what somebody wants to have: server-side apply (W154–W158).
 
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, Object, Reason, Status, go};
+use tidings_json::{Map, Value};
 
 use super::create::{create_from, settle_namespace};
 use super::update::{Edited, Once, change_if_there, check_name};

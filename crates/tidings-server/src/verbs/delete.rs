@@ -105,14 +105,14 @@ impl DeleteOptions {
         let text = |name: &str| {
             members
                 .get(name)
-                .and_then(serde_json::Value::as_str)
+                .and_then(tidings_json::Value::as_str)
                 .filter(|text| !text.is_empty())
         };
         if let Some(kind) = text("kind").filter(|kind| *kind != "DeleteOptions") {
             let version = text("apiVersion").unwrap_or("meta.k8s.io/v1");
             return Err(Status::bad_request(unregistered(kind, version)));
         }
-        serde_json::from_value(members.into())
+        tidings_json::from_value(members.into())
             .map_err(|error| Status::bad_request(error.to_string()))
     }
 
@@ -377,7 +377,7 @@ fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
     draft.meta.deletion_timestamp = Some(clock::in_seconds(grace_seconds));
     match draft.kind.special {
         Special::Namespace => {
-            let status = serde_json::json!({ "phase": "Terminating" });
+            let status = tidings_json::json!({ "phase": "Terminating" });
             draft.members.insert("status".into(), status);
         }
         Special::Definition => {}

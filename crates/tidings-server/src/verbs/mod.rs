@@ -4,6 +4,7 @@ mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod get;
+mod json_patch;
 pub(crate) mod list;
 pub(crate) mod patch;
 pub(crate) mod review;

@@ -1,13 +1,12 @@
 //! PATCH: JSON patch, merge patch, strategic merge patch (W149–W153).
 
 use bytes::Bytes;
-use json_patch::jsonptr::Pointer;
-use json_patch::{AddOperation, Patch, PatchOperation};
-use serde_json::{Map, Value};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Reason, Status, go};
+use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
 use super::create::settle_namespace;
+use super::json_patch::{self, Operation, Pointer};
 use super::scale::{self, Wanted};
 use super::update::{change, check_name};
 use super::{Ask, FieldValidation, WriteOptions, invalid_options};
@@ -15,22 +14,20 @@ use crate::api::Inner;
 use crate::custom;
 use crate::negotiate;
 use crate::registry::Kind;
-use crate::registry::draft::{DEPTH_MAX, Draft, odd};
+use crate::registry::draft::{Draft, odd};
 use crate::registry::meta::go_kind;
-use crate::registry::reading::{self, depth};
+use crate::registry::reading;
 use crate::registry::stored::Stored;
 use crate::registry::strategic;
 use crate::respond::Answer;
 
 /// A JSON patch may have this many operations.
 const OPERATIONS_MAX: usize = 10_000;
-/// What the `copy` operations of one patch may add.
-const COPIED_BYTES_MAX: usize = 3 << 20;
 
 /// A patch, read.
 #[derive(Debug)]
 enum Change {
-    Json(Patch),
+    Json(Vec<Operation>),
     Merge(Value),
     Strategic(Value),
 }
@@ -40,22 +37,15 @@ impl Change {
     fn speaks_of_owners(&self) -> bool {
         const OWNERS: &str = "managedFields";
         let around = |path: &Pointer| {
-            let mut steps = path.tokens().map(|step| step.decoded().into_owned());
-            match (steps.next().as_deref(), steps.next().as_deref()) {
+            let mut steps = path.steps();
+            match (steps.next(), steps.next()) {
                 (Some("metadata"), Some(member)) => member == OWNERS,
                 (Some("metadata") | None, _) => true,
                 _ => false,
             }
         };
         match self {
-            Change::Json(patch) => patch.0.iter().any(|operation| {
-                let from = match operation {
-                    PatchOperation::Move(moved) => Some(&*moved.from),
-                    PatchOperation::Copy(copy) => Some(&*copy.from),
-                    _ => None,
-                };
-                around(operation.path()) || from.is_some_and(around)
-            }),
+            Change::Json(patch) => patch.iter().flat_map(Operation::places).any(around),
             // Directives have the name at their end.
             Change::Merge(patch) | Change::Strategic(patch) => patch
                 .get("metadata")
@@ -156,7 +146,7 @@ fn object(body: &Bytes) -> Result<Value, Status> {
     decoded(body, "map[string]interface {}", Value::is_object)
 }
 
-fn json_patch(body: &Bytes) -> Result<Patch, Status> {
+fn json_patch(body: &Bytes) -> Result<Vec<Operation>, Status> {
     let operations = decoded(body, "[]handlers.jsonPatchOp", Value::is_array)?;
     let operations = operations.as_array().cloned().unwrap_or_default();
     if operations.len() > OPERATIONS_MAX {
@@ -167,7 +157,7 @@ fn json_patch(body: &Bytes) -> Result<Patch, Status> {
         return Err(Status::failure(413, Reason::RequestEntityTooLarge, message));
     }
     // An operation that does not exist is an error of the request, not of its form (W150).
-    serde_json::from_value(operations.into()).map_err(|_| unprocessable())
+    tidings_json::from_value(operations.into()).map_err(|_| unprocessable())
 }
 
 /// What is odd about the text of a patch (W173): members that occur twice, and those that operations do not have.
@@ -284,7 +274,9 @@ fn apply(
     schema: Option<&'static Type>,
 ) -> Result<Value, Status> {
     match patch {
-        Change::Json(patch) => operate(&mut document, patch)?,
+        Change::Json(patch) => {
+            json_patch::operate(&mut document, patch).map_err(|_| unprocessable())?;
+        }
         Change::Merge(patch) => json_patch::merge(&mut document, patch),
         Change::Strategic(patch) => {
             let named = ["kind", "apiVersion"].map(|name| (name, document[name].clone()));
@@ -296,65 +288,4 @@ fn apply(
         }
     }
     Ok(document)
-}
-
-/// What the operations of one patch may move within arrays.
-const MOVED_ELEMENTS_MAX: usize = 20_000_000;
-
-/// Applies a JSON patch. As upstream does it, members that are not there can be replaced, and are null when they are tested or
-/// copied. Every operation leaves a document that is not nested too deep.
-fn operate(document: &mut Value, patch: &Patch) -> Result<(), Status> {
-    let (mut copied, mut moved) = (0, 0);
-    for operation in &patch.0 {
-        let there = |path: &Pointer| path.resolve(document).is_ok();
-        let operation = match operation {
-            PatchOperation::Replace(replace)
-                if !there(&replace.path) && !in_array(document, &replace.path) =>
-            {
-                PatchOperation::Add(AddOperation {
-                    path: replace.path.clone(),
-                    value: replace.value.clone(),
-                })
-            }
-            PatchOperation::Test(test) if test.value.is_null() && !there(&test.path) => continue,
-            PatchOperation::Copy(copy) => {
-                let value = copy.from.resolve(document).cloned().unwrap_or_default();
-                // A patch that copies what it has copied would grow beyond any bound.
-                copied += value.to_string().len();
-                if copied > COPIED_BYTES_MAX {
-                    return Err(unprocessable());
-                }
-                PatchOperation::Add(AddOperation {
-                    path: copy.path.clone(),
-                    value,
-                })
-            }
-            other => other.clone(),
-        };
-        let path = operation.path();
-        let inserted = match &operation {
-            PatchOperation::Add(add) => Some(&add.value),
-            PatchOperation::Replace(replace) => Some(&replace.value),
-            PatchOperation::Move(from) => from.from.resolve(document).ok(),
-            _ => None,
-        };
-        let deep = inserted.map_or(0, depth) + path.tokens().count();
-        moved += parent(document, path)
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len);
-        if deep > DEPTH_MAX || moved > MOVED_ELEMENTS_MAX {
-            return Err(unprocessable());
-        }
-        json_patch::patch(document, &[operation]).map_err(|_| unprocessable())?;
-    }
-    Ok(())
-}
-
-/// What a path stands in.
-fn parent<'a>(document: &'a Value, path: &Pointer) -> Option<&'a Value> {
-    path.parent()?.resolve(document).ok()
-}
-
-fn in_array(document: &Value, path: &Pointer) -> bool {
-    parent(document, path).is_some_and(Value::is_array)
 }

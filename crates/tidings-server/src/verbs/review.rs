@@ -1,8 +1,8 @@
 //! POST of a review: a question about who somebody is or what they may do. It is answered and not stored.
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status, go, validate};
+use tidings_json::{Map, Value, json};
 
 use super::create::settle_namespace;
 use super::{Ask, WriteOptions};
@@ -190,12 +190,7 @@ fn go_json(value: &impl serde::Serialize) -> String {
 }
 
 /// Selectors are written out or not, but not both.
-fn check_selector(
-    selector: &Map<String, Value>,
-    path: &str,
-    labels: bool,
-    errors: &mut FieldErrors,
-) {
+fn check_selector(selector: &Map, path: &str, labels: bool, errors: &mut FieldErrors) {
     let raw = selector.get("rawSelector").and_then(Value::as_str);
     let raw = raw.unwrap_or_default();
     let requirements = selector.get("requirements").and_then(Value::as_array);

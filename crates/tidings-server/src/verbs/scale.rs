@@ -1,7 +1,7 @@
 //! The scale of an object: how many copies it is to have, seen as an `autoscaling/v1` Scale.
 
-use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status, go};
+use tidings_json::{Map, Value, json};
 
 use tidings_structural::definition::MemberPath;
 
@@ -13,7 +13,7 @@ use crate::registry::{Kind, ScaleSelector};
 /// A Scale.
 #[derive(Debug)]
 pub(crate) struct Scaled {
-    metadata: Map<String, Value>,
+    metadata: Map,
     replicas: i64,
     status_replicas: i64,
     selector: String,
@@ -64,7 +64,7 @@ fn scaled(object: &Object, kind: &'static Kind, absent: Option<i64>) -> Result<S
 /// W182: where the numbers are is for the definition to say.
 fn custom(
     whole: &Value,
-    metadata: Map<String, Value>,
+    metadata: Map,
     live: &Live,
     absent: Option<i64>,
 ) -> Result<Scaled, Status> {
@@ -225,7 +225,7 @@ impl Wanted {
 }
 
 /// Puts a value where members lead to, and makes those that are not there.
-pub(super) fn put(members: &mut Map<String, Value>, path: &[String], value: Value) {
+pub(super) fn put(members: &mut Map, path: &[String], value: Value) {
     match path {
         [] => {}
         [name] => drop(members.insert(name.clone(), value)),

@@ -60,7 +60,7 @@ impl Answer {
     /// What the body says, if it is JSON or protobuf.
     pub(crate) fn json(&self) -> Value {
         if self.headers["content-type"] == PROTOBUF {
-            return decode_object(&self.bytes, None).unwrap();
+            return decode_object(&self.bytes, None).unwrap().into();
         }
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
@@ -286,7 +286,7 @@ pub(crate) fn read_event(frame: &[u8]) -> (String, Value) {
     let (body, rest) = delimited(extension, 0x0a);
     assert!(rest.is_empty(), "nothing beside the object");
     let event = String::from_utf8(event.to_vec()).unwrap();
-    (event, decode_object(body, None).unwrap())
+    (event, decode_object(body, None).unwrap().into())
 }
 
 /// A field of bytes with the given tag, and what is behind it.

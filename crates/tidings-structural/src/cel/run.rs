@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
-use serde_json::Value;
 use tidings_api::{FieldError, go};
+use tidings_json::Value;
 
 use super::Rule;
 use super::eval::{Evaluation, Fault};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use kube_cel::cel::objects::{Key, OptionalValue};
-use serde_json::{Map, Value};
+use tidings_json::{Map, Value};
 
 use crate::node::{Additional, Node};
 use crate::text::Number;
@@ -37,11 +37,11 @@ pub(crate) enum Val<'a> {
     Text(Text<'a>),
     Bytes(Arc<Vec<u8>>),
     /// An object with the fields of its schema. The last says whether it is a resource, which has a type and metadata too.
-    Object(&'a Map<String, Value>, &'a Node, bool),
+    Object(&'a Map, &'a Node, bool),
     /// The metadata of a resource, of which rules see the names and what its schema specifies.
-    Metadata(&'a Map<String, Value>, Option<&'a Node>),
+    Metadata(&'a Map, Option<&'a Node>),
     /// A map; the schema is that of its values.
-    Entries(&'a Map<String, Value>, &'a Node),
+    Entries(&'a Map, &'a Node),
     /// A list with its schema.
     Elements(&'a [Value], &'a Node),
     List(Arc<Vec<Val<'a>>>),
@@ -466,7 +466,7 @@ fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
 }
 
 /// Equal as JSON, except that sets and list maps below have no order.
-fn same_json(a: &Map<String, Value>, b: &Map<String, Value>, node: &Node) -> bool {
+fn same_json(a: &Map, b: &Map, node: &Node) -> bool {
     a.len() == b.len()
         && a.iter().all(|(name, a)| {
             b.get(name).is_some_and(|b| match node.field(name) {

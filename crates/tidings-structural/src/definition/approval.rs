@@ -1,7 +1,7 @@
 //! Groups of the Kubernetes community need an approval, or the word that there is none, in an annotation.
 
-use serde_json::Value;
 use tidings_api::FieldError;
+use tidings_json::Value;
 
 use super::member::{at, text};
 use super::url;

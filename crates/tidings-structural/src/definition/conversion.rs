@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_json::Value;
 
 use super::member::{get, text, texts};
 use super::url;

@@ -1,6 +1,6 @@
 //! What a definition gets that its author left out.
 
-use serde_json::{Map, Value, json};
+use tidings_json::{Map, Value, json};
 
 use super::member::storage_version;
 use super::names::tidy;
@@ -31,11 +31,11 @@ pub fn fill_in(crd: &mut Value) {
         _ => Map::new(),
     };
     let mut filled = Map::new();
-    let conditions = status.shift_remove("conditions").unwrap_or_default();
+    let conditions = status.remove("conditions").unwrap_or_default();
     filled.insert("conditions".into(), conditions);
-    let names = status.shift_remove("acceptedNames").unwrap_or_default();
+    let names = status.remove("acceptedNames").unwrap_or_default();
     filled.insert("acceptedNames".into(), with_required(names));
-    let mut stored = status.shift_remove("storedVersions").unwrap_or_default();
+    let mut stored = status.remove("storedVersions").unwrap_or_default();
     if let Some(name) = storage {
         if stored.is_null() {
             stored = json!([]);
@@ -60,7 +60,7 @@ fn with_required(names: Value) -> Value {
 }
 
 /// Known members in the API's order, then the rest. Members of the wrong type are kept for `validate`.
-fn ordered(mut names: Map<String, Value>) -> Value {
+fn ordered(mut names: Map) -> Value {
     let mut ordered = Map::new();
     for member in [
         "plural",
@@ -71,7 +71,7 @@ fn ordered(mut names: Map<String, Value>) -> Value {
         "categories",
     ] {
         let is_required = member == "plural" || member == "kind";
-        match names.shift_remove(member) {
+        match names.remove(member) {
             Some(value) if !value.is_null() => ordered.insert(member.into(), value),
             _ if is_required => ordered.insert(member.into(), "".into()),
             _ => None,
@@ -81,7 +81,7 @@ fn ordered(mut names: Map<String, Value>) -> Value {
     Value::Object(ordered)
 }
 
-fn fill_spec(spec: &mut Map<String, Value>) {
+fn fill_spec(spec: &mut Map) {
     let names = spec.entry("names").or_insert_with(|| json!({}));
     if names.is_null() {
         *names = json!({});

@@ -1,7 +1,7 @@
 //! Is a definition of the right form? Everything behind this may take members for what they should be.
 
-use serde_json::Value;
 use tidings_api::FieldError;
+use tidings_json::Value;
 
 use crate::text::{Path, bad_value};
 
@@ -127,7 +127,7 @@ fn walk(value: &Value, form: &Form, path: &Path, errors: &mut Vec<FieldError>) {
                 .is_some_and(|int| i32::try_from(int).is_ok()) => {}
         (Form::Object(members), Value::Object(object)) => {
             for (name, form) in *members {
-                if let Some(member) = object.get(*name) {
+                if let Some(member) = object.get(name) {
                     walk(member, form, &path.child(name), errors);
                 }
             }

@@ -1,6 +1,6 @@
 //! Members of JSON objects, where what is absent, null or of another type reads as empty. Types are checked by `form` before.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 /// A member that is there and not null.
 pub(super) fn get<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {

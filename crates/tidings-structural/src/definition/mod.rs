@@ -29,7 +29,7 @@ mod status;
 mod url;
 mod version;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::json_path::JsonPath;
 use crate::schema::Schema;

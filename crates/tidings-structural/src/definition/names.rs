@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
 use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_json::{Map, Value, json};
 
 use super::member::{list, text, texts};
 use crate::text::Path;

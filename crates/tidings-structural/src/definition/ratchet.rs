@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors, go};
+use tidings_json::Value;
 
 use super::conversion;
 use super::member::{get, list};

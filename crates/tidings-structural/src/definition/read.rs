@@ -1,6 +1,6 @@
 //! What serving a definition needs.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 
 use super::conversion;
 use super::member::{at, flag, get, list, text, texts};

@@ -2,7 +2,7 @@
 //! taken out of them and stands above, as `spec.validation`, `spec.subresources` and so on; that is so for every definition
 //! with one version.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::member::{flag, get, list, text};
 
@@ -137,7 +137,7 @@ impl<'a> Spec<'a> {
                 ("selectableFields", !version.own.fields.is_empty()),
             ] {
                 if !is_own {
-                    json.shift_remove(member);
+                    json.remove(member);
                 }
             }
         }

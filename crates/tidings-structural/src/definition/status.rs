@@ -1,6 +1,6 @@
 //! The status of a definition: which names it has, and its conditions.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 
 use super::member::{get, list, text};
 use super::spec::Spec;

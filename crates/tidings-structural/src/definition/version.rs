@@ -1,7 +1,7 @@
 //! What is wrong with the parts of a version: its warning, its schema, its subresources, its columns and selectable fields.
 
-use serde_json::Value;
 use tidings_api::{FieldError, FieldErrors};
+use tidings_json::Value;
 
 use super::member::{get, text};
 use super::spec::Parts;

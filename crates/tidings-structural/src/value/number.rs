@@ -1,7 +1,7 @@
 //! Bounds, multiples and ranges of numbers, with the conversions that upstream does.
 
-use serde_json::Value;
 use tidings_api::FieldError;
+use tidings_json::Value;
 
 use super::{Check, Outcome, Problem};
 use crate::format::Format;

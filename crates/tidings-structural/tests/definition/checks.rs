@@ -1,7 +1,7 @@
 //! What new definitions get and what they are refused for.
 
-use serde_json::json;
 use tidings_api::FieldErrors;
+use tidings_json::json;
 use tidings_structural::definition::{
     Definition, fill_in, status_of, validate, validate_status_update, warnings,
 };

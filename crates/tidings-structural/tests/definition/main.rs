@@ -7,8 +7,8 @@ mod published;
 mod serving;
 mod updates;
 
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, fill_in, validate, validate_update};
 
 const NOW: &str = "2026-01-01T00:00:00Z";

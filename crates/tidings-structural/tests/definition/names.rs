@@ -1,6 +1,6 @@
 //! Names and conditions.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, has_condition, set_condition, status_of};
 
 use crate::{LATER, NOW, definition};

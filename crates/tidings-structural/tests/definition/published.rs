@@ -1,8 +1,8 @@
 //! The definitions and schemas of upstream's published tables for validation, with what its code says of them when they come as
 //! `v1`. Fields are reported in no order there, so errors are compared sorted.
 
-use serde_json::Value;
 use tidings_api::FieldErrors;
+use tidings_json::Value;
 use tidings_structural::definition::{validate, validate_update};
 use tidings_structural::{CompileOptions, Schema};
 

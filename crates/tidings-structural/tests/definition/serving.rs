@@ -1,6 +1,6 @@
 //! What is read of a definition to serve it.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, compare_versions, status_of};
 
 use crate::{NO_WEBHOOKS, NOW, definition, errors_of, errors_of_update, read};

@@ -1,7 +1,7 @@
 //! What updates are refused for, and what they may keep.
 
-use serde_json::{Value, json};
 use tidings_api::FieldErrors;
+use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, fill_in, validate_update};
 
 use crate::{cases, compare, data, definition, errors_of, errors_of_update, merged, read};

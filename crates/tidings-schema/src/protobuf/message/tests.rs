@@ -1,6 +1,6 @@
 //! One field at a time, on types made for it.
 
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 
 use super::*;
 use crate::protobuf::decode;

@@ -1,6 +1,6 @@
 //! Namespaces and what configures them: config maps, secrets, accounts, quotas.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::printers::fields::{count, map, name, text_or};
 use crate::printers::format::age;
@@ -90,7 +90,7 @@ fn quota(object: &Value) -> (String, String) {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn entries_are_counted() {

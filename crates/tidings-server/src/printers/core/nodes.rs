@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::printers::fields::{flag, list, map, name, nonempty, text};
 use crate::printers::format::age;
@@ -91,7 +91,7 @@ fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn ready_node() {

@@ -1,7 +1,7 @@
 //! Pods.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use tidings_json::{Value, json};
 
 use crate::printers::fields::{
     condition, field, flag, has, int, is_deleting, is_true, list, name, nonempty, text, text_or,

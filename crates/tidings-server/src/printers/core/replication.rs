@@ -54,7 +54,7 @@ pub(crate) static REPLICATION_CONTROLLER: Printer = Printer {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print, two_containers};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn replication_controller_with_defaults() {

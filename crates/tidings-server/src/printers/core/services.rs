@@ -1,6 +1,6 @@
 //! Services and their endpoints.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::printers::fields::{int, list, name, nonempty, text, text_or, texts};
 use crate::printers::format::{age, labels, load_balancer, some_of};
@@ -115,7 +115,7 @@ fn host_port(ip: &str, port: i64) -> String {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     /// Checks the columns Type, Cluster-IP, External-IP and Port(s).
     #[track_caller]

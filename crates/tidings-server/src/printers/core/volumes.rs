@@ -1,6 +1,6 @@
 //! Persistent volumes and their claims.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use crate::printers::fields::{field, is_deleting, name, text, text_or, texts};
 use crate::printers::format::age;
@@ -141,7 +141,7 @@ fn volume_mode(object: &Value) -> &str {
 mod tests {
     use super::*;
     use crate::printers::tests::{meta, print};
-    use serde_json::json;
+    use tidings_json::json;
 
     #[test]
     fn failed_volume() {

@@ -6,14 +6,14 @@ mod table;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use serde_json::{Map, Number, Value, json};
+use tidings_json::{Map, Number, Value, json};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::draft::Draft;
 use table::DEFAULTS;
 
 /// Defaults that depend on other fields.
-type Rule = fn(&mut Map<String, Value>);
+type Rule = fn(&mut Map);
 
 static RULES: &[(&str, Rule)] = &[
     ("apps/v1.DaemonSetUpdateStrategy", |strategy| {
@@ -151,13 +151,13 @@ impl Draft {
     }
 }
 
-fn fill(members: &mut Map<String, Value>, of: &'static Type) {
+fn fill(members: &mut Map, of: &'static Type) {
     let Some(Fill { fields, rule }) = FILLS.get(&address(of)) else {
         return;
     };
     for (name, default) in *fields {
         let pointer = of.field(name).is_some_and(|field| field.pointer);
-        let absent = match members.get(*name) {
+        let absent = match members.get(name) {
             None | Some(Value::Null) => true,
             Some(value) => !pointer && is_zero(value),
         };
@@ -227,7 +227,7 @@ fn complete_item(value: &mut Value, item: Item) {
 }
 
 /// True if members are those that are kept, in their order: so it is with all that has been stored before.
-fn is_in_form(members: &Map<String, Value>, of: &'static Type) -> bool {
+fn is_in_form(members: &Map, of: &'static Type) -> bool {
     let mut members = members.iter().peekable();
     let mut fields = of.members();
     let in_form = fields.all(
@@ -296,7 +296,7 @@ fn is_empty(value: Option<&Value>) -> bool {
     value.is_none_or(is_zero)
 }
 
-fn text<'a>(members: &'a Map<String, Value>, name: &str) -> &'a str {
+fn text<'a>(members: &'a Map, name: &str) -> &'a str {
     members
         .get(name)
         .and_then(Value::as_str)
@@ -304,7 +304,7 @@ fn text<'a>(members: &'a Map<String, Value>, name: &str) -> &'a str {
 }
 
 /// What a rolling update does if nothing is said.
-fn roll(strategy: &mut Map<String, Value>, defaults: &Value) {
+fn roll(strategy: &mut Map, defaults: &Value) {
     if text(strategy, "type") != "RollingUpdate" {
         return;
     }
@@ -322,7 +322,7 @@ fn roll(strategy: &mut Map<String, Value>, defaults: &Value) {
     }
 }
 
-fn pull_policy(container: &mut Map<String, Value>) {
+fn pull_policy(container: &mut Map) {
     if is_empty(container.get("imagePullPolicy")) {
         let image = text(container, "image");
         let policy = if is_latest(image) {
@@ -346,7 +346,7 @@ fn is_latest(image: &str) -> bool {
     }
 }
 
-fn pod(spec: &mut Map<String, Value>) {
+fn pod(spec: &mut Map) {
     let links = spec.entry("enableServiceLinks").or_insert(Value::Null);
     if links.is_null() {
         *links = true.into();
@@ -381,7 +381,7 @@ fn pod(spec: &mut Map<String, Value>) {
 }
 
 /// `serviceAccount` is the old name of `serviceAccountName`: who says one says both, and the new name wins.
-fn service_account(spec: &mut Map<String, Value>) {
+fn service_account(spec: &mut Map) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let said = NAMES.map(|name| spec.get(name).cloned());
     if let Some(account) = said.into_iter().flatten().find(|name| !is_zero(name)) {
@@ -391,7 +391,7 @@ fn service_account(spec: &mut Map<String, Value>) {
     }
 }
 
-fn claim_templates(spec: &mut Map<String, Value>) {
+fn claim_templates(spec: &mut Map) {
     let templates = spec.get_mut("volumeClaimTemplates");
     let templates = templates.and_then(Value::as_array_mut);
     for template in templates.into_iter().flatten() {
@@ -402,9 +402,9 @@ fn claim_templates(spec: &mut Map<String, Value>) {
 }
 
 /// Without what would need a network: addresses and their families.
-fn service(spec: &mut Map<String, Value>) {
+fn service(spec: &mut Map) {
     match text(spec, "sessionAffinity") {
-        "None" => drop(spec.shift_remove("sessionAffinityConfig")),
+        "None" => drop(spec.remove("sessionAffinityConfig")),
         "ClientIP" => {
             let config = spec.get("sessionAffinityConfig");
             let timeout = config.map(|config| &config["clientIP"]["timeoutSeconds"]);
@@ -443,7 +443,7 @@ fn service(spec: &mut Map<String, Value>) {
     }
 }
 
-fn job(spec: &mut Map<String, Value>) {
+fn job(spec: &mut Map) {
     let absent = |name: &str| spec.get(name).is_none_or(Value::is_null);
     let mut defaults = Vec::new();
     if absent("parallelism") {
@@ -475,7 +475,7 @@ fn job(spec: &mut Map<String, Value>) {
     }
 }
 
-fn autoscaler(spec: &mut Map<String, Value>) {
+fn autoscaler(spec: &mut Map) {
     if is_empty(spec.get("metrics")) {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         let metric = json!({"type": "Resource", "resource": {"name": "cpu", "target": target}});
@@ -504,7 +504,7 @@ fn autoscaler(spec: &mut Map<String, Value>) {
     }
 }
 
-fn limits(item: &mut Map<String, Value>) {
+fn limits(item: &mut Map) {
     if text(item, "type") != "Container" {
         return;
     }

@@ -1,7 +1,7 @@
 //! The cases that apimachinery (0.36.4) publishes for strategic merge patches, held against ours. The files have documents,
 //! patches and what the original makes of them, one case a line.
 
-use serde_json::Value;
+use tidings_json::Value;
 
 use super::*;
 

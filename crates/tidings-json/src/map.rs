@@ -1,0 +1,476 @@
+//! The members of an object, in their order.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::value::Value;
+
+/// As many members are looked through, one by one. More have an index: an object must not cost more than its size.
+const FEW_MAX: usize = 32;
+
+/// The members of an object, in their order.
+#[derive(Clone, Default)]
+pub struct Map(Members);
+
+#[derive(Clone)]
+enum Members {
+    Few(Vec<(String, Value)>),
+    // Boxed, so that the few are not larger for it.
+    Many(Box<Many>),
+}
+
+#[derive(Clone, Default)]
+struct Many {
+    members: Vec<(String, Value)>,
+    places: HashMap<String, usize>,
+}
+
+impl Default for Members {
+    fn default() -> Members {
+        Members::Few(Vec::new())
+    }
+}
+
+impl Many {
+    fn of(members: Vec<(String, Value)>) -> Many {
+        let mut many = Many {
+            members,
+            places: HashMap::new(),
+        };
+        many.find_places();
+        many
+    }
+
+    fn find_places(&mut self) {
+        self.places.clear();
+        let names = self.members.iter().enumerate();
+        self.places
+            .extend(names.map(|(at, (name, _))| (name.clone(), at)));
+    }
+}
+
+impl Map {
+    /// No members.
+    pub fn new() -> Map {
+        Map::default()
+    }
+
+    /// No members, and room for some.
+    pub fn with_capacity(capacity: usize) -> Map {
+        Map(Members::Few(Vec::with_capacity(capacity)))
+    }
+
+    fn members(&self) -> &[(String, Value)] {
+        match &self.0 {
+            Members::Few(members) => members,
+            Members::Many(many) => &many.members,
+        }
+    }
+
+    fn members_mut(&mut self) -> &mut [(String, Value)] {
+        match &mut self.0 {
+            Members::Few(members) => members,
+            Members::Many(many) => &mut many.members,
+        }
+    }
+
+    fn into_members(self) -> Vec<(String, Value)> {
+        match self.0 {
+            Members::Few(members) => members,
+            Members::Many(many) => many.members,
+        }
+    }
+
+    /// Changes which members there are, or their order.
+    fn rearrange<T>(&mut self, change: impl FnOnce(&mut Vec<(String, Value)>) -> T) -> T {
+        match &mut self.0 {
+            Members::Few(members) => change(members),
+            Members::Many(many) => {
+                let changed = change(&mut many.members);
+                many.find_places();
+                changed
+            }
+        }
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        match &self.0 {
+            Members::Few(members) => members.iter().position(|(known, _)| known == name),
+            Members::Many(many) => many.places.get(name).copied(),
+        }
+    }
+
+    /// Adds a member that is not there.
+    fn push(&mut self, name: String, value: Value) -> &mut Value {
+        if let Members::Few(members) = &mut self.0
+            && members.len() >= FEW_MAX
+        {
+            let members = std::mem::take(members);
+            self.0 = Members::Many(Box::new(Many::of(members)));
+        }
+        let members = match &mut self.0 {
+            Members::Few(members) => members,
+            Members::Many(many) => {
+                many.places.insert(name.clone(), many.members.len());
+                &mut many.members
+            }
+        };
+        members.push((name, value));
+        let last = members.len() - 1;
+        &mut members[last].1
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.members().len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.members().is_empty()
+    }
+
+    /// True if there is a member of that name.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.place(name).is_some()
+    }
+
+    /// The value of a member.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        Some(&self.members()[self.place(name)?].1)
+    }
+
+    /// The value of a member, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
+        let place = self.place(name)?;
+        Some(&mut self.members_mut()[place].1)
+    }
+
+    /// A member with its name.
+    pub fn get_key_value(&self, name: &str) -> Option<(&String, &Value)> {
+        let (name, value) = &self.members()[self.place(name)?];
+        Some((name, value))
+    }
+
+    /// Sets a member. Returns what it was; it stays in its place then.
+    pub fn insert(&mut self, name: String, value: Value) -> Option<Value> {
+        match self.get_mut(&name) {
+            Some(known) => Some(std::mem::replace(known, value)),
+            None => {
+                self.push(name, value);
+                None
+            }
+        }
+    }
+
+    /// Sets a member and puts it at a place. Returns what it was.
+    pub fn shift_insert(&mut self, place: usize, name: String, value: Value) -> Option<Value> {
+        let before = self.remove(&name);
+        self.rearrange(|members| members.insert(place, (name, value)));
+        before
+    }
+
+    /// Takes a member away. The others stay in their order.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        let place = self.place(name)?;
+        Some(self.rearrange(|members| members.remove(place)).1)
+    }
+
+    /// The place of a member, to look at it and to set it.
+    pub fn entry(&mut self, name: impl Into<String>) -> Entry<'_> {
+        let name = name.into();
+        match self.place(&name) {
+            Some(place) => Entry::Occupied(OccupiedEntry { map: self, place }),
+            None => Entry::Vacant(VacantEntry { map: self, name }),
+        }
+    }
+
+    /// Takes all members away.
+    pub fn clear(&mut self) {
+        *self = Map::new();
+    }
+
+    /// Keeps those members of which a function says so.
+    pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut Value) -> bool) {
+        self.rearrange(|members| members.retain_mut(|(name, value)| keep(name, value)));
+    }
+
+    /// Puts members in the order of their names.
+    pub fn sort_keys(&mut self) {
+        let members = self.members();
+        if !members.is_sorted_by(|one, two| one.0 <= two.0) {
+            self.rearrange(|members| members.sort_by(|one, two| one.0.cmp(&two.0)));
+        }
+    }
+
+    /// All members.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.members().iter())
+    }
+
+    /// All members, their values to be changed.
+    pub fn iter_mut(&mut self) -> IterMut<'_> {
+        IterMut(self.members_mut().iter_mut())
+    }
+
+    /// All names.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = &String> + ExactSizeIterator {
+        self.members().iter().map(|(name, _)| name)
+    }
+
+    /// All values.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &Value> + ExactSizeIterator {
+        self.members().iter().map(|(_, value)| value)
+    }
+
+    /// All values, to be changed.
+    pub fn values_mut(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = &mut Value> + ExactSizeIterator {
+        self.members_mut().iter_mut().map(|(_, value)| value)
+    }
+}
+
+/// The place of a member.
+pub enum Entry<'a> {
+    /// There is one.
+    Occupied(OccupiedEntry<'a>),
+    /// There is none.
+    Vacant(VacantEntry<'a>),
+}
+
+impl<'a> Entry<'a> {
+    /// The member, which is set if it was not there.
+    pub fn or_insert(self, value: Value) -> &'a mut Value {
+        self.or_insert_with(|| value)
+    }
+
+    /// The same, with a value that is made only then.
+    pub fn or_insert_with(self, value: impl FnOnce() -> Value) -> &'a mut Value {
+        match self {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(value()),
+        }
+    }
+}
+
+/// The place of a member that is there.
+pub struct OccupiedEntry<'a> {
+    map: &'a mut Map,
+    place: usize,
+}
+
+impl<'a> OccupiedEntry<'a> {
+    /// Its name.
+    pub fn key(&self) -> &String {
+        &self.map.members()[self.place].0
+    }
+
+    /// Its value.
+    pub fn get_mut(&mut self) -> &mut Value {
+        &mut self.map.members_mut()[self.place].1
+    }
+
+    fn into_mut(self) -> &'a mut Value {
+        &mut self.map.members_mut()[self.place].1
+    }
+}
+
+/// The place of a member that is not there.
+pub struct VacantEntry<'a> {
+    map: &'a mut Map,
+    name: String,
+}
+
+impl<'a> VacantEntry<'a> {
+    /// Sets it.
+    pub fn insert(self, value: Value) -> &'a mut Value {
+        self.map.push(self.name, value)
+    }
+}
+
+/// The order makes no difference.
+impl PartialEq for Map {
+    fn eq(&self, other: &Map) -> bool {
+        let (own, theirs) = (self.members(), other.members());
+        own.len() == theirs.len()
+            && std::iter::zip(own, theirs).all(|(own, theirs)| match own.0 == theirs.0 {
+                true => own.1 == theirs.1,
+                false => other.get(&own.0) == Some(&own.1),
+            })
+    }
+}
+
+impl Eq for Map {}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+impl Extend<(String, Value)> for Map {
+    fn extend<I: IntoIterator<Item = (String, Value)>>(&mut self, members: I) {
+        for (name, value) in members {
+            self.insert(name, value);
+        }
+    }
+}
+
+impl FromIterator<(String, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(members: I) -> Map {
+        let mut map = Map::new();
+        map.extend(members);
+        map
+    }
+}
+
+/// See [`Map::iter`].
+#[derive(Debug, Clone)]
+pub struct Iter<'a>(std::slice::Iter<'a, (String, Value)>);
+
+/// See [`Map::iter_mut`].
+#[derive(Debug)]
+pub struct IterMut<'a>(std::slice::IterMut<'a, (String, Value)>);
+
+macro_rules! iterator {
+    ($($name:ty => $item:ty, |$member:pat_param| $as:expr;)*) => {$(
+        impl<'a> Iterator for $name {
+            type Item = $item;
+
+            fn next(&mut self) -> Option<$item> {
+                self.0.next().map(|$member| $as)
+            }
+
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl<'a> DoubleEndedIterator for $name {
+            fn next_back(&mut self) -> Option<$item> {
+                self.0.next_back().map(|$member| $as)
+            }
+        }
+
+        impl<'a> ExactSizeIterator for $name {}
+    )*};
+}
+
+iterator! {
+    Iter<'a> => (&'a String, &'a Value), |(name, value)| (name, value);
+    IterMut<'a> => (&'a String, &'a mut Value), |(name, value)| (&*name, value);
+}
+
+impl<'a> IntoIterator for &'a Map {
+    type Item = (&'a String, &'a Value);
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Map {
+    type Item = (&'a String, &'a mut Value);
+    type IntoIter = IterMut<'a>;
+
+    fn into_iter(self) -> IterMut<'a> {
+        self.iter_mut()
+    }
+}
+
+impl IntoIterator for Map {
+    type Item = (String, Value);
+    type IntoIter = std::vec::IntoIter<(String, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.into_members().into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Change {
+        Insert(u8),
+        Remove(u8),
+        Entry(u8),
+        Retain(u8),
+        Sort,
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<Change>> {
+        let change = prop_oneof![
+            6 => any::<u8>().prop_map(Change::Insert),
+            2 => any::<u8>().prop_map(Change::Remove),
+            2 => any::<u8>().prop_map(Change::Entry),
+            1 => any::<u8>().prop_map(Change::Retain),
+            1 => Just(Change::Sort),
+        ];
+        prop::collection::vec(change, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_what_serde_jsons_map_does(changes in changes()) {
+            let (mut own, mut other) = (Map::new(), serde_json::Map::new());
+            for (at, change) in changes.into_iter().enumerate() {
+                match change {
+                    Change::Insert(name) => {
+                        let before = own.insert(name.to_string(), at.into());
+                        let expected = other.insert(name.to_string(), at.into());
+                        prop_assert_eq!(before, expected.map(Value::from));
+                    }
+                    Change::Remove(name) => {
+                        let before = own.remove(&name.to_string());
+                        let expected = other.shift_remove(&name.to_string());
+                        prop_assert_eq!(before, expected.map(Value::from));
+                    }
+                    Change::Entry(name) => {
+                        let value = own.entry(name.to_string()).or_insert(at.into()).clone();
+                        let expected = other.entry(name.to_string()).or_insert(at.into()).clone();
+                        prop_assert_eq!(value, Value::from(expected));
+                    }
+                    Change::Retain(least) => {
+                        own.retain(|_, value| value.as_u64() >= Some(u64::from(least)));
+                        other.retain(|_, value| value.as_u64() >= Some(u64::from(least)));
+                    }
+                    Change::Sort => {
+                        own.sort_keys();
+                        other.sort_keys();
+                    }
+                }
+            }
+            let expected = Map::from(other.clone());
+            prop_assert_eq!(own.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+            for name in 0..=u8::MAX {
+                let name = name.to_string();
+                prop_assert_eq!(own.get(&name), expected.get(&name));
+            }
+            let backwards: Map = own.clone().into_iter().rev().collect();
+            prop_assert_eq!(&backwards, &own);
+            if let Some(name) = own.keys().next().cloned() {
+                let mut changed = own.clone();
+                changed.insert(name, Value::Null);
+                prop_assert_ne!(&changed, &own);
+                prop_assert_ne!(&backwards, &changed);
+            }
+        }
+    }
+
+    #[test]
+    fn many_members_cost_no_more_than_their_number() {
+        let started = std::time::Instant::now();
+        let map: Map = (0..200_000)
+            .map(|at| (at.to_string(), Value::Null))
+            .collect();
+        assert_eq!(map.clone(), map);
+        // Looking through all of them for each takes minutes.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+    }
+}
