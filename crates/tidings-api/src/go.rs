@@ -240,6 +240,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn trees_are_written_as_everything_else_is() {
+        let value = tidings_json::json!({
+            "a<": [1, -2, 2.5, 1e30, u64::MAX, true, false, null, {}, []],
+            "": {"\u{2028}&\n\"": "é\u{1}\u{7f}>"},
+        });
+        let mut written = Vec::new();
+        value.write(&mut written);
+        assert_eq!(
+            String::from_utf8(written).unwrap(),
+            String::from_utf8(json(&value).unwrap()).unwrap()
+        );
+    }
+
+    #[test]
     fn w22_integers_fail_with_gos_words() {
         assert_eq!(
             parse_int("abc").unwrap_err().to_string(),

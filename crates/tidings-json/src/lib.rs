@@ -4,7 +4,8 @@
 //! most objects have a few members, which are found faster by looking at each than by hashing, and a list of them is made with one
 //! allocation. Large ones have an index.
 //!
-//! Reading and writing are serde_json's: `serde_json::from_slice::<Value>(…)` and `serde_json::to_vec(&value)`.
+//! Reading and writing are serde_json's: `serde_json::from_slice::<Value>(…)` and `serde_json::to_vec(&value)`. [`Plain`] reads what is
+//! written without frills, faster; [`Value::write`] writes as Go does.
 //!
 //! ```
 //! use tidings_json::{Value, json};
@@ -17,12 +18,16 @@
 
 mod convert;
 pub mod map;
+mod plain;
 mod serial;
 mod value;
+mod write;
 
 pub use map::Map;
+pub use plain::Plain;
 pub use serde_json::Number;
 pub use value::{Index, Value};
+pub use write::{Sink, is_plain, write_string};
 
 #[doc(hidden)]
 pub use serde_json as __serde_json;

@@ -163,6 +163,15 @@ impl Map {
         }
     }
 
+    /// Adds a member. `None` if there is one of that name, which stays.
+    pub fn insert_new(&mut self, name: &str, value: Value) -> Option<()> {
+        if self.contains_key(name) {
+            return None;
+        }
+        self.push(name.to_owned(), value);
+        Some(())
+    }
+
     /// Sets a member and puts it at a place. Returns what it was.
     pub fn shift_insert(&mut self, place: usize, name: String, value: Value) -> Option<Value> {
         let before = self.remove(&name);

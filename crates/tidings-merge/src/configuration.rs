@@ -1,8 +1,9 @@
 //! What somebody applies: an object, or as much of it as its manager cares for.
 
-use tidings_json::Value;
+use tidings_json::{Map, Value};
 
-use crate::schema::{Schema, Shape, parts};
+use crate::element::Element;
+use crate::schema::{Schema, Shape, key, parts};
 use crate::set::{FieldSet, push_step};
 use crate::typed::{TypeErrors, fields_of, fields_of_stored, misfit};
 
@@ -73,52 +74,151 @@ impl Writer {
         if misfit(value, shape).is_some() {
             return None;
         }
+        let mut level = Level {
+            here: itself && !without.is_some_and(|without| without.here),
+            below: false,
+            start: self.json.len() + 1,
+            without,
+        };
+        self.json.push('{');
+        match (shape, value) {
+            (Shape::Struct | Shape::Map(_) | Shape::Unknown, Value::Object(members)) => {
+                self.write_members(members, schema, shape, &mut level)?;
+            }
+            (Shape::Keyed(item), Value::Array(items)) => {
+                self.write_items(items, schema, item, &mut level)?;
+            }
+            (Shape::Set(_), Value::Array(_)) => self.write_parts(value, schema, &mut level)?,
+            (Shape::Scalar(_) | Shape::Atomic, _) => level.is_leaf(),
+            // A list or an object that is null sets nothing by itself: whoever has it as a member says so.
+            (_, Value::Null) => {}
+            _ => level.is_leaf(),
+        }
+        if !level.below {
+            self.json.truncate(level.start); // `{}` stands for the field itself
+        }
+        self.json.push('}');
+        Some(level.here || level.below)
+    }
+
+    fn write_members<S: Schema>(
+        &mut self,
+        members: &Map,
+        schema: S,
+        shape: Shape<S>,
+        level: &mut Level<'_>,
+    ) -> Option<()> {
+        let mut write = |(name, value): (&String, &Value)| {
+            let (below, named) = match shape {
+                Shape::Map(item) => (item, false),
+                Shape::Struct => (schema.field(name)?, schema.names(name)),
+                _ => (schema, false),
+            };
+            let element = Element::field(name);
+            self.write_child(level, &element, (value, below), named)
+        };
+        if members.keys().is_sorted() {
+            return members.iter().try_for_each(write);
+        }
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_unstable_by_key(|(name, _)| *name);
+        sorted.into_iter().try_for_each(&mut write)
+    }
+
+    fn write_items<S: Schema>(
+        &mut self,
+        items: &[Value],
+        schema: S,
+        item: S,
+        level: &mut Level<'_>,
+    ) -> Option<()> {
+        let keys = schema.keys();
+        let mut children = Vec::with_capacity(items.len());
+        for value in items {
+            children.push((key(value, &keys).ok()?, value));
+        }
+        sort(&mut children, |child| &child.0)?;
+        children
+            .iter()
+            .try_for_each(|(element, value)| self.write_child(level, element, (value, item), false))
+    }
+
+    /// Writes what is below a value, however it is taken apart.
+    fn write_parts<S: Schema>(
+        &mut self,
+        value: &Value,
+        schema: S,
+        level: &mut Level<'_>,
+    ) -> Option<()> {
         let mut odd = false;
-        let children = parts(value, schema, &mut |_| odd = true);
+        let mut children = parts(value, schema, &mut |_| odd = true)?;
         if odd {
             return None;
         }
-        let is_leaf = children.is_none()
-            && (matches!(shape, Shape::Scalar(_) | Shape::Atomic) || !value.is_null());
-        let here = (itself || is_leaf) && !without.is_some_and(|without| without.here);
-        self.json.push('{');
-        let start = self.json.len();
-        if here && children.as_ref().is_some_and(|all| !all.is_empty()) {
-            self.json.push_str("\".\":{}");
-        }
-        let mut children = children.unwrap_or_default();
-        if !children.is_sorted_by(|one, two| one.element < two.element) {
-            children.sort_by(|one, two| one.element.cmp(&two.element));
-            let mut pairs = children.windows(2);
-            if pairs.any(|pair| pair[0].element == pair[1].element) {
-                return None; // an item is there twice
-            }
-        }
-        let mut below = false;
-        for child in children {
-            let without = without.and_then(|without| without.below(&child.element));
-            let is_out = without.is_some_and(FieldSet::ends_here);
-            let before = self.json.len();
-            if before > start {
-                self.json.push(',');
-            }
-            push_step(&mut self.json, &child.element);
-            self.json.push(':');
-            let value = child.value;
-            let empty =
-                value.is_null() || value.as_object().is_some_and(tidings_json::Map::is_empty);
-            let itself = empty || !child.named;
-            // What nobody owns must fit as well.
-            if self.write(value, child.schema, itself, without)? && !is_out {
-                below = true;
-            } else {
-                self.json.truncate(before);
-            }
-        }
-        if !below {
-            self.json.truncate(start); // `{}` stands for the field itself
-        }
-        self.json.push('}');
-        Some(here || below)
+        sort(&mut children, |child| &child.element)?;
+        children.iter().try_for_each(|child| {
+            self.write_child(
+                level,
+                &child.element,
+                (child.value, child.schema),
+                child.named,
+            )
+        })
     }
+
+    fn write_child<S: Schema>(
+        &mut self,
+        level: &mut Level<'_>,
+        element: &Element<'_>,
+        (value, schema): (&Value, S),
+        named: bool,
+    ) -> Option<()> {
+        let without = level.without.and_then(|without| without.below(element));
+        let before = self.json.len();
+        if level.here && !level.below {
+            self.json.push_str("\".\":{},");
+        } else if before > level.start {
+            self.json.push(',');
+        }
+        push_step(&mut self.json, element);
+        self.json.push(':');
+        let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        // What nobody owns must fit as well.
+        let owned = self.write(value, schema, empty || !named, without)?;
+        if owned && !without.is_some_and(FieldSet::ends_here) {
+            level.below = true;
+        } else {
+            self.json.truncate(before);
+        }
+        Some(())
+    }
+}
+
+/// The value of which the fields are written.
+struct Level<'a> {
+    /// It is one of them.
+    here: bool,
+    /// Something below it is.
+    below: bool,
+    /// Where they are written.
+    start: usize,
+    without: Option<&'a FieldSet<'a>>,
+}
+
+impl Level<'_> {
+    fn is_leaf(&mut self) {
+        self.here = !self.without.is_some_and(|without| without.here);
+    }
+}
+
+/// Brings parts into the order in which they are written. `None` if one is there twice.
+fn sort<'e, T>(parts: &mut [T], element: impl Fn(&T) -> &Element<'e>) -> Option<()> {
+    if parts.is_sorted_by(|one, two| element(one) < element(two)) {
+        return Some(());
+    }
+    parts.sort_unstable_by(|one, two| element(one).cmp(element(two)));
+    let twice = parts
+        .windows(2)
+        .any(|pair| element(&pair[0]) == element(&pair[1]));
+    (!twice).then_some(())
 }

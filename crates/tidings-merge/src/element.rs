@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
-use tidings_json::{Map, Value};
-
-use crate::json;
+use tidings_json::{Map, Value, is_plain, write_string};
 
 /// One step of a path. Names and values are borrowed from the object, where there is one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -156,7 +154,7 @@ impl<'a> Element<'a> {
                     if at > 0 {
                         text.push(',');
                     }
-                    json::push_string(text, name);
+                    write_string(text, name);
                     text.push(':');
                     push_value(text, part.value());
                 }
@@ -180,13 +178,13 @@ impl<'a> Element<'a> {
         let done = match self {
             Element::Field(name) => {
                 json.push_str("\"f:");
-                json::push_if_plain(json, name)
+                push_if_plain(json, name)
             }
             Element::Key(parts) => {
                 json.push_str("\"k:{");
                 let done = parts.iter().enumerate().all(|(at, (name, part))| {
                     json.push_str(if at > 0 { ",\\\"" } else { "\\\"" });
-                    let named = json::push_if_plain(json, name);
+                    let named = push_if_plain(json, name);
                     json.push_str("\\\":");
                     named && push_plain_value(json, part.value())
                 });
@@ -231,20 +229,29 @@ impl<'a> Element<'a> {
     }
 }
 
+/// Appends text that stands in JSON as it is. False, and nothing is appended, if it does not.
+fn push_if_plain(json: &mut String, text: &str) -> bool {
+    let plain = is_plain(text);
+    if plain {
+        json.push_str(text);
+    }
+    plain
+}
+
 fn push_plain_value(json: &mut String, value: &Value) -> bool {
     let Value::String(text) = value else {
         json.push_str(&value.to_string());
         return matches!(value, Value::Number(_) | Value::Bool(_) | Value::Null);
     };
     json.push_str("\\\"");
-    let done = json::push_if_plain(json, text);
+    let done = push_if_plain(json, text);
     json.push_str("\\\"");
     done
 }
 
 fn push_value(text: &mut String, value: &Value) {
     match value {
-        Value::String(string) => json::push_string(text, string),
+        Value::String(string) => write_string(text, string),
         other => text.push_str(&other.to_string()),
     }
 }

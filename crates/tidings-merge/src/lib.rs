@@ -47,7 +47,6 @@ mod configuration;
 mod displaced;
 mod element;
 mod fields;
-mod json;
 mod managed;
 mod merge;
 mod schema;

@@ -6,13 +6,12 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
-use tidings_json::{Map, Value};
+use tidings_json::{Map, Plain, Value, write_string};
 
 use crate::compare::Changes;
 use crate::configuration::Configuration;
 use crate::displaced::Displaced;
 use crate::fields::Fields;
-use crate::json;
 use crate::merge::{Merged, merge_into, without};
 use crate::schema::Schema;
 use crate::set::FieldSet;
@@ -53,7 +52,7 @@ impl Operation {
 }
 
 /// Who writes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
     /// Its name.
     pub name: String,
@@ -83,6 +82,30 @@ impl Entry {
             && self.manager.name == manager.name
             && self.manager.subresource == manager.subresource
             && (operation == Operation::Apply || self.manager.api_version == manager.api_version)
+    }
+
+    fn read(reader: &mut Plain<'_>) -> Option<Entry> {
+        let (mut manager, mut operation, mut fields) = (Manager::default(), None, None);
+        let (mut time, mut version) = (None, None);
+        reader.members(|name, reader| {
+            match name {
+                "fieldsV1" => fields = Some(Fields::from_json(reader.skip()?)),
+                "operation" => operation = Some(Operation::named(reader.string()?)?),
+                "apiVersion" => version = Some(reader.string()?.to_owned()),
+                "time" => time = Some(reader.string()?.to_owned()),
+                "manager" => reader.string()?.clone_into(&mut manager.name),
+                "subresource" => reader.string()?.clone_into(&mut manager.subresource),
+                _ => drop(reader.value()?),
+            }
+            Some(())
+        })?;
+        manager.api_version = version?;
+        Some(Entry {
+            manager,
+            operation: operation?,
+            time,
+            fields: fields?,
+        })
     }
 
     /// Reads an entry as a client sends it, which mostly is what is known already.
@@ -116,7 +139,7 @@ impl Entry {
     fn encode(&self, json: &mut String) {
         let mut put = |name: &str, text: &str| {
             json.push_str(name);
-            json::push_string(json, text);
+            write_string(json, text);
         };
         put("{\"manager\":", &self.manager.name);
         put(",\"operation\":", self.operation.as_str());
@@ -129,7 +152,7 @@ impl Entry {
         json.push_str(self.fields.json());
         if !self.manager.subresource.is_empty() {
             json.push_str(",\"subresource\":");
-            json::push_string(json, &self.manager.subresource);
+            write_string(json, &self.manager.subresource);
         }
         json.push('}');
     }
@@ -236,6 +259,16 @@ impl<'de> Deserialize<'de> for Managed {
 }
 
 impl Managed {
+    /// Reads `managedFields` as [`Managed::encode`] writes it, as far as that is plain.
+    pub fn read(reader: &mut Plain<'_>) -> Option<Managed> {
+        let mut entries = Vec::new();
+        reader.items(|reader| {
+            entries.push(Entry::read(reader)?);
+            Some(())
+        })?;
+        Some(Managed(entries))
+    }
+
     /// Reads `managedFields` as a client sends it. What is as in `known`, which are the owners so far, is taken from there.
     /// `None` if an entry is not of a form that can be kept.
     pub fn decode(entries: &[Value], known: &Managed) -> Option<Managed> {

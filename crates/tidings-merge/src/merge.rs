@@ -40,7 +40,9 @@ impl<'c> Parts<'c> {
         element: impl FnOnce() -> Option<Element<'c>>,
         part: Merged<'c>,
     ) {
-        self.displaced.add_below(step, part.displaced);
+        if !part.displaced.is_empty() {
+            self.displaced.add_below(step, part.displaced);
+        }
         if !part.changes.is_empty()
             && let Some(element) = element()
         {
@@ -51,10 +53,12 @@ impl<'c> Parts<'c> {
 
 impl<'c> From<Parts<'c>> for Merged<'c> {
     fn from(parts: Parts<'c>) -> Merged<'c> {
-        Merged {
-            displaced: parts.displaced,
-            changes: Changes::of_below(parts.changes),
-        }
+        let Parts { displaced, changes } = parts;
+        let changes = match changes.is_empty() {
+            true => Changes::default(),
+            false => Changes::of_below(changes),
+        };
+        Merged { displaced, changes }
     }
 }
 
@@ -76,6 +80,9 @@ pub(crate) fn merge_into<'c, S: Schema>(
         {
             let mut parts = Parts::default();
             for (at, (live, config)) in std::iter::zip(lives, configs).enumerate() {
+                if live == config {
+                    continue; // most items, most of the time
+                }
                 let part = merge_into(live, config, item);
                 parts.push(Step::Item(at), || key(config, &schema.keys()).ok(), part);
             }

@@ -7,7 +7,6 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::Schema;
 use crate::element::Element;
-use crate::json;
 use crate::schema::Shape;
 
 /// A set of fields of an object, as a tree of their paths.
@@ -303,7 +302,7 @@ struct Writer {
 /// Appends a step as the name of a member.
 pub(crate) fn push_step(json: &mut String, element: &Element<'_>) {
     if !element.push_plain(json) {
-        json::push_string(json, &element.encoded());
+        tidings_json::write_string(json, &element.encoded());
     }
 }
 

@@ -110,6 +110,7 @@ fn declarations(lines: &[&'static str]) -> Result<Vec<(Type, Range<usize>)>, Tab
             is_kind: keyword == "kind",
             atomic: rest == "atomic",
             fields: OnceLock::new(),
+            by_name: OnceLock::new(),
             by_number: OnceLock::new(),
             zero_message: OnceLock::new(),
         };

@@ -19,6 +19,8 @@ pub struct Type {
     pub atomic: bool,
     /// Set once all types exist, as fields point to types and types can be recursive.
     pub(crate) fields: OnceLock<Box<[Field]>>,
+    /// The names of members in the order of their lengths, and the fields that are or hold them; made when it is first asked for.
+    pub(crate) by_name: OnceLock<Box<[(&'static str, u16)]>>,
     /// What encoding needs, made when it is first asked for.
     pub(crate) by_number: OnceLock<Box<[u16]>>,
     pub(crate) zero_message: OnceLock<Box<[u8]>>,
@@ -52,12 +54,32 @@ impl Type {
 
     /// The member of that name in JSON.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.fields()
-            .iter()
-            .find_map(|field| match field.inlined() {
-                Some(inner) => inner.field(name),
-                None => (field.name == name).then_some(field),
-            })
+        let names = self.by_name();
+        let order = |other: &str| (other.len().cmp(&name.len())).then_with(|| other.cmp(name));
+        let at = names.binary_search_by(|(known, _)| order(known)).ok()?;
+        let field = &self.fields()[usize::from(names[at].1)];
+        match field.inlined() {
+            Some(inner) => inner.field(name),
+            None => Some(field),
+        }
+    }
+
+    fn by_name(&self) -> &[(&'static str, u16)] {
+        self.by_name.get_or_init(|| {
+            let mut names = Vec::new();
+            for (place, field) in (0..).zip(self.fields()) {
+                match field.inlined() {
+                    Some(inner) => {
+                        names.extend(inner.members().map(|member| (member.name, place)));
+                    }
+                    None => names.push((field.name, place)),
+                }
+            }
+            // Where a name is there twice, the first counts.
+            names.sort_by_key(|(name, place)| (name.len(), *name, *place));
+            names.dedup_by_key(|(name, _)| *name);
+            names.into()
+        })
     }
 
     /// The field of that number in protobuf.

@@ -329,7 +329,7 @@ impl Draft {
                 bytes.extend_from_slice(part.as_bytes());
             }
             match value {
-                Some(value) => go::write_json(&mut bytes, value).map_err(Status::internal)?,
+                Some(value) => value.write(&mut bytes),
                 None => bytes.extend_from_slice(absent.as_bytes()),
             }
         }

@@ -86,6 +86,26 @@ impl<'a> Of<'a> {
         }
     }
 
+    fn shape_of_struct(of: &'static Type) -> Shape<Of<'a>> {
+        match of.atomic {
+            true => Shape::Atomic,
+            false => Shape::Struct,
+        }
+    }
+
+    fn shape_of_item(item: Item) -> Shape<Of<'a>> {
+        match item {
+            Item::Struct(of) => Of::shape_of_struct(of),
+            Item::String | Item::Bytes => Shape::Scalar(Scalar::String),
+            Item::Bool => Shape::Scalar(Scalar::Bool),
+            Item::Int32 | Item::Int64 | Item::Double => Shape::Scalar(Scalar::Number),
+            Item::Time | Item::MicroTime | Item::Quantity | Item::IntOrString => {
+                Shape::Scalar(Scalar::Any)
+            }
+            Item::Raw | Item::Fields | Item::Strings | Item::Either(..) => Shape::Atomic,
+        }
+    }
+
     fn struct_type(self) -> Option<&'static Type> {
         match self {
             Of::Type(of) | Of::Item(Item::Struct(of)) => Some(of),
@@ -104,26 +124,16 @@ impl<'a> Schema for Of<'a> {
             Of::Unknown => Shape::Unknown,
             Of::Custom(view) => Of::custom_shape(view),
             Of::CustomResource(_) => Shape::Struct,
-            Of::Type(of) if of.atomic => Shape::Atomic,
-            Of::Type(_) => Shape::Struct,
+            Of::Type(of) => Of::shape_of_struct(of),
             Of::Field(field) if field.atomic => Shape::Atomic,
             Of::Field(field) => match (field.kind, &field.list) {
-                (FieldKind::One(item), _) => Of::Item(item).shape(),
+                (FieldKind::One(item), _) => Of::shape_of_item(item),
                 (FieldKind::Map(item), _) => Shape::Map(Of::Item(item)),
                 (FieldKind::List(_), ListKind::Atomic) => Shape::Atomic,
                 (FieldKind::List(item), ListKind::Set) => Shape::Set(Of::Item(item)),
                 (FieldKind::List(item), ListKind::Map(_)) => Shape::Keyed(Of::Item(item)),
             },
-            Of::Item(item) => match item {
-                Item::Struct(of) => Of::Type(of).shape(),
-                Item::String | Item::Bytes => Shape::Scalar(Scalar::String),
-                Item::Bool => Shape::Scalar(Scalar::Bool),
-                Item::Int32 | Item::Int64 | Item::Double => Shape::Scalar(Scalar::Number),
-                Item::Time | Item::MicroTime | Item::Quantity | Item::IntOrString => {
-                    Shape::Scalar(Scalar::Any)
-                }
-                Item::Raw | Item::Fields | Item::Strings | Item::Either(..) => Shape::Atomic,
-            },
+            Of::Item(item) => Of::shape_of_item(item),
         }
     }
 

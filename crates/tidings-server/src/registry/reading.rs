@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use tidings_json::map::Entry;
-use tidings_json::{Map, Number, Value};
+use tidings_json::{Map, Number, Plain, Value};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::meta::mismatch;
@@ -31,7 +31,10 @@ pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
 pub(crate) fn read_with_lines(json: &[u8]) -> serde_json::Result<(Value, Vec<Repeated>)> {
     // Text is checked once, and not each string of it.
     match std::str::from_utf8(json) {
-        Ok(text) => read_from(serde_json::Deserializer::from_str(text), json),
+        Ok(text) => match Plain::read(text) {
+            Some(value) => Ok((value, Vec::new())),
+            None => read_from(serde_json::Deserializer::from_str(text), json),
+        },
         Err(_) => read_from(serde_json::Deserializer::from_slice(json), json),
     }
 }

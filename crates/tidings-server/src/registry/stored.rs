@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
-use tidings_json::{Map, Value};
+use tidings_json::{Map, Plain, Value};
 use tidings_merge::Managed;
 
 /// An object, and apart from it the owners of its fields: they are half of its bytes, and mostly nobody looks into them.
@@ -18,6 +18,9 @@ impl Stored {
     pub(crate) fn read(json: &[u8]) -> serde_json::Result<Stored> {
         // Text is checked once, and not each string of it.
         let text = std::str::from_utf8(json).map_err(Error::custom)?;
+        if let Some(stored) = Stored::read_plain(text) {
+            return Ok(stored);
+        }
         let mut reader = serde_json::Deserializer::from_str(text);
         let mut managed = Managed::default();
         let members = Members {
@@ -27,6 +30,27 @@ impl Stored {
         let members = members.deserialize(&mut reader)?;
         reader.end()?;
         Ok(Stored { members, managed })
+    }
+
+    fn read_plain(text: &str) -> Option<Stored> {
+        let (mut members, mut managed) = (Map::new(), Managed::default());
+        let mut reader = Plain::new(text);
+        reader.members(|name, reader| {
+            if name != "metadata" {
+                return members.insert_new(name, reader.value()?);
+            }
+            let mut metadata = Map::new();
+            reader.members(|name, reader| {
+                if name != "managedFields" {
+                    return metadata.insert_new(name, reader.value()?);
+                }
+                managed = Managed::read(reader)?;
+                Some(())
+            })?;
+            members.insert_new(name, Value::Object(metadata))
+        })?;
+        reader.end()?;
+        Some(Stored { members, managed })
     }
 }
 

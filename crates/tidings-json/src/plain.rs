@@ -1,0 +1,326 @@
+//! Reads JSON as nearly everybody writes it: text without escapes, whole numbers, names that occur once.
+//!
+//! All else is left to serde_json, which also says what is wrong. It takes a third of the instructions, and reading objects is much
+//! of what a server does when something is written.
+
+use crate::{Map, Value};
+
+/// Deeper values are left to serde_json, which knows how deep they may be.
+const DEPTH_MAX: usize = 64;
+
+/// Bytes that end plain text: a quote, the start of an escape, and what must not be there.
+const ENDS_TEXT: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        ends[control] = true;
+        control += 1;
+    }
+    ends[b'"' as usize] = true;
+    ends[b'\\' as usize] = true;
+    ends
+};
+
+/// Reads a text from its start. Every method says `None` if it finds what is not plain; then nothing more can be read.
+#[derive(Debug)]
+pub struct Plain<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Plain<'a> {
+    /// Begins to read.
+    pub fn new(text: &'a str) -> Plain<'a> {
+        Plain {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    /// Reads a whole text.
+    pub fn read(text: &'a str) -> Option<Value> {
+        let mut reader = Plain::new(text);
+        let value = reader.value()?;
+        reader.end()?;
+        Some(value)
+    }
+
+    /// The next byte that is not space.
+    fn peek(&mut self) -> Option<u8> {
+        loop {
+            match *self.text.as_bytes().get(self.at)? {
+                b' ' | b'\n' | b'\t' | b'\r' => self.at += 1,
+                byte => return Some(byte),
+            }
+        }
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        self.next_if(byte).then_some(())
+    }
+
+    fn next_if(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// There is nothing more.
+    pub fn end(&mut self) -> Option<()> {
+        self.peek().is_none().then_some(())
+    }
+
+    /// A value.
+    pub fn value(&mut self) -> Option<Value> {
+        match self.peek()? {
+            b'{' => {
+                let mut members = Map::new();
+                self.members(|name, reader| {
+                    let value = reader.value()?;
+                    members.insert_new(name, value)
+                })?;
+                Some(Value::Object(members))
+            }
+            b'[' => {
+                let mut values = Vec::new();
+                self.items(|reader| {
+                    values.push(reader.value()?);
+                    Some(())
+                })?;
+                Some(Value::Array(values))
+            }
+            b'"' => self.string().map(Value::from),
+            b't' => self.word("true", Value::Bool(true)),
+            b'f' => self.word("false", Value::Bool(false)),
+            b'n' => self.word("null", Value::Null),
+            _ => self.number(),
+        }
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Option<Value> {
+        let is_next = self.text[self.at..].starts_with(word);
+        self.at += word.len();
+        is_next.then_some(value)
+    }
+
+    /// A whole number that fits without a thought.
+    fn number(&mut self) -> Option<Value> {
+        const DIGITS_MAX: usize = 18;
+        let rest = &self.text.as_bytes()[self.at..];
+        let negative = rest.first() == Some(&b'-');
+        let digits = &rest[usize::from(negative)..];
+        let length = digits.iter().take_while(|byte| byte.is_ascii_digit());
+        let length = length.count();
+        let goes_on = matches!(digits.get(length), Some(b'.' | b'e' | b'E'));
+        let odd = digits.first() == Some(&b'0') && (length > 1 || negative);
+        if length == 0 || length > DIGITS_MAX || goes_on || odd {
+            return None;
+        }
+        let number = digits[..length]
+            .iter()
+            .fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'));
+        self.at += length + usize::from(negative);
+        Some(match negative {
+            true => (-(number as i64)).into(),
+            false => number.into(),
+        })
+    }
+
+    /// Text.
+    pub fn string(&mut self) -> Option<&'a str> {
+        self.expect(b'"')?;
+        let start = self.at;
+        let rest = &self.text.as_bytes()[start..];
+        let length = rest.iter().position(|byte| ENDS_TEXT[usize::from(*byte)])?;
+        if rest[length] != b'"' {
+            return None;
+        }
+        self.at = start + length + 1;
+        self.text.get(start..start + length)
+    }
+
+    /// An object: `member` is told each name, and reads or skips its value.
+    pub fn members(
+        &mut self,
+        mut member: impl FnMut(&'a str, &mut Plain<'a>) -> Option<()>,
+    ) -> Option<()> {
+        self.expect(b'{')?;
+        self.deeper()?;
+        if !self.next_if(b'}') {
+            loop {
+                let name = self.string()?;
+                self.expect(b':')?;
+                member(name, self)?;
+                if self.next_if(b'}') {
+                    break;
+                }
+                self.expect(b',')?;
+                self.peek().filter(|byte| *byte == b'"')?;
+            }
+        }
+        self.depth -= 1;
+        Some(())
+    }
+
+    /// A list: `item` reads or skips each of its items.
+    pub fn items(&mut self, mut item: impl FnMut(&mut Plain<'a>) -> Option<()>) -> Option<()> {
+        self.expect(b'[')?;
+        self.deeper()?;
+        if !self.next_if(b']') {
+            loop {
+                item(self)?;
+                if self.next_if(b']') {
+                    break;
+                }
+                self.expect(b',')?;
+            }
+        }
+        self.depth -= 1;
+        Some(())
+    }
+
+    fn deeper(&mut self) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= DEPTH_MAX).then_some(())
+    }
+
+    /// The text of an object or a list. It is not looked at: it has to be known that it is JSON.
+    pub fn skip(&mut self) -> Option<&'a str> {
+        self.peek().filter(|byte| matches!(byte, b'{' | b'['))?;
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let (mut at, mut depth) = (start, 0_usize);
+        loop {
+            match *bytes.get(at)? {
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                b'"' => {
+                    at += 1;
+                    loop {
+                        match *bytes.get(at)? {
+                            b'"' => break,
+                            b'\\' => at += 2,
+                            _ => at += 1,
+                        }
+                    }
+                }
+                _ => {}
+            }
+            at += 1;
+            if depth == 0 {
+                self.at = at;
+                return self.text.get(start..at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn json() -> impl Strategy<Value = serde_json::Value> {
+        let leaf = prop_oneof![
+            Just(serde_json::Value::Null),
+            any::<bool>().prop_map(serde_json::Value::from),
+            any::<i64>().prop_map(serde_json::Value::from),
+            any::<u64>().prop_map(serde_json::Value::from),
+            (-100..100).prop_map(serde_json::Value::from),
+            any::<f64>().prop_map(serde_json::Value::from),
+            "[a-cé\"\\\\\u{1}\u{2028} ]{0,5}".prop_map(serde_json::Value::from),
+        ];
+        leaf.prop_recursive(4, 40, 6, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(serde_json::Value::from),
+                prop::collection::vec(("[a-d\"]{0,2}", inner), 0..40)
+                    .prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_is_what_serde_json_reads(value in json(), pretty: bool) {
+            let text = match pretty {
+                true => serde_json::to_string_pretty(&value),
+                false => serde_json::to_string(&value),
+            };
+            let text = text.unwrap();
+            if let Some(read) = Plain::read(&text) {
+                prop_assert_eq!(read.to_string(), value.to_string());
+            } else {
+                let plain = |c: char| c.is_ascii_alphanumeric() || " \n{}[]:,\"é".contains(c);
+                let long = text.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 18);
+                prop_assert!(long || !text.chars().all(plain), "{}", text);
+            }
+            if matches!(text.as_bytes()[0], b'{' | b'[') {
+                let more = format!(" {text}, 1");
+                prop_assert_eq!(Plain::new(&more).skip(), Some(&*text));
+            }
+        }
+
+        #[test]
+        fn what_is_broken_is_left_alone(value in json(), at: prop::sample::Index, with in "[{}\\[\\],:\"0-9a-z. -]?") {
+            let text = value.to_string();
+            let mut at = at.index(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            let width = text[at..].chars().next().map_or(0, char::len_utf8);
+            let broken = format!("{}{with}{}", &text[..at], &text[at + width..]);
+            if let Some(read) = Plain::read(&broken) {
+                let expected: Value = serde_json::from_str(&broken).unwrap();
+                prop_assert_eq!(read.to_string(), expected.to_string());
+            }
+            let _ = Plain::new(&broken).skip();
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_others() {
+        for text in [
+            "",
+            " ",
+            "{",
+            "[1,]",
+            r#"{"a":1,}"#,
+            r#"{"a":1,"a":2}"#,
+            "01",
+            "-0",
+            "1.5",
+            "1e3",
+            "-",
+            "tru",
+            "nulll",
+            "1 2",
+            r#""a\n""#,
+            "\"a\nb\"",
+            "\"a",
+            "{1:2}",
+            "[1 2]",
+            r#"{"a" 1}"#,
+            "1234567890123456789",
+            "}",
+            ",",
+        ] {
+            assert_eq!(Plain::read(text), None, "{text}");
+        }
+        let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(Plain::read(&deep(DEPTH_MAX)).is_some());
+        assert!(Plain::read(&deep(DEPTH_MAX + 1)).is_none());
+        for text in [
+            " true ",
+            "0",
+            "-12",
+            r#" { "a" : [ ] , "b" : { } } "#,
+            "\"é\"",
+        ] {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(Plain::read(text), Some(expected), "{text}");
+        }
+    }
+}

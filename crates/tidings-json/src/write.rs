@@ -1,0 +1,150 @@
+//! Writes JSON as Go does it: what could be taken for HTML, and the separators of lines, are escaped.
+
+use crate::Value;
+
+/// What JSON is written to.
+pub trait Sink {
+    /// Appends text.
+    fn put(&mut self, text: &str);
+}
+
+impl Sink for String {
+    fn put(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, text: &str) {
+        self.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Value {
+    /// Appends the value.
+    pub fn write(&self, json: &mut impl Sink) {
+        match self {
+            Value::Null => json.put("null"),
+            Value::Bool(true) => json.put("true"),
+            Value::Bool(false) => json.put("false"),
+            Value::Number(number) => json.put(&number.to_string()),
+            Value::String(text) => write_string(json, text),
+            Value::Array(values) => {
+                json.put("[");
+                for (at, value) in values.iter().enumerate() {
+                    if at > 0 {
+                        json.put(",");
+                    }
+                    value.write(json);
+                }
+                json.put("]");
+            }
+            Value::Object(members) => {
+                json.put("{");
+                for (at, (name, value)) in members.iter().enumerate() {
+                    if at > 0 {
+                        json.put(",");
+                    }
+                    write_string(json, name);
+                    json.put(":");
+                    value.write(json);
+                }
+                json.put("}");
+            }
+        }
+    }
+}
+
+/// Of each byte, how long a character is that starts with it and may have to be escaped; 0 if none does.
+const SPECIAL: [u8; 256] = {
+    let mut special = [0; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        special[control] = 1;
+        control += 1;
+    }
+    let bytes = b"\"\\<>&";
+    let mut at = 0;
+    while at < bytes.len() {
+        special[bytes[at] as usize] = 1;
+        at += 1;
+    }
+    special[0xe2] = 3; // separators of lines
+    special
+};
+
+/// True if text stands in JSON as it is.
+pub fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| SPECIAL[usize::from(byte)] == 0)
+}
+
+/// Appends text in quotes.
+pub fn write_string(json: &mut impl Sink, text: &str) {
+    json.put("\"");
+    if is_plain(text) {
+        json.put(text);
+    } else {
+        write_escaped(json, text);
+    }
+    json.put("\"");
+}
+
+fn write_escaped(json: &mut impl Sink, text: &str) {
+    let mut written = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let length = usize::from(SPECIAL[usize::from(byte)]);
+        if length == 0 {
+            continue;
+        }
+        let escape = match &text[at..at + length] {
+            "\"" => "\\\"",
+            "\\" => "\\\\",
+            "\n" => "\\n",
+            "\r" => "\\r",
+            "\t" => "\\t",
+            "\u{8}" => "\\b",
+            "\u{c}" => "\\f",
+            "<" => "\\u003c",
+            ">" => "\\u003e",
+            "&" => "\\u0026",
+            "\u{2028}" => "\\u2028",
+            "\u{2029}" => "\\u2029",
+            _ if byte < 0x20 => "",
+            _ => continue,
+        };
+        json.put(&text[written..at]);
+        json.put(escape);
+        if escape.is_empty() {
+            json.put(&format!("\\u{byte:04x}"));
+        }
+        written = at + length;
+    }
+    json.put(&text[written..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_read_as_they_were_written() {
+        let all: String = (0..0x3000).filter_map(char::from_u32).collect();
+        for (name, text) in [
+            ("every character", all.as_str()),
+            ("none", ""),
+            ("the end", "a\u{2028}"),
+        ] {
+            let mut json = String::new();
+            write_string(&mut json, text);
+            let read: String = serde_json::from_str(&json).unwrap();
+            assert_eq!(read, text, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_html_is_escaped() {
+        let mut json = String::new();
+        write_string(&mut json, "<a>&\u{2028}\u{2029}\u{1}\u{20ac}\"");
+        assert_eq!(json, r#""\u003ca\u003e\u0026\u2028\u2029\u0001€\"""#);
+    }
+}
