@@ -8,18 +8,28 @@ use crate::{Map, Value};
 /// Deeper values are left to serde_json, which knows how deep they may be.
 const DEPTH_MAX: usize = 64;
 
-/// Bytes that end plain text: a quote, the start of an escape, and what must not be there.
-const ENDS_TEXT: [bool; 256] = {
-    let mut ends = [false; 256];
-    let mut control = 0;
-    while control < 0x20 {
-        ends[control] = true;
-        control += 1;
+/// How long plain text is: up to a quote, the start of an escape, or what must not be there. Eight bytes are looked at at once.
+fn text_length(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    const HIGH: u64 = ONES << 7;
+    /// Marks the bytes that are less than one below 128; those behind the first of them may be marked by mistake.
+    const fn less(word: u64, than: u8) -> u64 {
+        word.wrapping_sub(ONES * than as u64) & !word & HIGH
     }
-    ends[b'"' as usize] = true;
-    ends[b'\\' as usize] = true;
-    ends
-};
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let quotes = less(word ^ (ONES * b'"' as u64), 1);
+        let escapes = less(word ^ (ONES * b'\\' as u64), 1);
+        let ends = quotes | escapes | less(word, 0x20);
+        if ends != 0 {
+            return Some(at * 8 + ends.trailing_zeros() as usize / 8);
+        }
+    }
+    let ends = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
+    let last = rest.iter().position(ends)?;
+    Some(words.len() * 8 + last)
+}
 
 /// Reads a text from its start. Every method says `None` if it finds what is not plain; then nothing more can be read.
 #[derive(Debug)]
@@ -133,7 +143,7 @@ impl<'a> Plain<'a> {
         self.expect(b'"')?;
         let start = self.at;
         let rest = &self.text.as_bytes()[start..];
-        let length = rest.iter().position(|byte| ENDS_TEXT[usize::from(*byte)])?;
+        let length = text_length(rest)?;
         if rest[length] != b'"' {
             return None;
         }
@@ -196,16 +206,15 @@ impl<'a> Plain<'a> {
             match *bytes.get(at)? {
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
-                b'"' => {
+                b'"' => loop {
                     at += 1;
-                    loop {
-                        match *bytes.get(at)? {
-                            b'"' => break,
-                            b'\\' => at += 2,
-                            _ => at += 1,
-                        }
+                    at += text_length(bytes.get(at..)?)?;
+                    match bytes[at] {
+                        b'"' => break,
+                        b'\\' => at += 1,
+                        _ => return None,
                     }
-                }
+                },
                 _ => {}
             }
             at += 1;

@@ -6,17 +6,28 @@ use crate::Value;
 pub trait Sink {
     /// Appends text.
     fn put(&mut self, text: &str);
+
+    /// Appends a character of ASCII.
+    fn put_byte(&mut self, byte: u8);
 }
 
 impl Sink for String {
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
+
+    fn put_byte(&mut self, byte: u8) {
+        self.push(char::from(byte));
+    }
 }
 
 impl Sink for Vec<u8> {
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
+    }
+
+    fn put_byte(&mut self, byte: u8) {
+        self.push(byte);
     }
 }
 
@@ -30,26 +41,26 @@ impl Value {
             Value::Number(number) => json.put(&number.to_string()),
             Value::String(text) => write_string(json, text),
             Value::Array(values) => {
-                json.put("[");
+                json.put_byte(b'[');
                 for (at, value) in values.iter().enumerate() {
                     if at > 0 {
-                        json.put(",");
+                        json.put_byte(b',');
                     }
                     value.write(json);
                 }
-                json.put("]");
+                json.put_byte(b']');
             }
             Value::Object(members) => {
-                json.put("{");
+                json.put_byte(b'{');
                 for (at, (name, value)) in members.iter().enumerate() {
                     if at > 0 {
-                        json.put(",");
+                        json.put_byte(b',');
                     }
                     write_string(json, name);
-                    json.put(":");
+                    json.put_byte(b':');
                     value.write(json);
                 }
-                json.put("}");
+                json.put_byte(b'}');
             }
         }
     }
@@ -80,13 +91,13 @@ pub fn is_plain(text: &str) -> bool {
 
 /// Appends text in quotes.
 pub fn write_string(json: &mut impl Sink, text: &str) {
-    json.put("\"");
+    json.put_byte(b'"');
     if is_plain(text) {
         json.put(text);
     } else {
         write_escaped(json, text);
     }
-    json.put("\"");
+    json.put_byte(b'"');
 }
 
 fn write_escaped(json: &mut impl Sink, text: &str) {

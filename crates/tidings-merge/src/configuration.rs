@@ -1,9 +1,9 @@
 //! What somebody applies: an object, or as much of it as its manager cares for.
 
-use tidings_json::{Map, Value};
+use tidings_json::{Map, Value, is_plain};
 
 use crate::element::Element;
-use crate::schema::{Schema, Shape, key, parts};
+use crate::schema::{Schema, Shape, parts};
 use crate::set::{FieldSet, push_step};
 use crate::typed::{TypeErrors, fields_of, fields_of_stored, misfit};
 
@@ -86,7 +86,10 @@ impl Writer {
                 self.write_members(members, schema, shape, &mut level)?;
             }
             (Shape::Keyed(item), Value::Array(items)) => {
-                self.write_items(items, schema, item, &mut level)?;
+                match Named::of(items, &schema.keys()).filter(|_| without.is_none()) {
+                    Some(named) => self.write_named(named, item, &mut level)?,
+                    None => self.write_parts(value, schema, &mut level)?,
+                }
             }
             (Shape::Set(_), Value::Array(_)) => self.write_parts(value, schema, &mut level)?,
             (Shape::Scalar(_) | Shape::Atomic, _) => level.is_leaf(),
@@ -115,7 +118,7 @@ impl Writer {
                 _ => (schema, false),
             };
             let element = Element::field(name);
-            self.write_child(level, &element, (value, below), named)
+            self.write_element(level, &element, (value, below), named)
         };
         if members.keys().is_sorted() {
             return members.iter().try_for_each(write);
@@ -125,22 +128,21 @@ impl Writer {
         sorted.into_iter().try_for_each(&mut write)
     }
 
-    fn write_items<S: Schema>(
+    fn write_named<S: Schema>(
         &mut self,
-        items: &[Value],
-        schema: S,
+        named: Named<'_, '_>,
         item: S,
         level: &mut Level<'_>,
     ) -> Option<()> {
-        let keys = schema.keys();
-        let mut children = Vec::with_capacity(items.len());
-        for value in items {
-            children.push((key(value, &keys).ok()?, value));
-        }
-        sort(&mut children, |child| &child.0)?;
-        children
-            .iter()
-            .try_for_each(|(element, value)| self.write_child(level, element, (value, item), false))
+        let Named { key, items } = named;
+        items.into_iter().try_for_each(|(name, value)| {
+            let step = |json: &mut String| {
+                for part in ["\"k:{\\\"", key, "\\\":\\\"", name, "\\\"}\""] {
+                    json.push_str(part);
+                }
+            };
+            self.write_child(level, None, step, (value, item), false)
+        })
     }
 
     /// Writes what is below a value, however it is taken apart.
@@ -157,7 +159,7 @@ impl Writer {
         }
         sort(&mut children, |child| &child.element)?;
         children.iter().try_for_each(|child| {
-            self.write_child(
+            self.write_element(
                 level,
                 &child.element,
                 (child.value, child.schema),
@@ -166,21 +168,33 @@ impl Writer {
         })
     }
 
-    fn write_child<S: Schema>(
+    fn write_element<S: Schema>(
         &mut self,
         level: &mut Level<'_>,
         element: &Element<'_>,
-        (value, schema): (&Value, S),
+        child: (&Value, S),
         named: bool,
     ) -> Option<()> {
         let without = level.without.and_then(|without| without.below(element));
+        let step = |json: &mut String| push_step(json, element);
+        self.write_child(level, without, step, child, named)
+    }
+
+    fn write_child<S: Schema>(
+        &mut self,
+        level: &mut Level<'_>,
+        without: Option<&FieldSet<'_>>,
+        step: impl FnOnce(&mut String),
+        (value, schema): (&Value, S),
+        named: bool,
+    ) -> Option<()> {
         let before = self.json.len();
         if level.here && !level.below {
             self.json.push_str("\".\":{},");
         } else if before > level.start {
             self.json.push(',');
         }
-        push_step(&mut self.json, element);
+        step(&mut self.json);
         self.json.push(':');
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         // What nobody owns must fit as well.
@@ -208,6 +222,37 @@ struct Level<'a> {
 impl Level<'_> {
     fn is_leaf(&mut self) {
         self.here = !self.without.is_some_and(|without| without.here);
+    }
+}
+
+/// Items of a list that are told apart by one member, as most are, in the order of what it says: text that stands in JSON as it is.
+struct Named<'k, 'a> {
+    key: &'k str,
+    items: Vec<(&'a str, &'a Value)>,
+}
+
+impl<'k, 'a> Named<'k, 'a> {
+    /// `None` if they are not of that kind, or one is there twice.
+    fn of(items: &'a [Value], keys: &'k [(Box<str>, Option<Value>)]) -> Option<Named<'k, 'a>> {
+        let [(key, _)] = keys else {
+            return None;
+        };
+        let name = |item: &'a Value| {
+            let name = item.as_object()?.get(key)?.as_str()?;
+            is_plain(name).then_some((name, item))
+        };
+        let mut named = Vec::with_capacity(items.len());
+        for item in items {
+            named.push(name(item)?);
+        }
+        if !named.is_sorted_by(|one, two| one.0 < two.0) {
+            named.sort_unstable_by_key(|(name, _)| *name);
+            let mut pairs = named.windows(2);
+            if pairs.any(|pair| pair[0].0 == pair[1].0) {
+                return None;
+            }
+        }
+        is_plain(key).then_some(Named { key, items: named })
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Type {
     pub atomic: bool,
     /// Set once all types exist, as fields point to types and types can be recursive.
     pub(crate) fields: OnceLock<Box<[Field]>>,
-    /// The names of members in the order of their lengths, and the fields that are or hold them; made when it is first asked for.
-    pub(crate) by_name: OnceLock<Box<[(&'static str, u16)]>>,
+    /// Where members are found by their names, made when it is first asked for.
+    pub(crate) by_name: OnceLock<Names>,
     /// What encoding needs, made when it is first asked for.
     pub(crate) by_number: OnceLock<Box<[u16]>>,
     pub(crate) zero_message: OnceLock<Box<[u8]>>,
@@ -54,37 +54,70 @@ impl Type {
 
     /// The member of that name in JSON.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let names = self.by_name();
-        let order = |other: &str| (other.len().cmp(&name.len())).then_with(|| other.cmp(name));
-        let at = names.binary_search_by(|(known, _)| order(known)).ok()?;
-        let field = &self.fields()[usize::from(names[at].1)];
+        let names = self.by_name.get_or_init(|| Names::of(self.fields()));
+        let field = &self.fields()[names.find(name)?];
         match field.inlined() {
             Some(inner) => inner.field(name),
             None => Some(field),
         }
     }
 
-    fn by_name(&self) -> &[(&'static str, u16)] {
-        self.by_name.get_or_init(|| {
-            let mut names = Vec::new();
-            for (place, field) in (0..).zip(self.fields()) {
-                match field.inlined() {
-                    Some(inner) => {
-                        names.extend(inner.members().map(|member| (member.name, place)));
-                    }
-                    None => names.push((field.name, place)),
-                }
-            }
-            // Where a name is there twice, the first counts.
-            names.sort_by_key(|(name, place)| (name.len(), *name, *place));
-            names.dedup_by_key(|(name, _)| *name);
-            names.into()
-        })
-    }
-
     /// The field of that number in protobuf.
     pub fn field_by_number(&self, number: u32) -> Option<&Field> {
         self.fields().iter().find(|field| field.number == number)
+    }
+}
+
+/// The names of the members of a type, spread over twice as many places: every value of an object is looked up here several times.
+pub(crate) struct Names(Box<[Option<(&'static str, u16)>]>);
+
+impl Names {
+    fn of(fields: &[Field]) -> Names {
+        let mut names: Vec<(&'static str, u16)> = Vec::new();
+        for (place, field) in (0..).zip(fields) {
+            match field.inlined() {
+                Some(inner) => names.extend(inner.members().map(|member| (member.name, place))),
+                None => names.push((field.name, place)),
+            }
+        }
+        let places = (names.len() * 2).next_power_of_two();
+        let mut spread = Names(vec![None; places].into());
+        for (name, field) in names {
+            // Where a name is there twice, the first counts.
+            if spread.find(name).is_none() {
+                let mut at = spread.first(name);
+                while spread.0[at].is_some() {
+                    at = spread.next(at);
+                }
+                spread.0[at] = Some((name, field));
+            }
+        }
+        spread
+    }
+
+    /// The field that is, or holds, the member of a name.
+    fn find(&self, name: &str) -> Option<usize> {
+        let mut at = self.first(name);
+        while let Some((known, field)) = self.0[at] {
+            if known == name {
+                return Some(field.into());
+            }
+            at = self.next(at);
+        }
+        None
+    }
+
+    fn first(&self, name: &str) -> usize {
+        let bytes = name.as_bytes();
+        let middle = bytes
+            .get(bytes.len() / 2)
+            .map_or(0, |byte| usize::from(*byte));
+        let last = bytes.last().map_or(0, |byte| usize::from(*byte));
+        (bytes.len() + middle * 5 + last * 11) & (self.0.len() - 1)
+    }
+
+    fn next(&self, at: usize) -> usize {
+        (at + 1) & (self.0.len() - 1)
     }
 }
 

@@ -3,7 +3,7 @@
 
 mod table;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use tidings_json::{Map, Number, Value, json};
@@ -72,9 +72,9 @@ struct Fill {
     rule: Option<Rule>,
 }
 
-/// By the address of the type: it is looked up for every struct of an object.
-static FILLS: LazyLock<HashMap<usize, Fill>> = LazyLock::new(|| {
-    let mut fills: HashMap<usize, Fill> = HashMap::new();
+/// In the order of the addresses of types: it is looked up for every struct of an object.
+static FILLS: LazyLock<Vec<(usize, Fill)>> = LazyLock::new(|| {
+    let mut fills: BTreeMap<usize, Fill> = BTreeMap::new();
     let of = |name: &'static str| {
         let (package, name) = name.split_once('.')?;
         tidings_schema::find_type(package, name).map(address)
@@ -89,7 +89,7 @@ static FILLS: LazyLock<HashMap<usize, Fill>> = LazyLock::new(|| {
             fills.entry(of).or_default().rule = Some(*rule);
         }
     }
-    fills
+    fills.into_iter().collect()
 });
 
 /// Types live as long as the program, so each has an address of its own.
@@ -152,9 +152,10 @@ impl Draft {
 }
 
 fn fill(members: &mut Map, of: &'static Type) {
-    let Some(Fill { fields, rule }) = FILLS.get(&address(of)) else {
+    let Ok(place) = FILLS.binary_search_by_key(&address(of), |(of, _)| *of) else {
         return;
     };
+    let (_, Fill { fields, rule }) = &FILLS[place];
     for (name, default) in *fields {
         let pointer = of.field(name).is_some_and(|field| field.pointer);
         let absent = match members.get(name) {
@@ -220,6 +221,9 @@ fn complete_item(value: &mut Value, item: Item) {
     }
     let mut fields = of.members();
     for (name, value) in members {
+        if matches!(value, Value::String(_) | Value::Bool(_)) {
+            continue; // nothing is in it
+        }
         if let Some(field) = fields.find(|field| field.name == name) {
             complete(value, field);
         }
