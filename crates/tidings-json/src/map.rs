@@ -95,7 +95,14 @@ impl Map {
 
     fn place(&self, name: &str) -> Option<usize> {
         match &self.0 {
-            Members::Few(members) => members.iter().position(|(known, _)| known == name),
+            Members::Few(members) => {
+                // Names of one length mostly differ at once: no need to call anybody to compare them.
+                let first = name.as_bytes().first();
+                let may_be =
+                    |known: &str| known.len() == name.len() && known.as_bytes().first() == first;
+                let is = |(known, _): &(String, Value)| may_be(known) && known == name;
+                members.iter().position(is)
+            }
             Members::Many(many) => many.places.get(name).copied(),
         }
     }
@@ -182,7 +189,18 @@ impl Map {
     /// Takes a member away. The others stay in their order.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let place = self.place(name)?;
-        Some(self.rearrange(|members| members.remove(place)).1)
+        let members = match &mut self.0 {
+            Members::Few(members) => members,
+            Members::Many(many) => {
+                many.places.remove(name);
+                if place + 1 < many.members.len() {
+                    let behind = many.places.values_mut().filter(|at| **at > place);
+                    behind.for_each(|at| *at -= 1);
+                }
+                &mut many.members
+            }
+        };
+        Some(members.remove(place).1)
     }
 
     /// The place of a member, to look at it and to set it.

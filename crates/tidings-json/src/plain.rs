@@ -77,6 +77,13 @@ impl<'a> Plain<'a> {
         is_next
     }
 
+    /// True if a list or an object ends here, false if it goes on.
+    fn ends(&mut self, with: u8) -> Option<bool> {
+        let next = self.peek()?;
+        self.at += 1;
+        (next == with || next == b',').then_some(next == with)
+    }
+
     /// There is nothing more.
     pub fn end(&mut self) -> Option<()> {
         self.peek().is_none().then_some(())
@@ -163,11 +170,9 @@ impl<'a> Plain<'a> {
                 let name = self.string()?;
                 self.expect(b':')?;
                 member(name, self)?;
-                if self.next_if(b'}') {
+                if self.ends(b'}')? {
                     break;
                 }
-                self.expect(b',')?;
-                self.peek().filter(|byte| *byte == b'"')?;
             }
         }
         self.depth -= 1;
@@ -181,10 +186,9 @@ impl<'a> Plain<'a> {
         if !self.next_if(b']') {
             loop {
                 item(self)?;
-                if self.next_if(b']') {
+                if self.ends(b']')? {
                     break;
                 }
-                self.expect(b',')?;
             }
         }
         self.depth -= 1;

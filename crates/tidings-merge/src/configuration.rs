@@ -3,7 +3,7 @@
 use tidings_json::{Map, Value, is_plain};
 
 use crate::element::Element;
-use crate::schema::{Schema, Shape, parts};
+use crate::schema::{Scalar, Schema, Shape, parts};
 use crate::set::{FieldSet, push_step};
 use crate::typed::{TypeErrors, fields_of, fields_of_stored, misfit};
 
@@ -29,7 +29,9 @@ impl<'a, S: Schema> Configuration<'a, S> {
         schema: S,
         ignored: &'a FieldSet<'a>,
     ) -> Result<Configuration<'a, S>, TypeErrors> {
-        let mut writer = Writer::default();
+        let mut writer = Writer {
+            json: String::with_capacity(SIZE_OF_MOST),
+        };
         let written = match writer.write(value, schema, false, Some(ignored)) {
             Some(_) => writer.json,
             // What is wrong is told by the one who makes a set of it.
@@ -54,8 +56,10 @@ impl<'a, S: Schema> Configuration<'a, S> {
     }
 }
 
+/// So much is written for most objects.
+const SIZE_OF_MOST: usize = 4096;
+
 /// Writes the fields of a value without making a set of them.
-#[derive(Default)]
 struct Writer {
     json: String,
 }
@@ -196,6 +200,18 @@ impl Writer {
         }
         step(&mut self.json);
         self.json.push(':');
+        // Most fields are leaves.
+        let is_leaf = match schema.shape() {
+            Shape::Scalar(Scalar::String) => value.is_string(),
+            Shape::Scalar(Scalar::Number) => value.is_number(),
+            Shape::Scalar(Scalar::Bool) => value.is_boolean(),
+            _ => false,
+        };
+        if is_leaf && without.is_none() {
+            self.json.push_str("{}");
+            level.below = true;
+            return Some(());
+        }
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         // What nobody owns must fit as well.
         let owned = self.write(value, schema, empty || !named, without)?;

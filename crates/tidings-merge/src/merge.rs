@@ -75,14 +75,14 @@ pub(crate) fn merge_into<'c, S: Schema>(
             Value::Object(live),
             Value::Object(config),
         ) => merge_members(live, config, schema),
+        (Shape::Keyed(_), Value::Array(lives), Value::Array(configs)) if lives == configs => {
+            Merged::default() // most lists, most of the time
+        }
         (Shape::Keyed(item), Value::Array(lives), Value::Array(configs))
             if are_in_step(lives, configs, schema) =>
         {
             let mut parts = Parts::default();
             for (at, (live, config)) in std::iter::zip(lives, configs).enumerate() {
-                if live == config {
-                    continue; // most items, most of the time
-                }
                 let part = merge_into(live, config, item);
                 parts.push(Step::Item(at), || key(config, &schema.keys()).ok(), part);
             }
@@ -254,6 +254,7 @@ mod tests {
 
     use super::*;
     use crate::configuration::Configuration;
+    use crate::displaced::Touched;
     use crate::schema::Scalar;
     use crate::typed::fields_of;
 
@@ -337,6 +338,38 @@ mod tests {
             .boxed()
     }
 
+    fn same_where_untouched(
+        old: &Value,
+        new: &Value,
+        touched: &Touched,
+    ) -> Result<(), TestCaseError> {
+        if matches!(touched, Touched::Whole) {
+            return Ok(());
+        }
+        match (old, new) {
+            (Value::Object(old), Value::Object(new)) => {
+                for (name, new) in new {
+                    match (old.get(name), touched.member(name)) {
+                        (old, None) => prop_assert_eq!(old, Some(new)),
+                        (Some(old), Some(touched)) => same_where_untouched(old, new, touched)?,
+                        (None, Some(touched)) => prop_assert!(matches!(touched, Touched::Whole)),
+                    }
+                }
+            }
+            (Value::Array(old), Value::Array(new)) => {
+                prop_assert_eq!(old.len(), new.len());
+                for (at, (old, new)) in std::iter::zip(old, new).enumerate() {
+                    match touched.item(at) {
+                        None => prop_assert_eq!(old, new),
+                        Some(touched) => same_where_untouched(old, new, touched)?,
+                    }
+                }
+            }
+            (old, new) => prop_assert_eq!(old, new),
+        }
+        Ok(())
+    }
+
     proptest! {
         #[test]
         fn fields_are_written_as_a_set_of_them_is(config in object(true), ignored in object(true)) {
@@ -354,6 +387,7 @@ mod tests {
             prop_assert_eq!(&told.changes, &Changes::of(Some(&live), Some(&merged), Of::Struct));
             let again = merge_into(&mut merged.clone(), &config, Of::Struct);
             prop_assert!(again.displaced.is_empty() && again.changes.is_empty());
+            same_where_untouched(&live, &merged, &told.displaced.touched())?;
             told.displaced.restore(&mut merged);
             prop_assert_eq!(merged, live);
         }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, Spans, Status, go};
 use tidings_json::{Map, Value, json};
 
+use tidings_merge::Touched;
+
 use super::meta::{Meta, mismatch, strings};
 use super::reading::{self, Place, depth};
 use super::stored::Stored;
@@ -57,7 +59,8 @@ impl Draft {
                 kind.kind
             ))
         })?;
-        let read = Draft::read_members(kind, members).map(|(mut draft, unknown)| {
+        let read = Draft::read_members(kind, members, &Touched::Whole);
+        let read = read.map(|(mut draft, unknown)| {
             if !(duplicates.is_empty() && unknown.is_empty()) {
                 let found = reading::odd_in_order(body, &duplicates, &unknown);
                 draft.odd = found.iter().map(|(what, field)| odd(what, field)).collect();
@@ -83,12 +86,21 @@ impl Draft {
 
     /// Reads a whole object that may be of the wrong kind. `Err` is Go's message.
     pub(crate) fn read_value(kind: &'static Kind, value: Value) -> Result<Draft, String> {
+        Draft::read_touched(kind, value, &Touched::Whole)
+    }
+
+    /// The same of a stored object of which some parts are others now.
+    pub(crate) fn read_touched(
+        kind: &'static Kind,
+        value: Value,
+        touched: &Touched,
+    ) -> Result<Draft, String> {
         match value {
             Value::Object(members) => {
                 if let Some(live) = kind.live() {
                     return Draft::read_custom_members(kind, live, members);
                 }
-                let (mut draft, unknown) = Draft::read_members(kind, members)?;
+                let (mut draft, unknown) = Draft::read_members(kind, members, touched)?;
                 draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
                 Ok(draft)
             }
@@ -97,7 +109,11 @@ impl Draft {
     }
 
     /// The draft, and the fields that do not exist.
-    fn read_members(kind: &'static Kind, mut members: Map) -> Result<(Draft, Vec<String>), String> {
+    fn read_members(
+        kind: &'static Kind,
+        mut members: Map,
+        touched: &Touched,
+    ) -> Result<(Draft, Vec<String>), String> {
         let wrong = ["kind", "apiVersion"].into_iter().find_map(|name| {
             let value = members.get(name)?;
             let right = value.is_string() || value.is_null();
@@ -125,7 +141,7 @@ impl Draft {
                 None => unregistered(&said_kind, &said_version),
             });
         }
-        let (draft, unknown) = Draft::from_members(kind, members)?;
+        let (draft, unknown) = Draft::from_members(kind, members, touched)?;
         let mut draft = draft.stored();
         draft.complete();
         Ok((draft, unknown))
@@ -172,7 +188,7 @@ impl Draft {
         } = Stored::read(object.as_bytes()).map_err(Status::internal)?;
         members.remove("kind");
         members.remove("apiVersion");
-        let read = Draft::from_members(kind.stored(), members);
+        let read = Draft::from_members(kind.stored(), members, &Touched::Whole);
         let (mut draft, _) = read.map_err(Status::internal)?;
         draft.meta.managed_fields = managed;
         Ok(draft)
@@ -220,7 +236,11 @@ impl Draft {
     }
 
     /// The draft, and the fields that do not exist.
-    fn from_members(kind: &'static Kind, mut members: Map) -> Result<(Draft, Vec<String>), String> {
+    fn from_members(
+        kind: &'static Kind,
+        mut members: Map,
+        touched: &Touched,
+    ) -> Result<(Draft, Vec<String>), String> {
         let mut unknown = Vec::new();
         let meta = match members.remove("metadata") {
             None | Some(Value::Null) => Meta::default(),
@@ -245,9 +265,10 @@ impl Draft {
             if let Some(mut value) = shaped(*shape, value, &wrong)? {
                 if let Some(owner) = schema
                     && let Some(field) = owner.field(name)
+                    && let Some(touched) = touched.member(name)
                 {
                     let place = Place::Member(&Place::Top, name);
-                    reading::fit(&mut value, field, owner, &place, &mut unknown)?;
+                    reading::fit(&mut value, field, owner, &place, touched, &mut unknown)?;
                 }
                 known.insert((*name).to_owned(), value);
             }
@@ -310,7 +331,10 @@ impl Draft {
                 spans,
             });
         }
-        let mut bytes = Vec::with_capacity(1024);
+        // What is owned tells how much there is, roughly.
+        let owners = self.meta.managed_fields.0.iter();
+        let owned: usize = owners.map(|owner| owner.fields.json().len()).sum();
+        let mut bytes = Vec::with_capacity(1024 + owned * 5 / 2);
         bytes.extend_from_slice(self.kind.object_head().as_bytes());
         bytes.extend_from_slice(b"\"metadata\":");
         go::write_json(&mut bytes, &self.meta).map_err(Status::internal)?;

@@ -4,7 +4,7 @@ use tidings_api::{Cause, Object, Reason, Status};
 use tidings_json::{Map, Value};
 use tidings_merge::{
     Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape,
-    fields_of,
+    Touched, fields_of,
 };
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 use tidings_structural::{self as structural, View};
@@ -323,6 +323,8 @@ pub(crate) struct Outcome {
     pub(crate) managed: Managed,
     /// What it was, if it was there.
     pub(crate) before: Option<Stored>,
+    /// What is not as it was.
+    pub(crate) touched: Touched,
 }
 
 /// What is applied, or 500 as upstream answers (W156).
@@ -410,6 +412,10 @@ impl<'a> Applied<'a> {
         if existing.is_some() && !is_new && !terminating {
             return Ok(None);
         }
+        let touched = match existing {
+            Some(_) => displaced.touched(),
+            None => Touched::Whole,
+        };
         let before = existing.and_then(|_| {
             let mut before = object.clone();
             displaced.restore(&mut before);
@@ -428,6 +434,7 @@ impl<'a> Applied<'a> {
             object,
             managed,
             before,
+            touched,
         }))
     }
 

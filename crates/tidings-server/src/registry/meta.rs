@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidings_api::{FieldError, FieldErrors, go, validate};
 use tidings_json::{Map, Value};
-use tidings_merge::Managed;
+use tidings_merge::{Managed, Touched};
 
 use super::reading::{self, Place};
 use super::{Kind, NameRule, Special, scalars};
@@ -161,7 +161,7 @@ impl Meta {
             {
                 let metadata = Place::Member(&Place::Top, "metadata");
                 let place = Place::Member(&metadata, &name);
-                reading::fit(&mut value, field, owner, &place, unknown)?;
+                reading::fit(&mut value, field, owner, &place, &Touched::Whole, unknown)?;
             }
             match name.as_str() {
                 "name" => meta.name = text(value, "name")?,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use tidings_json::map::Entry;
 use tidings_json::{Map, Number, Plain, Value};
+use tidings_merge::Touched;
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::meta::mismatch;
@@ -342,12 +343,13 @@ fn join(known: &mut Value, value: Value) {
 }
 
 /// Removes the members that the type of a field does not have, and names them. `Err` is Go's message about a value that is not
-/// of the type.
+/// of the type. What is not touched has been looked at before.
 pub(super) fn fit(
     value: &mut Value,
     field: &'static Field,
     owner: &'static Type,
     place: &Place<'_>,
+    touched: &Touched,
     unknown: &mut Vec<String>,
 ) -> Result<(), String> {
     let wrong = |value: &Value, go_type: &str| {
@@ -358,17 +360,23 @@ pub(super) fn fit(
         (Value::Null, _) => Ok(()),
         (Value::Array(elements), FieldKind::List(item)) => {
             for (at, element) in elements.iter_mut().enumerate() {
-                fit_item(element, item, &Place::Element(place, at), unknown, &wrong)?;
+                if let Some(touched) = touched.item(at) {
+                    let place = Place::Element(place, at);
+                    fit_item(element, item, &place, touched, unknown, &wrong)?;
+                }
             }
             Ok(())
         }
         (Value::Object(members), FieldKind::Map(item)) => {
             for (name, value) in members {
-                fit_item(value, item, &Place::Entry(place, name), unknown, &wrong)?;
+                if let Some(touched) = touched.member(name) {
+                    let place = Place::Entry(place, name);
+                    fit_item(value, item, &place, touched, unknown, &wrong)?;
+                }
             }
             Ok(())
         }
-        (value, FieldKind::One(item)) => fit_item(value, item, place, unknown, &wrong),
+        (value, FieldKind::One(item)) => fit_item(value, item, place, touched, unknown, &wrong),
         (value, FieldKind::List(item)) => wrong(value, &format!("[]{}", go_type(item))),
         (value, FieldKind::Map(item)) => wrong(value, &format!("map[string]{}", go_type(item))),
     }
@@ -378,6 +386,7 @@ fn fit_item(
     value: &mut Value,
     item: Item,
     place: &Place<'_>,
+    touched: &Touched,
     unknown: &mut Vec<String>,
     wrong: &dyn Fn(&Value, &str) -> Result<(), String>,
 ) -> Result<(), String> {
@@ -426,11 +435,14 @@ fn fit_item(
     };
     let mut fitted = Ok(());
     members.retain(|name, value| {
+        let Some(touched) = touched.member(name) else {
+            return true;
+        };
         let place = Place::Member(place, name);
         match of.field(name) {
             Some(field) => {
                 if fitted.is_ok() {
-                    fitted = fit(value, field, of, &place, unknown);
+                    fitted = fit(value, field, of, &place, touched, unknown);
                 }
                 true
             }
@@ -456,13 +468,21 @@ fn fit_either(
         _ => Item::Struct(of),
     };
     match (&mut *value, other) {
-        (Value::Object(_), _) => fit_item(value, Item::Struct(of), place, unknown, wrong),
+        (Value::Object(_), _) => fit_item(
+            value,
+            Item::Struct(of),
+            place,
+            &Touched::Whole,
+            unknown,
+            wrong,
+        ),
         (Value::Bool(_), Other::Bool) => Ok(()),
         (_, Other::Bool) => Err("boolean or JSON schema expected".into()),
         (Value::Array(elements), _) => {
             let mut elements = elements.iter_mut().enumerate();
             elements.try_for_each(|(at, value)| {
-                fit_item(value, element, &Place::Element(place, at), unknown, wrong)
+                let place = Place::Element(place, at);
+                fit_item(value, element, &place, &Touched::Whole, unknown, wrong)
             })
         }
         _ => {
@@ -539,7 +559,15 @@ mod tests {
         let read = |schema: Value| {
             let (mut value, mut unknown) = (schema, Vec::new());
             let place = Place::Member(&Place::Top, "openAPIV3Schema");
-            fit(&mut value, &fields[0], of, &place, &mut unknown).map(|()| (value, unknown))
+            fit(
+                &mut value,
+                &fields[0],
+                of,
+                &place,
+                &Touched::Whole,
+                &mut unknown,
+            )
+            .map(|()| (value, unknown))
         };
         let schema =
             json!({"properties": {"a": {"items": {"odd": 1}}, "b": {"odd": 1, "items": 5}}});

@@ -192,7 +192,8 @@ fn read(ask: &Ask<'_>) -> Result<(Value, Vec<Repeated>), String> {
 /// What was made of the object, read as a client's.
 fn draft(ask: &Ask<'_>, outcome: Outcome) -> Result<Draft, Status> {
     let kind = ask.kind().stored();
-    let mut draft = Draft::read_value(kind, outcome.object).map_err(|why| {
+    let read = Draft::read_touched(kind, outcome.object, &outcome.touched);
+    let mut draft = read.map_err(|why| {
         let (version, kind) = (kind.group_version(), kind.kind);
         Status::bad_request(format!(
             "failed to convert new object ({}/{}; {version}, Kind={kind}): {why}",

@@ -211,11 +211,10 @@ pub(super) fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(members) = value else {
         return;
     };
-    for (name, patch) in patch {
-        match patch {
-            Value::Null => drop(members.remove(name)),
-            patch => merge(members.entry(name.as_str()).or_insert(Value::Null), patch),
-        }
+    // All at once: each by itself would move those behind it.
+    members.retain(|name, _| patch.get(name).is_none_or(|patch| !patch.is_null()));
+    for (name, patch) in patch.iter().filter(|(_, patch)| !patch.is_null()) {
+        merge(members.entry(name.as_str()).or_insert(Value::Null), patch);
     }
 }
 
