@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::value::Value;
 
-/// As many members are looked through, one by one. More have an index: an object must not cost more than its size.
+/// As many members are looked through, one by one. More have an index: to read an object must not cost more than its size.
 const FEW_MAX: usize = 32;
 
 /// The members of an object, in their order.
@@ -186,7 +186,8 @@ impl Map {
         before
     }
 
-    /// Takes a member away. The others stay in their order.
+    /// Takes a member away. The others stay in their order: those behind it are moved. Of many, [`Map::retain`] takes several away
+    /// for the price of one.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let place = self.place(name)?;
         let members = match &mut self.0 {

@@ -224,7 +224,8 @@ impl Writer {
     }
 }
 
-/// The value of which the fields are written.
+/// The value of which the fields are written: of `{"a":1}`, first `{` and then `"f:a":{}` for each that is owned, then `}`. What turns
+/// out to be nobody's is cut off again.
 struct Level<'a> {
     /// It is one of them.
     here: bool,

@@ -8,14 +8,16 @@ const TOUCHED_MAX: usize = 32;
 /// What stood in an object where there is something else now. Mostly it is little, and an object is large: nobody has to keep a copy
 /// of what it was.
 #[derive(Debug, Default)]
-pub struct Displaced<'a>(Vec<Place<'a>>);
+pub struct Displaced<'a>(Tree<'a>);
 
-#[derive(Debug)]
-struct Place<'a> {
-    /// The way to it, the last step first.
-    steps: Vec<Step<'a>>,
-    /// What stood there, if anything did.
-    value: Option<Value>,
+#[derive(Debug, Default)]
+enum Tree<'a> {
+    #[default]
+    Nothing,
+    /// What stood here, if anything did.
+    Here(Option<Value>),
+    /// What stood below, in the order in which it was displaced.
+    Below(Vec<(Step<'a>, Tree<'a>)>),
 }
 
 /// A step on the way to a value.
@@ -28,40 +30,88 @@ pub(crate) enum Step<'a> {
 impl<'a> Displaced<'a> {
     /// All that there was.
     pub(crate) fn one(value: Option<Value>) -> Displaced<'a> {
-        let steps = Vec::new();
-        Displaced(vec![Place { steps, value }])
+        Displaced(Tree::Here(value))
     }
 
     pub(crate) fn add_below(&mut self, step: Step<'a>, below: Displaced<'a>) {
-        self.0.extend(below.0.into_iter().map(|mut place| {
-            place.steps.push(step);
-            place
-        }));
+        match &mut self.0 {
+            _ if below.is_empty() => {}
+            Tree::Below(parts) => parts.push((step, below.0)),
+            tree => *tree = Tree::Below(vec![(step, below.0)]),
+        }
     }
 
     /// True if nothing has changed.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        matches!(self.0, Tree::Nothing)
     }
 
     /// Where there is something else now.
     pub fn touched(&self) -> Touched {
         // Of more it does not pay to tell which they are.
-        if self.0.len() > TOUCHED_MAX {
-            return Touched::Whole;
+        match self.0.count() > TOUCHED_MAX {
+            true => Touched::Whole,
+            false => self.0.touched(),
         }
-        let mut touched = Touched::Parts(Vec::new());
-        for place in &self.0 {
-            touched.add(&place.steps);
-        }
-        touched
     }
 
     /// Makes of an object what it was. It must not have been changed otherwise.
     pub fn restore(self, object: &mut Value) {
-        // The last change first: there may have been others before it at the same place.
-        for Place { steps, value } in self.0.into_iter().rev() {
-            restore(object, &steps, value);
+        self.0.restore(object);
+    }
+}
+
+impl Tree<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Tree::Nothing => 0,
+            Tree::Here(_) => 1,
+            Tree::Below(parts) => parts.iter().map(|(_, tree)| tree.count()).sum(),
+        }
+    }
+
+    fn touched(&self) -> Touched {
+        let touched = |(step, tree): &(Step<'_>, Tree<'_>)| {
+            let part = match *step {
+                Step::Member(name) => Part::Member(name.to_owned()),
+                Step::Item(at) => Part::Item(at),
+            };
+            (part, tree.touched())
+        };
+        match self {
+            Tree::Nothing => Touched::nothing(),
+            Tree::Here(_) => Touched::Whole,
+            Tree::Below(parts) => Touched::Parts(parts.iter().map(touched).collect()),
+        }
+    }
+
+    fn restore(self, object: &mut Value) {
+        let parts = match self {
+            Tree::Nothing => return,
+            Tree::Here(value) => {
+                *object = value.unwrap_or_default();
+                return;
+            }
+            Tree::Below(parts) => parts,
+        };
+        // What came last goes first: then nothing is behind it.
+        for (step, tree) in parts.into_iter().rev() {
+            match (step, &mut *object, tree) {
+                (Step::Member(name), Value::Object(members), Tree::Here(None)) => {
+                    members.remove(name);
+                }
+                (Step::Member(name), Value::Object(members), tree) => {
+                    if let Some(member) = members.get_mut(name) {
+                        tree.restore(member);
+                    }
+                }
+                (Step::Item(at), Value::Array(items), tree) => {
+                    if let Some(item) = items.get_mut(at) {
+                        tree.restore(item);
+                    }
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -85,6 +135,11 @@ pub enum Part {
 }
 
 impl Touched {
+    /// All is as it was.
+    pub fn nothing() -> Touched {
+        Touched::Parts(Vec::new())
+    }
+
     /// What is touched of a member; `None` if it is as it was.
     pub fn member(&self, name: &str) -> Option<&Touched> {
         self.part(|part| matches!(part, Part::Member(known) if known == name))
@@ -103,49 +158,5 @@ impl Touched {
                 Some(&found.1)
             }
         }
-    }
-
-    /// Adds a place, given by the way to it, the last step first.
-    fn add(&mut self, steps: &[Step<'_>]) {
-        let Some((step, rest)) = steps.split_last() else {
-            *self = Touched::Whole;
-            return;
-        };
-        let Touched::Parts(parts) = self else {
-            return;
-        };
-        let part = match *step {
-            Step::Member(name) => Part::Member(name.to_owned()),
-            Step::Item(at) => Part::Item(at),
-        };
-        let place = parts.iter().position(|(known, _)| *known == part);
-        let place = place.unwrap_or_else(|| {
-            parts.push((part, Touched::Parts(Vec::new())));
-            parts.len() - 1
-        });
-        parts[place].1.add(rest);
-    }
-}
-
-fn restore(object: &mut Value, steps: &[Step<'_>], value: Option<Value>) {
-    let Some((step, rest)) = steps.split_last() else {
-        *object = value.unwrap_or_default();
-        return;
-    };
-    match (*step, object) {
-        (Step::Member(name), Value::Object(members)) => match (rest, value) {
-            ([], None) => drop(members.remove(name)),
-            (_, value) => {
-                if let Some(member) = members.get_mut(name) {
-                    restore(member, rest, value);
-                }
-            }
-        },
-        (Step::Item(at), Value::Array(items)) => {
-            if let Some(item) = items.get_mut(at) {
-                restore(item, rest, value);
-            }
-        }
-        _ => {}
     }
 }

@@ -40,9 +40,7 @@ impl<'c> Parts<'c> {
         element: impl FnOnce() -> Option<Element<'c>>,
         part: Merged<'c>,
     ) {
-        if !part.displaced.is_empty() {
-            self.displaced.add_below(step, part.displaced);
-        }
+        self.displaced.add_below(step, part.displaced);
         if !part.changes.is_empty()
             && let Some(element) = element()
         {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidings_api::ObjectKey;
 use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
 use tidings_storage::Storage;
 use tidings_structural::definition::compare_versions;
@@ -58,6 +59,12 @@ impl Resource {
             kind,
             ..self.clone()
         }
+    }
+
+    /// Where an object is in the store.
+    pub(crate) fn store_key(&self, key: &ObjectKey) -> Bytes {
+        let key = [&self.prefix[..], key.as_str().as_bytes()];
+        key.concat().into()
     }
 
     /// Stands for what is not served any more: its cache is never filled.

@@ -125,10 +125,13 @@ impl Inner {
 
     /// Where an object is in the store. `Err` if its kind is not served any more: nothing may be written then.
     pub(crate) fn store_key(&self, kind: &'static Kind, key: &ObjectKey) -> Result<Bytes, Status> {
+        Ok(self.writable(kind)?.store_key(key))
+    }
+
+    fn writable(&self, kind: &'static Kind) -> Result<Arc<Resource>, Status> {
         let served = self.served();
         let resource = served.resource(kind).ok_or_else(Status::no_such_resource)?;
-        let key = [&resource.prefix[..], key.as_str().as_bytes()];
-        Ok(key.concat().into())
+        Ok(resource.clone())
     }
 
     /// Writes an object that is at a revision, or one that is not there yet. `None` if that is not so.
@@ -139,17 +142,18 @@ impl Inner {
         at: Option<Revision>,
         written: &Written,
     ) -> Result<Option<Object>, Status> {
-        let (store_key, value) = (self.store_key(kind, key)?, written.value.clone());
+        let resource = self.writable(kind)?;
+        let (store_key, value) = (resource.store_key(key), written.value.clone());
         let (write, event) = match at {
             Some(at) => (Write::update(store_key, at, value), EventType::Modified),
             None => (Write::create(store_key, value), EventType::Added),
         };
-        let cache = self.cache(kind);
+        let cache = &resource.cache;
         let _under_way = cache.writes(key, written);
         match self.store.write(write).await {
             Ok(revision) => {
                 let object = written.stamped(ResourceVersion::new(revision.0), event);
-                cache.wrote(&object);
+                cache.wrote(&written.value, &object);
                 Ok(Some(object))
             }
             Err(Error::Conflict { .. }) => Ok(None),

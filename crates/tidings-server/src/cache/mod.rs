@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use bytes::Bytes;
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion};
 use tokio::sync::{Notify, watch};
 
@@ -147,9 +148,9 @@ impl Cache {
     }
 
     /// This server has written an object. The next write to it need not wait until the store has brought it back.
-    pub(crate) fn wrote(&self, object: &Object) {
+    pub(crate) fn wrote(&self, value: &Bytes, object: &Object) {
         let is_new = || object.revision() > self.inner().revision;
-        self.own.done(object, is_new);
+        self.own.done(value, object, is_new);
     }
 
     /// The object that the store brings, if this server has written it.
@@ -417,7 +418,7 @@ mod tests {
         let (cache, mut store) = filled(5, &["a"]);
         let key = ObjectKey::new("", "a");
         let newest = || cache.newest(&key).unwrap().revision().get();
-        cache.wrote(&object("a", 7, EventType::Modified));
+        cache.wrote(&Bytes::new(), &object("a", 7, EventType::Modified));
         assert_eq!(
             (newest(), cache.get(&key).unwrap().revision().get()),
             (7, 1)
@@ -425,7 +426,7 @@ mod tests {
         let theirs = object("a", 8, EventType::Modified);
         store.apply(vec![WatchEvent::Modified(theirs)]);
         assert_eq!(newest(), 8);
-        cache.wrote(&object("a", 7, EventType::Modified));
+        cache.wrote(&Bytes::new(), &object("a", 7, EventType::Modified));
         assert_eq!(newest(), 8, "what comes late is not kept");
     }
 }

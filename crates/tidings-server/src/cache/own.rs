@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion};
 
 use crate::registry::draft::Written;
@@ -20,7 +21,7 @@ struct Writes {
     /// Done.
     ///
     /// Bound: the writes within the lag of the cache.
-    done: HashMap<ObjectKey, Object>,
+    done: HashMap<ObjectKey, (Bytes, Object)>,
 }
 
 impl OwnWrites {
@@ -41,16 +42,18 @@ impl OwnWrites {
     }
 
     /// A write is done, and is not in the cache yet: `is_new` says so while no cache can pass it.
-    pub(super) fn done(&self, object: &Object, is_new: impl FnOnce() -> bool) {
+    pub(super) fn done(&self, value: &Bytes, object: &Object, is_new: impl FnOnce() -> bool) {
         let mut writes = self.writes();
         if is_new() {
-            writes.done.insert(object.key(), object.clone());
+            let done = (value.clone(), object.clone());
+            writes.done.insert(object.key(), done);
         }
     }
 
     /// An object as it has been written last.
     pub(super) fn newest(&self, key: &ObjectKey) -> Option<Object> {
-        self.writes().done.get(key).cloned()
+        let writes = self.writes();
+        writes.done.get(key).map(|(_, object)| object.clone())
     }
 
     /// The object that the store brings, if it is one of them: nothing of it has to be read.
@@ -62,8 +65,11 @@ impl OwnWrites {
         event: EventType,
     ) -> Option<Object> {
         let writes = self.writes();
-        let done = writes.done.get(key);
-        if let Some(object) = done.filter(|object| object.revision() == revision) {
+        // After a restored backup, a revision can be another's.
+        if let Some((written, object)) = writes.done.get(key)
+            && object.revision() == revision
+            && written == value
+        {
             return Some(object.clone());
         }
         let written = writes.under_way.get(key)?;
@@ -79,7 +85,8 @@ impl OwnWrites {
     pub(super) fn reached(&self, revision: ResourceVersion) {
         let mut writes = self.writes();
         if !writes.done.is_empty() {
-            writes.done.retain(|_, object| object.revision() > revision);
+            let is_new = |object: &Object| object.revision() > revision;
+            writes.done.retain(|_, (_, object)| is_new(object));
         }
     }
 
@@ -132,8 +139,9 @@ mod tests {
         assert!(brought(&second).is_none(), "it is somebody else's");
         drop(under_way);
         assert!(brought(&first).is_none());
-        own.done(&scanned, || true);
+        own.done(&first.value, &scanned, || true);
         assert!(brought(&first).is_some());
+        assert!(brought(&second).is_none(), "the revision is another's");
         own.reached(at);
         assert!(brought(&first).is_none() && own.newest(&key).is_none());
     }

@@ -182,24 +182,19 @@ impl Draft {
         if let Some(live) = kind.live() {
             return Draft::custom_of(kind, live, object);
         }
-        let Stored {
-            mut members,
-            managed,
-        } = Stored::read(object.as_bytes()).map_err(Status::internal)?;
-        members.remove("kind");
-        members.remove("apiVersion");
-        let read = Draft::from_members(kind.stored(), members, &Touched::Whole);
-        let (mut draft, _) = read.map_err(Status::internal)?;
-        draft.meta.managed_fields = managed;
-        Ok(draft)
+        let stored = Stored::read(object.as_bytes()).map_err(Status::internal)?;
+        Draft::of_builtin(kind.stored(), stored, &Touched::Whole)
     }
 
-    /// The same of one that has been read and is as its kind shows it. Nothing of it is looked at.
+    /// The same of one that has been read and is as its kind shows it. That its values are of their types is not checked again.
     pub(crate) fn of_stored(
         kind: &'static Kind,
         live: Option<Arc<Live>>,
         stored: Stored,
     ) -> Result<Draft, Status> {
+        let Some(live) = live else {
+            return Draft::of_builtin(kind, stored, &Touched::nothing());
+        };
         let Stored {
             mut members,
             managed,
@@ -218,8 +213,21 @@ impl Draft {
             members,
             odd: Vec::new(),
             applied: false,
-            live,
+            live: Some(live),
         })
+    }
+
+    fn of_builtin(kind: &'static Kind, stored: Stored, touched: &Touched) -> Result<Draft, Status> {
+        let Stored {
+            mut members,
+            managed,
+        } = stored;
+        members.remove("kind");
+        members.remove("apiVersion");
+        let read = Draft::from_members(kind, members, touched);
+        let (mut draft, _) = read.map_err(Status::internal)?;
+        draft.meta.managed_fields = managed;
+        Ok(draft)
     }
 
     /// An object in which nothing is set.

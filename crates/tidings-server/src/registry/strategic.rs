@@ -103,8 +103,14 @@ fn merge_members<T: Patched>(members: &mut Map, patch: &Map, of: Option<T>) -> R
             ordered.insert(name);
         }
     }
+    // All that goes at once: each by itself would move those behind it.
+    let plain = |name: &String| !name.starts_with('$') && !ordered.contains(name.as_str());
+    if patch.values().any(Value::is_null) {
+        let goes = |name: &String| plain(name) && patch.get(name).is_some_and(Value::is_null);
+        members.retain(|name, _| !goes(name));
+    }
     for (name, value) in patch {
-        if !name.starts_with('$') && !ordered.contains(name.as_str()) {
+        if plain(name) {
             merge_member(members, name, value, member(name))?;
         }
     }

@@ -51,12 +51,12 @@ pub(crate) async fn apply(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Stat
             let Some(mut outcome) = outcome(Some(existing))? else {
                 return Ok(None);
             };
-            let old = match outcome.before.take() {
-                Some(before) => Draft::of_stored(kind, live.clone(), before)?,
-                None => Draft::of(kind, existing)?,
-            };
-            let new = draft(ask, outcome)?;
-            Ok(Some(Edited { old, new }))
+            let old = outcome.before.take();
+            let old = old.map(|old| Draft::of_stored(kind, live.clone(), old));
+            Ok(Some(Edited {
+                old: old.transpose()?,
+                new: draft(ask, outcome)?,
+            }))
         };
         if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
             return Ok(changed);

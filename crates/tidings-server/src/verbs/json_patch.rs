@@ -9,8 +9,10 @@ use crate::registry::reading::depth;
 
 /// What the `copy` operations of one patch may add.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// What the operations of one patch may move within arrays.
+/// Elements of arrays that the operations of one patch may move, or could.
 const MOVED_ELEMENTS_MAX: usize = 20_000_000;
+/// Members of objects that are moved count as less: they only are when one before them goes.
+const MEMBERS_PER_ELEMENT: usize = 4;
 
 /// One step of a JSON patch.
 #[derive(Debug, Deserialize)]
@@ -80,10 +82,10 @@ impl Pointer {
         find_mut(document, &self.0)
     }
 
-    /// The array in which the place is.
-    fn array<'v>(&self, document: &'v Value) -> Option<&'v Vec<Value>> {
+    /// The array or object in which the place is.
+    fn around<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         let (_, way) = self.0.split_last()?;
-        find(document, way)?.as_array()
+        find(document, way)
     }
 }
 
@@ -115,8 +117,16 @@ fn place(step: &str) -> Option<usize> {
 pub(super) fn operate(document: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
     let (mut copied, mut moved) = (0, 0);
     for operation in operations {
-        let arrays = operation.places().filter_map(|path| path.array(document));
-        moved += arrays.map(Vec::len).sum::<usize>();
+        let around = operation.places().filter_map(|path| path.around(document));
+        moved += around
+            .map(|container| match (container, operation) {
+                (Value::Array(items), _) => items.len(),
+                (Value::Object(members), Operation::Remove { .. } | Operation::Move { .. }) => {
+                    members.len() / MEMBERS_PER_ELEMENT
+                }
+                _ => 0,
+            })
+            .sum::<usize>();
         if moved > MOVED_ELEMENTS_MAX {
             return Err(Impossible);
         }
@@ -124,7 +134,9 @@ pub(super) fn operate(document: &mut Value, operations: &[Operation]) -> Result<
             Operation::Add { path, value } => add(document, path, value.clone())?,
             Operation::Remove { path } => drop(remove(document, path)?),
             Operation::Replace { path, value } => match path.find(document) {
-                None if path.array(document).is_some() => return Err(Impossible),
+                None if path.around(document).is_some_and(Value::is_array) => {
+                    return Err(Impossible);
+                }
                 None => add(document, path, value.clone())?,
                 Some(_) => replace(document, path, value.clone())?,
             },
@@ -318,6 +330,13 @@ mod tests {
         let few = Value::from(vec![step.clone(); 50]);
         assert!(operated(&items.clone().into(), few).is_some());
         assert!(operated(&items.into(), vec![step; 101].into()).is_none());
+        let named = |at: usize| (format!("k{at}"), Value::Null);
+        let members: Map = (0..20_000).map(named).collect();
+        let gone = |at: usize| json!({"op": "remove", "path": format!("/k{at}")});
+        let few: Vec<Value> = (0..3_000).map(gone).collect();
+        assert!(operated(&members.clone().into(), few.into()).is_some());
+        let many: Vec<Value> = (0..10_000).map(gone).collect();
+        assert!(operated(&members.into(), many.into()).is_none());
         let deeper = |at: usize| json!({"op": "add", "path": "/a".repeat(at), "value": {}});
         let deep: Vec<Value> = (1..DEPTH_MAX).map(deeper).collect();
         assert!(operated(&json!({}), deep.clone().into()).is_some());

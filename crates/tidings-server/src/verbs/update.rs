@@ -50,10 +50,7 @@ pub(crate) async fn update(api: &Inner, ask: &mut Ask<'_>) -> Result<Answer, Sta
     if !(kind.create_on_update && target.subresource.is_none()) {
         return change(api, ask, options, &|_| draft.take_or(again)).await;
     }
-    let edit = |existing: &Object| {
-        let new = draft.take_or(again)?;
-        Edited::of(new, existing).map(Some)
-    };
+    let edit = |_: &Object| Ok(Some(draft.take_or(again)?.into()));
     if let Some(changed) = change_if_there(api, ask, options, &edit).await? {
         return Ok(changed);
     }
@@ -82,16 +79,16 @@ impl<T> Once<T> {
     }
 }
 
-/// An object, and what it is to become.
+/// What an object is to become.
 pub(crate) struct Edited {
-    pub(crate) old: Draft,
     pub(crate) new: Draft,
+    /// What it is, if that had to be read.
+    pub(crate) old: Option<Draft>,
 }
 
-impl Edited {
-    fn of(new: Draft, existing: &Object) -> Result<Edited, Status> {
-        let old = Draft::of(new.kind, existing)?;
-        Ok(Edited { old, new })
+impl From<Draft> for Edited {
+    fn from(new: Draft) -> Edited {
+        Edited { new, old: None }
     }
 }
 
@@ -105,7 +102,7 @@ pub(crate) async fn change(
     options: WriteOptions,
     edit: Edit<'_, Draft>,
 ) -> Result<Answer, Status> {
-    let edit = |existing: &Object| Edited::of(edit(existing)?, existing).map(Some);
+    let edit = |existing: &Object| Ok(Some(edit(existing)?.into()));
     let changed = change_if_there(api, ask, options, &edit).await?;
     changed.ok_or_else(|| Status::not_found(ask.kind().group_resource(), ask.key.name()))
 }
@@ -220,7 +217,7 @@ async fn replace(
             _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
-    let Next { written, then } = next(ask, edited, expected)?;
+    let Next { written, then } = next(ask, edited, existing, expected)?;
     let revision = Revision(at.get());
     let stamped = |at: ResourceVersion| written.stamped(at, EventType::Modified);
     if options.dry_run {
@@ -253,9 +250,18 @@ enum Then {
 }
 
 /// All that is done before the store is asked. Both drafts end here.
-fn next(ask: &Ask<'_>, edited: Edited, expected: ResourceVersion) -> Result<Next, Status> {
+fn next(
+    ask: &Ask<'_>,
+    edited: Edited,
+    existing: &Object,
+    expected: ResourceVersion,
+) -> Result<Next, Status> {
     let (kind, key) = (ask.kind(), &ask.key);
-    let Edited { old, mut new } = edited;
+    let Edited { mut new, old } = edited;
+    let old = match old {
+        Some(old) => old,
+        None => Draft::of(kind, existing)?,
+    };
     if !new.meta.uid.is_empty() && new.meta.uid != old.meta.uid {
         let why = uid_precondition(&new.meta.uid, &old.meta.uid);
         return Err(Status::conflict(kind.group_resource(), key.name(), &why));

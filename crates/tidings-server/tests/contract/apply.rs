@@ -37,6 +37,37 @@ fn deployment(spec: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
 }
 
+/// What an object has only because it is always written is no difference between two states of it.
+#[tokio::test]
+async fn w136_w154_members_that_are_always_written_do_not_change_by_themselves() {
+    let server = Server::start().await;
+    let class = |text: &str| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "p"},
+            "value": 0, "description": text})
+    };
+    let path = "/apis/scheduling.k8s.io/v1/priorityclasses/p";
+    for (text, code) in [("one", 201), ("two", 200), ("two", 200)] {
+        let applied = apply(&server, path, "fieldManager=m", class(text)).await;
+        assert_eq!(applied.code, code, "{}", applied.text);
+        assert_eq!(applied.json()["description"], text);
+    }
+    let slice = |text: &str| {
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+            "metadata": {"name": "s", "annotations": {"a": text}}, "endpoints": []})
+    };
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/s";
+    for (text, code) in [("one", 201), ("two", 200)] {
+        let applied = apply(&server, path, "fieldManager=m", slice(text)).await;
+        assert_eq!(applied.code, code, "{}", applied.text);
+        assert_eq!(
+            applied.json()["metadata"]["generation"],
+            1,
+            "{}",
+            applied.text
+        );
+    }
+}
+
 /// The cache may still have what has just been deleted.
 #[tokio::test]
 async fn w145_w154_what_was_deleted_a_moment_ago_is_created_again() {
