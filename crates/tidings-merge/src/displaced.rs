@@ -73,8 +73,8 @@ impl Tree<'_> {
     fn touched(&self) -> Touched {
         let touched = |(step, tree): &(Step<'_>, Tree<'_>)| {
             let part = match *step {
-                Step::Member(name) => Part::Member(name.to_owned()),
-                Step::Item(at) => Part::Item(at),
+                Step::Member(name) => TouchedPart::Member(name.to_owned()),
+                Step::Item(at) => TouchedPart::Item(at),
             };
             (part, tree.touched())
         };
@@ -122,12 +122,12 @@ pub enum Touched {
     /// All of it may be something else.
     Whole,
     /// Some of its members or items.
-    Parts(Vec<(Part, Touched)>),
+    Parts(Vec<(TouchedPart, Touched)>),
 }
 
 /// A part of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum TouchedPart {
     /// The member of a name.
     Member(String),
     /// The item at a place.
@@ -140,17 +140,27 @@ impl Touched {
         Touched::Parts(Vec::new())
     }
 
+    /// True if all of a member or an item may be something else.
+    pub fn has_whole(&self) -> bool {
+        match self {
+            Touched::Whole => true,
+            Touched::Parts(parts) => parts
+                .iter()
+                .any(|(_, touched)| matches!(touched, Touched::Whole)),
+        }
+    }
+
     /// What is touched of a member; `None` if it is as it was.
     pub fn member(&self, name: &str) -> Option<&Touched> {
-        self.part(|part| matches!(part, Part::Member(known) if known == name))
+        self.part(|part| matches!(part, TouchedPart::Member(known) if known == name))
     }
 
     /// What is touched of an item; `None` if it is as it was.
     pub fn item(&self, place: usize) -> Option<&Touched> {
-        self.part(|part| *part == Part::Item(place))
+        self.part(|part| *part == TouchedPart::Item(place))
     }
 
-    fn part(&self, is_meant: impl Fn(&Part) -> bool) -> Option<&Touched> {
+    fn part(&self, is_meant: impl Fn(&TouchedPart) -> bool) -> Option<&Touched> {
         match self {
             Touched::Whole => Some(&Touched::Whole),
             Touched::Parts(parts) => {

@@ -56,7 +56,7 @@ mod written;
 
 pub use compare::Changes;
 pub use configuration::Configuration;
-pub use displaced::{Displaced, Touched};
+pub use displaced::{Displaced, Touched, TouchedPart};
 pub use element::{Element, Part};
 pub use fields::Fields;
 pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};

@@ -16,12 +16,14 @@ impl Draft {
         whole
     }
 
-    /// Fills in names and what else follows from others.
-    pub(super) fn complete_definition(&mut self) {
-        if self.kind.special == Special::Definition {
+    /// Fills in names and what else follows from others. True if it is a definition.
+    pub(super) fn complete_definition(&mut self) -> bool {
+        let is_definition = self.kind.special == Special::Definition;
+        if is_definition {
             let spec = self.filled()["spec"].take();
             self.members.insert("spec".into(), spec);
         }
+        is_definition
     }
 
     /// Notes in which version objects may be stored.

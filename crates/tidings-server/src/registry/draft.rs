@@ -143,7 +143,7 @@ impl Draft {
         }
         let (draft, unknown) = Draft::from_members(kind, members, touched)?;
         let mut draft = draft.stored();
-        draft.complete();
+        draft.complete(touched);
         Ok((draft, unknown))
     }
 

@@ -68,6 +68,66 @@ async fn w136_w154_members_that_are_always_written_do_not_change_by_themselves()
     }
 }
 
+/// Only what has changed is filled in: the outcome is that of creating it.
+#[tokio::test]
+async fn w154_what_is_applied_in_steps_is_what_is_created_at_once() {
+    let server = Server::start().await;
+    let container = |name: &str, more: Value| {
+        let mut container = json!({"name": name, "image": "a:1"});
+        for (name, value) in more.as_object().unwrap() {
+            container[name] = value.clone();
+        }
+        container
+    };
+    let spec = |more: Value, pod: Value| {
+        let mut spec = json!({"selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}});
+        for (name, value) in more.as_object().unwrap() {
+            spec[name] = value.clone();
+        }
+        spec
+    };
+    let probe = json!({"httpGet": {"port": 1}});
+    let (one, two) = (container("one", json!({})), container("two", json!({})));
+    let recreate = json!({"strategy": {"type": "Recreate"}});
+    let mut scaled = recreate.clone();
+    scaled["replicas"] = 3.into();
+    let rolling = json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}});
+    let from_field = json!({"name": "e", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}});
+    let steps = [
+        spec(recreate.clone(), json!({"containers": [one]})),
+        spec(scaled, json!({"containers": [one]})),
+        spec(recreate, json!({"containers": [one, two]})),
+        spec(
+            rolling.clone(),
+            json!({"containers": [two, one], "volumes": [{"name": "v"}]}),
+        ),
+        spec(
+            rolling.clone(),
+            json!({"containers": [container("one", json!({"livenessProbe": probe})), two],
+                "serviceAccountName": "x", "volumes": [{"name": "w", "secret": {"secretName": "s"}}]}),
+        ),
+        spec(
+            rolling,
+            json!({"containers": [container("one", json!({"ports": [{"containerPort": 1}]})), two],
+                "serviceAccountName": "x",
+                "initContainers": [container("init", json!({"env": [from_field]}))]}),
+        ),
+    ];
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    for (at, spec) in steps.iter().enumerate() {
+        let query = "fieldManager=m&force=true";
+        let applied = apply(&server, &format!("{path}/d"), query, deployment(spec)).await;
+        assert!(matches!(applied.code, 200 | 201), "{at}: {}", applied.text);
+        let mut fresh = deployment(spec);
+        fresh["metadata"]["name"] = format!("fresh-{at}").into();
+        let created = server.request("POST", path, fresh).await;
+        assert_eq!(created.code, 201, "{at}: {}", created.text);
+        let shown = |answer: &Answer| answer.json()["spec"].to_string();
+        assert_eq!(shown(&applied), shown(&created), "{at}");
+    }
+}
+
 /// The cache may still have what has just been deleted.
 #[tokio::test]
 async fn w145_w154_what_was_deleted_a_moment_ago_is_created_again() {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use tidings_json::{Map, Number, Value, json};
+use tidings_merge::Touched;
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
 use super::draft::Draft;
@@ -98,11 +99,27 @@ fn address(of: &'static Type) -> usize {
 }
 
 impl Draft {
-    /// Fills in what the types default, and brings every member into the form in which it is kept.
-    pub(super) fn complete(&mut self) {
+    /// Fills in what the types default, and brings every member into the form in which it is kept. What is not touched is complete.
+    pub(super) fn complete(&mut self, touched: &Touched) {
+        self.complete_touched(touched);
+        debug_assert!(
+            matches!(touched, Touched::Whole) || self.is_complete(),
+            "more was touched"
+        );
+    }
+
+    fn is_complete(&self) -> bool {
+        let mut whole = self.clone();
+        whole.complete_touched(&Touched::Whole);
+        let shown = |draft: Draft| Value::Object(draft.members).to_string();
+        shown(whole) == shown(self.clone())
+    }
+
+    fn complete_touched(&mut self, touched: &Touched) {
         let Some(schema) = self.kind.schema() else {
             return;
         };
+        let before = self.members.len();
         // Of a spec that is absent, what is defaulted is there all the same.
         let spec = schema
             .field("spec")
@@ -111,19 +128,20 @@ impl Draft {
             self.members.insert("spec".into(), json!({}));
         }
         fill(&mut self.members, schema);
-        self.complete_whole();
-        self.complete_definition();
+        let reaches_far = self.complete_whole() | self.complete_definition();
+        let whole = reaches_far || self.members.len() != before;
+        let touched = if whole { &Touched::Whole } else { touched };
         for (name, value) in &mut self.members {
-            if let Some(field) = schema.field(name) {
-                complete(value, field);
+            if let (Some(field), Some(touched)) = (schema.field(name), touched.member(name)) {
+                complete(value, field, touched);
             }
         }
     }
 
-    /// Defaults that depend on more than one member, or on the metadata.
-    fn complete_whole(&mut self) {
+    /// Defaults that depend on more than one member, or on the metadata. True if there may be some.
+    fn complete_whole(&mut self) -> bool {
         let Some(Value::Object(spec)) = self.members.get_mut("spec") else {
-            return;
+            return false;
         };
         let labels = spec
             .get("template")
@@ -131,8 +149,14 @@ impl Draft {
             .filter(|labels| !labels.is_empty())
             .cloned();
         match (self.kind.group, self.kind.kind) {
-            ("", "Pod") => return pod(spec),
-            ("apps", "StatefulSet") => return claim_templates(spec),
+            ("", "Pod") => {
+                pod(spec);
+                return true;
+            }
+            ("apps", "StatefulSet") => {
+                claim_templates(spec);
+                return true;
+            }
             ("", "ReplicationController") => {
                 if let Some(labels) = &labels
                     && is_empty(spec.get("selector"))
@@ -141,19 +165,21 @@ impl Draft {
                 }
             }
             ("batch", "Job") => job(spec),
-            _ => return,
+            _ => return false,
         }
         if let Some(labels) = labels.filter(|_| self.meta.labels.is_empty()) {
             let texts = labels.into_iter();
             let texts = texts.filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
             self.meta.labels = texts.collect();
         }
+        true
     }
 }
 
-fn fill(members: &mut Map, of: &'static Type) {
+/// Fills in what a type defaults. True if that may depend on several members.
+fn fill(members: &mut Map, of: &'static Type) -> bool {
     let Ok(place) = FILLS.binary_search_by_key(&address(of), |(of, _)| *of) else {
-        return;
+        return false;
     };
     let (_, Fill { fields, rule }) = &FILLS[place];
     for (name, default) in *fields {
@@ -169,19 +195,24 @@ fn fill(members: &mut Map, of: &'static Type) {
     if let Some(rule) = rule {
         rule(members);
     }
+    rule.is_some()
 }
 
-fn complete(value: &mut Value, field: &'static Field) {
+fn complete(value: &mut Value, field: &'static Field, touched: &Touched) {
     match (value, field.kind) {
-        (value, FieldKind::One(item)) => complete_item(value, item),
+        (value, FieldKind::One(item)) => complete_item(value, item, touched),
         (Value::Array(values), FieldKind::List(item)) => {
-            for value in values {
-                complete_item(value, item);
+            for (at, value) in values.iter_mut().enumerate() {
+                if let Some(touched) = touched.item(at) {
+                    complete_item(value, item, touched);
+                }
             }
         }
         (Value::Object(members), FieldKind::Map(item)) => {
-            for value in members.values_mut() {
-                complete_item(value, item);
+            for (name, value) in &mut *members {
+                if let Some(touched) = touched.member(name) {
+                    complete_item(value, item, touched);
+                }
             }
             members.sort_keys();
         }
@@ -189,20 +220,24 @@ fn complete(value: &mut Value, field: &'static Field) {
     }
 }
 
-fn complete_item(value: &mut Value, item: Item) {
+fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
     let (of, members) = match (item, value) {
         (Item::Struct(of) | Item::Either(of, _), Value::Object(members)) => (of, members),
         (Item::Either(of, Other::List), Value::Array(elements)) => {
             for element in elements {
-                complete_item(element, Item::Struct(of));
+                complete_item(element, Item::Struct(of), &Touched::Whole);
             }
             return;
         }
         (Item::Double, Value::Number(number)) => return shorten(number),
         _ => return,
     };
-    fill(members, of);
+    let before = members.len();
+    let several = fill(members, of);
+    // What is new here, or depends on something that is, is not complete yet.
+    let mut whole = members.len() != before || several && touched.has_whole();
     if !is_in_form(members, of) {
+        whole = true;
         let mut kept = Map::with_capacity(members.len());
         for field in of.members() {
             match members.get_mut(field.name).map(Value::take) {
@@ -224,8 +259,13 @@ fn complete_item(value: &mut Value, item: Item) {
         if matches!(value, Value::String(_) | Value::Bool(_)) {
             continue; // nothing is in it
         }
+        let touched = match touched.member(name) {
+            _ if whole => &Touched::Whole,
+            Some(touched) => touched,
+            None => continue,
+        };
         if let Some(field) = fields.find(|field| field.name == name) {
-            complete(value, field);
+            complete(value, field, touched);
         }
     }
 }
@@ -288,7 +328,7 @@ fn zero(field: &'static Field) -> Value {
             Item::Quantity => "0".into(),
             Item::Struct(_) => {
                 let mut value = json!({});
-                complete_item(&mut value, item);
+                complete_item(&mut value, item, &Touched::Whole);
                 value
             }
             _ => Value::Null,
@@ -529,6 +569,8 @@ fn limits(item: &mut Map) {
 
 #[cfg(test)]
 mod tests {
+    use tidings_merge::TouchedPart;
+
     use super::*;
     use crate::registry;
 
@@ -536,6 +578,23 @@ mod tests {
         let kind = registry::find(group, "v1", plural).expect(plural);
         let draft = Draft::read(kind, body.to_string().as_bytes()).expect(plural);
         serde_json::from_slice(&draft.to_bytes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_filled_in_beside_what_is_touched_is_complete() {
+        let kind = registry::find("apps", "v1", "deployments").expect("deployments");
+        let named = |name: &str| TouchedPart::Member(name.to_owned());
+        let below = |name: &str, touched| Touched::Parts(vec![(named(name), touched)]);
+        let touched = below("spec", below("replicas", Touched::Whole));
+        let mut draft = Draft::empty(kind);
+        draft.members = Map::new();
+        draft.members.insert("spec".into(), json!({"replicas": 2}));
+        draft.complete_touched(&touched);
+        assert!(draft.is_complete(), "{:?}", draft.members);
+        assert_eq!(
+            draft.members.get("spec").unwrap()["strategy"]["type"],
+            "RollingUpdate"
+        );
     }
 
     #[test]
@@ -567,7 +626,7 @@ mod tests {
             "items": [{"nullable": false, "type": "x"}],
             "additionalProperties": {"description": "", "type": "y"},
         });
-        complete_item(&mut schema, Item::Struct(of));
+        complete_item(&mut schema, Item::Struct(of), &Touched::Whole);
         let expected = r#"{"items":[{"type":"x"}],"properties":{"a":{},"b":{"maximum":100,"minimum":0.5}},"additionalProperties":{"type":"y"}}"#;
         assert_eq!(schema.to_string(), expected);
     }
