@@ -75,11 +75,6 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
-    assert!(sent.unwrap().success());
-}
-
 #[tokio::test]
 async fn while_etcd_is_away_caches_answer_writes_are_refused_and_watches_stay() {
     let mut etcd = Etcd::start().unwrap();
@@ -186,7 +181,7 @@ async fn history_that_ends_while_a_server_sleeps_is_not_missed() {
     let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={first}");
     let mut watch = sleeper.client.watch(&path).await.unwrap();
     let pid = sleeper.pids()[0];
-    signal(pid, "-STOP");
+    tidings_testing::pause(pid).unwrap();
     let mut connection = awake.client.connect().await.unwrap();
     let oldest = async || {
         let metrics = ask(&awake.client, "GET", "/metrics", "").await.text();
@@ -212,7 +207,7 @@ async fn history_that_ends_while_a_server_sleeps_is_not_missed() {
         oldest().await > first + 1000
     })
     .await;
-    signal(pid, "-CONT");
+    tidings_testing::resume(pid).unwrap();
     // It has missed what can no longer be had: its watches end, and its state is new.
     let (kind, status) = loop {
         let (kind, object) = event(&mut watch).await;

@@ -112,14 +112,8 @@ async fn an_outage_is_told_at_once_and_a_watch_goes_on_after_it() {
 async fn a_silent_etcd_is_given_up_and_told_soon_after() {
     let etcd = tidings_testing::Etcd::start().unwrap();
     let store = open(&etcd).await;
-    let signal = |name: &str| {
-        let pid = etcd.pid(0).unwrap().to_string();
-        let sent = std::process::Command::new("kill")
-            .args([name, &pid])
-            .status();
-        assert!(sent.unwrap().success());
-    };
-    signal("-STOP");
+    let pid = etcd.pid(0).unwrap();
+    tidings_testing::pause(pid).unwrap();
     let started = Instant::now();
     let first = store.write(Write::create("a", "1")).await.unwrap_err();
     assert!(matches!(first, Error::Uncertain(_)), "{first}");
@@ -133,7 +127,7 @@ async fn a_silent_etcd_is_given_up_and_told_soon_after() {
         "{:?}",
         started.elapsed()
     );
-    signal("-CONT");
+    tidings_testing::resume(pid).unwrap();
     write_at_last(&store, "c").await;
 }
 

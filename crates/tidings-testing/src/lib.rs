@@ -9,4 +9,4 @@ mod process;
 
 pub use client::{Client, Connection, Response};
 pub use etcd::{Etcd, EtcdFiles};
-pub use process::{Server, Start, cpu};
+pub use process::{Server, Start, cpu, pause, resume};

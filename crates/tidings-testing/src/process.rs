@@ -11,6 +11,9 @@ use tokio::process::{Child, Command};
 
 use crate::client::Client;
 
+/// How long a process may take to stop.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How to start a server.
 #[derive(Debug)]
 pub struct Start<'a> {
@@ -106,7 +109,8 @@ impl Server {
 
     /// User and system time so far of the threads of that name.
     pub fn thread_cpu(&self, name: &str) -> Duration {
-        let threads = self.pids.iter().flat_map(|pid| threads(*pid, name));
+        let threads = self.pids.iter().flat_map(|pid| threads(*pid));
+        let threads = threads.filter(|path| is_named(path, name));
         Duration::from_millis(threads.filter_map(|path| ticks(&path)).sum::<u64>() * 10)
     }
 
@@ -151,23 +155,66 @@ pub fn cpu(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
 }
 
-/// Where the threads of a name are described.
-fn threads(pid: u32, name: &str) -> Vec<String> {
+/// Stops a process until [`resume`]: connections to it stay, and nobody answers.
+///
+/// The signal only asks for it. A thread on another processor may still answer a request, so
+/// this waits until the last one has stopped.
+///
+/// # Errors
+/// If there is no such process, or a thread of it does not stop.
+pub fn pause(pid: u32) -> anyhow::Result<()> {
+    signal(pid, "-STOP")?;
+    let started = Instant::now();
+    let stopped = |path: &String| stat(path).is_none_or(|fields| fields[0] == "T");
+    while !threads(pid).iter().all(stopped) {
+        if started.elapsed() > PATIENCE {
+            bail!("process {pid} does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Lets a process go on.
+///
+/// # Errors
+/// If there is no such process.
+pub fn resume(pid: u32) -> anyhow::Result<()> {
+    signal(pid, "-CONT")
+}
+
+fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
+    let mut kill = std::process::Command::new("kill");
+    if !kill.args([name, &pid.to_string()]).status()?.success() {
+        bail!("process {pid} cannot be sent {name}");
+    }
+    Ok(())
+}
+
+/// Where the threads of a process are described.
+fn threads(pid: u32) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
         .flatten();
-    let paths = entries
+    entries
         .flatten()
-        .map(|entry| entry.path().display().to_string());
-    let named = |path: &String| {
-        fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm.trim() == name)
-    };
-    paths.filter(named).collect()
+        .map(|entry| entry.path().display().to_string())
+        .collect()
+}
+
+fn is_named(path: &str, name: &str) -> bool {
+    fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm.trim() == name)
+}
+
+/// What the kernel says of a process or a thread, from its state on.
+fn stat(path: &str) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some(fields.map(str::to_owned).collect())
 }
 
 fn ticks(path: &str) -> Option<u64> {
-    let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let fields = stat(path)?;
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
