@@ -3,6 +3,7 @@
 //! The working set lives in the caller's caches, so values are not kept here: the index holds 100-odd bytes per key, and a
 //! read of a value is a read of the disk. Writes that wait while the disk syncs share the next sync.
 
+mod crowd;
 mod index;
 mod lifetime;
 mod log;
@@ -12,7 +13,6 @@ mod watch;
 mod write;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
@@ -26,6 +26,7 @@ use crate::contract::{
     WatchStream, Write,
 };
 use crate::history::{Keep, Times};
+use crowd::Crowd;
 use index::Index;
 use lifetime::Lifetimes;
 use log::LogRecords;
@@ -129,7 +130,7 @@ struct Shared {
     keep: Keep,
     history_bytes_max: u64,
     now: Arc<dyn Fn() -> u64 + Send + Sync>,
-    queued: AtomicU64,
+    crowd: Crowd,
 }
 
 impl Shared {
@@ -194,7 +195,7 @@ impl Embedded {
             keep,
             history_bytes_max: options.history_bytes_max,
             now: options.now,
-            queued: AtomicU64::new(0),
+            crowd: Crowd::default(),
         });
         let (tasks, queue) = sync_channel(QUEUED_WRITES_MAX);
         let committer = std::thread::Builder::new()
@@ -309,11 +310,12 @@ impl Storage for Embedded {
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
         Box::pin(async move {
             let (answer, done) = oneshot::channel();
-            self.shared.queued.fetch_add(1, Ordering::Relaxed);
+            let count = self.shared.crowd.enter(1);
             if let Err(error) = self.submit(Task::Write(write, answer)) {
-                self.shared.queued.fetch_sub(1, Ordering::Relaxed);
+                self.shared.crowd.leave(1);
                 return Err(error);
             }
+            self.shared.crowd.entered(count);
             done.await.map_err(|_| Error::Closed)?
         })
     }
@@ -379,7 +381,7 @@ impl Storage for Embedded {
             history_bytes: state.index.history_bytes(),
             commits: state.commits,
             writes: state.writes,
-            queued: self.shared.queued.load(Ordering::Relaxed),
+            queued: self.shared.crowd.waiting(),
             remote: None,
         }
     }

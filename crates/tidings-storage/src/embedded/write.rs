@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::crowd::Last;
 use super::record::Record;
 use super::watch::Live;
 use super::{Shared, State};
@@ -17,11 +17,6 @@ use crate::contract::{Error, Expected, Revision, Write};
 /// A commit takes at most this many writes and bytes: larger groups gain nothing and make the first of them wait.
 const GROUP_WRITES_MAX: usize = 512;
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// When writers come together, the next of them are waited for this long: a sync costs more than the wait. A lone writer never
-/// waits.
-const GATHER: Duration = Duration::from_micros(100);
-/// So many in the last group mean that writers come together.
-const GATHER_WRITES_MIN: usize = 4;
 /// How often history is looked at, and how much of it is forgotten at once, so that writers do not wait for it.
 const COMPACT_EVERY: Duration = Duration::from_secs(1);
 const COMPACT_STEP: usize = 2000;
@@ -42,18 +37,29 @@ struct Accepted {
 /// The body of the committing thread. Ends when the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
     let mut next_compaction = Instant::now() + COMPACT_EVERY;
-    let mut last_group = 0;
+    let mut last = Last::default();
     loop {
         let mut group = Vec::new();
         let mut compactions = Vec::new();
         let wait = next_compaction.saturating_duration_since(Instant::now());
         match tasks.recv_timeout(wait) {
-            Ok(task) => collect(task, tasks, last_group, &mut group, &mut compactions),
+            Ok(task) => {
+                if let Some((writers, longest)) = last.expects() {
+                    let writers = writers.min(GROUP_WRITES_MAX as u64);
+                    shared.crowd.wait_for(writers, longest);
+                }
+                collect(task, tasks, &mut group, &mut compactions);
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        last_group = group.len();
+        let (started, writes) = (Instant::now(), group.len() as u64);
         commit(shared, group);
+        last = Last {
+            writes,
+            meanwhile: shared.crowd.waiting(),
+            took: started.elapsed(),
+        };
         for answer in compactions {
             let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
         }
@@ -73,20 +79,13 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
 
 type Answer = oneshot::Sender<Result<Revision, Error>>;
 
-/// Takes all that waits, and what comes in a moment if many came the last time.
+/// Takes all that waits.
 fn collect(
     first: Task,
     tasks: &Receiver<Task>,
-    last_group: usize,
     group: &mut Vec<(Write, Answer)>,
     compactions: &mut Vec<Answer>,
 ) {
-    let expected = if last_group < GATHER_WRITES_MIN {
-        0
-    } else {
-        last_group - last_group / 8
-    };
-    let mut waited = false;
     let mut bytes = 0;
     let mut next = Some(first);
     while let Some(task) = next {
@@ -98,23 +97,12 @@ fn collect(
             Task::Compact(answer) => compactions.push(answer),
         }
         let full = group.len() >= GROUP_WRITES_MAX || bytes >= GROUP_BYTES_MAX;
-        if full {
-            return;
-        }
-        next = tasks.try_recv().ok();
-        if next.is_none() && group.len() < expected && !waited {
-            // Asleep, not waiting for the next: to be woken for each of them would cost more than the sync.
-            std::thread::sleep(GATHER);
-            waited = true;
-            next = tasks.try_recv().ok();
-        }
+        next = if full { None } else { tasks.try_recv().ok() };
     }
 }
 
 fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
-    shared
-        .queued
-        .fetch_sub(group.len() as u64, Ordering::Relaxed);
+    shared.crowd.leave(group.len() as u64);
     let accepted = accept(shared, group);
     if accepted.is_empty() {
         return;
@@ -175,7 +163,7 @@ fn expire(shared: &Arc<Shared>) -> bool {
         })
         .unzip();
     let count = group.len();
-    shared.queued.fetch_add(count as u64, Ordering::Relaxed);
+    shared.crowd.enter(count as u64);
     commit(shared, group);
     let mut failed = false;
     for (write, mut answer) in due.into_iter().zip(answers) {
