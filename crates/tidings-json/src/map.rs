@@ -6,7 +6,7 @@ use std::fmt;
 use crate::value::Value;
 
 /// As many members are looked through, one by one. More have an index: to read an object must not cost more than its size.
-const FEW_MAX: usize = 32;
+pub(crate) const FEW_MAX: usize = 32;
 
 /// The members of an object, in their order.
 #[derive(Clone, Default)]
@@ -177,6 +177,15 @@ impl Map {
         }
         self.push(name.to_owned(), value);
         Some(())
+    }
+
+    /// These members, of which those of a few are known to have names of their own. `None` if two of many have the same.
+    pub(crate) fn of_distinct(members: Vec<(String, Value)>) -> Option<Map> {
+        if members.len() <= FEW_MAX {
+            return Some(Map(Members::Few(members)));
+        }
+        let many = Many::of(members);
+        (many.places.len() == many.members.len()).then(|| Map(Members::Many(Box::new(many))))
     }
 
     /// Sets a member and puts it at a place. Returns what it was.

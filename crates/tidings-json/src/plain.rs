@@ -3,32 +3,36 @@
 //! All else is left to serde_json, which also says what is wrong. It takes a third of the instructions, and reading objects is much
 //! of what a server does when something is written.
 
-use crate::{Map, Value};
+use crate::{Map, Value, map};
 
 /// Deeper values are left to serde_json, which knows how deep they may be.
 const DEPTH_MAX: usize = 64;
+/// What comes before it is a control character.
+const SPACE: u8 = b' ';
 
-/// How long plain text is: up to a quote, the start of an escape, or what must not be there. Eight bytes are looked at at once.
-fn text_length(bytes: &[u8]) -> Option<usize> {
+/// Where the first quote or backslash is. Most texts are shorter than what it takes to call somebody.
+#[inline]
+fn find_quote_or_escape(bytes: &[u8], start: usize) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
-    /// Marks the bytes that are less than one below 128; those behind the first of them may be marked by mistake.
-    const fn less(word: u64, than: u8) -> u64 {
-        word.wrapping_sub(ONES * than as u64) & !word & HIGH
+    const NEAR: usize = 64;
+    /// Marks the bytes that are equal to one; those behind the first of them may be marked by mistake.
+    const fn equal(word: u64, byte: u8) -> u64 {
+        let word = word ^ (ONES * byte as u64);
+        word.wrapping_sub(ONES) & !word
     }
-    let (words, rest) = bytes.as_chunks::<8>();
+    let rest = bytes.get(start..)?;
+    let (words, _) = rest[..rest.len().min(NEAR)].as_chunks();
     for (at, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        let quotes = less(word ^ (ONES * b'"' as u64), 1);
-        let escapes = less(word ^ (ONES * b'\\' as u64), 1);
-        let ends = quotes | escapes | less(word, 0x20);
-        if ends != 0 {
-            return Some(at * 8 + ends.trailing_zeros() as usize / 8);
+        let found = (equal(word, b'"') | equal(word, b'\\')) & HIGH;
+        if found != 0 {
+            return Some(start + at * 8 + found.trailing_zeros() as usize / 8);
         }
     }
-    let ends = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\');
-    let last = rest.iter().position(ends)?;
-    Some(words.len() * 8 + last)
+    let near = words.len() * 8;
+    let far = memchr::memchr2(b'"', b'\\', &rest[near..])?;
+    Some(start + near + far)
 }
 
 /// Reads a text from its start. Every method says `None` if it finds what is not plain; then nothing more can be read.
@@ -37,6 +41,10 @@ pub struct Plain<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// There are control characters in the text, and perhaps where none may be.
+    controls: bool,
+    /// The members of the objects that are being read, those of the innermost last: when it ends, it is known how many they are.
+    members: Vec<(String, Value)>,
 }
 
 impl<'a> Plain<'a> {
@@ -46,6 +54,8 @@ impl<'a> Plain<'a> {
             text,
             at: 0,
             depth: 0,
+            controls: text.bytes().fold(u8::MAX, u8::min) < SPACE,
+            members: Vec::new(),
         }
     }
 
@@ -92,14 +102,7 @@ impl<'a> Plain<'a> {
     /// A value.
     pub fn value(&mut self) -> Option<Value> {
         match self.peek()? {
-            b'{' => {
-                let mut members = Map::new();
-                self.members(|name, reader| {
-                    let value = reader.value()?;
-                    members.insert_new(name, value)
-                })?;
-                Some(Value::Object(members))
-            }
+            b'{' => self.object().map(Value::Object),
             b'[' => {
                 let mut values = Vec::new();
                 self.items(|reader| {
@@ -114,6 +117,24 @@ impl<'a> Plain<'a> {
             b'n' => self.word("null", Value::Null),
             _ => self.number(),
         }
+    }
+
+    fn object(&mut self) -> Option<Map> {
+        let start = self.members.len();
+        let mut seen = Seen::default();
+        self.members(|name, reader| {
+            if seen.perhaps(name) {
+                let known = &reader.members[start..];
+                // Those of large objects are looked at together, when all are there.
+                if known.len() < map::FEW_MAX && known.iter().any(|(known, _)| known == name) {
+                    return None;
+                }
+            }
+            let value = reader.value()?;
+            reader.members.push((name.into(), value));
+            Some(())
+        })?;
+        Map::of_distinct(self.members.split_off(start))
     }
 
     fn word(&mut self, word: &str, value: Value) -> Option<Value> {
@@ -148,14 +169,16 @@ impl<'a> Plain<'a> {
     /// Text.
     pub fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
-        let start = self.at;
-        let rest = &self.text.as_bytes()[start..];
-        let length = text_length(rest)?;
-        if rest[length] != b'"' {
+        let (bytes, start) = (self.text.as_bytes(), self.at);
+        let end = find_quote_or_escape(bytes, start)?;
+        if bytes[end] != b'"' {
             return None;
         }
-        self.at = start + length + 1;
-        self.text.get(start..start + length)
+        if self.controls && bytes[start..end].iter().any(|byte| *byte < SPACE) {
+            return None;
+        }
+        self.at = end + 1;
+        self.text.get(start..end)
     }
 
     /// An object: `member` is told each name, and reads or skips its value.
@@ -200,6 +223,14 @@ impl<'a> Plain<'a> {
         (self.depth <= DEPTH_MAX).then_some(())
     }
 
+    /// Skips an object or a list, if it is written as one that is known. That is nearly free.
+    pub fn skip_known(&mut self, known: &str) -> bool {
+        let rest = self.peek().map(|_| &self.text[self.at..]);
+        let is_known = !known.is_empty() && rest.is_some_and(|rest| rest.starts_with(known));
+        self.at += if is_known { known.len() } else { 0 };
+        is_known
+    }
+
     /// The text of an object or a list. It is not looked at: it has to be known that it is JSON.
     pub fn skip(&mut self) -> Option<&'a str> {
         self.peek().filter(|byte| matches!(byte, b'{' | b'['))?;
@@ -211,13 +242,11 @@ impl<'a> Plain<'a> {
                 b'{' | b'[' => depth += 1,
                 b'}' | b']' => depth -= 1,
                 b'"' => loop {
-                    at += 1;
-                    at += text_length(bytes.get(at..)?)?;
-                    match bytes[at] {
-                        b'"' => break,
-                        b'\\' => at += 1,
-                        _ => return None,
+                    at = find_quote_or_escape(bytes, at + 1)?;
+                    if bytes[at] == b'"' {
+                        break;
                     }
+                    at += 1; // whatever is escaped
                 },
                 _ => {}
             }
@@ -227,6 +256,24 @@ impl<'a> Plain<'a> {
                 return self.text.get(start..at);
             }
         }
+    }
+}
+
+/// Which names an object may have had so far. Most are new, and that is known without looking at the others.
+#[derive(Default)]
+struct Seen(u64);
+
+impl Seen {
+    /// True if the name may have been there before.
+    fn perhaps(&mut self, name: &str) -> bool {
+        let bytes = name.as_bytes();
+        let (first, last) = (bytes.first().copied(), bytes.last().copied());
+        let mixed =
+            name.len() + usize::from(first.unwrap_or(0)) * 7 + usize::from(last.unwrap_or(0)) * 29;
+        let bit = 1 << (mixed % 64);
+        let seen = self.0 & bit != 0;
+        self.0 |= bit;
+        seen
     }
 }
 
@@ -272,7 +319,14 @@ mod tests {
             }
             if matches!(text.as_bytes()[0], b'{' | b'[') {
                 let more = format!(" {text}, 1");
-                prop_assert_eq!(Plain::new(&more).skip(), Some(&*text));
+                let mut reader = Plain::new(&more);
+                prop_assert_eq!(reader.skip(), Some(&*text));
+                let behind = reader.at;
+                for (known, is_known) in [(&*text, true), ("", false), ("{{", false)] {
+                    let mut reader = Plain::new(&more);
+                    prop_assert_eq!(reader.skip_known(known), is_known);
+                    prop_assert_eq!(reader.at, if is_known { behind } else { 1 });
+                }
             }
         }
 
@@ -321,6 +375,17 @@ mod tests {
             ",",
         ] {
             assert_eq!(Plain::read(text), None, "{text}");
+        }
+        for (count, twice) in [(20, 3), (32, 31), (33, 0), (33, 32), (60, 45)] {
+            let members = |last: usize| {
+                let names = (0..count).chain([last]);
+                let members: Vec<_> = names.map(|name| format!("\"n{name}\":{name}")).collect();
+                format!("{{{}}}", members.join(","))
+            };
+            assert_eq!(Plain::read(&members(twice)), None, "{count} {twice}");
+            let others = members(count);
+            let expected: Value = serde_json::from_str(&others).unwrap();
+            assert_eq!(Plain::read(&others), Some(expected));
         }
         let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(Plain::read(&deep(DEPTH_MAX)).is_some());

@@ -50,6 +50,11 @@ impl<'a, S: Schema> Configuration<'a, S> {
         self.value
     }
 
+    /// The fields that the manager owns by it, as `fieldsV1` has them.
+    pub fn fields_v1(&self) -> &str {
+        &self.written
+    }
+
     /// All fields that it sets. Mostly nobody asks: a manager says again what it has said before.
     pub(crate) fn fields(&self) -> FieldSet<'a> {
         fields_of_stored(self.value, self.schema)
@@ -116,11 +121,20 @@ impl Writer {
         level: &mut Level<'_>,
     ) -> Option<()> {
         let mut write = |(name, value): (&String, &Value)| {
-            let (below, named) = match shape {
-                Shape::Map(item) => (item, false),
-                Shape::Struct => (schema.field(name)?, schema.names(name)),
-                _ => (schema, false),
+            let below = match shape {
+                Shape::Map(item) => item,
+                Shape::Struct => schema.field(name)?,
+                _ => schema,
             };
+            if level.without.is_none() && is_leaf(value, below) && is_plain(name) {
+                self.begin(level);
+                self.json.push_str("\"f:");
+                self.json.push_str(name);
+                self.json.push_str("\":{}");
+                level.below = true;
+                return Some(());
+            }
+            let named = matches!(shape, Shape::Struct) && schema.names(name);
             let element = Element::field(name);
             self.write_element(level, &element, (value, below), named)
         };
@@ -193,25 +207,9 @@ impl Writer {
         named: bool,
     ) -> Option<()> {
         let before = self.json.len();
-        if level.here && !level.below {
-            self.json.push_str("\".\":{},");
-        } else if before > level.start {
-            self.json.push(',');
-        }
+        self.begin(level);
         step(&mut self.json);
         self.json.push(':');
-        // Most fields are leaves.
-        let is_leaf = match schema.shape() {
-            Shape::Scalar(Scalar::String) => value.is_string(),
-            Shape::Scalar(Scalar::Number) => value.is_number(),
-            Shape::Scalar(Scalar::Bool) => value.is_boolean(),
-            _ => false,
-        };
-        if is_leaf && without.is_none() {
-            self.json.push_str("{}");
-            level.below = true;
-            return Some(());
-        }
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
         // What nobody owns must fit as well.
         let owned = self.write(value, schema, empty || !named, without)?;
@@ -221,6 +219,25 @@ impl Writer {
             self.json.truncate(before);
         }
         Some(())
+    }
+
+    /// Begins a child.
+    fn begin(&mut self, level: &Level<'_>) {
+        if level.here && !level.below {
+            self.json.push_str("\".\":{},");
+        } else if self.json.len() > level.start {
+            self.json.push(',');
+        }
+    }
+}
+
+/// Most fields are leaves, of which nothing more has to be said.
+fn is_leaf<S: Schema>(value: &Value, schema: S) -> bool {
+    match schema.shape() {
+        Shape::Scalar(Scalar::String) => value.is_string(),
+        Shape::Scalar(Scalar::Number) => value.is_number(),
+        Shape::Scalar(Scalar::Bool) => value.is_boolean(),
+        _ => false,
     }
 }
 

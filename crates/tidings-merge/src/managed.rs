@@ -84,11 +84,12 @@ impl Entry {
             && (operation == Operation::Apply || self.manager.api_version == manager.api_version)
     }
 
-    fn read(reader: &mut Plain<'_>) -> Option<Entry> {
+    fn read(reader: &mut Plain<'_>, known: &str) -> Option<Entry> {
         let (mut manager, mut operation, mut fields) = (Manager::default(), None, None);
         let (mut time, mut version) = (None, None);
         reader.members(|name, reader| {
             match name {
+                "fieldsV1" if reader.skip_known(known) => fields = Some(Fields::from_json(known)),
                 "fieldsV1" => fields = Some(Fields::from_json(reader.skip()?)),
                 "operation" => operation = Some(Operation::named(reader.string()?)?),
                 "apiVersion" => version = Some(reader.string()?.to_owned()),
@@ -259,11 +260,12 @@ impl<'de> Deserialize<'de> for Managed {
 }
 
 impl Managed {
-    /// Reads `managedFields` as [`Managed::encode`] writes it, as far as that is plain.
-    pub fn read(reader: &mut Plain<'_>) -> Option<Managed> {
+    /// Reads `managedFields` as [`Managed::encode`] writes it, as far as that is plain. Some manager may own the fields that are
+    /// `known`, an object of JSON: they are half of most objects, and need not be looked through for their end then.
+    pub fn read(reader: &mut Plain<'_>, known: &str) -> Option<Managed> {
         let mut entries = Vec::new();
         reader.items(|reader| {
-            entries.push(Entry::read(reader)?);
+            entries.push(Entry::read(reader, known)?);
             Some(())
         })?;
         Some(Managed(entries))

@@ -379,7 +379,9 @@ impl<'a> Applied<'a> {
         let (mut object, mut managed) = match existing {
             Some(object) => {
                 let shown = self.kind.shown(object);
-                let Stored { members, managed } = Stored::read(&shown).map_err(Status::internal)?;
+                // Mostly one says again what it has said before.
+                let stored = Stored::read_with(&shown, self.config.fields_v1());
+                let Stored { members, managed } = stored.map_err(Status::internal)?;
                 (Value::Object(members), managed)
             }
             None => (Value::Object(Map::new()), Managed::default()),

@@ -16,9 +16,17 @@ impl Stored {
     /// # Errors
     /// If it is no object of Kubernetes.
     pub(crate) fn read(json: &[u8]) -> serde_json::Result<Stored> {
+        Stored::read_with(json, "")
+    }
+
+    /// The same. Perhaps somebody owns the `known` fields.
+    ///
+    /// # Errors
+    /// If it is no object of Kubernetes.
+    pub(crate) fn read_with(json: &[u8], known: &str) -> serde_json::Result<Stored> {
         // Text is checked once, and not each string of it.
         let text = std::str::from_utf8(json).map_err(Error::custom)?;
-        if let Some(stored) = Stored::read_plain(text) {
+        if let Some(stored) = Stored::read_plain(text, known) {
             return Ok(stored);
         }
         let mut reader = serde_json::Deserializer::from_str(text);
@@ -32,7 +40,7 @@ impl Stored {
         Ok(Stored { members, managed })
     }
 
-    fn read_plain(text: &str) -> Option<Stored> {
+    fn read_plain(text: &str, known: &str) -> Option<Stored> {
         let (mut members, mut managed) = (Map::new(), Managed::default());
         let mut reader = Plain::new(text);
         reader.members(|name, reader| {
@@ -44,7 +52,7 @@ impl Stored {
                 if name != "managedFields" {
                     return metadata.insert_new(name, reader.value()?);
                 }
-                managed = Managed::read(reader)?;
+                managed = Managed::read(reader, known)?;
                 Some(())
             })?;
             members.insert_new(name, Value::Object(metadata))
