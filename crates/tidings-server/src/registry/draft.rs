@@ -1,7 +1,7 @@
 //! A draft: an object while it is being written. Read from a request or from the store, changed by the rules, and turned into
 //! the bytes that are stored.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, Spans, Status, go};
@@ -38,12 +38,27 @@ pub(crate) struct Draft {
 pub(crate) struct Written {
     pub(crate) value: Bytes,
     spans: Spans,
+    /// The object as somebody wanted it first. Two want the same: who writes it, and who is told of it by the store.
+    stamped: Arc<OnceLock<(EventType, Object)>>,
 }
 
 impl Written {
+    fn new(value: Vec<u8>, spans: Spans) -> Written {
+        Written {
+            value: value.into(),
+            spans,
+            stamped: Arc::default(),
+        }
+    }
+
     /// The object at a revision.
     pub(crate) fn stamped(&self, at: ResourceVersion, event: EventType) -> Object {
-        Object::stamped_at(&self.value, self.spans, at, event)
+        let stamp = || Object::stamped_at(&self.value, self.spans, at, event);
+        let (known_event, known) = self.stamped.get_or_init(|| (event, stamp()));
+        match *known_event == event && known.revision() == at {
+            true => known.clone(),
+            false => stamp(),
+        }
     }
 }
 
@@ -334,10 +349,7 @@ impl Draft {
         if let Some(live) = &self.live {
             let value = self.custom_bytes(live)?;
             let spans = Spans::of(&value).map_err(Status::internal)?;
-            return Ok(Written {
-                value: value.into(),
-                spans,
-            });
+            return Ok(Written::new(value, spans));
         }
         // What is owned tells how much there is, roughly.
         let owners = self.meta.managed_fields.0.iter();
@@ -366,10 +378,7 @@ impl Draft {
             }
         }
         bytes.push(b'}');
-        Ok(Written {
-            value: bytes.into(),
-            spans,
-        })
+        Ok(Written::new(bytes, spans))
     }
 
     /// The text at a path of members.
