@@ -102,21 +102,26 @@ impl<'a> Plain<'a> {
     /// A value.
     pub fn value(&mut self) -> Option<Value> {
         match self.peek()? {
-            b'{' => self.object().map(Value::Object),
-            b'[' => {
-                let mut values = Vec::new();
-                self.items(|reader| {
-                    values.push(reader.value()?);
-                    Some(())
-                })?;
-                Some(Value::Array(values))
-            }
             b'"' => self.string().map(Value::from),
+            b'{' => self.object().map(Value::Object),
+            b'[' => self.array().map(Value::Array),
             b't' => self.word("true", Value::Bool(true)),
             b'f' => self.word("false", Value::Bool(false)),
             b'n' => self.word("null", Value::Null),
             _ => self.number(),
         }
+    }
+
+    fn array(&mut self) -> Option<Vec<Value>> {
+        let mut values = Vec::new();
+        self.items(|reader| {
+            match reader.peek()? {
+                b'{' => values.push(Value::Object(reader.object()?)),
+                _ => values.push(reader.value()?),
+            }
+            Some(())
+        })?;
+        Some(values)
     }
 
     fn object(&mut self) -> Option<Map> {
@@ -130,8 +135,23 @@ impl<'a> Plain<'a> {
                     return None;
                 }
             }
-            let value = reader.value()?;
-            reader.members.push((name.into(), value));
+            let next = reader.peek()?;
+            let name = name.to_owned();
+            // Most are text. A value that is made here is not moved: what was just stored in small pieces is slow to load in large ones.
+            match next {
+                b'"' => {
+                    let text = reader.string()?.to_owned();
+                    reader.members.push((name, Value::String(text)));
+                }
+                b'{' => {
+                    let inner = reader.object()?;
+                    reader.members.push((name, Value::Object(inner)));
+                }
+                _ => {
+                    let value = reader.value()?;
+                    reader.members.push((name, value));
+                }
+            }
             Some(())
         })?;
         Map::of_distinct(self.members.split_off(start))
