@@ -61,6 +61,6 @@ pub use element::{Element, Part};
 pub use fields::Fields;
 pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};
 pub use merge::{merge, without};
-pub use schema::{Scalar, Schema, Shape, Unknown};
+pub use schema::{Keys, Scalar, Schema, Shape, Unknown};
 pub use set::FieldSet;
 pub use typed::{TypeErrors, fields_of};

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::configuration::Configuration;
     use crate::displaced::Touched;
-    use crate::schema::Scalar;
+    use crate::schema::{Keys, Scalar};
     use crate::typed::fields_of;
 
     /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of text.
@@ -290,8 +290,8 @@ mod tests {
             }
         }
 
-        fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
-            vec![("name".into(), Some(json!("n")))]
+        fn keys(self) -> Keys {
+            vec![("name".into(), Some(json!("n")))].into()
         }
     }
 

@@ -22,8 +22,11 @@ pub trait Schema: Copy {
     }
 
     /// The members by which items of a [`Shape::Keyed`] list are told apart, with their defaults.
-    fn keys(self) -> Vec<(Box<str>, Option<Value>)>;
+    fn keys(self) -> Keys;
 }
+
+/// See [`Schema::keys`].
+pub type Keys = Cow<'static, [(Box<str>, Option<Value>)]>;
 
 /// How a value is taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +73,8 @@ impl Schema for Unknown {
         Some(Unknown)
     }
 
-    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
-        Vec::new()
+    fn keys(self) -> Keys {
+        Keys::default()
     }
 }
 

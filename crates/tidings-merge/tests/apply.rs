@@ -2,8 +2,8 @@
 
 use tidings_json::{Value, json};
 use tidings_merge::{
-    Apply, Changes, Configuration, FieldSet, Managed, Manager, Scalar, Schema, Shape, fields_of,
-    merge,
+    Apply, Changes, Configuration, FieldSet, Keys, Managed, Manager, Scalar, Schema, Shape,
+    fields_of, merge,
 };
 
 /// Types for the stories.
@@ -54,11 +54,12 @@ impl Schema for Of {
         })
     }
 
-    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+    fn keys(self) -> Keys {
         vec![
             ("port".into(), None),
             ("protocol".into(), Some(json!("TCP"))),
         ]
+        .into()
     }
 }
 

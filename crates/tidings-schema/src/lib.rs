@@ -21,7 +21,7 @@ mod table;
 mod types;
 
 pub use descriptions::{Described, DescribedField, Descriptions};
-pub use types::{Field, FieldKind, Item, ListKind, Members, Other, PatchStrategy, Type};
+pub use types::{Field, FieldKind, Item, Key, ListKind, Members, Other, PatchStrategy, Type};
 
 /// The type of a kind.
 ///

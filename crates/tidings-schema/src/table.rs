@@ -145,6 +145,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
         patch_strategy: PatchStrategy::default(),
         merge_key: None,
         default,
+        keys: OnceLock::new(),
     };
     for word in words {
         match word.split_once('=').unwrap_or((word, "")) {

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::OnceLock;
 
+use tidings_json::Value;
+
 /// A struct of the Kubernetes API.
 pub struct Type {
     /// The Go package, such as `core/v1`.
@@ -180,7 +182,12 @@ pub struct Field {
     pub merge_key: Option<&'static str>,
     /// The default of the OpenAPI document, as JSON.
     pub default: Option<&'static str>,
+    /// See [`Field::keys`].
+    pub(crate) keys: OnceLock<Box<[Key]>>,
 }
+
+/// A member by which items of a list are told apart, with its default.
+pub type Key = (Box<str>, Option<Value>);
 
 impl Field {
     /// What the field holds one or several of.
@@ -188,6 +195,21 @@ impl Field {
         match self.kind {
             FieldKind::One(item) | FieldKind::List(item) | FieldKind::Map(item) => item,
         }
+    }
+
+    /// The members by which the items of a [`ListKind::Map`] are told apart.
+    pub fn keys(&self) -> &[Key] {
+        self.keys.get_or_init(|| {
+            let ListKind::Map(keys) = &self.list else {
+                return Box::default();
+            };
+            let default = |key: &str| {
+                let default = self.struct_type()?.field(key)?.default?;
+                serde_json::from_str(default).ok()
+            };
+            let keys = keys.iter();
+            keys.map(|key| ((*key).into(), default(key))).collect()
+        })
     }
 
     /// The type of the field, or of the items of the list or map.

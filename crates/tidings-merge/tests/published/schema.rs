@@ -4,7 +4,7 @@
 //! the `defaults` of members and the type of `others`, `{"map": type}`, `{"set": type}` or `{"keyed": type, "by": [member]}`.
 
 use tidings_json::Value;
-use tidings_merge::{Scalar, Schema, Shape};
+use tidings_merge::{Keys, Scalar, Schema, Shape};
 
 /// A file of cases and the types that they use.
 pub(crate) struct Cases(Value);
@@ -105,9 +105,9 @@ impl Schema for Described<'_> {
         Some(self.to(member))
     }
 
-    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+    fn keys(self) -> Keys {
         let Some(item) = self.part("keyed").map(|item| self.to(item)) else {
-            return Vec::new();
+            return Keys::default();
         };
         let default = |name: &str| item.part("defaults")?.get(name).cloned();
         let names = self.part("by").and_then(Value::as_array);

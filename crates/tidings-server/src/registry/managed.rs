@@ -3,8 +3,8 @@
 use tidings_api::{Cause, Object, Reason, Status};
 use tidings_json::{Map, Value};
 use tidings_merge::{
-    Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Scalar, Schema, Shape,
-    Touched, fields_of,
+    Apply, Changes, Configuration, Conflicts, FieldSet, Keys, Managed, Manager, Scalar, Schema,
+    Shape, Touched, fields_of,
 };
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
 use tidings_structural::{self as structural, View};
@@ -165,10 +165,10 @@ impl<'a> Schema for Of<'a> {
         }
     }
 
-    fn keys(self) -> Vec<(Box<str>, Option<Value>)> {
+    fn keys(self) -> Keys {
         if let Of::Custom(view) = self {
             let structural::ListKind::Map(keys) = view.list_kind() else {
-                return Vec::new();
+                return Keys::default();
             };
             let items = view.items();
             let default = |key: &String| items?.field(key)?.default().cloned();
@@ -177,18 +177,10 @@ impl<'a> Schema for Of<'a> {
                 .map(|key| (key.as_str().into(), default(key)))
                 .collect();
         }
-        let Of::Field(field) = self else {
-            return Vec::new();
-        };
-        let ListKind::Map(keys) = &field.list else {
-            return Vec::new();
-        };
-        let default = |key: &str| {
-            let default = field.struct_type()?.field(key)?.default?;
-            serde_json::from_str(default).ok()
-        };
-        let keys = keys.iter();
-        keys.map(|key| ((*key).into(), default(key))).collect()
+        match self {
+            Of::Field(field) => field.keys().into(),
+            _ => Keys::default(),
+        }
     }
 }
 
