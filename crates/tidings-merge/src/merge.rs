@@ -256,7 +256,8 @@ mod tests {
     use crate::schema::{Keys, Scalar};
     use crate::typed::fields_of;
 
-    /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of text.
+    /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of scalars, `words` one of
+    /// text.
     #[derive(Debug, Clone, Copy)]
     enum Of {
         Struct,
@@ -264,6 +265,8 @@ mod tests {
         Map,
         Set,
         Atomic,
+        Scalar,
+        Words,
         Text,
     }
 
@@ -272,16 +275,20 @@ mod tests {
             match self {
                 Of::Struct => Shape::Struct,
                 Of::List => Shape::Keyed(Of::Struct),
-                Of::Map => Shape::Map(Of::Text),
-                Of::Set => Shape::Set(Of::Text),
+                Of::Map => Shape::Map(Of::Scalar),
+                Of::Set => Shape::Set(Of::Scalar),
                 Of::Atomic => Shape::Atomic,
-                Of::Text => Shape::Scalar(Scalar::Any),
+                Of::Scalar => Shape::Scalar(Scalar::Any),
+                Of::Words => Shape::Map(Of::Text),
+                Of::Text => Shape::Scalar(Scalar::String),
             }
         }
 
         fn field(self, name: &str) -> Option<Of> {
             match name {
-                "text" | "name" => Some(Of::Text),
+                "text" => Some(Of::Scalar),
+                "name" => Some(Of::Text),
+                "words" => Some(Of::Words),
                 "whole" => Some(Of::Atomic),
                 "set" => Some(Of::Set),
                 "list" => Some(Of::List),
@@ -298,6 +305,8 @@ mod tests {
     fn object(deep: bool) -> BoxedStrategy<Value> {
         let scalar = || prop_oneof![Just(json!(null)), Just(json!("x")), Just(json!(1))];
         let map = prop::collection::btree_map("[a<]", scalar(), 0..3).prop_map(|map| json!(map));
+        let word = prop_oneof![1 => Just(json!(null)), 5 => Just(json!("x"))];
+        let words = prop::collection::btree_map("[a<]", word, 0..3).prop_map(|map| json!(map));
         let set = prop::collection::btree_set("[xy\"]", 0..3).prop_map(|set| json!(set));
         let set = set.prop_flat_map(|set| {
             let items = set.as_array().cloned().unwrap_or_default();
@@ -323,6 +332,7 @@ mod tests {
             ("odd", scalar().boxed()),
             ("whole", map.clone().boxed()),
             ("map", prop_oneof![map, Just(json!(null))].boxed()),
+            ("words", words.boxed()),
             ("set", set.boxed()),
             ("list", list),
         ];

@@ -67,9 +67,9 @@ impl Crowd {
 pub(super) struct Last {
     /// How many writes it had.
     pub(super) writes: u64,
-    /// How many came while it was under way.
+    /// How many waited when it was durable and nobody was answered yet.
     pub(super) meanwhile: u64,
-    /// How long it took.
+    /// How long it took to make it durable.
     pub(super) took: Duration,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     const COMMIT: Duration = Duration::from_micros(400);
-    const LONG: Duration = Duration::from_secs(600);
+    const LONG: Duration = Duration::from_secs(20);
 
     fn after(writes: u64, meanwhile: u64, took: Duration) -> Option<(u64, Duration)> {
         let last = Last {
@@ -128,10 +128,12 @@ mod tests {
         while crowd.wanted.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
+        let started = Instant::now();
         crowd.entered(crowd.enter(1));
         assert!(!waits.is_finished());
         crowd.entered(crowd.enter(1));
         waits.join().unwrap();
+        assert!(started.elapsed() < LONG / 2, "it was not woken");
         assert_eq!(crowd.waiting(), 3);
         crowd.leave(3);
         // Who does not come is not waited for without end.

@@ -42,9 +42,13 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
         let mut group = Vec::new();
         let mut compactions = Vec::new();
         let wait = next_compaction.saturating_duration_since(Instant::now());
+        let asked = Instant::now();
         match tasks.recv_timeout(wait) {
             Ok(task) => {
-                if let Some((writers, longest)) = last.expects() {
+                // Who has not come by then does not come.
+                if let Some((writers, longest)) = last.expects()
+                    && asked.elapsed() < longest
+                {
                     let writers = writers.min(GROUP_WRITES_MAX as u64);
                     shared.crowd.wait_for(writers, longest);
                 }
@@ -53,13 +57,7 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let (started, writes) = (Instant::now(), group.len() as u64);
-        commit(shared, group);
-        last = Last {
-            writes,
-            meanwhile: shared.crowd.waiting(),
-            took: started.elapsed(),
-        };
+        last = commit(shared, group);
         for answer in compactions {
             let _ = answer.send(compact(shared, usize::MAX).map(|_| shared.state().oldest));
         }
@@ -101,22 +99,30 @@ fn collect(
     }
 }
 
-fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
+fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) -> Last {
     shared.crowd.leave(group.len() as u64);
     let accepted = accept(shared, group);
     if accepted.is_empty() {
-        return;
+        return Last::default();
     }
     let records: Vec<(Revision, Record)> = accepted
         .iter()
         .map(|write| (write.revision, write.record.clone()))
         .collect();
-    if let Err(error) = shared.records.append(&records) {
+    let started = Instant::now();
+    let appended = shared.records.append(&records);
+    // Before anybody is answered, so that nobody is counted twice.
+    let last = Last {
+        writes: accepted.len() as u64,
+        meanwhile: shared.crowd.waiting(),
+        took: started.elapsed(),
+    };
+    if let Err(error) = appended {
         tracing::error!(%error, writes = records.len(), "a commit failed; its writes are refused");
         for write in accepted {
             let _ = write.answer.send(Err(error.clone()));
         }
-        return;
+        return last;
     }
     let mut wakers = Vec::new();
     {
@@ -140,6 +146,7 @@ fn commit(shared: &Arc<Shared>, group: Vec<(Write, Answer)>) {
     for write in accepted {
         let _ = write.answer.send(Ok(write.revision));
     }
+    last
 }
 
 /// Deletes keys whose lifetime is over. What cannot be deleted now is tried again. Returns true if there may be more.
