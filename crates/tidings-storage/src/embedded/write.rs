@@ -49,7 +49,6 @@ pub(super) fn run(shared: &Arc<Shared>, tasks: &Receiver<Task>) {
                 if let Some((writers, longest)) = last.expects()
                     && asked.elapsed() < longest
                 {
-                    let writers = writers.min(GROUP_WRITES_MAX as u64);
                     shared.crowd.wait_for(writers, longest);
                 }
                 collect(task, tasks, &mut group, &mut compactions);
