@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
-use tidings_storage::{EtcdOptions, Previous, Revision, Storage, Write};
+use tidings_storage::{EtcdOptions, Revision, Storage, Write};
 use tidings_testing::{Client, Etcd, Server, Start, cpu};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
@@ -164,7 +164,7 @@ async fn bare(
     let store = Arc::new(tidings_storage::Etcd::open(EtcdOptions::new(etcd.endpoints())).await?);
     if follow {
         let at = store.revision().await?;
-        let mut watch = store.watch("".into(), at, Previous::Never).await?;
+        let mut watch = store.watch("".into(), at).await?;
         tokio::spawn(async move {
             while poll_fn(|context| watch.as_mut().poll_next(context))
                 .await

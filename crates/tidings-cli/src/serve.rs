@@ -11,8 +11,13 @@ use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki, ServerNames
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::logging::{LogFormat, Logging};
+
 /// How long requests and watches may take to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// What a data directory holds besides the store.
+pub(crate) const BESIDE: &[&str] = &["kubeconfig", "kubeconfig.new", "pki"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -46,6 +51,11 @@ pub(crate) struct Arguments {
     /// How long changes can be read and watched from: a number with s, m or h. The last 1000 revisions always can
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
     history: Duration,
+
+    /// How large an object may be in the store: a number of bytes, or one with Ki or Mi. With --storage etcd, it must be less than
+    /// etcd's --max-request-bytes
+    #[arg(long, default_value = "1532Ki", value_parser = parse_bytes, value_name = "BYTES")]
+    max_object_bytes: usize,
 
     /// How log lines look
     #[arg(long, default_value = "text", value_enum)]
@@ -81,12 +91,6 @@ struct EtcdArguments {
     etcd_prefix: String,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| "write an IP address and a port, as 127.0.0.1:6443 or [::1]:6443".to_owned())
@@ -113,31 +117,37 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or("must be at least 1s".to_owned())
 }
 
+fn parse_bytes(text: &str) -> Result<usize, String> {
+    let (number, unit) = match text.strip_suffix("Ki") {
+        Some(number) => (number, 1 << 10),
+        None => match text.strip_suffix("Mi") {
+            Some(number) => (number, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    let range = (64 << 10)..=(32 << 20);
+    let bytes = number
+        .parse()
+        .ok()
+        .and_then(|number: usize| number.checked_mul(unit));
+    bytes
+        .filter(|bytes| range.contains(bytes))
+        .ok_or("write a number of bytes from 64Ki to 32Mi, as 1532Ki".to_owned())
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    start_logging(arguments.log);
+    let logging = Logging::start(arguments.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("no runtime can be started")?;
-    let served = runtime.block_on(serve(arguments));
+    let served = runtime.block_on(serve(arguments, &logging));
     // Tasks that are left hold nothing that must be saved: writes are durable when they are answered.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-fn start_logging(format: LogFormat) {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
-    }
-}
-
-async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
+async fn serve(arguments: &Arguments, logging: &Logging) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -180,6 +190,7 @@ async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let mut options = ApiOptions::default();
     options.authentication = Authentication::Token(pki.token().to_owned());
     options.history = arguments.history;
+    options.lost_log_lines = logging.lost();
     let api = tokio::select! {
         api = Api::start(store, options) => api?,
         () = &mut stop => return Ok(()),
@@ -228,6 +239,7 @@ async fn open_etcd(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     options.prefix.clone_from(&given.etcd_prefix);
     options.tls = (tls.authority.is_some() || tls.identity.is_some()).then_some(tls);
     options.history_age = arguments.history;
+    options.value_bytes_max = arguments.max_object_bytes;
     options.lifetimes = lifetimes();
     Ok(Arc::new(Etcd::open(options).await?))
 }
@@ -235,8 +247,9 @@ async fn open_etcd(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
 fn open_embedded(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
+    options.value_bytes_max = arguments.max_object_bytes;
     options.lifetimes = lifetimes();
-    options.beside = &["kubeconfig", "kubeconfig.new", "pki"];
+    options.beside = BESIDE;
     let directory = arguments.data_dir.display();
     if arguments.data_dir.is_file() {
         bail!("{directory} is a file: choose a directory with --data-dir");

@@ -299,8 +299,12 @@ async fn objects_are_json_where_kube_apiserver_has_them() {
         "configmaps/default/c",
         "namespaces/default",
     ] {
-        let found = raw.get(key.into(), None).await.unwrap();
-        let found = found.unwrap_or_else(|| panic!("there is no {key}"));
+        let range = tidings_storage::Range {
+            prefix: key.into(),
+            ..Default::default()
+        };
+        let found = raw.range(range).await.unwrap().entries;
+        let found = found.first().unwrap_or_else(|| panic!("there is no {key}"));
         let object: Value = serde_json::from_slice(&found.value).unwrap();
         let version = &object["metadata"]["resourceVersion"];
         assert!(version.is_null(), "{key}: the version is etcd's");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,7 +82,13 @@ impl Pki {
     /// # Errors
     /// If files cannot be read or written.
     pub fn open(directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
-        fs::create_dir_all(directory).map_err(|source| io_error(directory, source))?;
+        if !directory.is_dir() {
+            let made = fs::create_dir_all(directory).and_then(|()| match directory.parent() {
+                Some(parent) => fs::File::open(parent)?.sync_all(),
+                None => Ok(()),
+            });
+            made.map_err(|source| io_error(directory, source))?;
+        }
         let ca_key = kept(&directory.join("ca.key"), || {
             Ok(generate_key()?.serialize_pem())
         })?;
@@ -169,7 +175,12 @@ impl Pki {
                 path: path.display().to_string(),
             });
         }
-        write_private(path, &self.kubeconfig(url))
+        let text = self.kubeconfig(url);
+        // An unchanged one is not written again: the disk may be full.
+        if is_private(path) && fs::read_to_string(path).is_ok_and(|known| known == text) {
+            return Ok(());
+        }
+        write_private(path, &text)
     }
 }
 
@@ -246,6 +257,11 @@ fn server_config(
     Ok(Arc::new(config))
 }
 
+/// True if only its owner can read a file.
+fn is_private(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
+}
+
 /// A file's content; made and written if there is none.
 fn kept(path: &Path, make: impl FnOnce() -> Result<String, PkiError>) -> Result<String, PkiError> {
     match fs::read_to_string(path) {
@@ -273,7 +289,11 @@ fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
             .open(fresh)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(fresh, path)
+        fs::rename(fresh, path)?;
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     };
     write().map_err(|source| io_error(path, source))
 }

@@ -24,6 +24,8 @@ pub(crate) enum Route {
     Health(Health),
     Version,
     Metrics,
+    /// Everything that the store has, in one file.
+    Backup,
     Discovery(Page),
     OpenApi(Document),
     /// `/`: the list of paths.
@@ -114,6 +116,7 @@ pub(crate) fn route(path: &str, kinds: &Kinds) -> Route {
         [] => Route::Root,
         ["version"] => Route::Version,
         ["metrics"] => Route::Metrics,
+        ["tidings", "backup"] => Route::Backup,
         ["healthz" | "livez" | "readyz", ..] if !path.ends_with('/') => health(&segments),
         ["api"] => Route::Discovery(Page::CoreVersions),
         ["apis"] => Route::Discovery(Page::Groups),

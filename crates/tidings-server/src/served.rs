@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidings_api::ObjectKey;
 use tidings_informer::{BackoffOptions, Reflector, ReflectorOptions};
-use tidings_storage::Storage;
+use tidings_storage::{Revision, Storage};
 use tidings_structural::definition::compare_versions;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ use crate::discovery::Aggregated;
 use crate::metrics::WatchCounts;
 use crate::openapi::Documents;
 use crate::registry::{self, KINDS, Kind};
-use crate::source::StoreListerWatcher;
+use crate::source::{SetAside, StoreListerWatcher};
 
 /// How long a cache waits before it reads the store again.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -34,6 +34,8 @@ pub(crate) struct Resource {
     pub(crate) prefix: Bytes,
     pub(crate) cache: Arc<Cache>,
     pub(crate) watches: Arc<WatchCounts>,
+    /// Values among them that are no objects.
+    pub(crate) set_aside: Arc<SetAside>,
     filler: Arc<Filler>,
 }
 
@@ -74,6 +76,7 @@ impl Resource {
             prefix: Bytes::from_static(b"nowhere/"),
             cache: Cache::new(0, changed),
             watches: Arc::default(),
+            set_aside: Arc::default(),
             filler: Arc::new(Filler(tokio::spawn(std::future::ready(())))),
         })
     }
@@ -89,14 +92,23 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Begins to fill a cache. The objects of a custom resource are read as `reader` says. Must be called within a tokio runtime.
-    pub(crate) fn open(&self, kind: &'static Kind, reader: Option<Arc<Reader>>) -> Arc<Resource> {
+    /// Begins to fill a cache with the history from `from` on, or as much of it as there is. The objects of a custom resource are
+    /// read as `reader` says. Must be called within a tokio runtime.
+    pub(crate) fn open(
+        &self,
+        kind: &'static Kind,
+        reader: Option<Arc<Reader>>,
+        from: Revision,
+    ) -> Arc<Resource> {
+        let set_aside: Arc<SetAside> = Arc::default();
         let cache = Cache::new(self.log_bytes_max, self.changed.clone());
         let prefix = Bytes::from(kind.prefix());
         let source = Arc::new(StoreListerWatcher {
             store: self.store.clone(),
             prefix: prefix.clone(),
             cache: cache.clone(),
+            from,
+            set_aside: set_aside.clone(),
         });
         let mut options = ReflectorOptions::default();
         // The store is in this process or has its own signs of life: silence means that nothing happens.
@@ -119,6 +131,7 @@ impl Opener {
             prefix,
             cache,
             watches: Arc::default(),
+            set_aside,
             filler: Arc::new(Filler(filler)),
         })
     }
@@ -203,7 +216,8 @@ impl Served {
     /// What is always there.
     pub(crate) fn open(opener: &Opener) -> Served {
         let kinds = Kinds::builtin();
-        let resources: Vec<_> = kinds.stored().map(|kind| opener.open(kind, None)).collect();
+        let open = |kind| opener.open(kind, None, Revision(0));
+        let resources: Vec<_> = kinds.stored().map(open).collect();
         let places = resources.iter().enumerate();
         let places = places.map(|(at, resource)| (address(resource.kind), at));
         Served {

@@ -1,7 +1,11 @@
 //! The store as a lister-watcher: how the caches are filled.
+//!
+//! A value that is not an object of its key is set aside: the cache does not have it, and log and metrics name it. Somebody else
+//! has written it; one such value does not keep anybody from the others.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -10,9 +14,7 @@ use tidings_api::{
     EventType, ListMetadata, ListOptions, Object, ObjectKey, ResourceVersion, Status, WatchEvent,
 };
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
-use tidings_storage::{
-    Change, Error, Event, Previous, Range, Revision, Storage, WatchBatch, WatchStream,
-};
+use tidings_storage::{Change, Error, Event, Range, Revision, Storage, WatchBatch, WatchStream};
 
 use crate::cache::Cache;
 
@@ -22,10 +24,81 @@ pub(crate) struct StoreListerWatcher {
     pub(crate) prefix: Bytes,
     /// Knows what this server has written.
     pub(crate) cache: Arc<Cache>,
+    /// The first list is not of an older revision than this.
+    pub(crate) from: Revision,
+    pub(crate) set_aside: Arc<SetAside>,
 }
 
 /// How many objects are read from the store at once while a cache is filled.
 const PAGE: usize = 500;
+/// How often a first list begins again when history ends under it.
+const LIST_ATTEMPTS: usize = 5;
+/// How many values that are set aside are known by their keys; more are only counted.
+const SET_ASIDE_MAX: usize = 1000;
+
+/// The values of a resource that are no objects, by what their keys have behind the prefix.
+#[derive(Debug, Default)]
+pub(crate) struct SetAside(Mutex<BTreeMap<Bytes, Revision>>);
+
+impl SetAside {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Bytes, Revision>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.known().len()
+    }
+
+    fn clear(&self) {
+        self.known().clear();
+    }
+
+    fn add(&self, key: &Bytes, revision: Revision, why: &str) {
+        let mut known = self.known();
+        if known.len() < SET_ASIDE_MAX || known.contains_key(key) {
+            known.insert(key.clone(), revision);
+            let key = String::from_utf8_lossy(key);
+            tracing::error!(%key, %revision, why, "a value in the store is not an object of this server; it is set aside");
+        }
+    }
+
+    fn remove(&self, key: &Bytes) {
+        let mut known = self.known();
+        if !known.is_empty() {
+            known.remove(key);
+        }
+    }
+
+    /// A value as an object, unless it is none.
+    fn object(
+        &self,
+        key: &Bytes,
+        value: &[u8],
+        revision: Revision,
+        event: EventType,
+    ) -> Option<Object> {
+        let why = match Object::stamped(value, ResourceVersion::new(revision.0), event) {
+            Ok(object) if is_named(&object, key) => {
+                self.remove(key);
+                return Some(object);
+            }
+            Ok(_) => "it has another name than its key".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        self.add(key, revision, &why);
+        None
+    }
+}
+
+/// True if an object is of the name and namespace that its key says.
+fn is_named(object: &Object, key: &[u8]) -> bool {
+    let (namespace, name) = match key.iter().position(|byte| *byte == b'/') {
+        Some(slash) => (&key[..slash], &key[slash + 1..]),
+        None => (&b""[..], key),
+    };
+    object.name().as_bytes() == name && object.namespace().as_bytes() == namespace
+}
 
 impl StoreListerWatcher {
     async fn read(&self, at: Revision) -> Result<List, Error> {
@@ -44,7 +117,9 @@ impl StoreListerWatcher {
                 .last()
                 .map(|last| [&last.key[..], b"\0"].concat().into());
             for entry in page.entries {
-                items.push(stamped(&entry.value, entry.revision, EventType::Added)?);
+                let key = entry.key.slice(self.prefix.len()..);
+                let aside = &self.set_aside;
+                items.extend(aside.object(&key, &entry.value, entry.revision, EventType::Added));
             }
             if !page.more {
                 let metadata = ListMetadata {
@@ -58,27 +133,33 @@ impl StoreListerWatcher {
     }
 }
 
-fn stamped(value: &[u8], revision: Revision, event: EventType) -> Result<Object, Error> {
-    Object::stamped(value, ResourceVersion::new(revision.0), event).map_err(|error| {
-        Error::Failed(format!(
-            "the value of revision {revision} is not an object: {error}"
-        ))
-    })
-}
-
 impl Lister for StoreListerWatcher {
     /// Any version means the oldest that the store has: the watch from there brings the history too.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
         Box::pin(async move {
-            let at = match options.resource_version.as_str() {
-                "0" => self.store.oldest().await,
-                _ => self.store.revision().await,
-            };
-            let list = match at {
-                Ok(at) => self.read(at).await,
-                Err(error) => Err(error),
-            };
-            list.map(List::into_stream).map_err(source_error)
+            let first = options.resource_version == "0";
+            let mut attempts = if first { LIST_ATTEMPTS } else { 1 };
+            loop {
+                attempts -= 1;
+                self.set_aside.clear();
+                let at = match first {
+                    true => self
+                        .store
+                        .oldest()
+                        .await
+                        .map(|oldest| oldest.max(self.from)),
+                    false => self.store.revision().await,
+                };
+                let list = match at {
+                    Ok(at) => self.read(at).await,
+                    Err(error) => Err(error),
+                };
+                match list {
+                    // Another server has ended history meanwhile: it starts elsewhere now.
+                    Err(Error::Compacted { .. }) if attempts > 0 => {}
+                    list => return list.map(List::into_stream).map_err(source_error),
+                }
+            }
         })
     }
 }
@@ -93,12 +174,13 @@ impl Watcher for StoreListerWatcher {
             let after: ResourceVersion = options.resource_version.parse().unwrap_or_default();
             let stream = self
                 .store
-                .watch(self.prefix.clone(), Revision(after.get()), Previous::Never)
+                .watch(self.prefix.clone(), Revision(after.get()))
                 .await;
             let events = Events {
                 watch: stream.map_err(source_error)?,
                 prefix: self.prefix.len(),
                 cache: self.cache.clone(),
+                set_aside: self.set_aside.clone(),
             };
             Ok(Box::pin(events) as EventStream)
         })
@@ -125,6 +207,7 @@ struct Events {
     /// How long the prefix of keys is.
     prefix: usize,
     cache: Arc<Cache>,
+    set_aside: Arc<SetAside>,
 }
 
 impl Stream for Events {
@@ -133,47 +216,62 @@ impl Stream for Events {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = std::task::ready!(self.watch.as_mut().poll_next(context));
         let events = |batch| self.read(&batch);
-        Poll::Ready(batch.map(|batch| batch.and_then(events).map_err(source_error)))
+        Poll::Ready(batch.map(|batch| batch.map(events).map_err(source_error)))
     }
 }
 
 impl Events {
-    fn read(&self, batch: &WatchBatch) -> Result<Vec<WatchEvent>, Error> {
-        let last = batch.events.last().map(|event| event.revision);
-        let events = batch.events.iter().map(|event| self.event(event));
-        let mut events = events.collect::<Result<Vec<_>, _>>()?;
+    fn read(&self, batch: &WatchBatch) -> Vec<WatchEvent> {
+        let mut last = None;
+        let told = batch.events.iter().filter_map(|event| {
+            let told = self.event(event)?;
+            last = Some(event.revision);
+            Some(told)
+        });
+        let mut events: Vec<_> = told.collect();
         if last.is_none_or(|last| last < batch.revision) {
             events.push(WatchEvent::Bookmark {
                 resource_version: batch.revision.to_string(),
                 initial_events_end: false,
             });
         }
-        Ok(events)
+        events
     }
 
-    fn event(&self, event: &Event) -> Result<WatchEvent, Error> {
-        let key = String::from_utf8_lossy(event.key.get(self.prefix..).unwrap_or_default());
-        let key = ObjectKey::from_joined(&key);
-        let put = |value: &[u8], as_event| {
-            let revision = ResourceVersion::new(event.revision.0);
-            match self.cache.recognise(&key, value, revision, as_event) {
-                Some(own) => Ok(own),
-                None => stamped(value, event.revision, as_event),
-            }
+    /// An event as it is told. What becomes something else than an object is gone; what never was one is not told.
+    fn event(&self, event: &Event) -> Option<WatchEvent> {
+        let key = event.key.slice(self.prefix.min(event.key.len())..);
+        let text = std::str::from_utf8(&key).ok();
+        let Change::Put(value) = &event.change else {
+            self.set_aside.remove(&key);
+            return deleted(text?, event.revision);
         };
-        match &event.change {
-            Change::Put(value) if event.created => {
-                put(value, EventType::Added).map(WatchEvent::Added)
-            }
-            Change::Put(value) => put(value, EventType::Modified).map(WatchEvent::Modified),
-            Change::Delete => {
-                let named = tidings_json::json!({
-                    "metadata": {"name": key.name(), "namespace": key.namespace()}
-                });
-                let named = named.to_string();
-                stamped(named.as_bytes(), event.revision, EventType::Deleted)
-                    .map(WatchEvent::Deleted)
-            }
+        let kind = match event.created {
+            true => EventType::Added,
+            false => EventType::Modified,
+        };
+        let own = text.and_then(|text| {
+            let revision = ResourceVersion::new(event.revision.0);
+            let key = ObjectKey::from_joined(text);
+            self.cache.recognise(&key, value, revision, kind)
+        });
+        let object = own.or_else(|| self.set_aside.object(&key, value, event.revision, kind));
+        match object {
+            Some(object) if event.created => Some(WatchEvent::Added(object)),
+            Some(object) => Some(WatchEvent::Modified(object)),
+            None => deleted(text?, event.revision),
         }
     }
+}
+
+/// Says which object is gone.
+fn deleted(key: &str, revision: Revision) -> Option<WatchEvent> {
+    let key = ObjectKey::parse(key).ok()?;
+    let named = tidings_json::json!({
+        "metadata": {"name": key.name(), "namespace": key.namespace()}
+    });
+    let named = named.to_string();
+    let revision = ResourceVersion::new(revision.0);
+    let named = Object::stamped(named.as_bytes(), revision, EventType::Deleted);
+    named.ok().map(WatchEvent::Deleted)
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -44,6 +46,11 @@ pub struct Write {
 }
 
 impl Write {
+    /// How large its key and value are.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
+
     /// Creates a key.
     pub fn create(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Write {
         Write {
@@ -107,28 +114,6 @@ pub struct RangeResult {
     pub more: bool,
 }
 
-/// For which events a watch carries the previous value. Fetching it costs a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Previous {
-    /// For every event.
-    Always,
-    /// For deletions.
-    OnDelete,
-    /// For none.
-    Never,
-}
-
-impl Previous {
-    /// True if the value before a change is wanted.
-    pub(crate) fn is_wanted(self, change: &Change) -> bool {
-        match self {
-            Previous::Always => true,
-            Previous::OnDelete => *change == Change::Delete,
-            Previous::Never => false,
-        }
-    }
-}
-
 /// What happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -149,8 +134,6 @@ pub struct Event {
     pub change: Change,
     /// True if the key did not exist before.
     pub created: bool,
-    /// The value before, as [`Previous`] asks.
-    pub previous: Option<Bytes>,
 }
 
 /// A step of a watch: the next events, and up to where they are complete.
@@ -182,8 +165,81 @@ pub struct Stats {
     pub writes: u64,
     /// Writes that wait for a commit now.
     pub queued: u64,
+    /// How long ago the oldest revision was replaced by the next, in the time that the store has been running.
+    pub oldest_age: Duration,
+    /// Commits that failed; their writes were refused.
+    pub failed_commits: u64,
+    /// Compactions that failed and are tried again.
+    pub failed_compactions: u64,
+    /// Deletions that are kept only because a value of their key still stands on disk.
+    pub tombstones: u64,
+    /// Of an engine that is on this machine.
+    pub disk: Option<DiskStats>,
     /// Of an engine that is elsewhere.
     pub remote: Option<RemoteStats>,
+}
+
+/// Figures of an engine that keeps its records in files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiskStats {
+    /// What its files take.
+    pub bytes: u64,
+    /// How many files the log has.
+    pub segments: u64,
+    /// How much of that is kept for compaction on a full disk.
+    pub reserve_bytes: u64,
+    /// How much can still be written; `None` if the operating system does not say.
+    pub free_bytes: Option<u64>,
+    /// How long commits took to become durable.
+    pub syncs: SyncTimes,
+}
+
+/// How long commits took to become durable: a histogram.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SyncTimes {
+    /// How many there were.
+    pub count: u64,
+    /// How long all of them took.
+    pub sum: Duration,
+    /// How many took no longer than each of [`SyncTimes::BOUNDS`].
+    pub buckets: [u64; 10],
+}
+
+impl SyncTimes {
+    /// In seconds.
+    pub const BOUNDS: [f64; 10] = [
+        0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.025, 0.1, 0.5, 2.0,
+    ];
+}
+
+/// What keeps a store from being used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// What is wrong, as a sentence.
+    pub what: String,
+    /// It does not get better by itself: only a restart helps.
+    pub needs_restart: bool,
+}
+
+/// Keeps history from ending by age as long as it lives. History that is larger than it may be ends all the same.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryHold(
+    #[allow(dead_code, reason = "it counts as long as it lives")] Option<Arc<()>>,
+);
+
+/// Counts the holds that live.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryHolds(Arc<()>);
+
+impl HistoryHolds {
+    pub(crate) fn hold(&self) -> HistoryHold {
+        HistoryHold(Some(self.0.clone()))
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 /// Figures of an engine that is reached over a network.
@@ -235,9 +291,14 @@ pub enum Error {
     /// No answer came: the write may have been done, or may be done still.
     #[error("the store has not answered, and may have done what was asked: {0}")]
     Uncertain(String),
-    /// The value is larger than the store takes.
-    #[error("{0}")]
-    TooLarge(String),
+    /// The key and value are larger than the store takes.
+    #[error("{bytes} bytes are more than the store takes{}", .bytes_max.map_or(String::new(), |most| format!(", which is {most}")))]
+    TooLarge {
+        /// How large they are.
+        bytes: u64,
+        /// How large they may be, if the engine says so.
+        bytes_max: Option<u64>,
+    },
     /// The store has lost what it had, and everything that was read of it is void.
     #[error("the store went back from revision {from} to {to}")]
     WentBack {
@@ -246,7 +307,7 @@ pub enum Error {
         /// Where it is now.
         to: Revision,
     },
-    /// A write or read failed below the engine. Nothing that was acknowledged is lost.
+    /// A write or read failed below the engine. A write was not done, and nothing that was acknowledged is lost.
     #[error("{0}")]
     Failed(String),
     /// The engine has been shut down.
@@ -267,30 +328,23 @@ pub trait Storage: Send + Sync + 'static {
     /// Does one compare-and-swap and answers when it is durable.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>>;
 
-    /// Reads one key at the current or an earlier revision.
-    fn get(
-        &self,
-        key: Bytes,
-        at: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>>;
-
     /// Reads a range at the current or an earlier revision.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>>;
 
     /// Watches the keys with a prefix: every change after `after`, in order, each exactly once, until the stream is dropped
     /// or ends with an error.
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-        previous: Previous,
-    ) -> BoxFuture<'_, Result<WatchStream, Error>>;
+    fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>>;
 
     /// Asks the watches of a prefix to deliver a batch soon, even if it only reports progress.
     fn request_progress(&self, prefix: &[u8]);
 
+    /// Keeps history from ending by age until what is returned is dropped, for whoever reads it from its start.
+    fn hold_history(&self) -> HistoryHold {
+        HistoryHold::default()
+    }
+
     /// What keeps the store from being used, if anything does.
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Option<Trouble> {
         None
     }
 

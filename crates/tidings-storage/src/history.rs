@@ -30,6 +30,22 @@ impl Times {
         }
     }
 
+    /// History starts at a revision: what is before it needs no marks.
+    pub(crate) fn start_at(&mut self, oldest: Revision) {
+        while self
+            .0
+            .front()
+            .is_some_and(|(_, revision)| *revision <= oldest)
+        {
+            self.0.pop_front();
+        }
+    }
+
+    /// When the first revision that is marked was written.
+    pub(crate) fn first_ms(&self) -> Option<u64> {
+        self.0.front().map(|(ms, _)| *ms)
+    }
+
     /// The revision at which history starts: the last one that is older than the age to keep, but at least
     /// `revisions_min` revisions before the current one. Forgets the marks before it.
     pub(crate) fn oldest(&mut self, now_ms: u64, current: Revision, keep: Keep) -> Revision {

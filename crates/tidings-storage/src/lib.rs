@@ -10,35 +10,45 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! use tidings_storage::{Embedded, EmbeddedOptions, Storage, Write};
+//! use tidings_storage::{Embedded, EmbeddedOptions, Range, Storage, Write};
 //!
 //! let store = Embedded::ephemeral(EmbeddedOptions::default());
 //! let created = store.write(Write::create("a", "1")).await?;
 //! let updated = store.write(Write::update("a", created, "2")).await?;
 //! assert!(store.write(Write::update("a", created, "3")).await.is_err(), "the key has moved on");
-//! assert_eq!(store.get("a".into(), None).await?.unwrap().value, "2");
-//! assert_eq!(store.get("a".into(), Some(created)).await?.unwrap().value, "1");
+//! let at = |at| Range { prefix: "a".into(), at, ..Range::default() };
+//! assert_eq!(store.range(at(None)).await?.entries[0].value, "2");
+//! assert_eq!(store.range(at(Some(created))).await?.entries[0].value, "1");
 //! assert!(updated > created);
 //! # Ok::<(), tidings_storage::Error>(())
 //! # }).unwrap();
 //! ```
 
+mod clock;
 mod contract;
 mod embedded;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod history;
 
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
 pub use contract::{
-    BoxFuture, Change, Error, Event, Expected, KeyValue, Previous, Range, RangeResult, RemoteStats,
-    Revision, Stats, Storage, WatchBatch, WatchStream, Write,
+    BoxFuture, Change, DiskStats, Error, Event, Expected, HistoryHold, KeyValue, Range,
+    RangeResult, RemoteStats, Revision, Stats, Storage, SyncTimes, Trouble, WatchBatch,
+    WatchStream, Write,
 };
-pub use embedded::{Embedded, EmbeddedOptions, OpenError};
+pub use embedded::{Embedded, EmbeddedOptions, OpenError, backup, check, disk};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdOptions, EtcdTls, OpenError as EtcdOpenError};
 
-fn wall_clock_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::SystemTime::UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
+/// How large a key and its value may be together, unless an option says otherwise. etcd takes requests of 1.5 MiB; 4 KiB of that
+/// are for what a write says besides.
+pub const VALUE_BYTES_MAX: usize = (3 << 19) - (4 << 10);
+
+/// A clock that does not jump when somebody sets the time: counted from when it was first read.
+fn monotonic_clock() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed()
 }

@@ -2,6 +2,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tidings_api::{Status, go, validate};
+use tidings_api::{Reason, Status, go, validate};
 
 use super::{Api, Inner};
 use crate::limits;
@@ -17,6 +18,7 @@ use crate::negotiate::{Input, Offer};
 use crate::openapi::Document;
 use crate::registry::Special;
 use crate::request::{Query, Route, Target, Verb, route};
+use crate::respond::backup::BackupBody;
 use crate::respond::view::View;
 use crate::respond::{self, Answer, Rendering, ResponseBody, warning};
 use crate::verbs::Ask;
@@ -138,11 +140,13 @@ impl Inner {
                 openapi::answer(document, self.served(), parts, query).await
             }
             Route::Root => Ok(health::root()),
+            Route::Backup => self.backup().await,
             Route::Metrics => {
                 let served = self.served();
                 let text = self.metrics.encode(
                     served.resources(),
                     self.store.stats(),
+                    self.options.lost_log_lines.load(Ordering::Relaxed),
                     self.limits.in_flight(),
                 );
                 let mut response = respond::text(StatusCode::OK, text);
@@ -155,15 +159,29 @@ impl Inner {
         }
     }
 
+    async fn backup(&self) -> Result<Response<ResponseBody>, Status> {
+        if self.store.stats().remote.is_some() {
+            let message = "the objects are kept in etcd: back it up with `etcdctl snapshot save FILE`, and restore it with \
+                           `etcdutl snapshot restore`";
+            return Err(Status::failure(501, Reason::MethodNotAllowed, message));
+        }
+        let body = BackupBody::start(self.store.clone(), self.now_ms()).await;
+        let body = body.map_err(|error| self.store_failed(error))?;
+        let mut response = Response::new(ResponseBody::backup(body));
+        let value = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(CONTENT_TYPE, value);
+        Ok(response)
+    }
+
     fn checks(&self, endpoint: &str) -> Vec<health::Check> {
         let served = self.served();
         let mut caches = served.resources().iter().map(|resource| &resource.cache);
         let empty = caches.any(|cache| cache.reached().is_none());
         let mut checks = vec![("ping", None), ("reflectors", self.dead_task())];
-        if endpoint != "livez" {
-            // A server that is started again does not make etcd answer.
-            checks.push(("etcd", self.store.trouble()));
-        }
+        // Upstream's name for the store. Only what a restart mends makes a server one that is not alive.
+        let trouble = self.store.trouble();
+        let trouble = trouble.filter(|trouble| endpoint != "livez" || trouble.needs_restart);
+        checks.push(("etcd", trouble.map(|trouble| trouble.what)));
         if endpoint == "readyz" {
             checks.push((
                 "watch-cache",

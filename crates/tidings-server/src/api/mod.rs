@@ -9,6 +9,7 @@ mod state;
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub struct ApiOptions {
     pub log_bytes_max: usize,
     /// A watch that does not say when it ends does so after this, up to twice of it (W97).
     pub watch_timeout_min: Duration,
+    /// How many log lines could not be written, for metrics: whoever writes them counts.
+    pub lost_log_lines: Arc<AtomicU64>,
 }
 
 impl Default for ApiOptions {
@@ -55,6 +58,7 @@ impl Default for ApiOptions {
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
             watch_timeout_min: Duration::from_secs(1800),
+            lost_log_lines: Arc::default(),
         }
     }
 }
@@ -81,6 +85,8 @@ impl Api {
             log_bytes_max: options.log_bytes_max,
             changed: changed.clone(),
         };
+        // The caches are filled from the start of history; it does not end before they are.
+        let _history = store.hold_history();
         let served = Served::open(&opener);
         let uuid_header = |name: &'static str| {
             let value = HeaderValue::from_str(&Uuid::new_v4().to_string())

@@ -207,7 +207,13 @@ impl Inner {
                 again(Status::failure(503, Reason::ServiceUnavailable, message))
             }
             error @ Error::Uncertain(_) => again(Status::timeout(&error.to_string())),
-            Error::TooLarge(message) => {
+            Error::TooLarge { bytes, bytes_max } => {
+                let most = bytes_max.map_or(String::new(), |most| {
+                    format!(", which takes {most} at most")
+                });
+                let message = format!(
+                    "Request entity too large: the object would take {bytes} bytes in the store{most}: make it smaller or split it"
+                );
                 Status::failure(413, Reason::RequestEntityTooLarge, message)
             }
             error => Status::internal(error),
@@ -216,20 +222,26 @@ impl Inner {
 
     /// Waits until every cache has what the store has now.
     pub(super) async fn catch_up(&self) -> Result<(), Error> {
-        let revision = ResourceVersion::new(self.store.revision().await?.0);
+        let revision = self.store.revision().await?;
         for resource in self.served().resources() {
-            let Resource { cache, prefix, .. } = &**resource;
-            cache.reach(ResourceVersion::default()).await; // the first list
-            // Asked again until it is heard, as in `reach`: a watch of the store that is just being opened does not hear it.
-            loop {
-                self.store.request_progress(prefix);
-                let reached = cache.reach(revision);
-                if tokio::time::timeout(ASK_AGAIN, reached).await.is_ok() {
-                    break;
-                }
-            }
+            self.fill(resource, revision).await;
         }
         Ok(())
+    }
+
+    /// Waits until a cache has what the store had at a revision.
+    pub(crate) async fn fill(&self, resource: &Resource, revision: Revision) {
+        let revision = ResourceVersion::new(revision.0);
+        let Resource { cache, prefix, .. } = resource;
+        cache.reach(ResourceVersion::default()).await; // the first list
+        // Asked again until it is heard, as in `reach`: a watch of the store that is just being opened does not hear it.
+        loop {
+            self.store.request_progress(prefix);
+            let reached = cache.reach(revision);
+            if tokio::time::timeout(ASK_AGAIN, reached).await.is_ok() {
+                return;
+            }
+        }
     }
 
     /// Waits until the cache has every write that was acknowledged before now (W72).

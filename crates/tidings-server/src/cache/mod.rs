@@ -333,6 +333,7 @@ impl Cache {
         CacheStats {
             objects: inner.state.len(),
             revision: inner.revision.get(),
+            oldest: inner.oldest.max(inner.log.oldest()).get(),
             log_events: inner.log.len(),
             log_bytes: inner.log.bytes(),
             watches: self.wakers.len(),
@@ -344,6 +345,7 @@ impl Cache {
 pub(crate) struct CacheStats {
     pub(crate) objects: usize,
     pub(crate) revision: u64,
+    pub(crate) oldest: u64,
     pub(crate) log_events: u64,
     pub(crate) log_bytes: usize,
     pub(crate) watches: usize,

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status};
 use tidings_json::{Value, json};
+use tidings_storage::Revision;
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
 use super::kinds::{Interned, Reader};
@@ -16,6 +17,7 @@ use crate::api::Inner;
 use crate::cache::Cache;
 use crate::clock;
 use crate::registry;
+use crate::registry::Kind;
 use crate::registry::draft::Draft;
 use crate::served::{CustomResource, Resource};
 use crate::verbs::delete::{DeleteOptions, delete_one};
@@ -35,6 +37,9 @@ const FILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Says that a group of Kubernetes' own may be used.
 const APPROVED: &str = "api-approved.kubernetes.io";
 
+/// The versions of a definition, and whether they are served.
+type VersionKinds = Vec<(&'static Kind, bool)>;
+
 /// A definition that there is.
 struct Known {
     uid: String,
@@ -47,6 +52,8 @@ struct Known {
     /// `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
     open: Option<Open>,
+    /// What will be open when it is filled.
+    filling: Option<Open>,
 }
 
 /// The objects of a definition.
@@ -81,6 +88,8 @@ fn names_of(definition: &Value) -> &Value {
 pub(crate) struct Controller {
     interned: Interned,
     known: BTreeMap<String, Known>,
+    /// All definitions have been looked at once. Those that come later have no history.
+    started: bool,
     /// What is served, or a status, is not yet as the definitions want it.
     unsettled: bool,
     /// How often in a row that did not succeed.
@@ -194,7 +203,8 @@ impl Controller {
                 read.ok().map(Arc::new)
             }
         };
-        let open = self.known.remove(name).and_then(|known| known.open);
+        let before = self.known.remove(name);
+        let (open, filling) = before.map_or((None, None), |known| (known.open, known.filling));
         let meta = &value["metadata"];
         let brief = json!({
             "metadata": {
@@ -214,6 +224,7 @@ impl Controller {
             object: object.clone(),
             definition,
             open,
+            filling,
         };
         self.known.insert(name.to_owned(), known);
         Ok(())
@@ -230,15 +241,22 @@ impl Controller {
             let status = definition::status_of(&known.brief, &others, &now);
             statuses.push((name.clone(), status));
         }
+        let is_established =
+            |status: &Value| definition::has_condition(&json!({ "status": status }), "Established");
+        let established = statuses.iter().filter(|(_, status)| is_established(status));
+        let established: Vec<&String> = established.map(|(name, _)| name).collect();
+        // All of them are filled at the same time.
+        for name in &established {
+            if let Some(known) = self.known.get_mut(*name) {
+                known.begin(api, &mut self.interned, self.started);
+            }
+        }
+        self.started = true;
         let mut served = Vec::new();
-        for (name, status) in &statuses {
-            let whole = json!({ "status": status });
+        for name in established {
             let Some(known) = self.known.get_mut(name) else {
                 continue;
             };
-            if !definition::has_condition(&whole, "Established") {
-                continue;
-            }
             let opened = known.open(api, &mut self.interned).await;
             settled &= opened.is_ok();
             served.extend(opened.ok().flatten());
@@ -250,10 +268,8 @@ impl Controller {
             };
             // What cannot be served, such as versions that a webhook converts, is not said to be.
             let is_served = known.open.is_some();
-            let established =
-                definition::has_condition(&json!({ "status": status }), "Established");
-            if status == known.brief["status"] || known.terminating() || (established && !is_served)
-            {
+            let unserved = is_established(&status) && !is_served;
+            if status == known.brief["status"] || known.terminating() || unserved {
                 continue;
             }
             let written = edit_definition(api, &name, known, Some("status"), |draft| {
@@ -293,50 +309,67 @@ impl Controller {
 }
 
 impl Known {
-    /// Opens a cache for the objects, or brings it up to date. `None` if the definition cannot be served.
+    /// The kinds of the definition, and the one that its objects are stored as. `None` if it cannot be served.
+    fn kinds(&self, interned: &mut Interned) -> Option<(VersionKinds, &'static Kind)> {
+        let definition = self.definition.as_ref()?;
+        let kinds = interned.kinds(definition, &self.object, self.terminating());
+        let storage = &definition.storage().name;
+        let stored = kinds.iter().find(|(kind, _)| kind.version == storage);
+        let (stored, _) = *stored?;
+        Some((kinds, stored))
+    }
+
+    /// Begins to fill a cache for the objects, if there is none. A definition that is `new` has no objects in the history before it.
+    fn begin(&mut self, api: &Inner, interned: &mut Interned, new: bool) {
+        if self.open.is_some() || self.filling.is_some() {
+            return;
+        }
+        if let Some((_, stored)) = self.kinds(interned)
+            && let Some(definition) = self.definition.clone()
+        {
+            let reader = Arc::new(Reader::new(definition));
+            let from = Revision(if new { self.revision.get() } else { 0 });
+            let resource = api.opener.open(stored, Some(reader.clone()), from);
+            self.filling = Some(Open { resource, reader });
+        }
+    }
+
+    /// Waits until the cache for the objects is filled, or brings it up to date. `None` if the definition cannot be served.
     async fn open(
         &mut self,
         api: &Inner,
         interned: &mut Interned,
     ) -> Result<Option<CustomResource>, ()> {
-        let Some(definition) = &self.definition else {
+        let (Some((kinds, stored)), Some(definition)) =
+            (self.kinds(interned), self.definition.clone())
+        else {
             return Ok(None);
         };
-        let kinds = interned.kinds(definition, &self.object, self.terminating());
-        let storage = &definition.storage().name;
-        let stored = kinds.iter().find(|(kind, _)| kind.version == storage);
-        let Some((stored, _)) = stored else {
+        if let Some(filling) = &self.filling {
+            // Nobody is told of it before it has all that the store has.
+            let revision = api.store.revision().await.map_err(|_| ())?;
+            let filled = api.fill(&filling.resource, revision);
+            if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
+                let definition = &self.brief["metadata"]["name"];
+                tracing::warn!(%definition, "the cache for a definition is not filled yet");
+                return Err(());
+            }
+            self.open = self.filling.take();
+        }
+        let Some(open) = &mut self.open else {
             return Ok(None);
         };
-        let open = match self.open.take() {
-            Some(open) => {
-                if open.reader.set(definition) {
-                    // What is older than the definition is of other forms: the cache has to be past it to tell.
-                    if let Err(status) = api.reach(open.resource.kind, self.revision).await {
-                        tracing::warn!(%status, "a cache does not come up to its definition");
-                    }
-                    reform(&open.resource.cache, &open.reader).await;
-                }
-                Open {
-                    resource: Arc::new(open.resource.of(stored)),
-                    reader: open.reader,
-                }
+        if open.reader.set(&definition) {
+            // What is older than the definition is of other forms: the cache has to be past it to tell.
+            if let Err(status) = api.reach(open.resource.kind, self.revision).await {
+                tracing::warn!(%status, "the cache for a definition is behind it");
             }
-            None => {
-                let reader = Arc::new(Reader::new(definition.clone()));
-                let resource = api.opener.open(stored, Some(reader.clone()));
-                // Nobody is told of it before it has all that the store has.
-                let filled = resource.cache.reach(ResourceVersion::default());
-                if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
-                    let definition = &self.brief["metadata"]["name"];
-                    tracing::warn!(%definition, "a cache is not filled in time; it is tried again");
-                    return Err(());
-                }
-                Open { resource, reader }
-            }
-        };
+            reform(&open.resource.cache, &open.reader).await;
+        }
+        if !std::ptr::eq(open.resource.kind, stored) {
+            open.resource = Arc::new(open.resource.of(stored));
+        }
         let resource = open.resource.clone();
-        self.open = Some(open);
         Ok(Some(CustomResource { kinds, resource }))
     }
 }

@@ -1,5 +1,6 @@
 //! Responses and their bodies.
 
+pub(crate) mod backup;
 pub(crate) mod list;
 pub(crate) mod pack;
 mod pretty;
@@ -21,6 +22,7 @@ use tidings_api::{Object, Status};
 use tidings_schema::protobuf::encode_object;
 
 use crate::negotiate::Format;
+use backup::BackupBody;
 use list::{Items, ListBody, ListHead};
 use pack::Packer;
 use pretty::Indenter;
@@ -162,7 +164,7 @@ fn formatted(json: &[u8], format: Format) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The body of a response: bytes that are there, a list that is written while it is sent, or a watch.
+/// The body of a response: bytes that are there, a list or a backup that is written while it is sent, or a watch.
 pub struct ResponseBody(Kind);
 
 enum Kind {
@@ -170,6 +172,7 @@ enum Kind {
     Bytes(Option<Bytes>, Option<Bytes>),
     List(Box<Streamed>),
     Watch(Box<WatchBody>),
+    Backup(Box<BackupBody>),
 }
 
 /// A list that is written piece by piece.
@@ -249,6 +252,10 @@ impl ResponseBody {
         ResponseBody(Kind::Watch(Box::new(watch)))
     }
 
+    pub(crate) fn backup(backup: BackupBody) -> ResponseBody {
+        ResponseBody(Kind::Backup(Box::new(backup)))
+    }
+
     /// True if the body is a watch whose events are binary, each behind its length (W117).
     pub(crate) fn is_framed(&self) -> bool {
         matches!(&self.0, Kind::Watch(watch) if watch.is_framed())
@@ -266,6 +273,7 @@ impl std::fmt::Debug for ResponseBody {
             Kind::Bytes(..) => "ResponseBody::Bytes",
             Kind::List(_) => "ResponseBody::List",
             Kind::Watch(_) => "ResponseBody::Watch",
+            Kind::Backup(_) => "ResponseBody::Backup",
         })
     }
 }
@@ -282,6 +290,7 @@ impl Body for ResponseBody {
             Kind::Bytes(first, second) => Poll::Ready(first.take().or_else(|| second.take())),
             Kind::List(list) => Poll::Ready(list.next_packed()),
             Kind::Watch(watch) => watch.poll_next(context),
+            Kind::Backup(backup) => backup.poll_next(context),
         };
         bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
     }

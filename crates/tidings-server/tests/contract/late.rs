@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tidings_storage::{
-    BoxFuture, Embedded, EmbeddedOptions, Error, Expected, KeyValue, Previous, Range, RangeResult,
-    Revision, Stats, Storage, WatchStream, Write,
+    BoxFuture, Embedded, EmbeddedOptions, Error, Expected, Range, RangeResult, Revision, Stats,
+    Storage, WatchStream, Write,
 };
 
 /// How often others have their turn before a change is told.
@@ -55,26 +55,13 @@ impl Storage for LateStore {
         self.store.write(write)
     }
 
-    fn get(
-        &self,
-        key: Bytes,
-        at: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
-        self.store.get(key, at)
-    }
-
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
         self.store.range(range)
     }
 
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-        previous: Previous,
-    ) -> BoxFuture<'_, Result<WatchStream, Error>> {
+    fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>> {
         Box::pin(async move {
-            let changes = self.store.watch(prefix, after, previous).await?;
+            let changes = self.store.watch(prefix, after).await?;
             let late = changes.then(|batch| async {
                 for _ in 0..TURNS {
                     tokio::task::yield_now().await;

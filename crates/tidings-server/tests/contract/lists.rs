@@ -469,8 +469,9 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
     let clock = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1_000_000));
     options.now = std::sync::Arc::new({
         let clock = clock.clone();
-        move || clock.load(std::sync::atomic::Ordering::Relaxed)
+        move || std::time::Duration::from_millis(clock.load(std::sync::atomic::Ordering::Relaxed))
     });
+    options.clock_step_max = std::time::Duration::MAX;
     let store = std::sync::Arc::new(tidings_storage::Embedded::ephemeral(options));
     let api = tidings_server::Api::start(store.clone(), tidings_server::ApiOptions::default())
         .await

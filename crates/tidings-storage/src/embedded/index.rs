@@ -2,8 +2,12 @@
 //!
 //! Per key: its text once (shared with the history), the latest version inline, older ones in a vector that is empty for
 //! keys that did not change within the history.
+//!
+//! Forgotten values still stand where records are kept until their room is reclaimed: they are buried. A tombstone, the record
+//! of a deletion, is kept as long as a value of its key is buried, however old it is: without it, that value would be alive
+//! again when the store is opened.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -54,13 +58,20 @@ pub(super) struct Index {
     history: VecDeque<Superseded>,
     history_bytes: u64,
     live: u64,
+    /// How many values of a key are buried.
+    ///
+    /// Bound: the records that still stand where they are kept, which reclaiming holds to about twice those that are needed.
+    buried: HashMap<Key, u32>,
+    /// Tombstones that history does not need and buried values do.
+    tombstones: u64,
 }
 
-/// What the index knew of a key before a change.
+/// A change of a key, as a watch tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Before {
-    /// The version that was replaced, unless the key did not exist.
-    pub(super) revision: Option<Revision>,
+pub(super) struct IndexedChange {
+    pub(super) revision: Revision,
+    /// The key did not exist before.
+    pub(super) created: bool,
 }
 
 impl Index {
@@ -74,7 +85,8 @@ impl Index {
     }
 
     /// The revision of the value that a key had at a revision.
-    pub(super) fn at(&self, key: &[u8], revision: Revision) -> Option<Revision> {
+    #[cfg(test)]
+    fn at(&self, key: &[u8], revision: Revision) -> Option<Revision> {
         self.keys
             .get(key)?
             .at(revision)
@@ -82,9 +94,30 @@ impl Index {
             .map(|version| version.revision)
     }
 
-    /// The revision of the value that a key had just before a revision.
-    pub(super) fn before(&self, key: &[u8], revision: Revision) -> Option<Revision> {
-        self.at(key, Revision(revision.0.saturating_sub(1)))
+    /// The changes of keys with a prefix after a revision, in order.
+    pub(super) fn changes(&self, prefix: &[u8], after: Revision) -> VecDeque<IndexedChange> {
+        let mut changes = Vec::new();
+        let keys = self
+            .keys
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix));
+        for (_, versions) in keys {
+            if versions.latest.revision <= after {
+                continue;
+            }
+            let mut existed = false;
+            for version in versions.older.iter().chain([&versions.latest]) {
+                if version.revision > after {
+                    changes.push(IndexedChange {
+                        revision: version.revision,
+                        created: !existed && !version.deleted,
+                    });
+                }
+                existed = !version.deleted;
+            }
+        }
+        changes.sort_unstable_by_key(|change| change.revision);
+        changes.into()
     }
 
     /// The keys with a prefix that existed at a revision, in order, with the revisions of their values.
@@ -106,14 +139,14 @@ impl Index {
             })
     }
 
-    /// Notes a change. Revisions come in order.
+    /// Notes a change. Revisions come in order. True if the key existed before.
     pub(super) fn apply(
         &mut self,
         key: &[u8],
         revision: Revision,
         deleted: bool,
         bytes: usize,
-    ) -> Before {
+    ) -> bool {
         let version = Version {
             revision,
             deleted,
@@ -142,16 +175,16 @@ impl Index {
             }
         }
         let existed = before.filter(|before| !before.deleted);
-        if let Some(before) = existed {
-            self.remember(revision, key.clone(), before);
+        if let Some(before) = before {
+            // A tombstone is not needed any more when history starts at what came after it, whatever is buried.
+            let bytes = if before.deleted { 0 } else { before.bytes };
+            self.remember(revision, key.clone(), Version { bytes, ..before });
         }
         if deleted {
             self.remember(revision, key, version); // a deletion is history from the start
         }
         self.live = self.live + u64::from(!deleted) - u64::from(existed.is_some());
-        Before {
-            revision: existed.map(|before| before.revision),
-        }
+        existed.is_some()
     }
 
     fn remember(&mut self, superseded: Revision, key: Key, version: Version) {
@@ -163,40 +196,106 @@ impl Index {
         });
     }
 
+    /// True if history that starts at `oldest` leaves something to be forgotten.
+    pub(super) fn has_forgettable(&self, oldest: Revision) -> bool {
+        let first = self.history.front();
+        first.is_some_and(|entry| entry.superseded <= oldest)
+    }
+
     /// Forgets up to `limit` versions that nobody needs once reads and watches start at `oldest` or later. Returns their
     /// revisions, and whether nothing more is to be forgotten.
     pub(super) fn compact(&mut self, oldest: Revision, limit: usize) -> (Vec<Revision>, bool) {
         let mut forgotten = Vec::new();
-        while let Some(entry) = self
-            .history
-            .front()
-            .filter(|entry| entry.superseded <= oldest)
-        {
+        while self.has_forgettable(oldest) {
             if forgotten.len() >= limit {
                 return (forgotten, false);
             }
-            let revision = entry.version.revision;
-            forgotten.push(revision);
-            self.history_bytes -= u64::from(entry.version.bytes);
-            let key = entry.key.clone();
-            self.history.pop_front();
-            let Some(versions) = self.keys.get_mut(&key) else {
-                continue;
+            let Some(entry) = self.history.pop_front() else {
+                break;
             };
-            if versions
-                .older
-                .front()
-                .is_some_and(|oldest| oldest.revision == revision)
-            {
-                versions.older.pop_front();
+            let Superseded {
+                key,
+                version,
+                superseded,
+            } = entry;
+            self.history_bytes -= u64::from(version.bytes);
+            if !version.deleted {
+                self.remove(&key, version.revision);
+                self.bury(&key);
+                forgotten.push(version.revision);
+                continue;
             }
-            if versions.latest.revision == revision {
-                self.keys.remove(&key); // a deletion that nobody needs to hear of any more
-            } else if versions.older.is_empty() {
-                versions.older = VecDeque::new(); // give the memory back
+            let was_kept_for_history = superseded == version.revision;
+            let buried = self.buried.contains_key(&key);
+            if was_kept_for_history && buried {
+                self.tombstones += 1;
+            } else if self.remove(&key, version.revision) {
+                self.tombstones -= u64::from(!was_kept_for_history);
+                forgotten.push(version.revision);
             }
         }
         (forgotten, true)
+    }
+
+    /// Removes the oldest version of a key, if it is of this revision.
+    fn remove(&mut self, key: &Key, revision: Revision) -> bool {
+        let Some(versions) = self.keys.get_mut(key) else {
+            return false;
+        };
+        match versions.older.front() {
+            Some(oldest) if oldest.revision == revision => {
+                versions.older.pop_front();
+                if versions.older.is_empty() {
+                    versions.older = VecDeque::new(); // give the memory back
+                }
+                true
+            }
+            None if versions.latest.revision == revision => {
+                self.keys.remove(key); // a deletion that nobody needs to hear of any more
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A value of a key is forgotten, and still stands where it is kept.
+    pub(super) fn bury(&mut self, key: &[u8]) {
+        match self.buried.get_mut(key) {
+            Some(count) => *count += 1,
+            None => {
+                let known = self.keys.get_key_value(key).map(|(key, _)| key.clone());
+                self.buried
+                    .insert(known.unwrap_or_else(|| Key::from(key)), 1);
+            }
+        }
+    }
+
+    /// Buried values of these keys stand nowhere any more. Returns tombstones that nobody needs now.
+    pub(super) fn unbury(&mut self, keys: &[impl AsRef<[u8]>]) -> Vec<Revision> {
+        let mut forgotten = Vec::new();
+        for key in keys {
+            let Some((key, count)) = self.buried.get_key_value(key.as_ref()) else {
+                debug_assert!(false, "a value that was not buried is gone");
+                continue;
+            };
+            let (key, count) = (key.clone(), count - 1);
+            if count > 0 {
+                self.buried.insert(key, count);
+                continue;
+            }
+            self.buried.remove(&key);
+            let Some(versions) = self.keys.get(&key) else {
+                continue;
+            };
+            let first = *versions.older.front().unwrap_or(&versions.latest);
+            // One that history needs is forgotten when compaction comes to it.
+            let compacted = !self.has_forgettable(first.revision);
+            if first.deleted && compacted && self.remove(&key, first.revision) {
+                self.tombstones -= 1;
+                forgotten.push(first.revision);
+            }
+        }
+        forgotten
     }
 
     /// Where history would start if it were cut to `bytes_max`: the revision that supersedes the oldest entry too much.
@@ -216,6 +315,11 @@ impl Index {
 
     pub(super) fn live(&self) -> u64 {
         self.live
+    }
+
+    /// Tombstones that are kept only for the sake of buried values.
+    pub(super) fn tombstones(&self) -> u64 {
+        self.tombstones
     }
 
     pub(super) fn history_len(&self) -> u64 {
@@ -257,8 +361,17 @@ mod tests {
                 Some(7)
             ]
         );
-        assert_eq!(index.before(b"a", Revision(5)), Some(Revision(3)));
         assert_eq!(index.live(), 1);
+        let changes = |after| {
+            let changes = index.changes(b"", Revision(after));
+            let changes = changes.into_iter();
+            changes
+                .map(|change| (change.revision.0, change.created))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(changes(0), [(1, true), (3, false), (5, false), (7, true)]);
+        assert_eq!(changes(3), [(5, false), (7, true)]);
+        assert_eq!(changes(7), []);
     }
 
     #[test]
@@ -277,9 +390,67 @@ mod tests {
             "still readable at the oldest revision"
         );
         let (forgotten, _) = index.compact(Revision(4), 100);
-        assert_eq!(forgotten, [Revision(2), Revision(4)]);
+        assert_eq!(
+            forgotten,
+            [Revision(2)],
+            "the tombstone stays: a value is buried"
+        );
+        assert_eq!((index.tombstones(), index.history_bytes()), (1, 0));
+        assert_eq!(index.unbury(&[b"b"]), [Revision(4)]);
         assert_eq!(index.keys.len(), 1, "nothing is left of a deleted key");
-        assert_eq!(index.history_bytes(), 0);
+        assert_eq!(index.tombstones(), 0);
+        assert_eq!(index.unbury(&[b"a"]), []);
+        assert!(index.buried.is_empty());
+    }
+
+    #[test]
+    fn a_tombstone_stays_until_no_value_of_its_key_stands_anywhere() {
+        let mut index = Index::default();
+        // Twice created and deleted, with an update between, and made anew.
+        for (revision, deleted) in [
+            (1, false),
+            (2, false),
+            (3, true),
+            (4, false),
+            (5, true),
+            (6, false),
+        ] {
+            index.apply(b"a", Revision(revision), deleted, 10);
+        }
+        let (forgotten, _) = index.compact(Revision(5), 100);
+        assert_eq!(
+            forgotten,
+            [Revision(1), Revision(2), Revision(3), Revision(4)],
+            "of several tombstones the last is enough"
+        );
+        assert_eq!(index.tombstones(), 1);
+        let created: Vec<_> = index.changes(b"", Revision(5)).into();
+        assert_eq!(
+            created,
+            [IndexedChange {
+                revision: Revision(6),
+                created: true
+            }]
+        );
+        assert_eq!(index.unbury(&[b"a", b"a"]), []);
+        let mut one = Index::default();
+        std::mem::swap(&mut one, &mut index);
+        assert_eq!(one.unbury(&[b"a"]), [Revision(5)], "the last value is gone");
+        assert_eq!(one.tombstones(), 0);
+    }
+
+    #[test]
+    fn a_tombstone_is_not_needed_when_history_starts_at_what_came_after_it() {
+        let mut index = Index::default();
+        for (revision, deleted) in [(1, false), (2, true), (3, false), (4, false)] {
+            index.apply(b"a", Revision(revision), deleted, 10);
+        }
+        assert_eq!(index.compact(Revision(2), 100).0, [Revision(1)]);
+        assert_eq!(index.tombstones(), 1);
+        assert_eq!(index.compact(Revision(3), 100).0, [Revision(2)]);
+        assert_eq!(index.tombstones(), 0);
+        assert_eq!(index.compact(Revision(4), 100).0, [Revision(3)]);
+        assert_eq!(index.buried.get(&b"a"[..]), Some(&2));
     }
 
     #[test]

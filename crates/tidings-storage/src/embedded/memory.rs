@@ -1,46 +1,61 @@
 //! Records in memory, for stores that need not survive.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::record::{Record, Records, Visit};
+use bytes::Bytes;
+
+use super::record::{AppendError, Record, Records};
 use crate::contract::{Error, Revision};
 
 #[derive(Debug, Default)]
-pub(super) struct MemoryRecords(RwLock<BTreeMap<Revision, Record>>);
+pub(super) struct MemoryRecords(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    records: BTreeMap<Revision, Record>,
+    /// Keys of values that were forgotten and not reported yet.
+    dropped: Vec<Bytes>,
+}
+
+impl MemoryRecords {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Records for MemoryRecords {
-    fn append(&self, records: &[(Revision, Record)]) -> Result<(), Error> {
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(records.iter().cloned());
+    fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
+        self.kept().records.extend(records.iter().cloned());
         Ok(())
     }
 
-    fn get(&self, revision: Revision) -> Result<Option<Record>, Error> {
-        Ok(self
-            .0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&revision)
-            .cloned())
+    fn read(&self, revisions: &[Revision]) -> Result<Vec<Option<Record>>, Error> {
+        let kept = self.kept();
+        let record = |revision| kept.records.get(revision).cloned();
+        Ok(revisions.iter().map(record).collect())
     }
 
-    fn scan(&self, after: Revision, through: Revision, visit: Visit<'_>) -> Result<(), Error> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        for (revision, record) in kept.range((Bound::Excluded(after), Bound::Included(through))) {
-            if !visit(*revision, record.clone()) {
-                break;
+    fn note_oldest(&self, _: Revision, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn forget(&self, forgotten: &[Revision]) {
+        let mut kept = self.kept();
+        for revision in forgotten {
+            if let Some(Record {
+                key,
+                value: Some(_),
+                ..
+            }) = kept.records.remove(revision)
+            {
+                kept.dropped.push(key);
             }
         }
-        Ok(())
     }
 
-    fn compact(&self, forgotten: &[Revision], _: Revision) -> Result<(), Error> {
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        for revision in forgotten {
-            kept.remove(revision);
-        }
-        Ok(())
+    fn reclaim(&self) -> Result<Option<Vec<Bytes>>, Error> {
+        let dropped = std::mem::take(&mut self.kept().dropped);
+        Ok((!dropped.is_empty()).then_some(dropped))
     }
 }

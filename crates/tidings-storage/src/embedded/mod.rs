@@ -1,20 +1,29 @@
-//! The embedded engine: an index in memory, records in a log on disk (or in memory), one thread that commits.
+//! The embedded engine: an index in memory, records in a log on disk (or in memory), a thread that commits and one that reads.
 //!
 //! The working set lives in the caller's caches, so values are not kept here: the index holds 100-odd bytes per key, and a
 //! read of a value is a read of the disk. Writes that wait while the disk syncs share the next sync.
+//!
+//! `engine` does everything and has no thread; `committer` and `reader` are the threads; `log` is the disk's side.
 
+pub mod backup;
+
+mod committer;
 mod crowd;
+pub mod disk;
+mod engine;
 mod index;
 mod lifetime;
 mod log;
 mod memory;
+mod reader;
 mod record;
+#[cfg(test)]
+mod simulation;
 mod watch;
-mod write;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,40 +31,48 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use crate::contract::{
-    BoxFuture, Error, KeyValue, Previous, Range, RangeResult, Revision, Stats, Storage,
+    BoxFuture, Error, HistoryHold, Range, RangeResult, Revision, Stats, Storage, Trouble,
     WatchStream, Write,
 };
-use crate::history::{Keep, Times};
-use crowd::Crowd;
-use index::Index;
-use lifetime::Lifetimes;
-use log::LogRecords;
-pub use log::OpenError;
-use memory::MemoryRecords;
-use record::{Record, Records};
-use watch::{Slots, Watch};
-use write::Task;
+use committer::Task;
+use disk::{Disk, RealDisk};
+use engine::Engine;
+pub use log::{OpenError, check};
+use reader::Reader;
+use watch::Watch;
 
 /// How many writes may wait for the disk.
 const QUEUED_WRITES_MAX: usize = 4096;
+/// Small enough to be rewritten in a moment, large enough to be few.
+const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+/// Time is read at least once a second; what is much longer was a jump, or a sleep of the machine.
+const CLOCK_STEP_MAX: Duration = Duration::from_secs(10);
 
 /// How an embedded store keeps history.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// Changes younger than this can be read and watched from.
+    /// Changes younger than this can be read and watched from. The time during which the store is closed does not count.
     pub history_age: Duration,
     /// However old they are, this many last revisions can be.
     pub history_revisions_min: u64,
     /// However young it is, history does not grow beyond this (but keeps `history_revisions_min`).
     pub history_bytes_max: u64,
+    /// A key and its value may be this large together.
+    pub value_bytes_max: usize,
+    /// A file of the log is closed when it has grown to this.
+    pub segment_bytes_max: u64,
     /// Keys that begin with this are deleted so long after their last write.
     pub lifetimes: Vec<(Bytes, Duration)>,
     /// What the owner of the directory keeps there besides the store. Anything else in a directory without a store means that
     /// the directory is somebody else's.
     pub beside: &'static [&'static str],
-    /// Milliseconds since 1970; tests pass their own.
-    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// A clock that nobody sets, counted from any moment; tests pass their own.
+    pub now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Whatever the clock says, time goes on by no more than this from one look at it to the next.
+    pub clock_step_max: Duration,
+    /// The file system; tests pass one that fails.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Default for EmbeddedOptions {
@@ -64,9 +81,13 @@ impl Default for EmbeddedOptions {
             history_age: Duration::from_secs(600),
             history_revisions_min: 1000,
             history_bytes_max: 1 << 30,
+            value_bytes_max: crate::VALUE_BYTES_MAX,
+            segment_bytes_max: SEGMENT_BYTES_MAX,
             lifetimes: Vec::new(),
             beside: &[],
-            now: Arc::new(crate::wall_clock_ms),
+            now: Arc::new(crate::monotonic_clock),
+            clock_step_max: CLOCK_STEP_MAX,
+            disk: Arc::new(RealDisk),
         }
     }
 }
@@ -81,71 +102,11 @@ impl std::fmt::Debug for EmbeddedOptions {
     }
 }
 
-/// What the index and the watches agree on. Written by the committing thread only.
-struct State {
-    revision: Revision,
-    oldest: Revision,
-    index: Index,
-    times: Times,
-    lifetimes: Lifetimes,
-    slots: Slots,
-    commits: u64,
-    writes: u64,
-}
-
-impl State {
-    fn new(options: &EmbeddedOptions) -> State {
-        State {
-            revision: Revision(0),
-            oldest: Revision(0),
-            index: Index::default(),
-            times: Times::default(),
-            lifetimes: Lifetimes::new(&options.lifetimes),
-            slots: Slots::default(),
-            commits: 0,
-            writes: 0,
-        }
-    }
-
-    /// Takes in the next record. Returns when its key was written before.
-    fn apply(&mut self, revision: Revision, record: &Record) -> Option<Revision> {
-        assert!(revision > self.revision, "revisions only grow");
-        self.revision = revision;
-        self.times.note(record.written_ms, revision);
-        let deleted = record.value.is_none();
-        if !deleted {
-            self.lifetimes
-                .note(&record.key, revision, record.written_ms);
-        }
-        let before = self
-            .index
-            .apply(&record.key, revision, deleted, record.bytes());
-        before.revision
-    }
-}
-
-struct Shared {
-    state: RwLock<State>,
-    records: Box<dyn Records>,
-    keep: Keep,
-    history_bytes_max: u64,
-    now: Arc<dyn Fn() -> u64 + Send + Sync>,
-    crowd: Crowd,
-}
-
-impl Shared {
-    fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A store on this machine. Dropping it ends its watches and its thread.
+/// A store on this machine. Dropping it ends its watches and its threads.
 pub struct Embedded {
-    shared: Arc<Shared>,
+    engine: Arc<Engine>,
+    /// `None` if nothing is on disk.
+    reader: Option<Arc<Reader>>,
     tasks: Option<SyncSender<Task>>,
     committer: Option<JoinHandle<()>>,
 }
@@ -161,8 +122,7 @@ impl std::fmt::Debug for Embedded {
 impl Embedded {
     /// A store that is gone with the process.
     pub fn ephemeral(options: EmbeddedOptions) -> Embedded {
-        let state = State::new(&options);
-        Embedded::start(Box::new(MemoryRecords::default()), state, options)
+        Embedded::start(Engine::ephemeral(options), None)
     }
 
     /// Opens or creates a store in a directory of its own.
@@ -170,43 +130,23 @@ impl Embedded {
     /// # Errors
     /// If the directory is in use, holds something else or is damaged. It is left as it was.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
-        let mut state = State::new(&options);
-        let (records, oldest) = LogRecords::open(directory, options.beside, &mut |at, record| {
-            state.apply(at, record);
-        })?;
-        // Records that were forgotten before may still stand in their segments.
-        let (forgotten, _) = state.index.compact(oldest, usize::MAX);
-        records.forget(&forgotten);
-        let revision = state.revision;
-        tracing::debug!(%revision, %oldest, forgotten = forgotten.len(), "opened the store");
-        state.revision = revision.max(oldest);
-        state.oldest = oldest;
-        Ok(Embedded::start(Box::new(records), state, options))
+        let engine = Engine::open(directory, options)?;
+        Ok(Embedded::start(engine, Some(Arc::new(Reader::start()))))
     }
 
-    fn start(records: Box<dyn Records>, state: State, options: EmbeddedOptions) -> Embedded {
-        let keep = Keep {
-            age: options.history_age,
-            revisions_min: options.history_revisions_min,
-        };
-        let shared = Arc::new(Shared {
-            state: RwLock::new(state),
-            records,
-            keep,
-            history_bytes_max: options.history_bytes_max,
-            now: options.now,
-            crowd: Crowd::default(),
-        });
+    fn start(engine: Engine, reader: Option<Arc<Reader>>) -> Embedded {
+        let engine = Arc::new(engine);
         let (tasks, queue) = sync_channel(QUEUED_WRITES_MAX);
         let committer = std::thread::Builder::new()
             .name("tidings-commit".into())
             .spawn({
-                let shared = shared.clone();
-                move || write::run(&shared, &queue)
+                let engine = engine.clone();
+                move || committer::run(&engine, &queue)
             });
         // Without the thread every write answers that the store is closed.
         Embedded {
-            shared,
+            engine,
+            reader,
             tasks: Some(tasks),
             committer: committer.ok(),
         }
@@ -232,158 +172,92 @@ impl Embedded {
                 TrySendError::Disconnected(_) => Error::Closed,
             })
     }
-
-    /// The revision to read at, if it can be.
-    fn readable(state: &State, at: Option<Revision>) -> Result<Revision, Error> {
-        match at {
-            None => Ok(state.revision),
-            Some(requested) if requested > state.revision => Err(Error::Future {
-                requested,
-                current: state.revision,
-            }),
-            Some(requested) if requested < state.oldest => Err(Error::Compacted {
-                requested,
-                oldest: state.oldest,
-            }),
-            Some(requested) => Ok(requested),
-        }
-    }
-
-    fn read(&self, range: &Range) -> Result<RangeResult, Error> {
-        let (revision, found, more) = {
-            let state = self.shared.state();
-            let revision = Embedded::readable(&state, range.at)?;
-            let limit = if range.limit == 0 {
-                usize::MAX
-            } else {
-                range.limit
-            };
-            let mut keys = state
-                .index
-                .range(&range.prefix, range.start.as_deref(), revision);
-            let found: Vec<Revision> = keys.by_ref().take(limit).map(|(_, at)| at).collect();
-            (revision, found, keys.next().is_some())
-        };
-        let mut entries = Vec::with_capacity(found.len());
-        for at in found {
-            entries.push(self.value(at, revision)?);
-        }
-        Ok(RangeResult {
-            entries,
-            revision,
-            more,
-        })
-    }
-
-    /// The value written at a revision, for a read as of `read_at`.
-    fn value(&self, at: Revision, read_at: Revision) -> Result<KeyValue, Error> {
-        match self.shared.records.get(at)? {
-            Some(record::Record {
-                key,
-                value: Some(value),
-                ..
-            }) => Ok(KeyValue {
-                key,
-                value,
-                revision: at,
-            }),
-            // Compaction has passed the read between its look at the index and this one.
-            _ => Err(Error::Compacted {
-                requested: read_at,
-                oldest: self.shared.state().oldest,
-            }),
-        }
-    }
 }
 
 impl Storage for Embedded {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
-        let revision = self.shared.state().revision;
+        let revision = self.engine.state().revision;
         Box::pin(std::future::ready(Ok(revision)))
     }
 
     fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>> {
-        let oldest = self.shared.state().oldest;
+        let oldest = self.engine.state().oldest;
         Box::pin(std::future::ready(Ok(oldest)))
     }
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
         Box::pin(async move {
+            self.engine.check_size(&write)?;
             let (answer, done) = oneshot::channel();
-            let count = self.shared.crowd.enter(1);
+            let count = self.engine.crowd.enter(1);
             if let Err(error) = self.submit(Task::Write(write, answer)) {
-                self.shared.crowd.leave(1);
+                self.engine.crowd.leave(1);
                 return Err(error);
             }
-            self.shared.crowd.entered(count);
+            self.engine.crowd.entered(count);
             done.await.map_err(|_| Error::Closed)?
         })
     }
 
-    fn get(
-        &self,
-        key: Bytes,
-        at: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
-        Box::pin(async move {
-            let (read_at, found) = {
-                let state = self.shared.state();
-                let read_at = Embedded::readable(&state, at)?;
-                (read_at, state.index.at(&key, read_at))
-            };
-            found.map(|at| self.value(at, read_at)).transpose()
-        })
-    }
-
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
-        Box::pin(async move { self.read(&range) })
+        Box::pin(async move {
+            match &self.reader {
+                None => self.engine.read(&range),
+                Some(reader) => {
+                    let engine = self.engine.clone();
+                    let read = reader.run(move || engine.read(&range));
+                    read.await.map_err(|_| Error::Closed)?
+                }
+            }
+        })
     }
 
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-        previous: Previous,
-    ) -> BoxFuture<'_, Result<WatchStream, Error>> {
-        Box::pin(async move {
-            let mut state = self.shared.state_mut();
-            Embedded::readable(&state, Some(after))?;
-            let slot = state.slots.add(prefix);
-            let live_after = state.revision;
-            drop(state);
-            let shared = self.shared.clone();
-            let watch = Watch {
-                shared,
-                slot,
-                previous,
-                position: after,
-                live_after,
-                failed: false,
-            };
-            Ok(Box::pin(watch) as WatchStream)
-        })
+    fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>> {
+        let (engine, reader) = (self.engine.clone(), self.reader.clone());
+        let watch = Watch::start(engine, reader, &prefix, after);
+        let watch = watch.map(|watch| Box::pin(watch) as WatchStream);
+        Box::pin(std::future::ready(watch))
     }
 
     fn request_progress(&self, prefix: &[u8]) {
-        let slots: Vec<_> = self.shared.state().slots.iter().collect();
+        let slots: Vec<_> = self.engine.state().slots.iter().collect();
         for slot in slots {
             slot.request_progress(prefix);
         }
     }
 
-    fn stats(&self) -> Stats {
-        let state = self.shared.state();
-        Stats {
-            revision: state.revision,
-            oldest: state.oldest,
-            keys: state.index.live(),
-            history_entries: state.index.history_len(),
-            history_bytes: state.index.history_bytes(),
-            commits: state.commits,
-            writes: state.writes,
-            queued: self.shared.crowd.waiting(),
-            remote: None,
+    fn hold_history(&self) -> HistoryHold {
+        self.engine.hold_history()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let committer = self.committer.as_ref();
+        let ended = if committer.is_none_or(JoinHandle::is_finished) {
+            Some("the thread that commits writes has ended")
+        } else if self
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.has_ended())
+        {
+            Some("the thread that reads the disk has ended")
+        } else {
+            None
+        };
+        if let Some(ended) = ended {
+            return Some(Trouble {
+                what: format!("{ended}: restart the server"),
+                needs_restart: true,
+            });
         }
+        let what = self.engine.trouble()?;
+        Some(Trouble {
+            what,
+            needs_restart: false,
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        self.engine.stats(self.reader.is_some())
     }
 }
 
@@ -395,7 +269,10 @@ impl Drop for Embedded {
         {
             tracing::error!("the committing thread panicked");
         }
-        let slots: Vec<_> = self.shared.state().slots.iter().collect();
+        if let Some(reader) = &self.reader {
+            reader.close();
+        }
+        let slots: Vec<_> = self.engine.state().slots.iter().collect();
         for slot in slots {
             slot.close();
         }

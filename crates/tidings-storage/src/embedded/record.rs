@@ -2,38 +2,75 @@
 
 use bytes::Bytes;
 
-use crate::contract::{Error, Revision};
+use crate::contract::{DiskStats, Error, Revision};
 
 /// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
-    /// Milliseconds since 1970: history is kept by age, over restarts too.
-    pub(super) written_ms: u64,
-    pub(super) key: Bytes,
+pub(crate) struct Record {
+    /// The store's running time in milliseconds: history is kept by age, over restarts too.
+    pub(crate) written_ms: u64,
+    pub(crate) key: Bytes,
     /// `None` is a deletion.
-    pub(super) value: Option<Bytes>,
+    pub(crate) value: Option<Bytes>,
 }
 
 impl Record {
     /// How many bytes it takes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
     }
 }
 
-/// Called with each record of a scan; returns whether the scan goes on.
-pub(super) type Visit<'a> = &'a mut dyn FnMut(Revision, Record) -> bool;
+/// Why records could not be kept.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum AppendError {
+    /// None of them is there.
+    #[error("{why}")]
+    Refused {
+        why: String,
+        /// There is no room.
+        full: bool,
+    },
+    /// They may be there after a restart, or some of them.
+    #[error("{0}")]
+    Unknown(String),
+}
 
-/// Where records are kept, by revision.
+impl AppendError {
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, AppendError::Refused { full: true, .. })
+    }
+}
+
+/// Where records are kept, by revision. Only one thread calls what changes something.
 pub(super) trait Records: Send + Sync {
-    /// Keeps records durably: when it returns, all of them are, and if it fails, none of them is.
-    fn append(&self, records: &[(Revision, Record)]) -> Result<(), Error>;
+    /// Keeps records durably: when it returns, all of them are.
+    fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError>;
 
-    fn get(&self, revision: Revision) -> Result<Option<Record>, Error>;
+    /// The records of some revisions, in the same order; `None` for those that have been forgotten.
+    fn read(&self, revisions: &[Revision]) -> Result<Vec<Option<Record>>, Error>;
 
-    /// Visits the records after `after` up to `through` in order.
-    fn scan(&self, after: Revision, through: Revision, visit: Visit<'_>) -> Result<(), Error>;
+    /// Notes durably that history starts at `oldest` since `time_ms`. Only then may records be forgotten.
+    fn note_oldest(&self, oldest: Revision, time_ms: u64) -> Result<(), Error>;
 
-    /// Removes records and notes that history starts at `oldest` now.
-    fn compact(&self, forgotten: &[Revision], oldest: Revision) -> Result<(), Error>;
+    /// Lets go of records that nobody needs any more. They may still stand where they are kept.
+    fn forget(&self, forgotten: &[Revision]);
+
+    /// Frees some of the room of forgotten records, and returns the keys of the values that stand nowhere now, one for each
+    /// value. `None` if there is nothing worth freeing.
+    fn reclaim(&self) -> Result<Option<Vec<Bytes>>, Error>;
+
+    /// Called now and then: settles what failed before. Says what keeps records from being kept, if anything does.
+    fn maintain(&self) -> Option<String> {
+        None
+    }
+
+    /// Tries whether something can be written.
+    fn probe(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn stats(&self) -> DiskStats {
+        DiskStats::default()
+    }
 }

@@ -35,6 +35,11 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A page of a list can be large; gRPC's own limit of 4 MiB is for requests between strangers.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
+const TOO_LARGE: Error = Error::TooLarge {
+    bytes: 0,
+    bytes_max: None,
+};
+
 /// What may be done about a call that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
@@ -322,12 +327,9 @@ fn refusal(status: &Status) -> Option<Error> {
             requested: Default::default(),
             current: Default::default(),
         }),
-        Code::InvalidArgument if says("request is too large") => {
-            Some(Error::TooLarge(status.message().to_owned()))
-        }
-        Code::ResourceExhausted if says("larger than max") => Some(Error::TooLarge(
-            "etcdserver: request is too large".to_owned(),
-        )),
+        // Who has made the request knows how large it is.
+        Code::InvalidArgument if says("request is too large") => Some(TOO_LARGE),
+        Code::ResourceExhausted if says("larger than max") => Some(TOO_LARGE),
         Code::ResourceExhausted if says("space exceeded") => Some(Error::Failed(
             "etcd has reached its space quota and takes no writes: compact and defragment it, then disarm its NOSPACE alarm"
                 .to_owned(),

@@ -3,6 +3,7 @@
 //! They agree on a key that holds the revision at which history starts, the one that kube-apiserver uses too. Who writes it,
 //! by compare-and-swap, compacts; the others find it written and learn where history starts.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ pub(super) async fn run(shared: std::sync::Arc<Shared>) {
         // Several servers do not all come at once.
         tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         if let Err(error) = round(&shared).await {
+            shared.failed_compactions.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%error, "history cannot be compacted now");
         }
     }
@@ -36,7 +38,11 @@ pub(super) async fn run(shared: std::sync::Arc<Shared>) {
 /// Compacts what is due, unless another server has.
 pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
     let current = shared.revision().await?;
-    let due = shared.times().oldest((shared.now)(), current, shared.keep);
+    let now_ms = shared.now_ms();
+    let due = match shared.holds.any() {
+        true => Revision(0),
+        false => shared.times().oldest(now_ms, current, shared.keep),
+    };
     let request = RangeRequest {
         key: KEY,
         ..RangeRequest::default()

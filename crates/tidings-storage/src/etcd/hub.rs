@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::contract::{Change, Error, Event, Previous, Revision, WatchBatch};
+use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 
 /// What a watch may have waiting in memory.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
@@ -21,7 +21,6 @@ const QUEUE_BYTES_MAX: usize = 4 << 20;
 pub(super) struct Slot {
     /// Of the whole key.
     prefix: Bytes,
-    previous: Previous,
     queue: Mutex<Queue>,
 }
 
@@ -45,10 +44,9 @@ impl Slot {
     }
 
     /// Takes what comes after `from`; it is complete up to `to`.
-    fn offer(&self, from: Revision, events: &[Event], to: Revision, previous: bool) {
+    fn offer(&self, from: Revision, events: &[Event], to: Revision) {
         let mut queue = self.lock();
-        let lacks_previous = self.previous != Previous::Never && !previous;
-        if queue.complete < from || queue.end.is_some() || lacks_previous {
+        if queue.complete < from || queue.end.is_some() {
             return; // it is behind
         }
         let seen = queue.complete;
@@ -63,12 +61,8 @@ impl Slot {
                 break;
             }
             last = event.revision;
-            let mut event = event.clone();
-            if !self.previous.is_wanted(&event.change) {
-                event.previous = None;
-            }
-            queue.bytes += size(&event);
-            queue.events.push_back(event);
+            queue.bytes += size(event);
+            queue.events.push_back(event.clone());
         }
         queue.complete = if full { last } else { seen.max(to) };
         if !queue.events.is_empty() || queue.wanted > queue.taken {
@@ -119,7 +113,7 @@ fn size(event: &Event) -> usize {
         Change::Put(value) => value.len(),
         Change::Delete => 0,
     };
-    event.key.len() + value + event.previous.as_ref().map_or(0, Bytes::len) + size_of::<Event>()
+    event.key.len() + value + size_of::<Event>()
 }
 
 fn wake(waker: Option<Waker>) {
@@ -133,8 +127,6 @@ fn wake(waker: Option<Waker>) {
 pub(super) struct Hub {
     /// Events up to here have been handed out.
     reached: Revision,
-    /// They come with the values before them.
-    previous: bool,
     slots: Vec<Weak<Slot>>,
 }
 
@@ -153,10 +145,9 @@ impl Hub {
         self.reached
     }
 
-    pub(super) fn add(&mut self, prefix: Bytes, after: Revision, previous: Previous) -> Arc<Slot> {
+    pub(super) fn add(&mut self, prefix: Bytes, after: Revision) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             prefix,
-            previous,
             queue: Mutex::new(Queue {
                 events: VecDeque::new(),
                 bytes: 0,
@@ -182,20 +173,9 @@ impl Hub {
         self.live().map(|slot| slot.lock().complete).min()
     }
 
-    /// Whether events come with the values before them.
-    pub(super) fn has_previous(&self) -> bool {
-        self.previous
-    }
-
-    /// Whether anybody wants the values before the events.
-    pub(super) fn wants_previous(&self) -> bool {
-        self.live().any(|slot| slot.previous != Previous::Never)
-    }
-
-    /// The watch of etcd begins again behind this revision, with or without the values before the events.
-    pub(super) fn go_back(&mut self, to: Revision, previous: bool) {
+    /// The watch of etcd begins again behind this revision.
+    pub(super) fn go_back(&mut self, to: Revision) {
         self.reached = to;
-        self.previous = previous;
     }
 
     /// Events came; they are all there are up to `to`.
@@ -203,7 +183,7 @@ impl Hub {
         let from = self.reached;
         self.reached = from.max(to);
         for slot in self.live() {
-            slot.offer(from, events, self.reached, self.previous);
+            slot.offer(from, events, self.reached);
         }
     }
 
@@ -211,15 +191,13 @@ impl Hub {
     pub(super) fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         for slot in self.slots.iter().filter_map(Weak::upgrade) {
-            let lacks_previous = slot.previous != Previous::Never && !self.previous;
             let queue = slot.lock();
             if queue.end.is_some() {
                 continue;
             }
             needs.watches += 1;
             needs.progress = needs.progress.max(Some(queue.wanted));
-            needs.going_back |=
-                (queue.complete < self.reached || lacks_previous) && queue.events.is_empty();
+            needs.going_back |= queue.complete < self.reached && queue.events.is_empty();
         }
         needs.progress = needs.progress.filter(|wanted| *wanted > self.reached);
         needs
@@ -261,7 +239,6 @@ mod tests {
             key: Bytes::copy_from_slice(key.as_bytes()),
             change: Change::Put(vec![0; size].into()),
             created: false,
-            previous: None,
         }
     }
 
@@ -281,18 +258,18 @@ mod tests {
     #[test]
     fn each_watch_gets_its_prefix_once_whoever_comes_late() {
         let mut hub = Hub::default();
-        hub.go_back(Revision(10), true);
-        let early = hub.add("a/".into(), Revision(10), Previous::OnDelete);
+        hub.go_back(Revision(10));
+        let early = hub.add("a/".into(), Revision(10));
         hub.hand_out(&[event(11, "a/x", 1), event(12, "b/y", 1)], Revision(12));
         assert_eq!(take(&hub, &early), (Some((vec![11], 12)), false));
-        let late = hub.add("b/".into(), Revision(10), Previous::OnDelete);
+        let late = hub.add("b/".into(), Revision(10));
         assert_eq!(take(&hub, &late), (None, true), "it starts before the hub");
         hub.hand_out(&[event(13, "b/z", 1)], Revision(13));
         assert_eq!(take(&hub, &late), (None, true), "nothing is skipped");
         assert!(hub.needs().going_back);
         let start = hub.start().unwrap();
         assert_eq!(start, Revision(10));
-        hub.go_back(start, true);
+        hub.go_back(start);
         let again = [
             event(11, "a/x", 1),
             event(12, "b/y", 1),
@@ -306,28 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_previous_values_gets_no_event_without_them() {
-        let mut hub = Hub::default();
-        let plain = hub.add("".into(), Revision(0), Previous::Never);
-        assert!(!hub.wants_previous());
-        hub.go_back(Revision(0), false);
-        let picky = hub.add("".into(), Revision(0), Previous::Always);
-        assert!(hub.wants_previous() && hub.needs().going_back);
-        hub.hand_out(&[event(1, "a", 1)], Revision(1));
-        assert_eq!(take(&hub, &plain), (Some((vec![1], 1)), false));
-        assert_eq!(take(&hub, &picky), (None, true));
-        hub.go_back(hub.start().unwrap(), true);
-        hub.hand_out(&[event(1, "a", 1)], Revision(1));
-        assert_eq!(take(&hub, &picky), (Some((vec![1], 1)), false));
-        assert_eq!(take(&hub, &plain), (None, false));
-    }
-
-    #[test]
     fn a_full_queue_loses_nothing_and_holds_up_nobody() {
         let mut hub = Hub::default();
-        hub.go_back(Revision(0), true);
-        let slow = hub.add("".into(), Revision(0), Previous::OnDelete);
-        let quick = hub.add("".into(), Revision(0), Previous::OnDelete);
+        hub.go_back(Revision(0));
+        let slow = hub.add("".into(), Revision(0));
+        let quick = hub.add("".into(), Revision(0));
         for revision in 1..=10 {
             hub.hand_out(&[event(revision, "k", 1 << 20)], Revision(revision));
             assert_eq!(take(&hub, &quick).0, Some((vec![revision], revision)));
@@ -338,7 +298,7 @@ mod tests {
         assert_eq!(first, (1..=complete).collect::<Vec<_>>());
         assert!(complete < 10, "the queue is bounded: {complete}");
         assert_eq!(take(&hub, &slow), (None, true));
-        hub.go_back(hub.start().unwrap(), true);
+        hub.go_back(hub.start().unwrap());
         for revision in complete + 1..=10 {
             hub.hand_out(&[event(revision, "k", 1)], Revision(revision));
         }
@@ -349,8 +309,8 @@ mod tests {
     #[test]
     fn progress_is_told_up_to_what_was_asked_for() {
         let mut hub = Hub::default();
-        hub.go_back(Revision(0), true);
-        let slot = hub.add("a/".into(), Revision(0), Previous::OnDelete);
+        hub.go_back(Revision(0));
+        let slot = hub.add("a/".into(), Revision(0));
         hub.hand_out(&[event(5, "b/x", 1)], Revision(5));
         assert_eq!(take(&hub, &slot), (None, false), "nobody asked");
         slot.want(Revision(7));
@@ -366,8 +326,8 @@ mod tests {
     #[test]
     fn compaction_ends_the_watches_that_need_what_is_gone() {
         let mut hub = Hub::default();
-        let behind = hub.add("".into(), Revision(3), Previous::OnDelete);
-        let fine = hub.add("".into(), Revision(8), Previous::OnDelete);
+        let behind = hub.add("".into(), Revision(3));
+        let fine = hub.add("".into(), Revision(8));
         hub.compacted(Revision(8));
         let (poll, _) = behind.poll(Waker::noop(), hub.reached());
         assert!(matches!(poll, Poll::Ready(Err(Error::Compacted { .. }))));

@@ -22,9 +22,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::clock::RunningTime;
 use crate::contract::{
-    BoxFuture, Error, KeyValue, Previous, Range, RangeResult, RemoteStats, Revision, Stats,
-    Storage, WatchStream, Write,
+    BoxFuture, Error, HistoryHold, HistoryHolds, KeyValue, Range, RangeResult, RemoteStats,
+    Revision, Stats, Storage, Trouble, WatchStream, Write,
 };
 use crate::history::{Keep, Times};
 use client::{Client, Effect};
@@ -40,8 +41,6 @@ const OPEN_PATIENCE: Duration = Duration::from_secs(10);
 const HISTORY_REVISIONS_MAX: u64 = 100_000;
 /// What values that kube-apiserver wrote in its binary form begin with.
 const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
-/// How long it is said that one was seen.
-const FOREIGN_FOR: Duration = Duration::from_secs(60);
 /// How many values are looked at to see whose they are.
 const SAMPLE: i64 = 20;
 
@@ -61,13 +60,15 @@ struct Shared {
     times: Mutex<Times>,
     keep: Keep,
     leases: Leases,
-    now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    time: Mutex<RunningTime>,
+    value_bytes_max: usize,
+    holds: HistoryHolds,
+    failed_compactions: AtomicU64,
     writes: AtomicU64,
     queued: AtomicU64,
     opened: AtomicU64,
     went_back: AtomicU64,
-    /// When a value of kube-apiserver was last seen, and what is to be said of it.
-    foreign: Mutex<Option<(Instant, String)>>,
 }
 
 /// Who asks for the current revision. Those who come while one asks share the next answer.
@@ -95,7 +96,8 @@ impl Default for Answered {
 /// A store in etcd. Dropping it ends its watches.
 pub struct Etcd {
     shared: Arc<Shared>,
-    tasks: Vec<JoinHandle<()>>,
+    /// What they do, and what does it.
+    tasks: [(&'static str, JoinHandle<()>); 2],
 }
 
 impl std::fmt::Debug for Etcd {
@@ -131,11 +133,14 @@ impl Etcd {
             },
             leases: Leases::new(options.lifetimes),
             now: options.now,
+            time: Mutex::new(RunningTime::from(0, options.clock_step_max)),
+            value_bytes_max: options.value_bytes_max,
+            holds: HistoryHolds::default(),
+            failed_compactions: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             went_back: AtomicU64::new(0),
-            foreign: Mutex::default(),
         });
         let revision = shared.first_answer().await?;
         shared.check_owner().await?;
@@ -144,9 +149,12 @@ impl Etcd {
         shared.oldest.store(oldest.0, Ordering::Relaxed);
         shared.note(revision);
         tracing::debug!(%revision, %oldest, "connected to etcd");
-        let tasks = vec![
-            tokio::spawn(pump::run(shared.clone())),
-            tokio::spawn(compact::run(shared.clone())),
+        let tasks = [
+            ("follows etcd", tokio::spawn(pump::run(shared.clone()))),
+            (
+                "compacts history",
+                tokio::spawn(compact::run(shared.clone())),
+            ),
         ];
         Ok(Etcd { shared, tasks })
     }
@@ -185,7 +193,21 @@ impl Shared {
     /// etcd has this revision.
     fn note(&self, revision: Revision) {
         self.known.fetch_max(revision.0, Ordering::Relaxed);
-        self.times().note((self.now)(), revision);
+        let now_ms = self.now_ms();
+        self.times().note(now_ms, revision);
+    }
+
+    /// How long this server has been running: each server judges the age of history by a clock that nobody sets.
+    fn now_ms(&self) -> u64 {
+        let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
+        time.at((self.now)())
+    }
+
+    /// How long ago the oldest revision was replaced by the next, as far as this server knows.
+    fn oldest_age(&self) -> Duration {
+        let now_ms = self.now_ms();
+        let since_ms = self.times().first_ms().unwrap_or(now_ms);
+        Duration::from_millis(now_ms.saturating_sub(since_ms))
     }
 
     /// A key as etcd has it.
@@ -207,18 +229,30 @@ impl Shared {
         }
     }
 
+    /// Refuses what etcd would refuse, and says how large it is, which etcd does not.
+    fn check_size(&self, write: &Write) -> Result<(), Error> {
+        let bytes = write.bytes();
+        if bytes > self.value_bytes_max && write.value.is_some() {
+            return Err(Error::TooLarge {
+                bytes: bytes as u64,
+                bytes_max: Some(self.value_bytes_max as u64),
+            });
+        }
+        Ok(())
+    }
+
     /// Looks at some values to see whether kube-apiserver wrote them.
     async fn check_owner(&self) -> Result<(), OpenError> {
         // A Kubernetes cluster always has namespaces, and something else that comes first.
+        let is_theirs = |entry: &proto::KeyValue| entry.value.starts_with(PROTOBUF_MAGIC);
         for part in ["", "namespaces/"] {
             let mut request = self.range_of(part.as_bytes());
             request.limit = SAMPLE;
             let found: RangeResponse = self.read(request).await.map_err(OpenError::Unreachable)?;
-            let theirs = found
-                .kvs
-                .iter()
-                .find(|entry| entry.value.starts_with(PROTOBUF_MAGIC));
-            if let Some(theirs) = theirs {
+            // One that has strayed among our own is no reason.
+            if let Some(theirs) = found.kvs.first()
+                && found.kvs.iter().all(is_theirs)
+            {
                 let key = String::from_utf8_lossy(&theirs.key).into_owned();
                 return Err(OpenError::Foreign { key });
             }
@@ -315,35 +349,22 @@ impl Shared {
         self.leases.forget();
         let mut hub = self.hub();
         hub.end(&Error::WentBack { from, to });
-        hub.go_back(to, false);
+        hub.go_back(to);
         drop(hub);
         self.pump.notify_one();
     }
 
     /// A key and value as the caller knows them.
-    fn entry(&self, entry: proto::KeyValue) -> Result<KeyValue, Error> {
-        Ok(KeyValue {
+    fn entry(&self, entry: proto::KeyValue) -> KeyValue {
+        KeyValue {
             key: self.own_key(&entry.key),
-            value: self.own_value(&entry.key, entry.value)?,
+            value: entry.value,
             revision: Revision(entry.mod_revision as u64),
-        })
+        }
     }
 
     fn own_key(&self, key: &Bytes) -> Bytes {
         key.slice(self.prefix.len().min(key.len())..)
-    }
-
-    fn own_value(&self, key: &[u8], value: Bytes) -> Result<Bytes, Error> {
-        if value.starts_with(PROTOBUF_MAGIC) {
-            let text = format!(
-                "{} was written by kube-apiserver in its binary form, which is not read here",
-                String::from_utf8_lossy(key)
-            );
-            *self.foreign.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some((Instant::now(), text.clone()));
-            return Err(Error::Failed(text));
-        }
-        Ok(value)
     }
 }
 
@@ -379,26 +400,10 @@ impl Storage for Etcd {
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
         Box::pin(async move {
+            self.shared.check_size(&write)?;
             self.shared.queued.fetch_add(1, Ordering::Relaxed);
             let _queued = Queued(&self.shared.queued);
             self.shared.write(write).await
-        })
-    }
-
-    fn get(
-        &self,
-        key: Bytes,
-        at: Option<Revision>,
-    ) -> BoxFuture<'_, Result<Option<KeyValue>, Error>> {
-        Box::pin(async move {
-            let shared = &self.shared;
-            let request = RangeRequest {
-                key: shared.key(&key),
-                revision: shared.readable(at)?,
-                ..RangeRequest::default()
-            };
-            let found = shared.read(request).await?.kvs.into_iter().next();
-            found.map(|entry| shared.entry(entry)).transpose()
         })
     }
 
@@ -415,19 +420,14 @@ impl Storage for Etcd {
             let header = answer.header.unwrap_or_default();
             let entries = answer.kvs.into_iter().map(|entry| shared.entry(entry));
             Ok(RangeResult {
-                entries: entries.collect::<Result<_, _>>()?,
+                entries: entries.collect(),
                 revision: range.at.unwrap_or(Revision(header.revision as u64)),
                 more: answer.more,
             })
         })
     }
 
-    fn watch(
-        &self,
-        prefix: Bytes,
-        after: Revision,
-        previous: Previous,
-    ) -> BoxFuture<'_, Result<WatchStream, Error>> {
+    fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>> {
         Box::pin(async move {
             let shared = &self.shared;
             shared.readable(Some(after))?;
@@ -444,7 +444,7 @@ impl Storage for Etcd {
                         current,
                     });
                 }
-                hub.add(shared.key(&prefix), after, previous)
+                hub.add(shared.key(&prefix), after)
             };
             shared.pump.notify_one();
             Ok(Box::pin(Watch::new(shared.clone(), slot)) as WatchStream)
@@ -460,16 +460,23 @@ impl Storage for Etcd {
         self.shared.pump.notify_one();
     }
 
-    fn trouble(&self) -> Option<String> {
-        let foreign = self
-            .shared
-            .foreign
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let foreign = foreign.as_ref();
-        let foreign = foreign.filter(|(seen, _)| seen.elapsed() < FOREIGN_FOR);
-        let wrong = self.shared.client.what_is_wrong();
-        wrong.or_else(|| foreign.map(|(_, text)| text.clone()))
+    fn hold_history(&self) -> HistoryHold {
+        self.shared.holds.hold()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let ended = self.tasks.iter().find(|(_, task)| task.is_finished());
+        if let Some((what, _)) = ended {
+            return Some(Trouble {
+                what: format!("the task that {what} has ended: restart the server"),
+                needs_restart: true,
+            });
+        }
+        let what = self.shared.client.what_is_wrong()?;
+        Some(Trouble {
+            what,
+            needs_restart: false,
+        })
     }
 
     fn stats(&self) -> Stats {
@@ -478,6 +485,8 @@ impl Storage for Etcd {
             oldest: self.shared.oldest(),
             writes: self.shared.writes.load(Ordering::Relaxed),
             queued: self.shared.queued.load(Ordering::Relaxed),
+            failed_compactions: self.shared.failed_compactions.load(Ordering::Relaxed),
+            oldest_age: self.shared.oldest_age(),
             remote: Some(RemoteStats {
                 watched: self.shared.hub().reached(),
                 opened: self.shared.opened.load(Ordering::Relaxed),
@@ -491,7 +500,7 @@ impl Storage for Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for (_, task) in &self.tasks {
             task.abort();
         }
         self.shared.hub().end(&Error::Closed);

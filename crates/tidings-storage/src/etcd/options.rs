@@ -23,8 +23,13 @@ pub struct EtcdOptions {
     pub history_revisions_min: u64,
     /// Keys that begin with this live for so long after their last write.
     pub lifetimes: Vec<(Bytes, Duration)>,
-    /// Milliseconds since 1970; tests pass their own.
-    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// A key and its value may be this large together. etcd's own bound, `--max-request-bytes`, is for whole requests: it must be
+    /// some kilobytes larger.
+    pub value_bytes_max: usize,
+    /// A clock that nobody sets, counted from any moment; tests pass their own.
+    pub now: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Whatever the clock says, time goes on by no more than this from one look at it to the next.
+    pub clock_step_max: Duration,
 }
 
 /// Certificates, in PEM.
@@ -52,7 +57,10 @@ impl EtcdOptions {
             history_age: Duration::from_secs(600),
             history_revisions_min: 1000,
             lifetimes: Vec::new(),
-            now: Arc::new(crate::wall_clock_ms),
+            value_bytes_max: crate::VALUE_BYTES_MAX,
+            now: Arc::new(crate::monotonic_clock),
+            // The compactor looks about once a minute.
+            clock_step_max: Duration::from_secs(120),
         }
     }
 }

@@ -195,8 +195,6 @@ pub(super) struct WatchCreateRequest {
     pub(super) start_revision: i64,
     #[prost(bool, tag = "4")]
     pub(super) progress_notify: bool,
-    #[prost(bool, tag = "6")]
-    pub(super) prev_kv: bool,
     #[prost(bool, tag = "8")]
     pub(super) fragment: bool,
 }
@@ -228,8 +226,6 @@ pub(super) struct Event {
     pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
     pub(super) kv: Option<KeyValue>,
-    #[prost(message, optional, tag = "3")]
-    pub(super) prev_kv: Option<KeyValue>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]

@@ -67,19 +67,14 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     shared.revision().await?;
     let lost = || shared.went_back.load(Ordering::Relaxed);
     let lost_before = lost();
-    let (start, prev_kv) = {
-        let hub = shared.hub();
-        let Some(start) = hub.start() else {
-            return Ok(());
-        };
-        (start, hub.wants_previous())
+    let Some(start) = shared.hub().start() else {
+        return Ok(());
     };
     let create = WatchCreateRequest {
         key: shared.prefix.clone(),
         range_end: end_of(&shared.prefix),
         start_revision: start.0 as i64 + 1,
         progress_notify: true,
-        prev_kv,
         fragment: true,
     };
     let (mut watch, version) = shared
@@ -87,7 +82,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
         .watch(request(watch_request::Request::Create(create)))
         .await?;
     shared.opened.fetch_add(1, Ordering::Relaxed);
-    shared.hub().go_back(start, prev_kv);
+    shared.hub().go_back(start);
     tracing::debug!(%start, version, "watching etcd");
     let mut progress = Progress::new(&version);
     let mut behind_since = None;
@@ -169,16 +164,8 @@ fn take(
     if response.fragment {
         return Ok(Next::GoOn); // the rest of these follows
     }
-    let lacks = pieces.iter().find_map(lacks_previous);
-    if let Some(revision) = lacks.filter(|_| shared.hub().has_previous()) {
-        // History has ended between the event and its sending. Who has not had the event must read the state again.
-        shared.hub().compacted(Revision(revision.0 + 1));
-        return Ok(Next::Open);
-    }
     let events = std::mem::take(pieces).into_iter();
-    let events = events
-        .filter_map(|event| converted(shared, event).transpose())
-        .collect::<Result<Vec<_>, _>>()?;
+    let events = events.filter_map(converted).collect::<Vec<_>>();
     if let Some(last) = events.last().map(|event| event.revision) {
         shared.note(last);
         shared.hub().hand_out(&events, last);
@@ -188,32 +175,22 @@ fn take(
 
 const DELETE: i32 = 1;
 
-/// The revision of a deletion that does not say what was deleted.
-fn lacks_previous(event: &proto::Event) -> Option<Revision> {
-    let entry = event.kv.as_ref()?;
-    (event.kind == DELETE && event.prev_kv.is_none()).then_some(Revision(entry.mod_revision as u64))
-}
-
-fn converted(shared: &Shared, event: proto::Event) -> Result<Option<Event>, Error> {
-    let Some(entry) = event.kv else {
-        return Ok(None);
-    };
-    let value_of = |entry: proto::KeyValue| shared.own_value(&entry.key, entry.value);
+fn converted(event: proto::Event) -> Option<Event> {
+    let entry = event.kv?;
     let revision = Revision(entry.mod_revision as u64);
     let created = entry.create_revision == entry.mod_revision;
-    let key = entry.key.clone();
+    let key = entry.key;
     let change = if event.kind == DELETE {
         Change::Delete
     } else {
-        Change::Put(value_of(entry)?)
+        Change::Put(entry.value)
     };
-    Ok(Some(Event {
+    Some(Event {
         revision,
         key,
         created: created && change != Change::Delete,
         change,
-        previous: event.prev_kv.map(value_of).transpose()?,
-    }))
+    })
 }
 
 fn request(request: watch_request::Request) -> WatchRequest {

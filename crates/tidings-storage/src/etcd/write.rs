@@ -22,6 +22,10 @@ impl Shared {
                 let lease = self.leases.of(&write.key, &self.client).await?;
                 self.transact(&write, lease).await
             }
+            Err(Error::TooLarge { bytes_max, .. }) => Err(Error::TooLarge {
+                bytes: write.bytes() as u64,
+                bytes_max,
+            }),
             outcome => outcome,
         }
     }

@@ -1,22 +1,28 @@
-//! The data directory: whose it is, and that only one server has it.
+//! The data directory: whose it is, in which format, and that only one process has it.
 
-use std::fs::{File, TryLockError};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::SegmentId;
+use super::manifest::Manifest;
+use crate::embedded::disk::{self, Disk, Lock, OpenMode};
 
 const FORMAT: &str = "FORMAT";
-const FORMAT_TEXT: &str = "tidings data directory, format 2\n";
+const FORMAT_TEXT: &str = "tidings data directory, format 3\n";
+/// Of earlier versions: read, and converted by the first write.
+const FORMAT_2_TEXT: &str = "tidings data directory, format 2\n";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
 const SEGMENT: &str = "seg";
 const SEGMENTS: &str = "SEGMENTS";
+const RESERVE: &str = "RESERVE";
 
 /// Why a data directory is refused. It is left as it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another server has it.
+    /// Another process has it.
     #[error("the data directory {} is in use by another server: stop that one, or choose another directory", .path.display())]
     InUse {
         /// The directory.
@@ -33,9 +39,16 @@ pub enum OpenError {
         /// A file in it.
         found: String,
     },
+    /// There is no store to be read.
+    #[error("there is no data directory of Tidings at {}", .path.display())]
+    Missing {
+        /// The directory.
+        path: PathBuf,
+    },
     /// It was written in a form that this version does not know.
     #[error(
-        "the data directory {} has the format {found:?}, which this version does not know: use the version that wrote it",
+        "the data directory {} has the format {found:?}, which this version does not know: use the version that wrote it, or a \
+         newer one",
         .path.display()
     )]
     Format {
@@ -46,8 +59,8 @@ pub enum OpenError {
     },
     /// A file is not as it was written.
     #[error(
-        "the data file {} is damaged at byte {offset}: {what}. Nothing was changed. Restore the data directory from a backup, \
-         or move it away to start empty",
+        "the data file {} is damaged at byte {offset}: {what}. Nothing was changed. `tidings check` lists all damage; restore \
+         the data directory from a backup, or move it away to start empty",
         .path.display()
     )]
     Damaged {
@@ -69,141 +82,282 @@ pub enum OpenError {
     },
 }
 
-#[derive(Debug)]
-pub(super) struct Directory {
-    log: PathBuf,
-    /// Locked as long as the store is open.
-    lock: File,
+impl OpenError {
+    pub(crate) fn io(path: &Path, source: io::Error) -> OpenError {
+        OpenError::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // Closing the file is not enough: a process that is being started beside this one has it open for a moment.
-        let _ = self.lock.unlock();
-    }
+/// Which format the directory has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DirectoryFormat {
+    /// Of earlier versions.
+    Two,
+    Three,
+}
+
+/// A data directory that this process has locked.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(super) disk: Arc<dyn Disk>,
+    path: PathBuf,
+    log: PathBuf,
+    format: DirectoryFormat,
+    /// Held as long as the store is open.
+    _lock: Box<dyn Lock>,
 }
 
 impl Directory {
     /// Opens a data directory, or makes one of an empty or missing directory.
     /// `beside` names what its owner keeps there too.
-    pub(super) fn open(path: &Path, beside: &[&str]) -> Result<Directory, OpenError> {
-        let io_error = |source| OpenError::Io {
-            path: path.to_owned(),
-            source,
-        };
-        create_private(path).map_err(io_error)?;
-        match std::fs::read_to_string(path.join(FORMAT)) {
-            Ok(text) if text == FORMAT_TEXT => {}
-            Ok(text) => {
-                return Err(OpenError::Format {
-                    path: path.to_owned(),
-                    found: text.trim().to_owned(),
-                });
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut entries = std::fs::read_dir(path)
-                    .map_err(io_error)?
-                    .filter_map(Result::ok);
-                // A lock alone is left from a start that ended before it had written anything.
-                let own = |name: &str| name == LOCK || beside.contains(&name);
-                if let Some(entry) =
-                    entries.find(|entry| !entry.file_name().to_str().is_some_and(own))
-                {
-                    let found = entry.file_name().to_string_lossy().into_owned();
-                    return Err(OpenError::Foreign {
-                        path: path.to_owned(),
-                        found,
-                    });
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return Err(OpenError::Format {
-                    path: path.to_owned(),
-                    found: "bytes that are not text".to_owned(),
-                });
-            }
-            Err(error) => return Err(io_error(error)),
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        beside: &[&str],
+    ) -> Result<Directory, OpenError> {
+        let io_error = |source| OpenError::io(path, source);
+        disk.create_dir(path).map_err(io_error)?;
+        let format = read_format(&*disk, path)?;
+        if format.is_none() {
+            check_foreign(&*disk, path, beside)?;
         }
-        let lock = File::create(path.join(LOCK)).map_err(io_error)?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => OpenError::InUse {
-                path: path.to_owned(),
-            },
-            TryLockError::Error(error) => io_error(error),
-        })?;
+        let lock = lock(&*disk, path, true)?;
         let directory = Directory {
             log: path.join(LOG),
-            lock,
+            format: format.unwrap_or(DirectoryFormat::Three),
+            path: path.to_owned(),
+            disk,
+            _lock: lock,
         };
-        if !path.join(FORMAT).exists() {
-            create_private(&directory.log).map_err(io_error)?;
-            directory.record_segments(&[]).map_err(io_error)?;
-            write_durably(&path.join(FORMAT), FORMAT_TEXT.as_bytes()).map_err(io_error)?;
-            sync(path).map_err(io_error)?;
+        if format.is_none() {
+            directory.create().map_err(io_error)?;
         }
+        directory.sync_path().map_err(io_error)?;
         Ok(directory)
     }
 
-    /// Notes durably which segments make up the log. What is not noted holds nothing that was acknowledged.
-    pub(super) fn record_segments(&self, ids: &[u64]) -> io::Result<()> {
-        let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
-        let fresh = self.log.join(format!("{SEGMENTS}.new"));
-        write_durably(&fresh, lines.as_bytes())?;
-        std::fs::rename(fresh, self.log.join(SEGMENTS))?;
-        sync(&self.log)
+    /// Makes a data directory in which somebody will make a store. `None` if it has one.
+    pub(super) fn claim(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        beside: &[&str],
+    ) -> Result<Option<Directory>, OpenError> {
+        let io_error = |source| OpenError::io(path, source);
+        disk.create_dir(path).map_err(io_error)?;
+        if read_format(&*disk, path)?.is_some() {
+            return Ok(None);
+        }
+        check_foreign(&*disk, path, beside)?;
+        let lock = lock(&*disk, path, true)?;
+        let log = path.join(LOG);
+        disk.create_dir(&log).map_err(io_error)?;
+        Ok(Some(Directory {
+            log,
+            format: DirectoryFormat::Three,
+            path: path.to_owned(),
+            disk,
+            _lock: lock,
+        }))
     }
 
-    /// The segments that make up the log, oldest first. Each of them is there.
-    pub(super) fn segments(&self) -> Result<Vec<u64>, OpenError> {
+    /// Removes what somebody began to make here.
+    pub(super) fn abandon(&self, made: &[PathBuf]) {
+        let lists = [
+            self.log.join(SEGMENTS),
+            self.log.join(SEGMENTS).with_extension("new"),
+        ];
+        for path in made.iter().chain(&lists) {
+            let _ = self.disk.remove(path);
+        }
+        let _ = self.disk.remove_dir(&self.log);
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a data directory to look at it: nothing is written.
+    pub(crate) fn inspect(disk: Arc<dyn Disk>, path: &Path) -> Result<Directory, OpenError> {
+        let format = read_format(&*disk, path)?.ok_or_else(|| OpenError::Missing {
+            path: path.to_owned(),
+        })?;
+        let lock = lock(&*disk, path, false)?;
+        Ok(Directory {
+            log: path.join(LOG),
+            format,
+            path: path.to_owned(),
+            disk,
+            _lock: lock,
+        })
+    }
+
+    /// Makes an empty store. What says that it is one comes last.
+    fn create(&self) -> io::Result<()> {
+        self.disk.create_dir(&self.log)?;
+        self.write_manifest(&Manifest::default())?;
+        self.publish_manifest()?;
+        self.write_format()
+    }
+
+    /// Makes the names durable that lead to the log: an earlier process may have been killed before it had done so.
+    pub(super) fn sync_path(&self) -> io::Result<()> {
+        match self.sync_names() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {} // a log that is missing is reported as such
+        }
+        self.disk.sync_names(&self.path)?;
+        let parent = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        match self.disk.sync_names(parent.unwrap_or(Path::new("."))) {
+            // Whoever may not look into it has not made the directory either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
+    }
+
+    /// Says that the directory is of the format that this version writes.
+    pub(super) fn write_format(&self) -> io::Result<()> {
+        let path = self.path.join(FORMAT);
+        disk::write_aside(&*self.disk, &path, FORMAT_TEXT.as_bytes())?;
+        self.disk.rename(&path.with_extension("new"), &path)?;
+        self.disk.sync_names(&self.path)
+    }
+
+    pub(crate) fn format(&self) -> DirectoryFormat {
+        self.format
+    }
+
+    /// Writes a list of segments beside the one that counts.
+    pub(super) fn write_manifest(&self, manifest: &Manifest) -> io::Result<()> {
         let path = self.log.join(SEGMENTS);
-        let damaged = |path: PathBuf, what| OpenError::Damaged {
-            path,
+        disk::write_aside(&*self.disk, &path, manifest.to_text().as_bytes())
+    }
+
+    /// Makes the list that was written last the one that counts.
+    pub(super) fn publish_manifest(&self) -> io::Result<()> {
+        let path = self.log.join(SEGMENTS);
+        self.disk.rename(&path.with_extension("new"), &path)?;
+        self.sync_names()
+    }
+
+    /// The list of segments.
+    pub(super) fn manifest(&self) -> Result<Manifest, OpenError> {
+        let path = self.log.join(SEGMENTS);
+        let damaged = |what| OpenError::Damaged {
+            path: path.clone(),
             offset: 0,
             what,
         };
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
+        let contents = self
+            .disk
+            .open(&path, OpenMode::Read)
+            .and_then(|file| disk::read_all(&*file));
+        let text = match contents {
+            Ok(contents) => String::from_utf8(contents).ok(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged(path, "it is missing"));
+                return Err(damaged("it is missing"));
             }
-            Err(source) => return Err(OpenError::Io { path, source }),
+            Err(source) => return Err(OpenError::io(&path, source)),
         };
-        let mut ids = Vec::new();
-        for line in text.lines() {
-            let id = line
-                .parse()
-                .map_err(|_| damaged(path.clone(), "it does not list segments"))?;
-            if !self.segment_path(id).exists() {
-                return Err(damaged(self.segment_path(id), "it is missing"));
-            }
-            ids.push(id);
-        }
-        Ok(ids)
+        let manifest = text.and_then(|text| Manifest::parse(&text));
+        manifest.ok_or_else(|| damaged("it is not a list of segments, or not as it was written"))
     }
 
-    pub(super) fn segment_path(&self, id: u64) -> PathBuf {
+    /// Files of the log that the list does not name: what is left of something that a crash interrupted.
+    pub(crate) fn unlisted(&self, listed: &[SegmentId]) -> io::Result<Vec<PathBuf>> {
+        let mut unlisted = Vec::new();
+        for name in self.disk.names(&self.log)? {
+            let path = self.log.join(&name);
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            let is_listed = listed.iter().any(|id| self.segment_path(*id) == path);
+            if (extension == Some(SEGMENT) && !is_listed) || extension == Some("new") {
+                unlisted.push(path);
+            }
+        }
+        unlisted.sort();
+        Ok(unlisted)
+    }
+
+    pub(super) fn segment_path(&self, id: SegmentId) -> PathBuf {
         self.log.join(format!("{id:020}.{SEGMENT}"))
     }
 
-    /// Makes new and removed names durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        sync(&self.log)
+    pub(super) fn reserve_path(&self) -> PathBuf {
+        self.log.join(RESERVE)
+    }
+
+    /// Makes new and removed names of the log durable.
+    pub(super) fn sync_names(&self) -> io::Result<()> {
+        self.disk.sync_names(&self.log)
+    }
+
+    /// How many bytes can still be written.
+    pub(super) fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes(&self.log)
     }
 }
 
-/// Makes a directory that only its owner can look into: it holds Secrets.
-fn create_private(path: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(path)
+/// The number of the segment that a file is, if it is one.
+pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
+    path.file_stem()?.to_str()?.parse().ok()
 }
 
-fn sync(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// What the format file says; `None` if there is none.
+fn read_format(disk: &dyn Disk, path: &Path) -> Result<Option<DirectoryFormat>, OpenError> {
+    let read = disk
+        .open(&path.join(FORMAT), OpenMode::Read)
+        .and_then(|file| disk::read_all(&*file));
+    let contents = match read {
+        Ok(contents) => contents,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(OpenError::io(path, source)),
+    };
+    match std::str::from_utf8(&contents) {
+        Ok(FORMAT_TEXT) => Ok(Some(DirectoryFormat::Three)),
+        Ok(FORMAT_2_TEXT) => Ok(Some(DirectoryFormat::Two)),
+        text => Err(OpenError::Format {
+            path: path.to_owned(),
+            found: text.map_or("bytes that are not text", str::trim).to_owned(),
+        }),
+    }
 }
 
-fn write_durably(path: &Path, contents: &[u8]) -> io::Result<()> {
-    std::fs::write(path, contents)?;
-    File::open(path)?.sync_all()
+/// A directory without a format file is made a store only if it holds nothing of anybody else.
+fn check_foreign(disk: &dyn Disk, path: &Path, beside: &[&str]) -> Result<(), OpenError> {
+    let names = disk
+        .names(path)
+        .map_err(|source| OpenError::io(path, source))?;
+    for name in names {
+        let own = match &*name {
+            LOCK | "FORMAT.new" => true,
+            // Of a first start that was interrupted: nothing was acknowledged.
+            LOG => {
+                let inside = disk.names(&path.join(LOG));
+                inside.is_ok_and(|inside| inside.iter().all(|name| name.starts_with(SEGMENTS)))
+            }
+            name => beside.contains(&name),
+        };
+        if !own {
+            return Err(OpenError::Foreign {
+                path: path.to_owned(),
+                found: name,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn lock(disk: &dyn Disk, path: &Path, create: bool) -> Result<Box<dyn Lock>, OpenError> {
+    disk.lock(&path.join(LOCK), create)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => OpenError::InUse {
+                path: path.to_owned(),
+            },
+            _ => OpenError::io(path, error),
+        })
 }

@@ -1,130 +1,125 @@
-//! One file of the log.
+//! One file of the log: a header, then frames.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::SegmentId;
 use super::directory::OpenError;
-use super::frame::{self, Entry};
-use crate::embedded::record::Record;
+use super::frame::{self, Entry, FrameFormat, Group};
+use crate::embedded::disk::{self, Disk, DiskFile, OpenMode};
 
-const HEADER: &[u8; 8] = b"tidings1";
+const HEADER: &[u8; 8] = b"tidings2";
+/// Of earlier versions.
+const HEADER_1: &[u8; 8] = b"tidings1";
 pub(super) const HEADER_BYTES: u64 = HEADER.len() as u64;
 
-/// Creates an empty segment, durably. The caller syncs the directory.
-pub(super) fn create(path: &Path) -> io::Result<File> {
-    // A file of this name can only be left from a creation that failed before anything was written to it.
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)?;
-    file.write_all_at(HEADER, 0)?;
-    file.sync_all()?;
+/// Makes a segment with some frames, durably. The caller makes its name durable.
+pub(super) fn create(disk: &dyn Disk, path: &Path, group: &Group) -> io::Result<Arc<dyn DiskFile>> {
+    let file = disk.open(path, OpenMode::Create)?;
+    disk::write_all_at(&*file, HEADER, 0)?;
+    disk::write_all_at(&*file, group.as_bytes(), HEADER_BYTES)?;
+    file.sync()?;
     Ok(file)
 }
 
-/// Puts frames at the end of the segment, durably.
-pub(super) fn append(file: &File, offset: u64, frames: &[u8]) -> io::Result<()> {
-    file.write_all_at(frames, offset)?;
-    file.sync_data()
+/// Puts frames at the end of a segment, durably.
+pub(super) fn append(file: &dyn DiskFile, offset: u64, frames: &[u8]) -> io::Result<()> {
+    disk::write_all_at(file, frames, offset)?;
+    file.sync()
 }
 
 /// Takes back a write that failed.
-pub(super) fn undo(file: &File, offset: u64) -> io::Result<()> {
-    file.set_len(offset)?;
-    file.sync_all()
+pub(super) fn undo(file: &dyn DiskFile, offset: u64) -> io::Result<()> {
+    file.set_bytes(offset)?;
+    file.sync()
 }
 
-/// Puts a segment with the given frames in place of another, at once or not at all. The caller syncs the directory.
-pub(super) fn replace(path: &Path, frames: &[u8]) -> io::Result<File> {
-    let fresh = path.with_extension("new");
-    let file = create(&fresh)?;
-    file.write_all_at(frames, HEADER_BYTES)?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, path)?;
-    Ok(file)
+/// A frame, and where it stands.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) entry: Entry,
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
 }
 
-/// Reads one record.
-pub(super) fn read(file: &File, offset: u32, bytes: u32) -> io::Result<Record> {
-    let mut frame = Vec::new();
-    copy(file, offset, bytes, &mut frame)?;
-    match frame::read(&Bytes::from(frame)) {
-        Ok((Entry::Record(_, record), _)) => Ok(record),
-        Ok(_) => Err(io::Error::other("there is no record where one should be")),
-        Err(what) => Err(io::Error::other(what)),
-    }
+/// What a segment was found to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Loaded {
+    pub(crate) format: FrameFormat,
+    /// Up to here there are frames; the header counts.
+    pub(crate) end: u64,
+    /// How many bytes stand behind that: what a crash has left.
+    pub(crate) left_over: u64,
+    /// Where the last group starts.
+    last_group: u64,
 }
 
-/// Appends the bytes of one frame to `frames`.
-pub(super) fn copy(file: &File, offset: u32, bytes: u32, frames: &mut Vec<u8>) -> io::Result<()> {
-    let start = frames.len();
-    frames.resize(start + bytes as usize, 0);
-    file.read_exact_at(&mut frames[start..], u64::from(offset))
-}
-
-/// Reads a whole segment, visiting its entries with their offsets and sizes. Returns the file and its length.
-///
-/// In the newest segment, what a crash left at the end is moved to a file beside it.
-pub(super) fn load(
+/// Reads a segment and visits its frames. `closed_at` is its length if it is closed; else what a crash left at its end does not
+/// count.
+pub(crate) fn load(
+    file: &dyn DiskFile,
     path: &Path,
-    newest: bool,
-    visit: &mut dyn FnMut(Entry, u32, u32),
-) -> Result<(File, u64), OpenError> {
-    let io_error = |source| OpenError::Io {
+    id: SegmentId,
+    closed_at: Option<u64>,
+    visit: &mut dyn FnMut(Placed),
+) -> Result<Loaded, OpenError> {
+    let contents = disk::read_all(file).map_err(|source| OpenError::io(path, source))?;
+    let contents = Bytes::from(contents);
+    let damaged = |offset, what| OpenError::Damaged {
         path: path.to_owned(),
-        source,
-    };
-    let damaged = |offset, what: &'static str| OpenError::Damaged {
-        path: path.to_owned(),
-        offset: offset as u64,
+        offset,
         what,
     };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .map_err(io_error)?;
-    let mut contents = Vec::new();
-    file.read_to_end(&mut contents).map_err(io_error)?;
-    if newest && contents.len() < HEADER.len() && HEADER.starts_with(&contents) {
-        file.write_all_at(HEADER, 0)
-            .and_then(|()| file.sync_all())
-            .map_err(io_error)?;
-        return Ok((file, HEADER_BYTES));
+    let format = match contents.first_chunk() {
+        Some(HEADER) => FrameFormat::Two,
+        Some(HEADER_1) => FrameFormat::One,
+        // A crash while an earlier version made the file.
+        None if closed_at.is_none() && HEADER_1.starts_with(&contents) => FrameFormat::One,
+        _ => return Err(damaged(0, "it does not begin as a segment of the log does")),
+    };
+    let length = contents.len() as u64;
+    let mut end = closed_at.unwrap_or(length);
+    if end > length {
+        return Err(damaged(length, "its end is missing"));
     }
-    if !contents.starts_with(HEADER) {
-        return Err(damaged(0, "it does not begin as a segment of the log does"));
-    }
-    let contents = Bytes::from(contents);
-    let mut offset = HEADER.len();
-    while offset < contents.len() {
-        let rest = contents.slice(offset..);
-        match frame::read(&rest) {
-            Ok((entry, bytes)) => {
-                visit(entry, offset as u32, bytes as u32);
-                offset += bytes;
+    let frames = contents.slice(..end as usize);
+    let mut offset = HEADER_BYTES;
+    let mut last_group = HEADER_BYTES;
+    while offset < end {
+        match frame::read(&frames.slice(offset as usize..), format, id, offset) {
+            Ok(frame) => {
+                visit(Placed {
+                    entry: frame.entry,
+                    offset: offset as u32,
+                    bytes: frame.bytes as u32,
+                });
+                offset += frame.bytes as u64;
+                last_group = u64::from(frame.group).max(last_group);
             }
-            Err(what) if !newest || frame::follows(&rest.slice(1..)) => {
-                return Err(damaged(offset, what));
+            Err(_) if closed_at.is_none() && frame::is_torn_end(&contents, format, id, offset) => {
+                end = offset;
             }
-            Err(_) => {
-                let aside = path.with_extension(format!("torn-{offset}"));
-                tracing::warn!(
-                    segment = %path.display(), offset, bytes = rest.len(), kept = %aside.display(),
-                    "the log ends with a write that was not acknowledged; it is set aside"
-                );
-                std::fs::write(&aside, &rest).map_err(io_error)?;
-                undo(&file, offset as u64).map_err(io_error)?;
-                break;
-            }
+            Err(what) => return Err(damaged(offset, what)),
         }
     }
-    Ok((file, offset as u64))
+    Ok(Loaded {
+        format,
+        end,
+        left_over: length - end,
+        last_group,
+    })
+}
+
+/// Makes what was loaded of the last segment durable: the process that wrote its last group may have been killed before it had
+/// synced it, or a sync of it may have failed, so it is written once more.
+pub(super) fn settle(file: &dyn DiskFile, loaded: &Loaded) -> io::Result<()> {
+    if loaded.format == FrameFormat::Two && loaded.last_group < loaded.end {
+        let mut group = vec![0; (loaded.end - loaded.last_group) as usize];
+        disk::read_exact_at(file, &mut group, loaded.last_group)?;
+        disk::write_all_at(file, &group, loaded.last_group)?;
+    }
+    file.sync()
 }

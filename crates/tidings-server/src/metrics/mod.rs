@@ -1,5 +1,7 @@
 //! Metrics, under the names that dashboards for the API server know.
 
+mod store;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -210,6 +212,7 @@ impl Metrics {
         &self,
         resources: &[Arc<Resource>],
         store: Stats,
+        lost_log_lines: u64,
         inflight: (usize, usize),
     ) -> String {
         let mut registry = Registry::default();
@@ -240,7 +243,14 @@ impl Metrics {
         );
         register_watches(&mut registry, resources);
         register_caches(&mut registry, resources);
-        register_store(&mut registry, store);
+        store::register(&mut registry, &store);
+        let lost = Counter::<u64>::default();
+        lost.inc_by(lost_log_lines);
+        registry.register(
+            "tidings_log_lines_lost",
+            "Log lines that could not be written, or came faster than they could be",
+            lost,
+        );
         let current = Family::<InflightLabels, Gauge>::default();
         for (request_kind, count) in [
             (RequestKind::mutating, inflight.0),
@@ -349,6 +359,11 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
         "Revision of the cache",
         |stats| stats.revision as i64,
     );
+    gauge(
+        "tidings_watch_cache_oldest_revision",
+        "The oldest revision that can be listed and watched from",
+        |stats| stats.oldest as i64,
+    );
     gauge("watch_cache_capacity", "Events in the log", |stats| {
         stats.log_events as i64
     });
@@ -362,80 +377,22 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
         "Watches registered with the cache",
         |stats| stats.watches as i64,
     );
-}
-
-fn register_store(registry: &mut Registry, store: Stats) {
-    let remote = store.remote.map(|remote| {
-        [
-            (
-                "tidings_etcd_watched_revision",
-                "The revision up to which every change has come",
-                remote.watched.0,
-            ),
-            (
-                "tidings_etcd_watch_opened",
-                "How often the watch of etcd was opened",
-                remote.opened,
-            ),
-            (
-                "tidings_etcd_unanswered",
-                "Calls that no member answered",
-                remote.unanswered,
-            ),
-            (
-                "tidings_etcd_went_back",
-                "How often etcd was found to have lost revisions",
-                remote.went_back,
-            ),
-        ]
-    });
-    for (name, help, value) in remote.into_iter().flatten() {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(value as i64);
-        registry.register(name, help, gauge);
+    let set_aside = Family::<ResourceLabels, Gauge>::default();
+    for Resource {
+        kind,
+        set_aside: values,
+        ..
+    } in resources.iter().map(|resource| &**resource)
+    {
+        let labels = ResourceLabels {
+            group: kind.group,
+            resource: kind.plural,
+        };
+        set_aside.get_or_create(&labels).set(values.count() as i64);
     }
-    for (name, help, value) in [
-        (
-            "tidings_store_revision",
-            "The current revision",
-            store.revision.0,
-        ),
-        (
-            "tidings_store_oldest_revision",
-            "Where history starts",
-            store.oldest.0,
-        ),
-        ("tidings_store_keys", "Keys that exist", store.keys),
-        (
-            "tidings_store_history_entries",
-            "Values kept as history",
-            store.history_entries,
-        ),
-        (
-            "tidings_store_history_bytes",
-            "Their size",
-            store.history_bytes,
-        ),
-        (
-            "tidings_store_queued_writes",
-            "Writes that wait for a commit",
-            store.queued,
-        ),
-    ] {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(value as i64);
-        registry.register(name, help, gauge);
-    }
-    for (name, help, value) in [
-        ("tidings_store_commits", "Durable commits", store.commits),
-        (
-            "tidings_store_writes",
-            "Writes in those commits",
-            store.writes,
-        ),
-    ] {
-        let counter = Counter::<u64>::default();
-        counter.inc_by(value);
-        registry.register(name, help, counter);
-    }
+    registry.register(
+        "tidings_store_values_set_aside",
+        "Values in the store that are no objects of this server; the log names them",
+        set_aside,
+    );
 }

@@ -1,0 +1,223 @@
+//! `tidings backup` and `tidings restore`: everything that a server keeps, in a file, and a store made of such a file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use http_body::Body;
+use tidings_kube::connect;
+use tidings_storage::backup::{BackupSummary, restore, verify};
+
+use crate::serve::BESIDE;
+
+/// Where a server gives out its backup.
+const PATH: &str = "/tidings/backup";
+/// How often progress is shown on a terminal.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupArguments {
+    /// The file to write; it must not exist
+    file: PathBuf,
+
+    /// The kubeconfig of the server [default: KUBECONFIG, or .kube/config in the home directory]
+    #[arg(long, value_name = "PATH")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RestoreArguments {
+    /// The data directory to make: new, or with nothing but certificates in it
+    directory: PathBuf,
+
+    /// The backup
+    file: PathBuf,
+}
+
+pub(crate) fn run_backup(arguments: &BackupArguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(back_up(arguments))
+}
+
+async fn back_up(arguments: &BackupArguments) -> anyhow::Result<()> {
+    let file = &arguments.file;
+    if file.exists() {
+        bail!(
+            "{} exists: choose another file, or move it away",
+            file.display()
+        );
+    }
+    let connection = connect(
+        arguments.kubeconfig.as_deref(),
+        arguments.context.as_deref(),
+    )
+    .await?;
+    let request = http::Request::get(PATH).header(http::header::ACCEPT, "*/*");
+    let request = request.body(bytes::Bytes::new())?;
+    let answer = connection.client.request(request).await;
+    let mut body = answer
+        .with_context(|| format!("{} gives no backup", connection.server))?
+        .into_body();
+    // Beside the file, so that a file of this name is whole.
+    let partial = with_suffix(file, ".partial");
+    let written = write(&mut body, &partial).await;
+    let summary = written.and_then(|()| {
+        verify(&partial)
+            .context("the server has ended the backup before it was complete; try again")
+    });
+    let summary = match summary {
+        Ok(summary) => summary,
+        Err(error) => {
+            let _ = std::fs::remove_file(&partial);
+            return Err(error);
+        }
+    };
+    std::fs::rename(&partial, file).with_context(|| cannot_write(file))?;
+    sync_folder(file).with_context(|| cannot_write(file))?;
+    let bytes = std::fs::metadata(file)?.len();
+    println!(
+        "{}: {} objects at version {}, {}",
+        file.display(),
+        summary.records,
+        summary.revision,
+        size(bytes)
+    );
+    Ok(())
+}
+
+fn cannot_write(file: &Path) -> String {
+    format!("{} cannot be written", file.display())
+}
+
+fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+fn sync_folder(file: &Path) -> std::io::Result<()> {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Writes what comes into a file that only its owner can read: there are Secrets in it.
+async fn write<B>(body: &mut B, path: &Path) -> anyhow::Result<()>
+where
+    B: Body<Data = bytes::Bytes, Error: std::error::Error + Send + Sync + 'static> + Unpin,
+{
+    let cannot = || cannot_write(path);
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(cannot)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let mut progress = Progress::new("bytes received");
+    loop {
+        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+        let Some(frame) = frame else { break };
+        let frame = frame.context("the connection was lost")?;
+        if let Ok(bytes) = frame.into_data() {
+            out.write_all(&bytes).with_context(cannot)?;
+            progress.add(bytes.len() as u64);
+        }
+    }
+    let file = out
+        .into_inner()
+        .map_err(|error| error.into_error())
+        .with_context(cannot)?;
+    file.sync_all().with_context(cannot)?;
+    progress.clear();
+    Ok(())
+}
+
+pub(crate) fn run_restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
+    let RestoreArguments { directory, file } = arguments;
+    let now_ms = jiff::Timestamp::now()
+        .as_millisecond()
+        .try_into()
+        .unwrap_or(0);
+    let mut progress = Progress::new("objects restored");
+    let restored = restore(directory, file, BESIDE, now_ms, &mut |done, _| {
+        progress.reach(done)
+    });
+    progress.clear();
+    let (
+        BackupSummary {
+            records,
+            taken_ms,
+            revision,
+        },
+        next,
+    ) = restored?;
+    let taken = jiff::Timestamp::from_millisecond(taken_ms as i64).unwrap_or_default();
+    println!(
+        "{}: {records} objects of version {revision}, backed up at {}",
+        directory.display(),
+        taken.strftime("%Y-%m-%d %H:%M:%S UTC")
+    );
+    println!("versions go on from {next}: clients that know older ones are told to list again");
+    Ok(())
+}
+
+/// Shows how far something is, on a terminal.
+struct Progress {
+    what: &'static str,
+    done: u64,
+    shown: Option<Instant>,
+}
+
+impl Progress {
+    fn new(what: &'static str) -> Progress {
+        let terminal = std::io::stderr().is_terminal();
+        Progress {
+            what,
+            done: 0,
+            shown: terminal.then(Instant::now),
+        }
+    }
+
+    fn add(&mut self, more: u64) {
+        self.reach(self.done + more);
+    }
+
+    fn reach(&mut self, done: u64) {
+        self.done = done;
+        if self
+            .shown
+            .is_some_and(|shown| shown.elapsed() >= SHOW_EVERY)
+        {
+            self.shown = Some(Instant::now());
+            let _ = write!(std::io::stderr(), "\r\x1b[K{} {}", self.done, self.what);
+        }
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// A size as people read it.
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}

@@ -1,0 +1,98 @@
+//! `tidings check`: reads a whole data directory and says what it holds. Nothing is changed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use tidings_storage::check::{Report, check};
+
+use crate::backup::size;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The data directory of a server that is stopped
+    directory: PathBuf,
+
+    /// Name every object that may have been deleted and come back
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let report = check(&arguments.directory)?;
+    show(&report, arguments.list);
+    if !report.damage.is_empty() {
+        bail!(
+            "{} is damaged: restore it from a backup, or move it away to start empty",
+            arguments.directory.display()
+        );
+    }
+    println!("everything was read and is as it was written");
+    Ok(())
+}
+
+fn show(report: &Report, list: bool) {
+    let Report {
+        format,
+        segments,
+        bytes,
+        records,
+        keys,
+        revision,
+        oldest,
+        ..
+    } = report;
+    println!(
+        "format {format}, {segments} files of the log, {}",
+        size(*bytes)
+    );
+    println!("{keys} objects, {records} records, versions {oldest} to {revision}");
+    if report.torn_bytes > 0 {
+        println!(
+            "the log ends with {} of a write that a crash cut off; nobody was told of it, and it is ignored",
+            size(report.torn_bytes)
+        );
+    }
+    for path in &report.leftovers {
+        println!(
+            "{} is left from something that was interrupted; the next start removes it",
+            path.display()
+        );
+    }
+    for damage in &report.damage {
+        println!(
+            "{} is damaged at byte {}: {}",
+            damage.path.display(),
+            damage.offset,
+            damage.what
+        );
+    }
+    show_doubtful(report, list);
+}
+
+fn show_doubtful(report: &Report, list: bool) {
+    if report.doubtful.is_empty() {
+        return;
+    }
+    println!(
+        "{} objects may have been deleted and have come back: a version of Tidings before format 3 wrote them, it could lose \
+         deletions, and they have not been changed since",
+        report.doubtful.len()
+    );
+    if !list {
+        println!("by kind (--list names them):");
+        let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
+        for (key, _) in &report.doubtful {
+            let key = String::from_utf8_lossy(key);
+            let kind = key.split('/').next().unwrap_or_default();
+            *kinds.entry(kind.to_owned()).or_default() += 1;
+        }
+        for (kind, count) in kinds {
+            println!("  {kind}: {count}");
+        }
+        return;
+    }
+    for (key, revision) in &report.doubtful {
+        println!("  {} (version {revision})", String::from_utf8_lossy(key));
+    }
+}

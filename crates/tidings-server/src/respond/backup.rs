@@ -1,0 +1,91 @@
+//! A backup of the store, written while it is sent: memory does not grow with it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tidings_storage::backup::BackupWriter;
+use tidings_storage::{Error, HistoryHold, Range, Revision, Storage};
+
+/// How many keys are read at once. Values are bounded, so this bounds memory.
+const PAGE: usize = 64;
+
+/// The pages of a backup that are still to come.
+struct Pages {
+    store: Arc<dyn Storage>,
+    writer: BackupWriter,
+    revision: Revision,
+    start: Option<Bytes>,
+    /// The revision stays readable as long as this lives.
+    _history: HistoryHold,
+}
+
+type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<Pages>)>> + Send>>;
+
+/// The body of a backup. One that ends early has no end, which whoever reads it notices.
+pub(crate) struct BackupBody {
+    head: Option<Bytes>,
+    next: Option<Next>,
+}
+
+impl BackupBody {
+    /// A backup of the store as it is now.
+    pub(crate) async fn start(store: Arc<dyn Storage>, now_ms: u64) -> Result<BackupBody, Error> {
+        let history = store.hold_history();
+        let revision = store.revision().await?;
+        let (writer, head) = BackupWriter::start(revision, now_ms, store.stats().keys);
+        let pages = Pages {
+            store,
+            writer,
+            revision,
+            start: None,
+            _history: history,
+        };
+        Ok(BackupBody {
+            head: Some(head),
+            next: Some(Box::pin(pages.next())),
+        })
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(head) = self.head.take() {
+            return Poll::Ready(Some(head));
+        }
+        let Some(next) = &mut self.next else {
+            return Poll::Ready(None);
+        };
+        let page = std::task::ready!(next.as_mut().poll(context));
+        let (bytes, rest) = page.map_or((None, None), |(bytes, rest)| (Some(bytes), rest));
+        self.next = rest.map(|rest| Box::pin(rest.next()) as Next);
+        Poll::Ready(bytes)
+    }
+}
+
+impl Pages {
+    /// The next bytes, and what comes after them.
+    async fn next(mut self) -> Option<(Bytes, Option<Pages>)> {
+        let range = Range {
+            start: self.start.clone(),
+            limit: PAGE,
+            at: Some(self.revision),
+            ..Range::default()
+        };
+        let page = match self.store.range(range).await {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!(%error, "a backup cannot be finished");
+                return None;
+            }
+        };
+        let last = page.entries.last();
+        self.start = last.map(|last| [&last.key[..], b"\0"].concat().into());
+        let mut bytes = self.writer.entries(page.entries);
+        if page.more {
+            return Some((bytes, Some(self)));
+        }
+        bytes = [bytes, self.writer.end()].concat().into();
+        Some((bytes, None))
+    }
+}

@@ -1,0 +1,169 @@
+//! Looks at a data directory and says what it holds and what is wrong with it. Nothing is changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::directory::{Directory, DirectoryFormat, OpenError};
+use super::frame::Entry;
+use super::segment::{self, Placed};
+use crate::contract::Revision;
+use crate::embedded::disk::{Disk, OpenMode, RealDisk};
+
+/// What a data directory was found to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The format that it is in.
+    pub format: u32,
+    /// How many files the log has.
+    pub segments: u64,
+    /// How large they are.
+    pub bytes: u64,
+    /// How many records they hold, needed or not.
+    pub records: u64,
+    /// How many keys exist.
+    pub keys: u64,
+    /// The newest revision.
+    pub revision: Revision,
+    /// Where history starts.
+    pub oldest: Revision,
+    /// How many bytes at the end are of a write that was cut off by a crash; nobody was told of it.
+    pub torn_bytes: u64,
+    /// What is damaged.
+    pub damage: Vec<Damage>,
+    /// Files that an interrupted start or compaction left; the next start removes them.
+    pub leftovers: Vec<PathBuf>,
+    /// Keys that may have been deleted and have come back: an earlier version wrote them, never changed them since, and revisions
+    /// after them are missing that may have been their deletions.
+    pub doubtful: Vec<(Bytes, Revision)>,
+}
+
+/// A place that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// Where in it.
+    pub offset: u64,
+    /// What was found.
+    pub what: String,
+}
+
+/// Reads everything in a data directory.
+///
+/// # Errors
+/// If there is no data directory, a server has it, or it cannot be read at all. Damage is part of the report.
+pub fn check(directory: &Path) -> Result<Report, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let directory = Directory::inspect(disk.clone(), directory)?;
+    let mut report = Report {
+        format: match directory.format() {
+            DirectoryFormat::Two => 2,
+            DirectoryFormat::Three => 3,
+        },
+        ..Report::default()
+    };
+    let manifest = match directory.manifest() {
+        Ok(manifest) => manifest,
+        Err(OpenError::Damaged { path, offset, what }) => {
+            report.damage.push(damage(path, offset, what));
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    report.oldest = manifest.oldest;
+    let mut found = Records::default();
+    let last = manifest.segments.last().map(|(id, _)| *id);
+    for (id, closed_at) in &manifest.segments {
+        let path = directory.segment_path(*id);
+        report.segments += 1;
+        let file = match disk.open(&path, OpenMode::Read) {
+            Ok(file) => file,
+            Err(error) => {
+                report.damage.push(damage(path, 0, error.to_string()));
+                continue;
+            }
+        };
+        let bytes = file.bytes().unwrap_or(0);
+        report.bytes += bytes;
+        // In format 2 closed segments have no length.
+        let closed_at = closed_at.or_else(|| (last != Some(*id)).then_some(bytes));
+        let loaded = segment::load(&*file, &path, *id, closed_at, &mut |placed| {
+            found.take(placed, &mut report);
+        });
+        match loaded {
+            Ok(loaded) if closed_at.is_none() => report.torn_bytes += loaded.left_over,
+            Ok(_) => {}
+            Err(OpenError::Damaged { path, offset, what }) => {
+                report.damage.push(damage(path, offset, what));
+            }
+            Err(error) => report.damage.push(damage(path, 0, error.to_string())),
+        }
+    }
+    let listed: Vec<_> = manifest.segments.iter().map(|(id, _)| *id).collect();
+    report.leftovers = directory.unlisted(&listed).unwrap_or_default();
+    report.revision = report.revision.max(report.oldest);
+    let converted = match directory.format() {
+        DirectoryFormat::Two => report.revision,
+        DirectoryFormat::Three => manifest.converted,
+    };
+    report.keys = found.live().count() as u64;
+    report.doubtful = found.doubtful(converted);
+    Ok(report)
+}
+
+fn damage(path: PathBuf, offset: u64, what: impl Into<String>) -> Damage {
+    let what = what.into();
+    Damage { path, offset, what }
+}
+
+/// The records of a log.
+#[derive(Debug, Default)]
+struct Records {
+    /// The last change of each key, and whether it was a deletion.
+    latest: BTreeMap<Bytes, (Revision, bool)>,
+    revisions: BTreeSet<Revision>,
+}
+
+impl Records {
+    fn take(&mut self, placed: Placed, report: &mut Report) {
+        match placed.entry {
+            Entry::Record(revision, record) => {
+                report.records += 1;
+                report.revision = report.revision.max(revision);
+                if self.revisions.insert(revision) {
+                    let key = Bytes::copy_from_slice(&record.key);
+                    self.latest.insert(key, (revision, record.value.is_none()));
+                }
+            }
+            Entry::Oldest(oldest, _) => report.oldest = report.oldest.max(oldest),
+            Entry::Closed(_) | Entry::Backup { .. } | Entry::BackupEnd(_) => {}
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = (&Bytes, Revision)> {
+        let latest = self.latest.iter();
+        latest
+            .filter(|(_, (_, deleted))| !deleted)
+            .map(|(key, (revision, _))| (key, *revision))
+    }
+
+    /// Keys that an earlier version wrote up to `converted`, and whose deletions it may have lost.
+    fn doubtful(&self, converted: Revision) -> Vec<(Bytes, Revision)> {
+        // Every revision had a record once. The newest that has none now may be the deletion of anything before it.
+        let mut expected = converted;
+        for revision in self.revisions.range(..=converted).rev() {
+            if *revision != expected {
+                break;
+            }
+            expected = Revision(expected.0.saturating_sub(1));
+        }
+        let doubtful = self.live().filter(|(_, revision)| *revision < expected);
+        doubtful
+            .map(|(key, revision)| (key.clone(), revision))
+            .collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! The list of segments that make up the log, `log/SEGMENTS`.
+//!
+//! It is replaced as a whole, so that one rename decides which segments count. A segment that has a length is closed: what
+//! stands behind that length was never acknowledged. The last one may have none: it is written to.
+
+use super::SegmentId;
+use crate::contract::Revision;
+
+const TITLE: &str = "tidings segments";
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Manifest {
+    /// Where history starts, unless the log says a later revision.
+    pub(super) oldest: Revision,
+    /// The store's running time, unless the log says a later one.
+    pub(super) time_ms: u64,
+    /// What an earlier version wrote: revisions up to this one are of format 2.
+    pub(super) converted: Revision,
+    /// In the order of their revisions, with the lengths of those that are closed.
+    pub(super) segments: Vec<(SegmentId, Option<u64>)>,
+}
+
+impl Manifest {
+    pub(super) fn to_text(&self) -> String {
+        let mut text = format!(
+            "{TITLE}\noldest {}\ntime {}\nconverted {}\n",
+            self.oldest, self.time_ms, self.converted
+        );
+        for (id, bytes) in &self.segments {
+            text.push_str(&match bytes {
+                Some(bytes) => format!("segment {id} {bytes}\n"),
+                None => format!("segment {id}\n"),
+            });
+        }
+        let crc = crc32fast::hash(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text
+    }
+
+    /// `None` if this is no manifest, or is damaged. The list of format 2 is one number a line.
+    pub(super) fn parse(text: &str) -> Option<Manifest> {
+        if !text.starts_with(TITLE) {
+            let ids = text.lines().map(|line| Some((line.parse().ok()?, None)));
+            return Some(Manifest {
+                segments: ids.collect::<Option<_>>()?,
+                ..Manifest::default()
+            });
+        }
+        let (body, crc) = text.split_at(text.rfind("crc32 ")?);
+        let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+        if u32::from_str_radix(crc, 16).ok()? != crc32fast::hash(body.as_bytes()) {
+            return None;
+        }
+        let mut manifest = Manifest::default();
+        for line in body.lines().skip(1) {
+            let mut words = line.split(' ');
+            let (what, number) = (words.next()?, words.next()?.parse().ok()?);
+            let more = words.next().map(str::parse).transpose().ok()?;
+            match what {
+                "oldest" => manifest.oldest = Revision(number),
+                "time" => manifest.time_ms = number,
+                "converted" => manifest.converted = Revision(number),
+                "segment" => manifest.segments.push((number, more)),
+                _ => return None,
+            }
+        }
+        Some(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_any_change_is_noticed() {
+        let manifest = Manifest {
+            oldest: Revision(5),
+            time_ms: 77,
+            converted: Revision(3),
+            segments: vec![(4, Some(100)), (2, Some(8)), (9, None)],
+        };
+        let text = manifest.to_text();
+        assert_eq!(Manifest::parse(&text), Some(manifest));
+        for at in TITLE.len()..text.len() {
+            let mut damaged = text.clone().into_bytes();
+            damaged[at] ^= 1;
+            let damaged = String::from_utf8(damaged).unwrap();
+            assert_eq!(Manifest::parse(&damaged), None, "byte {at}");
+            assert_eq!(Manifest::parse(&text[..at]), None, "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_format_2_is_read() {
+        let segments = Manifest::parse("1\n2\n").unwrap().segments;
+        assert_eq!(segments, [(1, None), (2, None)]);
+        assert_eq!(Manifest::parse(""), Some(Manifest::default()));
+        assert_eq!(Manifest::parse("one\n"), None);
+    }
+}

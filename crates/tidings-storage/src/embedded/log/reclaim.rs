@@ -1,0 +1,174 @@
+//! Which segments are rewritten, and how: records that are still needed move into a new segment, and one list of segments
+//! takes the place of another.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::frame::{Entry, Group};
+use super::segment::{self, HEADER_BYTES, Placed};
+use super::{Location, LogRecords, Readable, SegmentInfo, Writer, refused};
+use crate::contract::Revision;
+use crate::embedded::record::AppendError;
+
+impl LogRecords {
+    /// Rewrites some segments, if any are worth it, and returns the keys of the values that stood there and stand nowhere now.
+    pub(super) fn reclaim_step(
+        &self,
+        writer: &mut Writer,
+    ) -> Result<Option<Vec<Bytes>>, AppendError> {
+        self.repair(writer).map_err(|error| refused(&error))?;
+        let Some(wasteful) = wasteful(&writer.segments, self.segment_bytes_max) else {
+            return Ok(None);
+        };
+        let old: Vec<SegmentInfo> = writer.segments[wasteful.clone()].to_vec();
+        let mut group = Group::at(writer.next_id, HEADER_BYTES);
+        let (mut kept, mut dropped) = (Vec::new(), Vec::new());
+        for info in &old {
+            self.sort_out(info, writer.next_id, &mut group, &mut kept, &mut dropped)?;
+        }
+        let mut segments = writer.segments.clone();
+        segments.drain(wasteful.clone());
+        let replaced = if kept.is_empty() {
+            self.replace_list(writer, &segments)
+                .map(|()| writer.segments.clone_from(&segments))
+        } else {
+            self.insert_segment(writer, &mut segments, wasteful.start, &group, true)
+                .map(|_| ())
+        };
+        replaced.map_err(|error| refused(&error))?;
+        {
+            let mut contents = self.contents_mut();
+            contents.locations.extend(kept);
+            for info in &old {
+                contents.files.remove(&info.id);
+            }
+        }
+        let paths = old.iter().map(|info| self.directory.segment_path(info.id));
+        writer.leftovers.extend(paths);
+        self.sweep(writer);
+        Ok(Some(dropped))
+    }
+
+    /// Copies the records of a segment that are needed into a group, and notes the keys of the values that are not.
+    fn sort_out(
+        &self,
+        info: &SegmentInfo,
+        into: super::SegmentId,
+        group: &mut Group,
+        kept: &mut Vec<(Revision, Location)>,
+        dropped: &mut Vec<Bytes>,
+    ) -> Result<(), AppendError> {
+        let contents = self.contents();
+        let unreadable = |why: String| AppendError::Refused { why, full: false };
+        let readable = contents.files.get(&info.id);
+        let Readable { file, .. } =
+            readable.ok_or_else(|| unreadable("a segment is not open".to_owned()))?;
+        let path = self.directory.segment_path(info.id);
+        let visit = &mut |Placed {
+                              entry,
+                              offset,
+                              bytes,
+                          }: Placed| {
+            let Entry::Record(revision, record) = entry else {
+                return; // marks are in the list of segments
+            };
+            let here = Location {
+                segment: info.id,
+                offset,
+                bytes,
+            };
+            if contents.locations.get(&revision) == Some(&here) {
+                let start = group.end();
+                group.push_record(revision, &record);
+                let location = Location {
+                    segment: into,
+                    offset: start as u32,
+                    bytes: (group.end() - start) as u32,
+                };
+                kept.push((revision, location));
+            } else if record.value.is_some() {
+                dropped.push(Bytes::copy_from_slice(&record.key));
+            }
+        };
+        let loaded = segment::load(&**file, &path, info.id, Some(info.bytes), visit);
+        loaded
+            .map(|_| ())
+            .map_err(|error| unreadable(error.to_string()))
+    }
+}
+
+/// Which segments to put one in the place of, if any: those that hold nothing that is needed; small neighbours; one that is
+/// half useless. The last segment stays: it is written to.
+fn wasteful(segments: &[SegmentInfo], segment_bytes_max: u64) -> Option<Range<usize>> {
+    let closed = segments.iter().take_while(|segment| segment.closed).count();
+    let closed = &segments[..closed.min(segments.len().saturating_sub(1))];
+    let is_dead = |segment: &SegmentInfo| segment.live_bytes == 0;
+    if let Some(start) = closed.iter().position(is_dead) {
+        let run = closed[start..]
+            .iter()
+            .take_while(|segment| is_dead(segment));
+        return Some(start..start + run.count());
+    }
+    for (at, segment) in closed.iter().enumerate() {
+        if let Some(next) = closed.get(at + 1)
+            && joins(segment.live_bytes, next.live_bytes, segment_bytes_max)
+        {
+            return Some(at..at + 2);
+        }
+        if segment.live_bytes * 2 < segment.bytes && segment.bytes > segment_bytes_max / 4 {
+            return Some(at..at + 1);
+        }
+    }
+    None
+}
+
+/// Neighbours are joined if half a segment holds both, and neither is copied again and again for the sake of little ones.
+fn joins(one: u64, other: u64, segment_bytes_max: u64) -> bool {
+    let (small, large) = (one.min(other), one.max(other));
+    let both = small + large;
+    both <= segment_bytes_max / 2 && (large <= small * 4 || both <= segment_bytes_max / 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wasteful_of(segments: &[(u64, u64)]) -> Option<Range<usize>> {
+        let closed = |(id, (bytes, live_bytes)): (usize, &(u64, u64))| SegmentInfo {
+            id: id as u64,
+            bytes: *bytes,
+            live_bytes: *live_bytes,
+            closed: id + 1 < segments.len(),
+        };
+        let segments: Vec<_> = segments.iter().enumerate().map(closed).collect();
+        wasteful(&segments, 1600)
+    }
+
+    #[test]
+    fn segments_are_rewritten_when_that_gains_more_than_it_costs() {
+        let open = (100, 0);
+        assert_eq!(wasteful_of(&[open]), None, "the last one is written to");
+        assert_eq!(wasteful_of(&[(1600, 1500), open]), None);
+        assert_eq!(
+            wasteful_of(&[(1600, 700), open]),
+            Some(0..1),
+            "half useless"
+        );
+        assert_eq!(wasteful_of(&[(300, 100), open]), None, "too little to gain");
+        let dead = [(1600, 1500), (1600, 0), (1600, 0), (1600, 700), open];
+        assert_eq!(wasteful_of(&dead), Some(1..3), "what is dead goes first");
+        assert_eq!(wasteful_of(&[(400, 400), (300, 300), open]), Some(0..2));
+        assert_eq!(
+            wasteful_of(&[(700, 700), (50, 50), open]),
+            None,
+            "copied for little"
+        );
+        assert_eq!(
+            wasteful_of(&[(60, 60), (5, 5), open]),
+            Some(0..2),
+            "both are little"
+        );
+        assert_eq!(wasteful_of(&[(900, 900), (800, 800), open]), None);
+    }
+}
