@@ -7,23 +7,23 @@ use tidings_testing::Server;
 
 use crate::scenario::{fill_with, list_of, object};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How many definitions are waited for.
 const DEFINED: usize = 20;
 
-fn definition(plural: &str, kind: &str) -> Vec<u8> {
+pub(crate) fn definition(plural: &str, kind: &str) -> Vec<u8> {
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{plural}.bench.tidings.dev"}},"spec":{{"group":"bench.tidings.dev","names":{{"plural":"{plural}","kind":"{kind}"}},"scope":"Namespaced","versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"data":{{"type":"object","properties":{{"sent":{{"type":"string"}},"fill":{{"type":"string","maxLength":4096}},"color":{{"type":"string","default":"red","enum":["red","blue"]}}}},"x-kubernetes-validations":[{{"rule":"self.color != 'blue' || self.fill.size() < 100"}}]}}}}}}}}}}]}}}}"#
     )
     .into_bytes()
 }
 
-fn path(plural: &str) -> String {
+pub(crate) fn path(plural: &str) -> String {
     format!("/apis/bench.tidings.dev/v1/namespaces/default/{plural}")
 }
 
 /// An object of the usual size.
-fn instance(kind: &str, name: &str) -> Vec<u8> {
+pub(crate) fn instance(kind: &str, name: &str) -> Vec<u8> {
     let head = format!(r#"{{"apiVersion":"bench.tidings.dev/v1","kind":"{kind}","#);
     let mut body = head.into_bytes();
     body.extend_from_slice(&object(name)[1..]);

@@ -4,6 +4,7 @@
 //! `--pid` it measures a server that runs already, whichever it is, so that peers are measured by the same client.
 
 mod custom;
+mod restart;
 mod scenario;
 
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, held
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, held, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 
@@ -74,6 +75,9 @@ async fn main() -> anyhow::Result<()> {
                 server.kill().await?;
             }
         }
+    }
+    if external.is_none() && wanted("restart") {
+        restart::restart(&arguments.server).await?;
     }
     Ok(())
 }

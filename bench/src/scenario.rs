@@ -14,7 +14,7 @@ use tidings_testing::{Client, Connection, Server};
 
 use crate::custom::custom;
 
-const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 const OBJECT_BYTES: usize = 1500;

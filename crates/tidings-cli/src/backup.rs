@@ -1,6 +1,6 @@
 //! `tidings backup` and `tidings restore`: everything that a server keeps, in a file, and a store made of such a file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use http_body::Body;
 use tidings_kube::connect;
 use tidings_storage::backup::{BackupSummary, restore, verify};
+use tidings_storage::disk::{Disk, RealDisk};
 
 use crate::serve::BESIDE;
 
@@ -83,7 +84,12 @@ async fn back_up(arguments: &BackupArguments) -> anyhow::Result<()> {
         }
     };
     std::fs::rename(&partial, file).with_context(|| cannot_write(file))?;
-    sync_folder(file).with_context(|| cannot_write(file))?;
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    RealDisk
+        .sync_names(folder.unwrap_or(Path::new(".")))
+        .with_context(|| cannot_write(file))?;
     let bytes = std::fs::metadata(file)?.len();
     println!(
         "{}: {} objects at version {}, {}",
@@ -103,13 +109,6 @@ fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-fn sync_folder(file: &Path) -> std::io::Result<()> {
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// Writes what comes into a file that only its owner can read: there are Secrets in it.

@@ -57,6 +57,18 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "1532Ki", value_parser = parse_bytes, value_name = "BYTES")]
     max_object_bytes: usize,
 
+    /// For tests: how large a file of the log grows
+    #[arg(long, hide = true, value_name = "BYTES")]
+    log_segment_bytes: Option<u64>,
+
+    /// For tests: how often history is compacted
+    #[arg(long, hide = true, value_name = "MILLISECONDS")]
+    compact_every_ms: Option<u64>,
+
+    /// For tests: how many last revisions can always be watched from
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    history_revisions: Option<u64>,
+
     /// How log lines look
     #[arg(long, default_value = "text", value_enum)]
     log: LogFormat,
@@ -250,6 +262,15 @@ fn open_embedded(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     options.value_bytes_max = arguments.max_object_bytes;
     options.lifetimes = lifetimes();
     options.beside = BESIDE;
+    if let Some(bytes) = arguments.log_segment_bytes {
+        options.segment_bytes_max = bytes;
+    }
+    if let Some(milliseconds) = arguments.compact_every_ms {
+        options.compact_every = Duration::from_millis(milliseconds);
+    }
+    if let Some(revisions) = arguments.history_revisions {
+        options.history_revisions_min = revisions;
+    }
     let directory = arguments.data_dir.display();
     if arguments.data_dir.is_file() {
         bail!("{directory} is a file: choose a directory with --data-dir");

@@ -1,5 +1,5 @@
-//! kill -9 under load, a hundred times: nothing acknowledged is lost, nothing half-written appears, and a watch that
-//! resumes sees every change exactly once.
+//! kill -9 under load, again and again: nothing acknowledged is lost, nothing deleted comes back, nothing half-written appears,
+//! and a watch that resumes sees every change exactly once, as what it was.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,49 +11,63 @@ use std::time::Duration;
 use serde_json::Value;
 use tidings_testing::{Client, Etcd, Server, Start};
 
-const ROUNDS: u64 = 100;
 const WRITERS: usize = 4;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What a writer was told of a name, and the one value that may have been written since.
+/// What a writer was told of a name. The n-th change of a name gives it the value n, and every fourth deletes it.
 #[derive(Debug, Default, Clone)]
 struct Known {
-    acknowledged: Option<u64>,
-    uncertain: Option<u64>,
+    /// How many changes were done.
+    changes: u64,
+    /// The value, unless it is deleted.
+    value: Option<u64>,
+    /// One more change may have been done.
+    uncertain: bool,
+}
+
+impl Known {
+    /// What the next change leaves.
+    fn next(&self) -> Option<u64> {
+        let number = self.changes + 1;
+        (self.value.is_none() || !number.is_multiple_of(4)).then_some(number)
+    }
+
+    fn done(&mut self) {
+        self.value = self.next();
+        self.changes += 1;
+        self.uncertain = false;
+    }
 }
 
 type Names = Arc<Mutex<BTreeMap<String, Known>>>;
 
-/// Counts up the values of five names until the server is gone.
+/// Creates, changes, deletes and makes anew five names until the server is gone.
 async fn write(client: Client, writer: usize, names: Names) {
     let Ok(mut connection) = client.connect().await else {
         return;
     };
     for number in 1_usize.. {
         let name = format!("w{writer}-{}", number % 5);
-        let before = names
-            .lock()
-            .unwrap()
-            .get(&name)
-            .cloned()
-            .unwrap_or_default();
-        let value = before.acknowledged.unwrap_or(0) + 1;
-        names.lock().unwrap().insert(
-            name.clone(),
-            Known {
-                uncertain: Some(value),
-                ..before
-            },
-        );
-        let fill = "x".repeat(500 + number % 700);
-        let body = format!(
-            r#"{{"metadata":{{"name":"{name}"}},"data":{{"v":"{value}","fill":"{fill}"}}}}"#
-        );
+        let (before, next) = {
+            let mut names = names.lock().unwrap();
+            let known = names.entry(name.clone()).or_default();
+            known.uncertain = true;
+            (known.value, known.next())
+        };
         let item = format!("{PATH}/{name}");
-        let (method, path) = if value == 1 {
-            ("POST", PATH)
-        } else {
-            ("PUT", item.as_str())
+        let (method, path) = match (before, next) {
+            (None, _) => ("POST", PATH),
+            (Some(_), Some(_)) => ("PUT", item.as_str()),
+            (Some(_), None) => ("DELETE", item.as_str()),
+        };
+        let body = match next {
+            None => String::new(),
+            Some(value) => {
+                let fill = "x".repeat(500 + number % 700);
+                format!(
+                    r#"{{"metadata":{{"name":"{name}"}},"data":{{"v":"{value}","fill":"{fill}"}}}}"#
+                )
+            }
         };
         // Killed: whether it was written is not known.
         let Ok(answer) = connection.request(method, path, body.as_bytes()).await else {
@@ -64,13 +78,7 @@ async fn write(client: Client, writer: usize, names: Names) {
             "{}",
             answer.text()
         );
-        names.lock().unwrap().insert(
-            name,
-            Known {
-                acknowledged: Some(value),
-                uncertain: None,
-            },
-        );
+        names.lock().unwrap().get_mut(&name).unwrap().done();
     }
 }
 
@@ -78,50 +86,77 @@ async fn write(client: Client, writer: usize, names: Names) {
 #[derive(Debug)]
 struct Follower {
     version: u64,
-    values: BTreeMap<String, u64>,
+    names: BTreeMap<String, Known>,
 }
 
 impl Follower {
-    /// Follows until a version, or until the server is gone.
-    async fn follow(&mut self, client: &Client, until: Option<u64>) {
-        let path = format!("{PATH}?watch=1&resourceVersion={}", self.version);
-        if until.is_some_and(|until| self.version >= until) {
+    /// How many changes it has seen.
+    fn changes(&self) -> u64 {
+        self.names.values().map(|known| known.changes).sum()
+    }
+
+    /// Follows until it has seen so many changes, or until the server is gone.
+    async fn follow(&mut self, client: &Client, changes: u64) {
+        if self.changes() >= changes {
             return;
         }
+        let path = format!("{PATH}?watch=1&resourceVersion={}", self.version);
         let Ok(mut watch) = client.watch(&path).await else {
             return;
         };
-        while until.is_none_or(|until| self.version < until) {
+        while self.changes() < changes {
             let Ok(Some(line)) = watch.line().await else {
                 return;
             };
-            let event: Value = serde_json::from_str(&line).unwrap();
-            let meta = &event["object"]["metadata"];
-            let version = meta["resourceVersion"]
-                .as_str()
-                .unwrap_or_else(|| panic!("{line}"));
-            let version: u64 = version.parse().unwrap();
-            assert!(
-                version > self.version,
-                "{version} after {}: each change once, in order",
-                self.version
-            );
-            self.version = version;
-            let name = meta["name"].as_str().unwrap().to_owned();
-            let value: u64 = event["object"]["data"]["v"]
-                .as_str()
-                .unwrap()
-                .parse()
-                .unwrap();
-            let expected = self.values.get(&name).copied().unwrap_or(0) + 1;
-            assert_eq!(value, expected, "{name}: no change is left out");
-            self.values.insert(name, value);
+            self.take(&line);
         }
+    }
+
+    fn take(&mut self, line: &str) {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let meta = &event["object"]["metadata"];
+        let version = meta["resourceVersion"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{line}"));
+        let version: u64 = version.parse().unwrap();
+        assert!(
+            version > self.version,
+            "{version} after {}: each change once, in order",
+            self.version
+        );
+        self.version = version;
+        let name = meta["name"].as_str().unwrap().to_owned();
+        let known = self.names.entry(name.clone()).or_default();
+        let (before, next) = (known.value, known.next());
+        let kind = match (before, next) {
+            (None, _) => "ADDED",
+            (Some(_), Some(_)) => "MODIFIED",
+            (Some(_), None) => "DELETED",
+        };
+        assert_eq!(event["type"], kind, "{name}: {known:?}");
+        // A deletion shows the last state.
+        let value: u64 = event["object"]["data"]["v"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert_eq!(
+            Some(value),
+            next.or(before),
+            "{name}: no change is left out"
+        );
+        known.done();
+    }
+
+    fn values(&self) -> BTreeMap<String, u64> {
+        let names = self.names.iter();
+        let values = names.filter_map(|(name, known)| Some((name.clone(), known.value?)));
+        values.collect()
     }
 }
 
-/// The newest version of any object, and the values of all.
-async fn list(client: &Client) -> (u64, BTreeMap<String, u64>) {
+/// The values of all.
+async fn list(client: &Client) -> BTreeMap<String, u64> {
     let list = client
         .connect()
         .await
@@ -132,31 +167,26 @@ async fn list(client: &Client) -> (u64, BTreeMap<String, u64>) {
     let list: Value = serde_json::from_slice(&list.body).unwrap();
     let number = |value: &Value| value.as_str().unwrap().parse::<u64>().unwrap();
     let items = list["items"].as_array().unwrap();
-    let newest = items
-        .iter()
-        .map(|item| number(&item["metadata"]["resourceVersion"]))
-        .max();
     let named = |item: &Value| {
         (
             item["metadata"]["name"].as_str().unwrap().to_owned(),
             number(&item["data"]["v"]),
         )
     };
-    (newest.unwrap_or(0), items.iter().map(named).collect())
+    items.iter().map(named).collect()
 }
 
-/// What the server has is what was acknowledged, or the one write whose answer was cut off. Then it is known.
+/// What the server has is what was acknowledged, or what the one change leaves whose answer was cut off. Then it is known.
 fn check(round: u64, names: &Names, values: &BTreeMap<String, u64>) {
     let mut names = names.lock().unwrap();
     for (name, known) in names.iter_mut() {
         let value = values.get(name).copied();
-        let right =
-            value == known.acknowledged || (known.uncertain.is_some() && value == known.uncertain);
-        assert!(right, "round {round}: {name} is {value:?}, but {known:?}");
-        *known = Known {
-            acknowledged: value,
-            uncertain: None,
-        };
+        if value != known.value {
+            let right = known.uncertain && value == known.next();
+            assert!(right, "round {round}: {name} is {value:?}, but {known:?}");
+            known.done();
+        }
+        known.uncertain = false;
     }
     assert!(
         values.keys().all(|name| names.contains_key(name)),
@@ -165,18 +195,29 @@ fn check(round: u64, names: &Names, values: &BTreeMap<String, u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_a_hundred_times() {
-    kill_again_and_again(&[]).await;
+async fn killed_two_hundred_times() {
+    // Files of the log roll, are compacted and rewritten all the time.
+    let arguments = [
+        "--log-segment-bytes",
+        "30000",
+        "--compact-every-ms",
+        "3",
+        "--history",
+        "1s",
+        "--history-revisions",
+        "150",
+    ];
+    kill_again_and_again(200, &arguments).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_a_hundred_times_over_etcd() {
     let etcd = Etcd::start().unwrap();
     let endpoints = etcd.argument();
-    kill_again_and_again(&["--storage", "etcd", "--etcd-endpoints", &endpoints]).await;
+    kill_again_and_again(100, &["--storage", "etcd", "--etcd-endpoints", &endpoints]).await;
 }
 
-async fn kill_again_and_again(arguments: &[&str]) {
+async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
@@ -189,18 +230,25 @@ async fn kill_again_and_again(arguments: &[&str]) {
     // Version 0 would mean the state in any order; version 1 is the first of the namespaces.
     let mut follower = Follower {
         version: 1,
-        values: BTreeMap::new(),
+        names: BTreeMap::new(),
     };
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let server = Server::start(&start)
             .await
             .unwrap_or_else(|error| panic!("round {round}: {error:#}"));
         let client = server.client.clone();
-        let (newest, values) = list(&client).await;
+        let values = list(&client).await;
         check(round, &names, &values);
-        follower.follow(&client, Some(newest)).await;
+        let changes = names
+            .lock()
+            .unwrap()
+            .values()
+            .map(|known| known.changes)
+            .sum();
+        follower.follow(&client, changes).await;
         assert_eq!(
-            follower.values, values,
+            follower.values(),
+            values,
             "round {round}: who resumes has the same state as who lists"
         );
 
@@ -214,12 +262,12 @@ async fn kill_again_and_again(arguments: &[&str]) {
             tokio::time::sleep(pause).await;
             server.kill().await.unwrap();
         };
-        tokio::join!(follower.follow(&client, None), killing);
+        tokio::join!(follower.follow(&client, u64::MAX), killing);
         while let Some(writer) = writers.join_next().await {
             writer.unwrap();
         }
     }
-    let writes: u64 = follower.values.values().sum();
-    println!("{writes} writes over {ROUNDS} kills");
-    assert!(writes > ROUNDS, "there was load");
+    let changes = follower.changes();
+    println!("{changes} changes over {rounds} kills");
+    assert!(changes > rounds, "there was load");
 }

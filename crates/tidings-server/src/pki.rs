@@ -1,9 +1,8 @@
 //! The certificate authority, the server's certificate and the administrator's token, made at the first start and kept.
 
 use std::fs;
-use std::io::Write;
 use std::net::IpAddr;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tidings_storage::disk::{self, Disk, OpenMode, RealDisk};
 use uuid::Uuid;
 
 /// What every kubeconfig written here contains.
@@ -82,24 +82,25 @@ impl Pki {
     /// # Errors
     /// If files cannot be read or written.
     pub fn open(directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
-        if !directory.is_dir() {
-            let made = fs::create_dir_all(directory).and_then(|()| match directory.parent() {
-                Some(parent) => fs::File::open(parent)?.sync_all(),
-                None => Ok(()),
-            });
-            made.map_err(|source| io_error(directory, source))?;
-        }
-        let ca_key = kept(&directory.join("ca.key"), || {
+        Pki::open_on(&RealDisk, directory, names)
+    }
+
+    fn open_on(disk: &dyn Disk, directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
+        let made = disk
+            .create_dir(directory)
+            .and_then(|()| disk.sync_names(directory.parent().unwrap_or(directory)));
+        made.map_err(|source| io_error(directory, source))?;
+        let ca_key = kept(disk, &directory.join("ca.key"), || {
             Ok(generate_key()?.serialize_pem())
         })?;
-        let ca_pem = kept(&directory.join("ca.crt"), || {
+        let ca_pem = kept(disk, &directory.join("ca.crt"), || {
             let key = KeyPair::from_pem(&ca_key).map_err(certificate_error)?;
             Ok(ca_params()?
                 .self_signed(&key)
                 .map_err(certificate_error)?
                 .pem())
         })?;
-        let token = kept(&directory.join("token"), || Ok(new_token()))?
+        let token = kept(disk, &directory.join("token"), || Ok(new_token()))?
             .trim()
             .to_owned();
         if token.len() < TOKEN_BYTES_MIN {
@@ -180,7 +181,15 @@ impl Pki {
         if is_private(path) && fs::read_to_string(path).is_ok_and(|known| known == text) {
             return Ok(());
         }
-        write_private(path, &text)
+        match write_private(&RealDisk, path, &text) {
+            // What says where the server is need not be whole at once, and a file that is there has room.
+            Err(PkiError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::StorageFull && is_private(path) =>
+            {
+                overwrite(path, &text).map_err(|source| io_error(path, source))
+            }
+            written => written,
+        }
     }
 }
 
@@ -257,50 +266,83 @@ fn server_config(
     Ok(Arc::new(config))
 }
 
+/// Writes a file where it stands.
+fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
+    let file = fs::OpenOptions::new().write(true).open(path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)?;
+    file.sync_all()
+}
+
 /// True if only its owner can read a file.
 fn is_private(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
 }
 
 /// A file's content; made and written if there is none.
-fn kept(path: &Path, make: impl FnOnce() -> Result<String, PkiError>) -> Result<String, PkiError> {
-    match fs::read_to_string(path) {
+fn kept(
+    disk: &dyn Disk,
+    path: &Path,
+    make: impl FnOnce() -> Result<String, PkiError>,
+) -> Result<String, PkiError> {
+    let read = disk
+        .open(path, OpenMode::Read)
+        .and_then(|file| disk::read_all(&*file))
+        .and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other));
+    match read {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let text = make()?;
-            write_private(path, &text)?;
+            write_private(disk, path, &text)?;
             Ok(text)
         }
         Err(source) => Err(io_error(path, source)),
     }
 }
 
-/// Writes a file for its owner only, whole or not at all.
-fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = Path::new(&fresh);
-    let write = || {
-        let _ = fs::remove_file(fresh);
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(fresh)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(fresh, path)?;
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(|source| io_error(path, source))
+/// Writes a file for its owner only, durably, whole or not at all.
+fn write_private(disk: &dyn Disk, path: &Path, text: &str) -> Result<(), PkiError> {
+    disk::write_durably(disk, path, text.as_bytes()).map_err(|source| io_error(path, source))
 }
 
 fn io_error(path: &Path, source: std::io::Error) -> PkiError {
     PkiError::Io {
         path: path.display().to_string(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidings_storage::disk::{Fault, SimulatedDisk};
+
+    use super::*;
+
+    fn names() -> ServerNames {
+        ServerNames {
+            address: [127, 0, 0, 1].into(),
+            others: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn credentials_that_were_used_once_survive_a_power_loss() {
+        for seed in 0..40 {
+            let mut disk = SimulatedDisk::new(seed);
+            let directory = Path::new("/data/pki");
+            // The folder above is the store's business.
+            disk.create_dir(Path::new("/data")).unwrap();
+            disk.sync_names(Path::new("/")).unwrap();
+            // A first start that is cut off anywhere leaves something that a second start can use.
+            disk.fail_after(seed, Fault::PowerLoss);
+            let _ = Pki::open_on(&disk, directory, &names());
+            disk = disk.next_process();
+            let first = Pki::open_on(&disk, directory, &names()).unwrap();
+            disk.crash(Fault::PowerLoss);
+            disk = disk.next_process();
+            let again = Pki::open_on(&disk, directory, &names()).unwrap();
+            assert_eq!(first.token, again.token, "seed {seed}");
+            assert_eq!(first.ca_pem, again.ca_pem, "seed {seed}");
+        }
     }
 }

@@ -378,17 +378,15 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
         |stats| stats.watches as i64,
     );
     let set_aside = Family::<ResourceLabels, Gauge>::default();
-    for Resource {
-        kind,
-        set_aside: values,
-        ..
-    } in resources.iter().map(|resource| &**resource)
-    {
-        let labels = ResourceLabels {
-            group: kind.group,
-            resource: kind.plural,
-        };
-        set_aside.get_or_create(&labels).set(values.count() as i64);
+    for resource in resources {
+        let count = resource.set_aside.count();
+        if count > 0 {
+            let labels = ResourceLabels {
+                group: resource.kind.group,
+                resource: resource.kind.plural,
+            };
+            set_aside.get_or_create(&labels).set(count as i64);
+        }
     }
     registry.register(
         "tidings_store_values_set_aside",

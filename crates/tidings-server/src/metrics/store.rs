@@ -140,7 +140,7 @@ impl EncodeMetric for Syncs {
             own.push((bound, up_to - before));
             before = up_to;
         }
-        own.push((f64::MAX, count - before));
+        own.push((f64::INFINITY, count - before));
         encoder.encode_histogram::<NoLabelSet>(sum.as_secs_f64(), count, &own, None)
     }
 

@@ -21,6 +21,7 @@ mod protobuf;
 mod representations;
 mod reviews;
 mod robustness;
+mod store;
 mod support;
 mod updates;
 mod watches;

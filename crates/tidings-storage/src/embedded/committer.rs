@@ -12,8 +12,7 @@ use crate::contract::{Error, Revision, Write};
 
 /// A commit takes at most this many bytes: larger groups gain nothing and make the first of them wait.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// How often history and the disk are looked at, and how much is forgotten at once, so that writers do not wait for it.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How much is forgotten at once, so that writers do not wait for it.
 const COMPACT_STEP: usize = 2000;
 
 /// What the committing thread is asked to do.
@@ -26,7 +25,7 @@ pub(super) enum Task {
 /// The body of the committing thread. Ends when the store is dropped.
 pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
     engine.maintain();
-    let mut next_look = Instant::now() + LOOK_EVERY;
+    let mut next_look = Instant::now() + engine.options.compact_every;
     let mut last = Last::default();
     loop {
         let mut group = Vec::new();
@@ -83,11 +82,11 @@ fn collect(
 fn look_after(engine: &Engine) -> Duration {
     while engine.expire() {}
     let again = match engine.compact(Leave::Young, COMPACT_STEP) {
-        Ok(true) => LOOK_EVERY,
+        Ok(true) => engine.options.compact_every,
         Ok(false) => return Duration::ZERO,
         Err(error) => {
             tracing::error!(%error, "history cannot be compacted; it is tried again");
-            10 * LOOK_EVERY
+            10 * engine.options.compact_every
         }
     };
     engine.maintain();

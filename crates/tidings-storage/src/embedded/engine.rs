@@ -28,7 +28,7 @@ use crate::history::{Keep, Times};
 
 /// A commit takes at most this many writes: larger groups gain nothing and make the first of them wait.
 pub(super) const GROUP_WRITES_MAX: usize = 512;
-/// How often history is given up for room on a full disk.
+/// How often it is tried to make room on a full disk, if that was of no use.
 const RESCUE_EVERY_MS: u64 = 10_000;
 
 /// Who is told what became of a write.
@@ -100,8 +100,10 @@ impl State {
 pub(super) enum Leave {
     /// What is younger than it must be.
     Young,
-    /// Only the last revisions, which always stay: there is no room for more.
+    /// Only the last revisions, which stay however old they are.
     Least,
+    /// Nothing: there is no room even for those.
+    Nothing,
 }
 
 /// What went wrong last, if nothing has gone right since.
@@ -123,8 +125,8 @@ pub(super) struct Engine {
     health: Mutex<Health>,
     failed_commits: AtomicU64,
     failed_compactions: AtomicU64,
-    /// When history was last given up for room, in running time.
-    rescued_ms: AtomicU64,
+    /// When history was last given up for room and that was of no use, in running time; 0 if it was.
+    rescue_failed_ms: AtomicU64,
 }
 
 /// A write that is as it expects to be.
@@ -190,7 +192,7 @@ impl Engine {
             health: Mutex::default(),
             failed_commits: AtomicU64::new(0),
             failed_compactions: AtomicU64::new(0),
-            rescued_ms: AtomicU64::new(0),
+            rescue_failed_ms: AtomicU64::new(0),
         };
         engine.now_ms(); // time counts from here
         engine
@@ -292,13 +294,12 @@ impl Engine {
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
         let mut appended = self.records.append(records);
         let now_ms = self.now_ms();
-        let rescued_ms = self.rescued_ms.load(Ordering::Relaxed);
-        let may_rescue = rescued_ms == 0 || now_ms >= rescued_ms + RESCUE_EVERY_MS;
-        for leave in [Leave::Young, Leave::Least] {
+        let failed_ms = self.rescue_failed_ms.load(Ordering::Relaxed);
+        let may_rescue = failed_ms == 0 || now_ms >= failed_ms + RESCUE_EVERY_MS;
+        for leave in [Leave::Young, Leave::Least, Leave::Nothing] {
             if !may_rescue || !appended.as_ref().is_err_and(AppendError::is_full) {
                 break;
             }
-            self.rescued_ms.store(now_ms.max(1), Ordering::Relaxed);
             let compacted = self.compact_whole(leave);
             tracing::warn!(
                 ?leave,
@@ -306,6 +307,9 @@ impl Engine {
                 "the disk is full: history is given up for room"
             );
             appended = self.records.append(records);
+            let helped = !appended.as_ref().is_err_and(AppendError::is_full);
+            let failed_ms = if helped { 0 } else { now_ms.max(1) };
+            self.rescue_failed_ms.store(failed_ms, Ordering::Relaxed);
         }
         appended
     }
@@ -457,6 +461,7 @@ impl Engine {
         let newest_allowed = Revision(current.0.saturating_sub(keep.revisions_min));
         let by_age = match leave {
             Leave::Least => newest_allowed,
+            Leave::Nothing => current,
             Leave::Young if self.holds.any() => Revision(0),
             Leave::Young => state.times.oldest(now_ms, current, keep),
         };

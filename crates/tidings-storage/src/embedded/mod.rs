@@ -45,6 +45,7 @@ use watch::Watch;
 const QUEUED_WRITES_MAX: usize = 4096;
 /// Small enough to be rewritten in a moment, large enough to be few.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+const COMPACT_EVERY: Duration = Duration::from_secs(1);
 /// Time is read at least once a second; what is much longer was a jump, or a sleep of the machine.
 const CLOCK_STEP_MAX: Duration = Duration::from_secs(10);
 
@@ -62,6 +63,8 @@ pub struct EmbeddedOptions {
     pub value_bytes_max: usize,
     /// A file of the log is closed when it has grown to this.
     pub segment_bytes_max: u64,
+    /// How often history and the disk are looked after.
+    pub compact_every: Duration,
     /// Keys that begin with this are deleted so long after their last write.
     pub lifetimes: Vec<(Bytes, Duration)>,
     /// What the owner of the directory keeps there besides the store. Anything else in a directory without a store means that
@@ -83,6 +86,7 @@ impl Default for EmbeddedOptions {
             history_bytes_max: 1 << 30,
             value_bytes_max: crate::VALUE_BYTES_MAX,
             segment_bytes_max: SEGMENT_BYTES_MAX,
+            compact_every: COMPACT_EVERY,
             lifetimes: Vec::new(),
             beside: &[],
             now: Arc::new(crate::monotonic_clock),

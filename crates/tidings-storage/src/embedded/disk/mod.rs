@@ -9,7 +9,7 @@ mod simulated;
 
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use real::RealDisk;
@@ -120,16 +120,48 @@ pub(super) fn read_exact_at(
 }
 
 /// The whole content of a file.
-pub(super) fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     let mut contents = vec![0; file.bytes()? as usize];
     read_exact_at(file, &mut contents, 0)?;
     Ok(contents)
 }
 
-/// Puts a file with these contents in place of another, at once or not at all. The caller syncs the names.
+/// Where a file is written before it takes its name.
+pub(super) fn aside(path: &Path) -> PathBuf {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    fresh.into()
+}
+
+/// Writes a file durably, beside the one of that name. See [`take_name`].
 pub(super) fn write_aside(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
-    let fresh = path.with_extension("new");
-    let file = disk.open(&fresh, OpenMode::Create)?;
+    let file = disk.open(&aside(path), OpenMode::Create)?;
     write_all_at(&*file, contents, 0)?;
     file.sync()
+}
+
+/// Puts the file that was written beside another in its place, durably.
+pub(super) fn take_name(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    disk.rename(&aside(path), path)?;
+    disk.sync_names(folder(path))
+}
+
+/// The directory that a file is in.
+pub(super) fn folder(path: &Path) -> &Path {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Writes a whole file for its owner only, durably, and in place of another at once or not at all.
+///
+/// # Errors
+/// If it cannot be written. The one that was there stays.
+pub fn write_durably(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
+    write_aside(disk, path, contents)?;
+    take_name(disk, path)
 }

@@ -23,6 +23,8 @@ pub enum Fault {
     Error,
     /// Fewer bytes are written than were given. Other calls go well.
     Short,
+    /// The calling thread panics.
+    Panic,
 }
 
 /// A file system in memory. Clones are the same one, seen by the same process.
@@ -186,6 +188,7 @@ impl SimulatedDisk {
         let at = inner.calls;
         inner.calls += 1;
         let fault = inner.plan.remove(&at);
+        assert!(fault != Some(Fault::Panic), "a panic was asked for");
         Ok((inner, fault))
     }
 

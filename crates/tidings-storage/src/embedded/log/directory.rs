@@ -165,10 +165,8 @@ impl Directory {
 
     /// Removes what somebody began to make here.
     pub(super) fn abandon(&self, made: &[PathBuf]) {
-        let lists = [
-            self.log.join(SEGMENTS),
-            self.log.join(SEGMENTS).with_extension("new"),
-        ];
+        let list = self.log.join(SEGMENTS);
+        let lists = [disk::aside(&list), list];
         for path in made.iter().chain(&lists) {
             let _ = self.disk.remove(path);
         }
@@ -209,11 +207,7 @@ impl Directory {
             _ => {} // a log that is missing is reported as such
         }
         self.disk.sync_names(&self.path)?;
-        let parent = self
-            .path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        match self.disk.sync_names(parent.unwrap_or(Path::new("."))) {
+        match self.disk.sync_names(disk::folder(&self.path)) {
             // Whoever may not look into it has not made the directory either.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced,
@@ -223,9 +217,7 @@ impl Directory {
     /// Says that the directory is of the format that this version writes.
     pub(super) fn write_format(&self) -> io::Result<()> {
         let path = self.path.join(FORMAT);
-        disk::write_aside(&*self.disk, &path, FORMAT_TEXT.as_bytes())?;
-        self.disk.rename(&path.with_extension("new"), &path)?;
-        self.disk.sync_names(&self.path)
+        disk::write_durably(&*self.disk, &path, FORMAT_TEXT.as_bytes())
     }
 
     pub(crate) fn format(&self) -> DirectoryFormat {
@@ -240,9 +232,7 @@ impl Directory {
 
     /// Makes the list that was written last the one that counts.
     pub(super) fn publish_manifest(&self) -> io::Result<()> {
-        let path = self.log.join(SEGMENTS);
-        self.disk.rename(&path.with_extension("new"), &path)?;
-        self.sync_names()
+        disk::take_name(&*self.disk, &self.log.join(SEGMENTS))
     }
 
     /// The list of segments.

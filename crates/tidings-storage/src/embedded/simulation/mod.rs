@@ -7,6 +7,7 @@
 //!
 //! `TIDINGS_SEEDS=100000 cargo test --release -p tidings-storage --lib simulation` tries more of them; `TIDINGS_SEED=17` one.
 
+mod directed;
 mod model;
 
 use std::path::Path;
@@ -238,6 +239,8 @@ impl Story {
             Some(Ok(())) => {
                 self.figures.commits += 1;
                 self.model.commit(&accepted);
+                // On a full disk history is given up for a write.
+                self.model.forget_before(self.engine().state().oldest);
             }
             Some(Err(Error::Failed(_))) if !crashed => self.figures.refused += 1,
             Some(Err(_)) => {

@@ -1,0 +1,90 @@
+//! A start with all objects in the history: what it costs, whether definitions add to it, and what a definition costs then.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use tidings_testing::{Server, Start};
+
+use crate::custom::{DEFINITIONS, definition, instance, path};
+use crate::scenario::{CONFIGMAPS, fill_with, object};
+
+/// How many objects there are, and how many definitions.
+const SIZES: [(usize, usize); 3] = [(10_000, 0), (100_000, 0), (100_000, 50)];
+/// How often each start is done.
+const STARTS: usize = 5;
+/// How many definitions are waited for.
+const DEFINED: usize = 10;
+
+pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
+    for (objects, definitions) in SIZES {
+        let directory = tempfile::tempdir()?;
+        let data_dir = directory.path().join("data");
+        let start = Start {
+            binary,
+            data_dir: &data_dir,
+            arguments: &[],
+        };
+        let server = Server::start(&start).await?;
+        for number in 0..definitions {
+            define(&server, number).await?;
+        }
+        fill_with(&server.client, objects, |number| {
+            let name = format!("o{number}");
+            (CONFIGMAPS.to_owned(), object(&name))
+        })
+        .await?;
+        server.kill().await?;
+        let (mut cpu, mut wall) = (Vec::new(), Vec::new());
+        for _ in 0..STARTS {
+            let started = Instant::now();
+            let server = Server::start(&start).await?;
+            wall.push(started.elapsed());
+            cpu.push(server.cpu());
+            server.kill().await?;
+        }
+        println!(
+            "start with {objects} objects in the history and {definitions} definitions: {:.2} s of CPU, {:.2} s, middle of {STARTS} (CPU {:.2} to {:.2})",
+            middle(&mut cpu).as_secs_f64(),
+            middle(&mut wall).as_secs_f64(),
+            cpu[0].as_secs_f64(),
+            cpu[STARTS - 1].as_secs_f64(),
+        );
+        let server = Server::start(&start).await?;
+        let mut took = Vec::new();
+        for number in definitions..definitions + DEFINED {
+            took.push(define(&server, number).await?);
+        }
+        println!(
+            "with {objects} objects in the history, from a definition to its first object: middle {:.1} ms, worst {:.1} ms of {DEFINED}",
+            middle(&mut took).as_secs_f64() * 1e3,
+            took[DEFINED - 1].as_secs_f64() * 1e3
+        );
+        server.kill().await?;
+    }
+    Ok(())
+}
+
+/// The one in the middle. Sorts them.
+fn middle(durations: &mut [Duration]) -> Duration {
+    durations.sort();
+    durations[durations.len() / 2]
+}
+
+/// Makes a definition, and says how long it took until it had an object.
+async fn define(server: &Server, number: usize) -> anyhow::Result<Duration> {
+    let mut connection = server.client.connect().await?;
+    let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
+    let started = Instant::now();
+    let body = definition(&plural, &kind);
+    let (code, _) = connection.measure("POST", DEFINITIONS, &body).await?;
+    ensure!(code == 201, "define: {code}");
+    let body = instance(&kind, "first");
+    while connection.measure("POST", &path(&plural), &body).await?.0 != 201 {
+        ensure!(
+            started.elapsed() < Duration::from_secs(10),
+            "it is never served"
+        );
+    }
+    Ok(started.elapsed())
+}

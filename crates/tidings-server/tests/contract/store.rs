@@ -1,0 +1,388 @@
+//! What clients are told of the store below: its health, its limits, its history over restarts, its backup.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tidings_storage::disk::{Fault, SimulatedDisk};
+use tidings_storage::{
+    BoxFuture, Embedded, EmbeddedOptions, Error, HistoryHold, Range, RangeResult, Revision, Stats,
+    Storage, Trouble, WatchStream, Write,
+};
+
+use crate::custom::{DEFINITIONS, settled, version, widgets};
+use crate::support::{CONFIGMAPS, Server};
+
+/// A server over a disk that fails when it is told to.
+async fn on_disk() -> (Server, SimulatedDisk) {
+    let disk = SimulatedDisk::new(3);
+    let store = Embedded::open(Path::new("/data"), options(&disk)).unwrap();
+    (Server::over(store).await, disk)
+}
+
+fn clock(ms: &Arc<AtomicU64>) -> Arc<dyn Fn() -> Duration + Send + Sync> {
+    let ms = ms.clone();
+    Arc::new(move || Duration::from_millis(ms.load(Ordering::Relaxed)))
+}
+
+/// Opens the store again: the tasks of a server let go of it in their own time.
+async fn reopened(options: &EmbeddedOptions) -> Embedded {
+    loop {
+        match Embedded::open(Path::new("/data"), options.clone()) {
+            Ok(store) => return store,
+            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+        }
+    }
+}
+
+fn options(disk: &SimulatedDisk) -> EmbeddedOptions {
+    let mut options = EmbeddedOptions::default();
+    options.disk = Arc::new(disk.clone());
+    options.segment_bytes_max = 50_000;
+    options
+}
+
+/// Asks until the answer is of a code: the store looks after itself once a second.
+async fn becomes(server: &Server, path: &str, code: u16) -> String {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = server.get(path).await;
+        if answer.code == code {
+            return answer.text;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "{path} answers {}: {}",
+            answer.code,
+            answer.text
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn metric(server: &Server, name: &str) -> f64 {
+    let text = server.get("/metrics").await.text;
+    let line = text
+        .lines()
+        .find(|line| line.split(' ').next() == Some(name));
+    let line = line.unwrap_or_else(|| panic!("there is no {name} in {text}"));
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn config_map(name: &str, bytes: usize) -> String {
+    json!({"metadata": {"name": name}, "data": {"k": "x".repeat(bytes)}}).to_string()
+}
+
+#[tokio::test]
+async fn a_full_disk_makes_a_server_not_ready_until_there_is_room() {
+    let (server, disk) = on_disk().await;
+    server.create("before", json!({})).await;
+    becomes(&server, "/readyz", 200).await;
+    disk.set_capacity(Some(disk.used()));
+    let refused = server
+        .request("POST", CONFIGMAPS, config_map("a", 5000))
+        .await;
+    assert_eq!(refused.code, 500, "{}", refused.text);
+    let said = becomes(&server, "/readyz", 500).await;
+    assert!(said.contains("[-]etcd failed: "), "{said}");
+    assert!(
+        said.contains("the last write failed") || said.contains("full"),
+        "{said}"
+    );
+    assert_eq!(
+        server.get("/livez").await.code,
+        200,
+        "a restart does not help"
+    );
+    assert_eq!(
+        server.get(CONFIGMAPS).await.names(),
+        ["before"],
+        "reads go on"
+    );
+    assert!(metric(&server, "tidings_store_failed_commits_total").await >= 1.0);
+    disk.set_capacity(None);
+    becomes(&server, "/readyz", 200).await;
+    let created = server
+        .request("POST", CONFIGMAPS, config_map("a", 5000))
+        .await;
+    assert_eq!(created.code, 201, "{}", created.text);
+    assert!(metric(&server, "tidings_store_disk_bytes").await > 5000.0);
+    assert!(metric(&server, "tidings_store_disk_reserve_bytes").await > 0.0);
+    let syncs = metric(&server, "tidings_store_sync_duration_seconds_count").await;
+    assert!(syncs >= metric(&server, "tidings_store_commits_total").await);
+    let age = metric(&server, "tidings_store_oldest_age_seconds").await;
+    assert!((0.0..600.0).contains(&age));
+}
+
+#[tokio::test]
+async fn a_committing_thread_that_has_ended_makes_a_server_not_alive() {
+    let (server, disk) = on_disk().await;
+    assert_eq!(server.get("/livez").await.code, 200);
+    disk.fail_after(0, Fault::Panic);
+    let refused = server
+        .request("POST", CONFIGMAPS, config_map("a", 10))
+        .await;
+    assert_eq!(refused.code, 503, "{}", refused.text);
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let said = becomes(&server, path, 500).await;
+        assert!(
+            said.contains("the thread that commits writes has ended: restart the server"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_nobody_knows_of_is_answered_with_504() {
+    let (server, disk) = on_disk().await;
+    server.create("a", json!({})).await;
+    // The write goes through, the sync fails, and so does taking it back.
+    for call in 1..8 {
+        disk.fail_after(call, Fault::Error);
+    }
+    let unknown = server
+        .request("POST", CONFIGMAPS, config_map("b", 10))
+        .await;
+    assert_eq!(unknown.code, 504, "{}", unknown.text);
+    assert!(
+        unknown.message().contains("may have done"),
+        "{}",
+        unknown.text
+    );
+    disk.heal();
+    becomes(&server, "/readyz", 200).await;
+    assert_eq!(server.get(CONFIGMAPS).await.names(), ["a"]);
+}
+
+#[tokio::test]
+async fn w14_an_object_that_patches_have_grown_is_refused_before_it_cannot_be_read() {
+    let (server, _disk) = on_disk().await;
+    let mut whole = version("v1", true, &json!({}));
+    whole["schema"]["openAPIV3Schema"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = widgets(&[whole]);
+    server.request("POST", DEFINITIONS, &definition).await;
+    settled(&server, "widgets.ex.com", "Established").await;
+    let all = "/apis/ex.com/v1/namespaces/default/widgets";
+    let widget = json!({"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    assert_eq!(server.request("POST", all, &widget).await.code, 201);
+    let path = format!("{all}/w");
+    let mut last = server.get(&path).await.version();
+    let refused = loop {
+        let patch = json!({"spec": {format!("m{last}"): "x".repeat(300_000)}});
+        let answer = server.patch(&path, "merge", &patch).await;
+        if answer.code != 200 {
+            break answer;
+        }
+        last = answer.version();
+    };
+    assert_eq!(refused.code, 413, "{}", refused.text);
+    assert_eq!(refused.json()["reason"], "RequestEntityTooLarge");
+    let message = refused.message();
+    assert!(
+        message.contains("would take 18") && message.contains("takes 1568768 at most"),
+        "{message}"
+    );
+    let kept = server.get(&path).await;
+    assert_eq!(
+        (kept.code, kept.version()),
+        (200, last),
+        "nothing was written"
+    );
+    let dry = format!("{path}?dryRun=All");
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(server.patch(&dry, "merge", &patch).await.code, 200);
+}
+
+/// A store in which history would end whenever a cache reads from its start.
+struct Hurried {
+    store: Embedded,
+    clock_ms: Arc<AtomicU64>,
+}
+
+impl Storage for Hurried {
+    fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.store.revision()
+    }
+
+    fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.store.oldest()
+    }
+
+    fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
+        self.store.write(write)
+    }
+
+    fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
+        Box::pin(async move {
+            self.clock_ms.fetch_add(60_000, Ordering::Relaxed);
+            self.store.compact().await?;
+            self.store.range(range).await
+        })
+    }
+
+    fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>> {
+        self.store.watch(prefix, after)
+    }
+
+    fn request_progress(&self, prefix: &[u8]) {
+        self.store.request_progress(prefix);
+    }
+
+    fn hold_history(&self) -> HistoryHold {
+        self.store.hold_history()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.store.trouble()
+    }
+
+    fn stats(&self) -> Stats {
+        self.store.stats()
+    }
+}
+
+#[tokio::test]
+async fn w104_history_does_not_end_while_the_caches_of_a_start_are_filled() {
+    let disk = SimulatedDisk::new(5);
+    let clock_ms = Arc::new(AtomicU64::new(0));
+    let mut options = options(&disk);
+    options.history_age = Duration::from_secs(30);
+    options.history_revisions_min = 0;
+    options.clock_step_max = Duration::MAX;
+    options.now = clock(&clock_ms);
+    let store = Embedded::open(Path::new("/data"), options.clone()).unwrap();
+    let server = Server::over(store).await;
+    let first = server.create("a", json!({})).await;
+    for number in 1..=20 {
+        server.update("a", json!({}), &number.to_string()).await;
+    }
+    drop(server);
+    let store = reopened(&options).await;
+    let server = Server::over(Hurried { store, clock_ms }).await;
+    let mut watch = server
+        .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={first}"))
+        .await;
+    for number in 1..=20 {
+        let event = watch.next().await.unwrap();
+        assert_eq!(event["type"], "MODIFIED", "{event}");
+        assert_eq!(event["object"]["data"]["k"], number.to_string(), "{event}");
+    }
+}
+
+/// What a list at a version and a selected watch from it show.
+async fn seen_from(server: &Server, version: u64, last: u64) -> (Vec<Value>, Vec<(String, Value)>) {
+    let path = format!("{CONFIGMAPS}?resourceVersion={version}&resourceVersionMatch=Exact");
+    let list = server.get(&path).await;
+    assert_eq!(list.code, 200, "{version}: {}", list.text);
+    let items = list.json()["items"].as_array().unwrap().clone();
+    let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={version}&labelSelector=on%3Dyes");
+    let mut watch = server.watch(&path).await;
+    let mut events = Vec::new();
+    let mut at = version;
+    while at < last {
+        let event = watch.next().await.unwrap();
+        let seen = event["object"]["metadata"]["resourceVersion"].as_str();
+        at = seen.unwrap().parse().unwrap();
+        let kind = event["type"].as_str().unwrap().to_owned();
+        events.push((kind, event["object"].clone()));
+    }
+    (items, events)
+}
+
+/// Objects enter and leave a selection, are deleted and made anew while segments roll and are rewritten. After a restart every
+/// version shows what it showed before: types of events and the last states of what has left included (W100, W101).
+#[tokio::test]
+async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
+    let disk = SimulatedDisk::new(11);
+    let mut options = options(&disk);
+    options.segment_bytes_max = 3000;
+    options.history_revisions_min = 12;
+    options.history_age = Duration::from_secs(5);
+    let clock_ms = Arc::new(AtomicU64::new(0));
+    options.now = clock(&clock_ms);
+    let store = Arc::new(Embedded::open(Path::new("/data"), options.clone()).unwrap());
+    let api = tidings_server::Api::start(store.clone(), Default::default())
+        .await
+        .unwrap();
+    let server = Server { api };
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut there = std::collections::BTreeSet::new();
+    for number in 0..150 {
+        let name = format!("c{}", random.u32(..5));
+        let labels = json!({"on": if random.bool() { "yes" } else { "no" }});
+        match (there.contains(&name), random.u32(..3)) {
+            (false, _) => {
+                server.create(&name, labels).await;
+                there.insert(name);
+            }
+            (true, 0) => {
+                server.delete(&name).await;
+                there.remove(&name);
+            }
+            (true, _) => {
+                server.update(&name, labels, &number.to_string()).await;
+            }
+        }
+        if number % 10 == 0 {
+            // History ends, and what it leaves is rewritten.
+            for _ in 0..3 {
+                clock_ms.fetch_add(4000, Ordering::Relaxed);
+                store.compact().await.unwrap();
+            }
+        }
+    }
+    let oldest = store.compact().await.unwrap().0;
+    let last = server.create("last", json!({"on": "yes"})).await;
+    let mut before = Vec::new();
+    for version in oldest..=last {
+        before.push(seen_from(&server, version, last).await);
+    }
+    assert!(before.len() > 10);
+    assert!(
+        before
+            .iter()
+            .any(|(_, events)| events.iter().any(|(kind, _)| kind == "DELETED"))
+    );
+    drop(server);
+    drop(store);
+    let store = reopened(&options).await;
+    let again = Server::over(store).await;
+    for (version, before) in (oldest..).zip(before) {
+        let after = seen_from(&again, version, last).await;
+        assert_eq!(after, before, "from version {version}");
+    }
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_server_is_of_one_version_and_can_be_restored() {
+    let server = Server::start().await;
+    for number in 0..200 {
+        server.create(&format!("c{number:03}"), json!({})).await;
+    }
+    server.delete("c007").await;
+    let answer = server.get("/tidings/backup").await;
+    assert_eq!(answer.code, 200);
+    let home = tempfile::tempdir().unwrap();
+    let (file, data) = (home.path().join("backup"), home.path().join("data"));
+    std::fs::write(&file, &answer.bytes).unwrap();
+    let names = server.get(CONFIGMAPS).await.names();
+    let version = server.get(CONFIGMAPS).await.version();
+    tidings_storage::backup::restore(&data, &file, &[], 0, &mut |_, _| {}).unwrap();
+    let restored = Embedded::open(&data, EmbeddedOptions::default()).unwrap();
+    let restored = Server::over(restored).await;
+    assert_eq!(restored.get(CONFIGMAPS).await.names(), names);
+    assert_eq!(names.len(), 199);
+    let gone = restored
+        .get(&format!("{CONFIGMAPS}?watch=1&resourceVersion={version}"))
+        .await;
+    assert!(gone.text.contains("\"code\":410"), "W94: {}", gone.text);
+    let anonymous = Server::with_token("secret")
+        .await
+        .get("/tidings/backup")
+        .await;
+    assert_eq!(anonymous.code, 403, "{}", anonymous.text);
+}
