@@ -311,6 +311,71 @@ async fn objects_are_json_where_kube_apiserver_has_them() {
     }
 }
 
+/// A value that somebody else has written is not served, and keeps nobody from the others, whether it was there before the
+/// server or comes later.
+#[tokio::test]
+async fn a_foreign_value_is_set_aside_and_named() {
+    let home = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start().unwrap();
+    let raw = tidings_storage::Etcd::open(tidings_storage::EtcdOptions::new(etcd.endpoints()));
+    let raw = raw.await.unwrap();
+    let put = async |key: &str, value: &'static [u8]| {
+        let write = tidings_storage::Write::create(key.to_owned(), value);
+        raw.write(write).await.unwrap()
+    };
+    let server = start(home.path(), &etcd, &[]).await;
+    let client = server.client.clone();
+    create(&client, "a").await;
+    let binary = &b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap"[..];
+    let mut watch = client
+        .watch(&format!("{CONFIGMAPS}?watch=1"))
+        .await
+        .unwrap();
+    assert_eq!(event(&mut watch).await.0, "ADDED");
+    put("configmaps/default/foreign", binary).await;
+    put("configmaps/default/nonsense", b"[1]").await;
+    put(
+        "configmaps/default/misnamed",
+        br#"{"metadata":{"name":"other","namespace":"default"}}"#,
+    )
+    .await;
+    create(&client, "b").await;
+    let (kind, object) = event(&mut watch).await;
+    assert_eq!(
+        (kind.as_str(), &object["metadata"]["name"]),
+        ("ADDED", &Value::from("b"))
+    );
+    assert_eq!(names(&client, "").await, ["a", "b"]);
+    let set_aside = async |client: &Client| {
+        let metrics = ask(client, "GET", "/metrics", "").await.text();
+        let name = "tidings_store_values_set_aside{group=\"\",resource=\"configmaps\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    assert_eq!(set_aside(&client).await, 3);
+    assert_eq!(ask(&client, "GET", "/readyz", "").await.code, 200);
+    // What is there already can be seen by whoever writes it.
+    let body = r#"{"metadata":{"name":"foreign"}}"#;
+    let exists = ask(&client, "POST", CONFIGMAPS, body).await;
+    assert_eq!(exists.code, 409, "{}", exists.text());
+    drop(watch);
+    server.kill().await.unwrap();
+    let server = start(home.path(), &etcd, &[]).await;
+    assert_eq!(names(&server.client, "").await, ["a", "b"]);
+    assert_eq!(set_aside(&server.client).await, 3);
+    // When it is gone, it is forgotten.
+    let range = tidings_storage::Range {
+        prefix: "configmaps/default/foreign".into(),
+        ..Default::default()
+    };
+    let at = raw.range(range).await.unwrap().entries[0].revision;
+    let delete = tidings_storage::Write::delete("configmaps/default/foreign", at);
+    raw.write(delete).await.unwrap();
+    create(&server.client, "c").await;
+    assert_eq!(names(&server.client, "").await, ["a", "b", "c"]);
+    assert_eq!(set_aside(&server.client).await, 2);
+}
+
 #[test]
 fn what_is_wrong_with_etcd_is_said_before_anything_starts() {
     let home = tempfile::tempdir().unwrap();

@@ -24,6 +24,9 @@ mod cache;
 mod clock;
 mod custom;
 mod discovery;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod garbage;
 mod health;
 mod limits;

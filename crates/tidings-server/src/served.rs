@@ -100,9 +100,9 @@ impl Opener {
         reader: Option<Arc<Reader>>,
         from: Revision,
     ) -> Arc<Resource> {
-        let set_aside: Arc<SetAside> = Arc::default();
         let cache = Cache::new(self.log_bytes_max, self.changed.clone());
         let prefix = Bytes::from(kind.prefix());
+        let set_aside = Arc::new(SetAside::new(prefix.clone()));
         let source = Arc::new(StoreListerWatcher {
             store: self.store.clone(),
             prefix: prefix.clone(),

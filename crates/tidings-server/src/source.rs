@@ -36,13 +36,25 @@ const LIST_ATTEMPTS: usize = 5;
 /// How many values that are set aside are known by their keys; more are only counted.
 const SET_ASIDE_MAX: usize = 1000;
 
-/// The values of a resource that are no objects, by what their keys have behind the prefix.
+/// The values of a resource that are no objects.
 #[derive(Debug, Default)]
-pub(crate) struct SetAside(Mutex<BTreeMap<Bytes, Revision>>);
+pub(crate) struct SetAside {
+    /// What the keys of the resource begin with.
+    prefix: Bytes,
+    /// By what their keys have behind that.
+    values: Mutex<BTreeMap<Bytes, Revision>>,
+}
 
 impl SetAside {
+    pub(crate) fn new(prefix: Bytes) -> SetAside {
+        SetAside {
+            prefix,
+            values: Mutex::default(),
+        }
+    }
+
     fn known(&self) -> MutexGuard<'_, BTreeMap<Bytes, Revision>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many there are.
@@ -58,7 +70,8 @@ impl SetAside {
         let mut known = self.known();
         if known.len() < SET_ASIDE_MAX || known.contains_key(key) {
             known.insert(key.clone(), revision);
-            let key = String::from_utf8_lossy(key);
+            let key = [&self.prefix[..], key].concat();
+            let key = String::from_utf8_lossy(&key);
             tracing::error!(%key, %revision, why, "a value in the store is not an object of this server; it is set aside");
         }
     }

@@ -39,6 +39,9 @@ pub use contract::{
     RangeResult, RemoteStats, Revision, Stats, Storage, SyncTimes, Trouble, WatchBatch,
     WatchStream, Write,
 };
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub use embedded::fuzzing;
 pub use embedded::{Embedded, EmbeddedOptions, OpenError, backup, check, disk};
 #[cfg(feature = "etcd")]
 pub use etcd::{Etcd, EtcdOptions, EtcdTls, OpenError as EtcdOpenError};

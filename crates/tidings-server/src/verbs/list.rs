@@ -123,20 +123,20 @@ async fn snapshot(
 }
 
 #[derive(Debug, Deserialize)]
-struct Token {
+pub(crate) struct Token {
     #[serde(default)]
     v: String,
     #[serde(default)]
-    rv: i64,
+    pub(crate) rv: i64,
     #[serde(default)]
-    start: String,
+    pub(crate) start: String,
     /// When the first page was asked for, in milliseconds since 1970.
     #[serde(default)]
-    t: u64,
+    pub(crate) t: u64,
 }
 
-/// W85.
-fn read_token(token: &str) -> Result<Token, Status> {
+/// Reads the token of a page (W85).
+pub(crate) fn read_token(token: &str) -> Result<Token, Status> {
     let bad = |why: &str| {
         Status::bad_request(format!(
             "invalid continue token: continue key is not valid: {why}"

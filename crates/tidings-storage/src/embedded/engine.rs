@@ -293,6 +293,9 @@ impl Engine {
     /// Keeps records durably. On a full disk, history is given up for them.
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
         let mut appended = self.records.append(records);
+        if !appended.as_ref().is_err_and(AppendError::is_full) {
+            return appended;
+        }
         let now_ms = self.now_ms();
         let failed_ms = self.rescue_failed_ms.load(Ordering::Relaxed);
         let may_rescue = failed_ms == 0 || now_ms >= failed_ms + RESCUE_EVERY_MS;

@@ -37,6 +37,8 @@ use crate::contract::{
 use committer::Task;
 use disk::{Disk, RealDisk};
 use engine::Engine;
+#[cfg(any(test, feature = "simulation"))]
+pub use log::fuzzing;
 pub use log::{OpenError, check};
 use reader::Reader;
 use watch::Watch;

@@ -13,6 +13,8 @@ mod build;
 pub mod check;
 mod directory;
 pub(crate) mod frame;
+#[cfg(any(test, feature = "simulation"))]
+pub mod fuzzing;
 mod manifest;
 mod reclaim;
 mod reserve;
