@@ -9,14 +9,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
-use tidings_testing::{Client, Etcd, Server, Start};
+use tidings_testing::{Client, Connection, Etcd, Server, Start};
 
 const WRITERS: usize = 4;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What a writer was told of a name. The n-th change of a name gives it the value n, and every fourth deletes it.
+/// Objects that are made at the beginning and stay, but for every other one, which is deleted in its time: their values stand in
+/// files of the log that are not rewritten, their deletions in such that are.
+const STONES: u64 = 400;
+
+fn stone(number: u64) -> String {
+    format!("stone-{number}")
+}
+
+/// What a writer was told of a name. The n-th change of a name gives it the value n, and every fourth deletes it; the second
+/// change of a stone does.
 #[derive(Debug, Default, Clone)]
 struct Known {
+    is_stone: bool,
     /// How many changes were done.
     changes: u64,
     /// The value, unless it is deleted.
@@ -26,10 +36,18 @@ struct Known {
 }
 
 impl Known {
+    fn of(name: &str) -> Known {
+        Known {
+            is_stone: name.starts_with("stone"),
+            ..Known::default()
+        }
+    }
+
     /// What the next change leaves.
     fn next(&self) -> Option<u64> {
         let number = self.changes + 1;
-        (self.value.is_none() || !number.is_multiple_of(4)).then_some(number)
+        let deletes = self.value.is_some() && (self.is_stone || number.is_multiple_of(4));
+        (!deletes).then_some(number)
     }
 
     fn done(&mut self) {
@@ -41,44 +59,50 @@ impl Known {
 
 type Names = Arc<Mutex<BTreeMap<String, Known>>>;
 
-/// Creates, changes, deletes and makes anew five names until the server is gone.
-async fn write(client: Client, writer: usize, names: Names) {
+/// Does the next change of a name. False if the server is gone: whether the change was done is not known then.
+async fn change(connection: &mut Connection, name: String, names: &Names) -> bool {
+    let (before, next) = {
+        let mut names = names.lock().unwrap();
+        let known = names
+            .entry(name.clone())
+            .or_insert_with(|| Known::of(&name));
+        known.uncertain = true;
+        (known.value, known.next())
+    };
+    let item = format!("{PATH}/{name}");
+    let (method, path) = match (before, next) {
+        (None, _) => ("POST", PATH),
+        (Some(_), Some(_)) => ("PUT", item.as_str()),
+        (Some(_), None) => ("DELETE", item.as_str()),
+    };
+    let body = match next {
+        None => String::new(),
+        Some(value) => {
+            let fill = "x".repeat(500 + value as usize * 31 % 700);
+            format!(
+                r#"{{"metadata":{{"name":"{name}"}},"data":{{"v":"{value}","fill":"{fill}"}}}}"#
+            )
+        }
+    };
+    let Ok(answer) = connection.request(method, path, body.as_bytes()).await else {
+        return false;
+    };
+    let right = answer.code == 200 || answer.code == 201;
+    assert!(right, "{}", answer.text());
+    names.lock().unwrap().get_mut(&name).unwrap().done();
+    true
+}
+
+/// Creates, changes, deletes and makes anew five names, after `first`, until the server is gone.
+async fn write(client: Client, writer: usize, first: Option<String>, names: Names) {
     let Ok(mut connection) = client.connect().await else {
         return;
     };
-    for number in 1_usize.. {
-        let name = format!("w{writer}-{}", number % 5);
-        let (before, next) = {
-            let mut names = names.lock().unwrap();
-            let known = names.entry(name.clone()).or_default();
-            known.uncertain = true;
-            (known.value, known.next())
-        };
-        let item = format!("{PATH}/{name}");
-        let (method, path) = match (before, next) {
-            (None, _) => ("POST", PATH),
-            (Some(_), Some(_)) => ("PUT", item.as_str()),
-            (Some(_), None) => ("DELETE", item.as_str()),
-        };
-        let body = match next {
-            None => String::new(),
-            Some(value) => {
-                let fill = "x".repeat(500 + number % 700);
-                format!(
-                    r#"{{"metadata":{{"name":"{name}"}},"data":{{"v":"{value}","fill":"{fill}"}}}}"#
-                )
-            }
-        };
-        // Killed: whether it was written is not known.
-        let Ok(answer) = connection.request(method, path, body.as_bytes()).await else {
+    let all = (1..).map(|number| format!("w{writer}-{}", number % 5));
+    for name in first.into_iter().chain(all) {
+        if !change(&mut connection, name, &names).await {
             return;
-        };
-        assert!(
-            answer.code == 200 || answer.code == 201,
-            "{}",
-            answer.text()
-        );
-        names.lock().unwrap().get_mut(&name).unwrap().done();
+        }
     }
 }
 
@@ -126,7 +150,10 @@ impl Follower {
         );
         self.version = version;
         let name = meta["name"].as_str().unwrap().to_owned();
-        let known = self.names.entry(name.clone()).or_default();
+        let known = self
+            .names
+            .entry(name.clone())
+            .or_insert_with(|| Known::of(&name));
         let (before, next) = (known.value, known.next());
         let kind = match (before, next) {
             (None, _) => "ADDED",
@@ -252,9 +279,18 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
             "round {round}: who resumes has the same state as who lists"
         );
 
+        if round == 0 {
+            let mut connection = client.connect().await.unwrap();
+            for number in 0..STONES {
+                assert!(change(&mut connection, stone(number), &names).await);
+            }
+        }
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..WRITERS {
-            writers.spawn(write(client.clone(), writer, names.clone()));
+            // One stone is deleted in each round, every other one in all.
+            let next = Some(stone(round * 2)).filter(|_| writer == 0 && round * 2 < STONES);
+            let next = next.filter(|name| names.lock().unwrap()[name].value.is_some());
+            writers.spawn(write(client.clone(), writer, next, names.clone()));
         }
         // Spread over the time that a commit takes, so that the kill meets it at every point.
         let pause = Duration::from_micros(20_000 + round * 1_371 % 9_000);

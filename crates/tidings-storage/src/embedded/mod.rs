@@ -37,7 +37,7 @@ use crate::contract::{
 use committer::Task;
 use disk::{Disk, RealDisk};
 use engine::Engine;
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(feature = "simulation")]
 pub use log::fuzzing;
 pub use log::{OpenError, check};
 use reader::Reader;

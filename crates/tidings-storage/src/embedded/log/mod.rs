@@ -13,7 +13,7 @@ mod build;
 pub mod check;
 mod directory;
 pub(crate) mod frame;
-#[cfg(any(test, feature = "simulation"))]
+#[cfg(feature = "simulation")]
 pub mod fuzzing;
 mod manifest;
 mod reclaim;

@@ -41,7 +41,7 @@ struct Story {
 }
 
 /// What happened in all stories, to know that they are about something.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone, Copy)]
 struct Figures {
     commits: u64,
     refused: u64,
