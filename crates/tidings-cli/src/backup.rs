@@ -73,8 +73,7 @@ async fn back_up(arguments: &BackupArguments) -> anyhow::Result<()> {
     let partial = with_suffix(file, ".partial");
     let written = write(&mut body, &partial).await;
     let summary = written.and_then(|()| {
-        verify(&partial)
-            .context("the server has ended the backup before it was complete; try again")
+        verify(&partial).context("what the server sent is not a whole backup; try again")
     });
     let summary = match summary {
         Ok(summary) => summary,
@@ -117,10 +116,11 @@ where
     B: Body<Data = bytes::Bytes, Error: std::error::Error + Send + Sync + 'static> + Unpin,
 {
     let cannot = || cannot_write(path);
+    // One that is left from before, or that somebody else has made, is not written into.
+    let _ = std::fs::remove_file(path);
     let file = OpenOptions::new()
         .write(true)
-        .create(true)
-        .truncate(true)
+        .create_new(true)
         .mode(0o600)
         .open(path)
         .with_context(cannot)?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anyhow::Context;
 use serde_json::Value;
 use tidings_testing::{Client, Connection, Etcd, Server, Start};
 
@@ -119,21 +120,18 @@ impl Follower {
         self.names.values().map(|known| known.changes).sum()
     }
 
-    /// Follows until it has seen so many changes, or until the server is gone.
-    async fn follow(&mut self, client: &Client, changes: u64) {
+    /// Follows until it has seen so many changes. `Err` if the watch ends before, because the server is gone.
+    async fn follow(&mut self, client: &Client, changes: u64) -> anyhow::Result<()> {
         if self.changes() >= changes {
-            return;
+            return Ok(());
         }
         let path = format!("{PATH}?watch=1&resourceVersion={}", self.version);
-        let Ok(mut watch) = client.watch(&path).await else {
-            return;
-        };
+        let mut watch = client.watch(&path).await?;
         while self.changes() < changes {
-            let Ok(Some(line)) = watch.line().await else {
-                return;
-            };
-            self.take(&line);
+            let line = watch.line().await?;
+            self.take(&line.context("the watch has ended")?);
         }
+        Ok(())
     }
 
     fn take(&mut self, line: &str) {
@@ -232,7 +230,7 @@ async fn killed_two_hundred_times() {
         "--history",
         "1s",
         "--history-revisions",
-        "150",
+        "500",
     ];
     kill_again_and_again(200, &arguments).await;
 }
@@ -272,7 +270,8 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
             .values()
             .map(|known| known.changes)
             .sum();
-        follower.follow(&client, changes).await;
+        let resumed = follower.follow(&client, changes).await;
+        resumed.unwrap_or_else(|error| panic!("round {round}: {error:#}"));
         assert_eq!(
             follower.values(),
             values,
@@ -298,7 +297,8 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
             tokio::time::sleep(pause).await;
             server.kill().await.unwrap();
         };
-        tokio::join!(follower.follow(&client, u64::MAX), killing);
+        let (followed, ()) = tokio::join!(follower.follow(&client, u64::MAX), killing);
+        assert!(followed.is_err(), "it is followed until the server is gone");
         while let Some(writer) = writers.join_next().await {
             writer.unwrap();
         }

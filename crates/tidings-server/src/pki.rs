@@ -86,9 +86,15 @@ impl Pki {
     }
 
     fn open_on(disk: &dyn Disk, directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
-        let made = disk
-            .create_dir(directory)
-            .and_then(|()| disk.sync_names(directory.parent().unwrap_or(directory)));
+        // The names of the directory and of the one that it is in: nobody else may have made those durable.
+        let made = disk.create_dir(directory).and_then(|()| {
+            let mut above = directory.ancestors().skip(1).take(2);
+            above.try_for_each(|above| match disk.sync_names(above) {
+                Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                synced => synced,
+            })
+        });
         made.map_err(|source| io_error(directory, source))?;
         let ca_key = kept(disk, &directory.join("ca.key"), || {
             Ok(generate_key()?.serialize_pem())
@@ -330,9 +336,6 @@ mod tests {
         for seed in 0..40 {
             let mut disk = SimulatedDisk::new(seed);
             let directory = Path::new("/data/pki");
-            // The folder above is the store's business.
-            disk.create_dir(Path::new("/data")).unwrap();
-            disk.sync_names(Path::new("/")).unwrap();
             // A first start that is cut off anywhere leaves something that a second start can use.
             disk.fail_after(seed, Fault::PowerLoss);
             let _ = Pki::open_on(&disk, directory, &names());

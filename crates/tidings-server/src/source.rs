@@ -33,7 +33,7 @@ pub(crate) struct StoreListerWatcher {
 const PAGE: usize = 500;
 /// How often a first list begins again when history ends under it.
 const LIST_ATTEMPTS: usize = 5;
-/// How many values that are set aside are known by their keys; more are only counted.
+/// How many values that are set aside are known and counted: who has more has another problem.
 const SET_ASIDE_MAX: usize = 1000;
 
 /// The values of a resource that are no objects.
@@ -69,7 +69,7 @@ impl SetAside {
     fn add(&self, key: &Bytes, revision: Revision, why: &str) {
         let mut known = self.known();
         if known.len() < SET_ASIDE_MAX || known.contains_key(key) {
-            known.insert(key.clone(), revision);
+            known.insert(Bytes::copy_from_slice(key), revision);
             let key = [&self.prefix[..], key].concat();
             let key = String::from_utf8_lossy(&key);
             tracing::error!(%key, %revision, why, "a value in the store is not an object of this server; it is set aside");

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -49,6 +49,18 @@ impl Write {
     /// How large its key and value are.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// Refuses what is larger than a store takes. A deletion always has room.
+    pub(crate) fn check_size(&self, bytes_max: usize) -> Result<(), Error> {
+        let bytes = self.bytes();
+        match self.value.is_some() && bytes > bytes_max {
+            true => Err(Error::TooLarge {
+                bytes: bytes as u64,
+                bytes_max: Some(bytes_max as u64),
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Creates a key.
@@ -222,23 +234,41 @@ pub struct Trouble {
     pub needs_restart: bool,
 }
 
-/// Keeps history from ending by age as long as it lives. History that is larger than it may be ends all the same.
+/// Keeps history from ending by age as long as it lives, but not for longer than ten minutes. History that is larger than it may be
+/// ends all the same.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryHold(
     #[allow(dead_code, reason = "it counts as long as it lives")] Option<Arc<()>>,
 );
 
-/// Counts the holds that live.
+/// Who has stalled for longer does not keep history.
+const HOLD_MAX: Duration = Duration::from_secs(600);
+
+/// The holds that live, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct HistoryHolds(Arc<()>);
+pub(crate) struct HistoryHolds(Mutex<Vec<(Weak<()>, Instant)>>);
 
 impl HistoryHolds {
+    fn known(&self) -> MutexGuard<'_, Vec<(Weak<()>, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn hold(&self) -> HistoryHold {
-        HistoryHold(Some(self.0.clone()))
+        let hold = Arc::new(());
+        self.known().push((Arc::downgrade(&hold), Instant::now()));
+        HistoryHold(Some(hold))
     }
 
     pub(crate) fn any(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
+        self.any_at(Instant::now())
+    }
+
+    pub(crate) fn any_at(&self, now: Instant) -> bool {
+        let mut known = self.known();
+        known.retain(|(hold, since)| {
+            hold.strong_count() > 0 && now.saturating_duration_since(*since) < HOLD_MAX
+        });
+        !known.is_empty()
     }
 }
 

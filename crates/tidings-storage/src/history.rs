@@ -46,26 +46,18 @@ impl Times {
         self.0.front().map(|(ms, _)| *ms)
     }
 
-    /// The revision at which history starts: the last one that is older than the age to keep, but at least
-    /// `revisions_min` revisions before the current one. Forgets the marks before it.
-    pub(crate) fn oldest(&mut self, now_ms: u64, current: Revision, keep: Keep) -> Revision {
+    /// The revision at which history should start: the last one that is older than the age to keep, but at least
+    /// `revisions_min` revisions before the current one. See [`Times::start_at`] for when it does.
+    pub(crate) fn oldest(&self, now_ms: u64, current: Revision, keep: Keep) -> Revision {
         let horizon_ms = now_ms.saturating_sub(keep.age.as_millis() as u64);
         let by_count = Revision(current.0.saturating_sub(keep.revisions_min));
-        let mut oldest = Revision(0);
         // A mark covers a second: everything in it is older than the horizon once that second has passed.
-        while let Some((_, revision)) = self
+        let old = self
             .0
-            .front()
-            .copied()
-            .filter(|(ms, _)| ms + MARK_SPACING_MS <= horizon_ms)
-        {
-            oldest = revision.min(by_count);
-            if revision > by_count {
-                break;
-            }
-            self.0.pop_front();
-        }
-        oldest
+            .iter()
+            .take_while(|(ms, _)| ms + MARK_SPACING_MS <= horizon_ms);
+        let newest = old.map(|(_, revision)| *revision).last();
+        newest.unwrap_or_default().min(by_count)
     }
 }
 

@@ -400,3 +400,50 @@ async fn members_come_and_go_and_no_event_is_lost_or_told_twice() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_server_with_a_wrong_clock_ends_no_history_for_others() {
+    let etcd = tidings_testing::Etcd::start().unwrap();
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let mut wrong = options(&etcd);
+    wrong.history_revisions_min = 5;
+    wrong.now = Arc::new({
+        let clock = clock.clone();
+        move || Duration::from_millis(clock.load(Ordering::Relaxed))
+    });
+    let (wrong, right) = (Etcd::open(wrong).await.unwrap(), open(&etcd).await);
+    let first = right.write(Write::create("a", "0")).await.unwrap();
+    let mut at = first;
+    for value in 1..30 {
+        let update = Write::update("a", at, value.to_string());
+        at = right.write(update).await.unwrap();
+        wrong.revision().await.unwrap();
+    }
+    // Three hours ahead at once, and it compacts.
+    clock.fetch_add(3 * 3600 * 1000, Ordering::Relaxed);
+    assert!(wrong.compact().await.unwrap() <= first);
+    let mut watch = right.watch("a".into(), first).await.unwrap();
+    assert_eq!(events(&mut watch, 29).await.unwrap().len(), 29);
+}
+
+#[test]
+fn a_task_that_has_ended_is_noticed() {
+    let etcd = tidings_testing::Etcd::start().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let store = runtime.block_on(open(&etcd));
+    assert_eq!(store.trouble(), None);
+    // Its tasks end with their runtime.
+    runtime.shutdown_timeout(LONGEST);
+    let started = Instant::now();
+    let trouble = loop {
+        match store.trouble() {
+            Some(trouble) => break trouble,
+            None => assert!(started.elapsed() < LONGEST),
+        }
+        std::thread::yield_now();
+    };
+    assert!(
+        trouble.needs_restart && trouble.what.contains("follows etcd"),
+        "{trouble:?}"
+    );
+}

@@ -186,6 +186,52 @@ fn check_names_what_may_have_come_back() {
     let report = check(directory.path()).unwrap();
     let doubtful: Vec<_> = report.doubtful.iter().map(|(key, _)| &key[..]).collect();
     assert_eq!((report.format, doubtful), (3, vec![&b"gone"[..]]));
+    // What this version deletes leaves no doubt about others.
+    let store = open(directory.path()).unwrap();
+    runtime.block_on(async {
+        store
+            .write(Write::delete("busy", Revision(5)))
+            .await
+            .unwrap();
+        store.compact().await.unwrap();
+    });
+    drop(store);
+    assert_eq!(check(directory.path()).unwrap().doubtful.len(), 1);
+}
+
+#[test]
+fn a_list_of_segments_that_lost_its_contents_is_damage() {
+    let directory = directory(&[(1, segment(&[record(1, "a", Some("1"))]))]);
+    fs::write(directory.path().join("log/SEGMENTS"), "").unwrap();
+    let refused = open(directory.path()).unwrap_err().to_string();
+    assert!(
+        refused.contains("it names no segments, and there are some"),
+        "{refused}"
+    );
+    assert!(
+        directory
+            .path()
+            .join("log/00000000000000000001.seg")
+            .exists()
+    );
+    let report = check(directory.path()).unwrap();
+    assert_eq!(report.damage.len(), 1);
+}
+
+#[test]
+fn what_is_left_of_a_restore_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::create_dir(directory.path().join("log")).unwrap();
+    fs::write(
+        directory.path().join("log/00000000000000000001.seg"),
+        "tidings2",
+    )
+    .unwrap();
+    let refused = open(directory.path()).unwrap_err().to_string();
+    assert!(
+        refused.contains("a restore that was interrupted: delete it"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -169,7 +169,7 @@ impl Inner {
         self.stopping.subscribe()
     }
 
-    /// Milliseconds since 1970, for continue tokens.
+    /// Milliseconds since 1970, for continue tokens and backups.
     pub(crate) fn now_ms(&self) -> u64 {
         jiff::Timestamp::now()
             .as_millisecond()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status};
 use tidings_json::{Value, json};
-use tidings_storage::Revision;
+use tidings_storage::{HistoryHold, Revision};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
 use super::kinds::{Interned, Reader};
@@ -52,8 +52,8 @@ struct Known {
     /// `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
     open: Option<Open>,
-    /// What will be open when it is filled.
-    filling: Option<Open>,
+    /// What will be open when it is filled. History does not end before.
+    filling: Option<(Open, HistoryHold)>,
 }
 
 /// The objects of a definition.
@@ -328,9 +328,10 @@ impl Known {
             && let Some(definition) = self.definition.clone()
         {
             let reader = Arc::new(Reader::new(definition));
+            let history = api.store.hold_history();
             let from = Revision(if new { self.revision.get() } else { 0 });
             let resource = api.opener.open(stored, Some(reader.clone()), from);
-            self.filling = Some(Open { resource, reader });
+            self.filling = Some((Open { resource, reader }, history));
         }
     }
 
@@ -345,7 +346,7 @@ impl Known {
         else {
             return Ok(None);
         };
-        if let Some(filling) = &self.filling {
+        if let Some((filling, _)) = &self.filling {
             // Nobody is told of it before it has all that the store has.
             let revision = api.store.revision().await.map_err(|_| ())?;
             let filled = api.fill(&filling.resource, revision);
@@ -354,7 +355,7 @@ impl Known {
                 tracing::warn!(%definition, "the cache for a definition is not filled yet");
                 return Err(());
             }
-            self.open = self.filling.take();
+            self.open = self.filling.take().map(|(filled, _)| filled);
         }
         let Some(open) = &mut self.open else {
             return Ok(None);

@@ -125,7 +125,7 @@ async fn a_committing_thread_that_has_ended_makes_a_server_not_alive() {
     let refused = server
         .request("POST", CONFIGMAPS, config_map("a", 10))
         .await;
-    assert_eq!(refused.code, 503, "{}", refused.text);
+    assert_eq!(refused.code, 504, "nobody knows: {}", refused.text);
     for path in ["/livez", "/readyz", "/healthz"] {
         let said = becomes(&server, path, 500).await;
         assert!(

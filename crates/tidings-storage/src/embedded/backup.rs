@@ -242,9 +242,7 @@ fn scan(path: &Path) -> Result<(BackupSummary, Vec<(Revision, Place)>), RestoreE
     let mut reader = BackupReader::open(path)?;
     let (
         Entry::Backup {
-            revision,
-            taken_ms,
-            records,
+            revision, taken_ms, ..
         },
         _,
     ) = reader.next()?
@@ -264,7 +262,6 @@ fn scan(path: &Path) -> Result<(BackupSummary, Vec<(Revision, Place)>), RestoreE
     if !reader.is_at_end()? {
         return Err(reader.damaged("something follows its end"));
     }
-    let _ = records; // said before they were read, for progress
     places.sort_by_key(|(at, _)| *at);
     let summary = BackupSummary {
         revision,

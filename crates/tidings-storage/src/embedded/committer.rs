@@ -43,12 +43,15 @@ pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
                 collect(task, tasks, &mut group, &mut compactions);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => {
+                engine.note_time();
+                return;
+            }
         }
         engine.crowd.leave(group.len() as u64);
         last = engine.commit(group);
         for answer in compactions {
-            let _ = answer.send(engine.compact_whole(Leave::Young));
+            let _ = answer.send(engine.compact_whole(Leave::Young, false));
         }
         if Instant::now() >= next_look {
             next_look = Instant::now() + look_after(engine);

@@ -15,6 +15,7 @@ use super::EmbeddedOptions;
 use super::crowd::{Crowd, Last};
 use super::index::Index;
 use super::lifetime::Lifetimes;
+use super::log::frame::PAYLOAD_BYTES_MAX;
 use super::log::{Found, LogRecords, OpenError};
 use super::memory::MemoryRecords;
 use super::record::{AppendError, Record, Records};
@@ -28,8 +29,8 @@ use crate::history::{Keep, Times};
 
 /// A commit takes at most this many writes: larger groups gain nothing and make the first of them wait.
 pub(super) const GROUP_WRITES_MAX: usize = 512;
-/// How often it is tried to make room on a full disk, if that was of no use.
-const RESCUE_EVERY_MS: u64 = 10_000;
+/// When something is tried again that was of no use: to make room on a full disk, to rewrite files.
+const AGAIN_MS: u64 = 10_000;
 
 /// Who is told what became of a write.
 pub(super) type Answer = oneshot::Sender<Result<Revision, Error>>;
@@ -125,6 +126,8 @@ pub(super) struct Engine {
     health: Mutex<Health>,
     failed_commits: AtomicU64,
     failed_compactions: AtomicU64,
+    /// Room is not freed before this running time: it failed.
+    reclaim_again_ms: AtomicU64,
     /// When history was last given up for room and that was of no use, in running time; 0 if it was.
     rescue_failed_ms: AtomicU64,
 }
@@ -192,6 +195,7 @@ impl Engine {
             health: Mutex::default(),
             failed_commits: AtomicU64::new(0),
             failed_compactions: AtomicU64::new(0),
+            reclaim_again_ms: AtomicU64::new(0),
             rescue_failed_ms: AtomicU64::new(0),
         };
         engine.now_ms(); // time counts from here
@@ -226,20 +230,22 @@ impl Engine {
         health.commit.clone().or_else(|| health.disk.clone())
     }
 
-    /// Refuses what could not be read back, or is larger than it may be.
+    /// Notes how late it is, for when the store is opened again.
+    pub(super) fn note_time(&self) {
+        self.records.note_time(self.now_ms());
+    }
+
+    /// Refuses what could not be read back, or is larger than it may be. What was larger before may become smaller.
     pub(super) fn check_size(&self, write: &Write) -> Result<(), Error> {
-        let bytes = write.bytes();
-        let bytes_max = self
-            .options
-            .value_bytes_max
-            .min(super::log::frame::PAYLOAD_BYTES_MAX);
-        if bytes > bytes_max && write.value.is_some() {
-            return Err(Error::TooLarge {
-                bytes: bytes as u64,
-                bytes_max: Some(bytes_max as u64),
-            });
+        let most = self.options.value_bytes_max.min(PAYLOAD_BYTES_MAX);
+        let checked = write.check_size(most);
+        if checked.is_err() {
+            let known = self.state().index.current_bytes(&write.key);
+            if known.is_some_and(|known| write.bytes() <= known.min(PAYLOAD_BYTES_MAX)) {
+                return Ok(());
+            }
         }
-        Ok(())
+        checked
     }
 
     /// Does all writes that are as they expect, durably and together, and answers all of them.
@@ -298,12 +304,12 @@ impl Engine {
         }
         let now_ms = self.now_ms();
         let failed_ms = self.rescue_failed_ms.load(Ordering::Relaxed);
-        let may_rescue = failed_ms == 0 || now_ms >= failed_ms + RESCUE_EVERY_MS;
+        let may_rescue = failed_ms == 0 || now_ms >= failed_ms + AGAIN_MS;
         for leave in [Leave::Young, Leave::Least, Leave::Nothing] {
             if !may_rescue || !appended.as_ref().is_err_and(AppendError::is_full) {
                 break;
             }
-            let compacted = self.compact_whole(leave);
+            let compacted = self.compact_whole(leave, true);
             tracing::warn!(
                 ?leave,
                 ?compacted,
@@ -409,20 +415,25 @@ impl Engine {
 
     /// Forgets up to `step` versions that are too old or too much, and frees some of their room. Returns whether all is done.
     pub(super) fn compact(&self, leave: Leave, step: usize) -> Result<bool, Error> {
-        let compacted = self.try_compact(leave, step);
+        let urgent = self.health().disk.is_some();
+        self.compact_step(leave, step, urgent)
+    }
+
+    fn compact_step(&self, leave: Leave, step: usize, urgent: bool) -> Result<bool, Error> {
+        let compacted = self.try_compact(leave, step, urgent);
         if compacted.is_err() {
             self.failed_compactions.fetch_add(1, Ordering::Relaxed);
         }
         compacted
     }
 
-    /// Compacts until nothing is left to do.
-    pub(super) fn compact_whole(&self, leave: Leave) -> Result<Revision, Error> {
-        while !self.compact(leave, usize::MAX)? {}
+    /// Compacts until nothing is left to do. It is `urgent` if the disk is full.
+    pub(super) fn compact_whole(&self, leave: Leave, urgent: bool) -> Result<Revision, Error> {
+        while !self.compact_step(leave, usize::MAX, urgent)? {}
         Ok(self.state().oldest)
     }
 
-    fn try_compact(&self, leave: Leave, step: usize) -> Result<bool, Error> {
+    fn try_compact(&self, leave: Leave, step: usize, urgent: bool) -> Result<bool, Error> {
         let now_ms = self.now_ms();
         let oldest = self.due(leave, now_ms);
         let (is_noted, has_forgettable) = {
@@ -445,12 +456,31 @@ impl Engine {
             state.index.compact(oldest, step)
         };
         self.records.forget(&forgotten);
-        let Some(dropped) = self.records.reclaim()? else {
-            return Ok(done);
-        };
-        let forgotten = self.state_mut().index.unbury(&dropped);
-        self.records.forget(&forgotten);
-        Ok(false)
+        Ok(self.reclaim(now_ms, urgent) && done)
+    }
+
+    /// Frees some of the room of what is forgotten. False if there may be more. If it fails, it is tried again after a while:
+    /// forgetting goes on meanwhile.
+    fn reclaim(&self, now_ms: u64, urgent: bool) -> bool {
+        let again_ms = self.reclaim_again_ms.load(Ordering::Relaxed);
+        if now_ms < again_ms && !urgent {
+            return true;
+        }
+        match self.records.reclaim(urgent) {
+            Ok(None) => true,
+            Ok(Some(dropped)) => {
+                let forgotten = self.state_mut().index.unbury(&dropped);
+                self.records.forget(&forgotten);
+                false
+            }
+            Err(error) => {
+                tracing::error!(%error, "no room can be freed now; it is tried again");
+                self.failed_compactions.fetch_add(1, Ordering::Relaxed);
+                self.reclaim_again_ms
+                    .store(now_ms + AGAIN_MS, Ordering::Relaxed);
+                true
+            }
+        }
     }
 
     /// Where history should start.
@@ -459,7 +489,7 @@ impl Engine {
             age: self.options.history_age,
             revisions_min: self.options.history_revisions_min,
         };
-        let mut state = self.state_mut();
+        let state = self.state();
         let current = state.revision;
         let newest_allowed = Revision(current.0.saturating_sub(keep.revisions_min));
         let by_age = match leave {

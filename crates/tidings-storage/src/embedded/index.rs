@@ -84,6 +84,12 @@ impl Index {
             .map(|latest| latest.revision)
     }
 
+    /// How large a key and its value are; `None` if it does not exist.
+    pub(super) fn current_bytes(&self, key: &[u8]) -> Option<usize> {
+        let latest = self.keys.get(key)?.latest;
+        (!latest.deleted).then_some(latest.bytes as usize)
+    }
+
     /// The revision of the value that a key had at a revision.
     #[cfg(test)]
     fn at(&self, key: &[u8], revision: Revision) -> Option<Revision> {

@@ -42,7 +42,8 @@ impl Lifetimes {
         let mut lifetimes = self.0.iter_mut();
         if let Some(lifetime) = lifetimes.find(|lifetime| key.starts_with(&lifetime.prefix)) {
             lifetime.writes.push_back(Written {
-                key: key.clone(),
+                // A copy: the key may be part of a whole file that was read.
+                key: Bytes::copy_from_slice(key),
                 revision,
                 written_ms,
             });

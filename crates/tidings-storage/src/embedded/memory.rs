@@ -54,7 +54,7 @@ impl Records for MemoryRecords {
         }
     }
 
-    fn reclaim(&self) -> Result<Option<Vec<Bytes>>, Error> {
+    fn reclaim(&self, _: bool) -> Result<Option<Vec<Bytes>>, Error> {
         let dropped = std::mem::take(&mut self.kept().dropped);
         Ok((!dropped.is_empty()).then_some(dropped))
     }

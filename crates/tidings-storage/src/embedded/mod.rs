@@ -201,7 +201,10 @@ impl Storage for Embedded {
                 return Err(error);
             }
             self.engine.crowd.entered(count);
-            done.await.map_err(|_| Error::Closed)?
+            // The committing thread answers all writes before it ends, unless it panics.
+            let unknown =
+                || Error::Uncertain("the thread that commits writes has ended".to_owned());
+            done.await.map_err(|_| unknown())?
         })
     }
 

@@ -57,8 +57,8 @@ pub(super) trait Records: Send + Sync {
     fn forget(&self, forgotten: &[Revision]);
 
     /// Frees some of the room of forgotten records, and returns the keys of the values that stand nowhere now, one for each
-    /// value. `None` if there is nothing worth freeing.
-    fn reclaim(&self) -> Result<Option<Vec<Bytes>>, Error>;
+    /// value. `None` if there is nothing worth freeing. If it is `urgent`, because the disk is full, more is worth it.
+    fn reclaim(&self, urgent: bool) -> Result<Option<Vec<Bytes>>, Error>;
 
     /// Called now and then: settles what failed before. Says what keeps records from being kept, if anything does.
     fn maintain(&self) -> Option<String> {
@@ -70,6 +70,10 @@ pub(super) trait Records: Send + Sync {
         Ok(())
     }
 
+    /// Notes the store's running time, for when it is opened again.
+    fn note_time(&self, _: u64) {}
+
+    /// Figures for metrics. Does not wait for the disk.
     fn stats(&self) -> DiskStats {
         DiskStats::default()
     }

@@ -55,6 +55,7 @@ pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
     // A key that says more than etcd has is of another time.
     let said = said.filter(|said| *said <= current).unwrap_or_default();
     shared.starts_at_least(said);
+    shared.times().start_at(said);
     // Compaction is a write itself: what it makes is not worth another.
     if due.0 <= said.0 + shared.keep.revisions_min / 10 {
         return Ok(());
@@ -63,6 +64,7 @@ pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
     if claim(shared, at, due).await? {
         compact(shared, due).await?;
         shared.starts_at_least(due);
+        shared.times().start_at(due);
         tracing::debug!(oldest = %due, "compacted history");
     }
     Ok(())

@@ -229,18 +229,6 @@ impl Shared {
         }
     }
 
-    /// Refuses what etcd would refuse, and says how large it is, which etcd does not.
-    fn check_size(&self, write: &Write) -> Result<(), Error> {
-        let bytes = write.bytes();
-        if bytes > self.value_bytes_max && write.value.is_some() {
-            return Err(Error::TooLarge {
-                bytes: bytes as u64,
-                bytes_max: Some(self.value_bytes_max as u64),
-            });
-        }
-        Ok(())
-    }
-
     /// Looks at some values to see whether kube-apiserver wrote them.
     async fn check_owner(&self) -> Result<(), OpenError> {
         // A Kubernetes cluster always has namespaces, and something else that comes first.
@@ -400,7 +388,8 @@ impl Storage for Etcd {
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
         Box::pin(async move {
-            self.shared.check_size(&write)?;
+            // etcd would refuse it too, without saying how large it is.
+            write.check_size(self.shared.value_bytes_max)?;
             self.shared.queued.fetch_add(1, Ordering::Relaxed);
             let _queued = Queued(&self.shared.queued);
             self.shared.write(write).await

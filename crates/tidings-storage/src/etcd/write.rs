@@ -16,18 +16,21 @@ impl Shared {
             Some(_) => self.leases.of(&write.key, &self.client).await?,
             None => 0,
         };
-        match self.transact(&write, lease).await {
+        let outcome = match self.transact(&write, lease).await {
             Err(Error::Failed(why)) if lease != 0 && why.contains("lease not found") => {
                 self.leases.forget();
                 let lease = self.leases.of(&write.key, &self.client).await?;
                 self.transact(&write, lease).await
             }
-            Err(Error::TooLarge { bytes_max, .. }) => Err(Error::TooLarge {
+            outcome => outcome,
+        };
+        outcome.map_err(|error| match error {
+            Error::TooLarge { bytes_max, .. } => Error::TooLarge {
                 bytes: write.bytes() as u64,
                 bytes_max,
-            }),
-            outcome => outcome,
-        }
+            },
+            other => other,
+        })
     }
 
     async fn transact(&self, write: &Write, lease: i64) -> Result<Revision, Error> {

@@ -23,7 +23,7 @@ pub enum OpenMode {
     Read,
     /// To read and write what is there.
     Write,
-    /// To write it anew: it is made, or emptied if it is there. Only its owner may read it.
+    /// To write a new one, in place of one that is there. Only its owner may read it.
     Create,
 }
 

@@ -26,11 +26,17 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let creates = mode == OpenMode::Create;
+        if creates {
+            // A file that somebody else has made there would keep its owner and its mode.
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(mode != OpenMode::Read)
-            .create(creates)
-            .truncate(creates)
+            .create_new(creates)
             .mode(0o600)
             .open(path)?;
         Ok(Arc::new(file))

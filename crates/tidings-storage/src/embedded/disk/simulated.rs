@@ -328,14 +328,11 @@ impl Disk for SimulatedDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.whole(|inner| match (inner.names.get(path).copied(), mode) {
             (Some(Node::Directory), _) => Err(io::ErrorKind::IsADirectory.into()),
-            (Some(Node::File(file)), OpenMode::Create) => {
-                let content = inner.files.entry(file).or_default();
-                content.seen.clear();
-                content.dirty.clear();
-                Ok(file)
-            }
-            (Some(Node::File(file)), _) => Ok(file),
-            (None, OpenMode::Create) => {
+            (Some(Node::File(file)), OpenMode::Read | OpenMode::Write) => Ok(file),
+            (there, OpenMode::Create) => {
+                if there.is_some() {
+                    inner.change_name(path, None);
+                }
                 if inner
                     .capacity
                     .is_some_and(|capacity| inner.used() >= capacity)
@@ -387,7 +384,7 @@ impl Disk for SimulatedDisk {
         if !create && !self.inner().names.contains_key(path) {
             return Err(not_found());
         }
-        if create {
+        if create && !self.inner().names.contains_key(path) {
             self.open(path, OpenMode::Create)?;
         }
         self.whole(|inner| match inner.locked.insert(path.to_owned()) {

@@ -106,12 +106,12 @@ pub fn check(directory: &Path) -> Result<Report, OpenError> {
     let listed: Vec<_> = manifest.segments.iter().map(|(id, _)| *id).collect();
     report.leftovers = directory.unlisted(&listed).unwrap_or_default();
     report.revision = report.revision.max(report.oldest);
-    let converted = match directory.format() {
-        DirectoryFormat::Two => report.revision,
-        DirectoryFormat::Three => manifest.converted,
+    let newest_gap = match directory.format() {
+        DirectoryFormat::Two => newest_gap(found.revisions.iter().rev().copied()),
+        DirectoryFormat::Three => manifest.newest_gap,
     };
     report.keys = found.live().count() as u64;
-    report.doubtful = found.doubtful(converted);
+    report.doubtful = found.doubtful(newest_gap);
     Ok(report)
 }
 
@@ -151,19 +151,26 @@ impl Records {
             .map(|(key, (revision, _))| (key, *revision))
     }
 
-    /// Keys that an earlier version wrote up to `converted`, and whose deletions it may have lost.
-    fn doubtful(&self, converted: Revision) -> Vec<(Bytes, Revision)> {
-        // Every revision had a record once. The newest that has none now may be the deletion of anything before it.
-        let mut expected = converted;
-        for revision in self.revisions.range(..=converted).rev() {
-            if *revision != expected {
-                break;
-            }
-            expected = Revision(expected.0.saturating_sub(1));
-        }
-        let doubtful = self.live().filter(|(_, revision)| *revision < expected);
+    /// Keys whose deletions an earlier version may have lost: those that it wrote before a revision that is missing.
+    fn doubtful(&self, newest_gap: Revision) -> Vec<(Bytes, Revision)> {
+        let doubtful = self.live().filter(|(_, revision)| *revision < newest_gap);
         doubtful
             .map(|(key, revision)| (key.clone(), revision))
             .collect()
     }
+}
+
+/// The newest revision that has no record, though every revision had one once. `newest_first` are those that have.
+pub(super) fn newest_gap(newest_first: impl Iterator<Item = Revision>) -> Revision {
+    let mut newest_first = newest_first.peekable();
+    let Some(mut expected) = newest_first.peek().copied() else {
+        return Revision(0);
+    };
+    for revision in newest_first {
+        if revision != expected {
+            break;
+        }
+        expected = Revision(expected.0.saturating_sub(1));
+    }
+    expected
 }

@@ -10,7 +10,7 @@ use crate::embedded::disk::{self, Disk, Lock, OpenMode};
 
 const FORMAT: &str = "FORMAT";
 const FORMAT_TEXT: &str = "tidings data directory, format 3\n";
-/// Of earlier versions: read, and converted by the first write.
+/// Of earlier versions: read, and converted when it is opened.
 const FORMAT_2_TEXT: &str = "tidings data directory, format 2\n";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
@@ -38,6 +38,12 @@ pub enum OpenError {
         path: PathBuf,
         /// A file in it.
         found: String,
+    },
+    /// A restore did not come to its end there.
+    #[error("the directory {} holds what is left of a restore that was interrupted: delete it and restore again", .path.display())]
+    Unfinished {
+        /// The directory.
+        path: PathBuf,
     },
     /// There is no store to be read.
     #[error("there is no data directory of Tidings at {}", .path.display())]
@@ -165,9 +171,9 @@ impl Directory {
 
     /// Removes what somebody began to make here.
     pub(super) fn abandon(&self, made: &[PathBuf]) {
-        let list = self.log.join(SEGMENTS);
-        let lists = [disk::aside(&list), list];
-        for path in made.iter().chain(&lists) {
+        let (list, format) = (self.log.join(SEGMENTS), self.path.join(FORMAT));
+        let others = [disk::aside(&list), list, disk::aside(&format), format];
+        for path in made.iter().chain(&others) {
             let _ = self.disk.remove(path);
         }
         let _ = self.disk.remove_dir(&self.log);
@@ -254,8 +260,30 @@ impl Directory {
             }
             Err(source) => return Err(OpenError::io(&path, source)),
         };
-        let manifest = text.and_then(|text| Manifest::parse(&text));
-        manifest.ok_or_else(|| damaged("it is not a list of segments, or not as it was written"))
+        let manifest = text.and_then(|text| match self.format {
+            DirectoryFormat::Two => Manifest::parse_format_2(&text),
+            DirectoryFormat::Three => Manifest::parse(&text),
+        });
+        let manifest = manifest
+            .ok_or_else(|| damaged("it is not a list of segments, or not as it was written"))?;
+        // The list of format 2 has no checksum: one that lost its contents looks as if there were no segments.
+        if manifest.segments.is_empty() && self.has_written_segments() {
+            return Err(damaged("it names no segments, and there are some"));
+        }
+        Ok(manifest)
+    }
+
+    /// True if a segment has something in it besides its header.
+    fn has_written_segments(&self) -> bool {
+        let unlisted = self.unlisted(&[]).unwrap_or_default();
+        let mut segments = unlisted.iter().filter(|path| segment_id(path).is_some());
+        segments.any(|path| {
+            let bytes = self
+                .disk
+                .open(path, OpenMode::Read)
+                .and_then(|file| file.bytes());
+            bytes.is_ok_and(|bytes| bytes > super::segment::HEADER_BYTES)
+        })
     }
 
     /// Files of the log that the list does not name: what is left of something that a crash interrupted.
@@ -325,11 +353,16 @@ fn check_foreign(disk: &dyn Disk, path: &Path, beside: &[&str]) -> Result<(), Op
     for name in names {
         let own = match &*name {
             LOCK | "FORMAT.new" => true,
-            // Of a first start that was interrupted: nothing was acknowledged.
-            LOG => {
-                let inside = disk.names(&path.join(LOG));
-                inside.is_ok_and(|inside| inside.iter().all(|name| name.starts_with(SEGMENTS)))
-            }
+            LOG => match disk.names(&path.join(LOG)) {
+                // Of a first start that was interrupted: nothing was acknowledged.
+                Ok(inside) if inside.iter().all(|name| name.starts_with(SEGMENTS)) => true,
+                Ok(inside) if inside.iter().all(|name| is_of_log(name)) => {
+                    return Err(OpenError::Unfinished {
+                        path: path.to_owned(),
+                    });
+                }
+                _ => false,
+            },
             name => beside.contains(&name),
         };
         if !own {
@@ -340,6 +373,10 @@ fn check_foreign(disk: &dyn Disk, path: &Path, beside: &[&str]) -> Result<(), Op
         }
     }
     Ok(())
+}
+
+fn is_of_log(name: &str) -> bool {
+    name.starts_with(SEGMENTS) || segment_id(Path::new(name)).is_some()
 }
 
 fn lock(disk: &dyn Disk, path: &Path, create: bool) -> Result<Box<dyn Lock>, OpenError> {

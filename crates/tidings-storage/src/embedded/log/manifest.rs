@@ -16,6 +16,8 @@ pub(super) struct Manifest {
     pub(super) time_ms: u64,
     /// What an earlier version wrote: revisions up to this one are of format 2.
     pub(super) converted: Revision,
+    /// The newest revision that had no record when the directory was converted: it may be a deletion that was lost.
+    pub(super) newest_gap: Revision,
     /// In the order of their revisions, with the lengths of those that are closed.
     pub(super) segments: Vec<(SegmentId, Option<u64>)>,
 }
@@ -23,8 +25,8 @@ pub(super) struct Manifest {
 impl Manifest {
     pub(super) fn to_text(&self) -> String {
         let mut text = format!(
-            "{TITLE}\noldest {}\ntime {}\nconverted {}\n",
-            self.oldest, self.time_ms, self.converted
+            "{TITLE}\noldest {}\ntime {}\nconverted {}\ngap {}\n",
+            self.oldest, self.time_ms, self.converted, self.newest_gap
         );
         for (id, bytes) in &self.segments {
             text.push_str(&match bytes {
@@ -37,14 +39,22 @@ impl Manifest {
         text
     }
 
-    /// `None` if this is no manifest, or is damaged. The list of format 2 is one number a line.
-    pub(super) fn parse(text: &str) -> Option<Manifest> {
+    /// The list of format 2: one number a line.
+    pub(super) fn parse_format_2(text: &str) -> Option<Manifest> {
         if !text.starts_with(TITLE) {
             let ids = text.lines().map(|line| Some((line.parse().ok()?, None)));
             return Some(Manifest {
                 segments: ids.collect::<Option<_>>()?,
                 ..Manifest::default()
             });
+        }
+        Manifest::parse(text)
+    }
+
+    /// `None` if this is no manifest, or is damaged.
+    pub(super) fn parse(text: &str) -> Option<Manifest> {
+        if !text.starts_with(TITLE) {
+            return None;
         }
         let (body, crc) = text.split_at(text.rfind("crc32 ")?);
         let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
@@ -60,6 +70,7 @@ impl Manifest {
                 "oldest" => manifest.oldest = Revision(number),
                 "time" => manifest.time_ms = number,
                 "converted" => manifest.converted = Revision(number),
+                "gap" => manifest.newest_gap = Revision(number),
                 "segment" => manifest.segments.push((number, more)),
                 _ => return None,
             }
@@ -78,6 +89,7 @@ mod tests {
             oldest: Revision(5),
             time_ms: 77,
             converted: Revision(3),
+            newest_gap: Revision(2),
             segments: vec![(4, Some(100)), (2, Some(8)), (9, None)],
         };
         let text = manifest.to_text();
@@ -92,10 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_format_2_is_read() {
-        let segments = Manifest::parse("1\n2\n").unwrap().segments;
+    fn the_list_of_format_2_is_read_in_a_directory_of_format_2_only() {
+        let segments = Manifest::parse_format_2("1\n2\n").unwrap().segments;
         assert_eq!(segments, [(1, None), (2, None)]);
-        assert_eq!(Manifest::parse(""), Some(Manifest::default()));
-        assert_eq!(Manifest::parse("one\n"), None);
+        assert_eq!(Manifest::parse_format_2(""), Some(Manifest::default()));
+        assert_eq!(Manifest::parse_format_2("one\n"), None);
+        // A list that lost its contents is no empty list: all segments would count as left over.
+        assert_eq!(Manifest::parse(""), None);
+        assert_eq!(Manifest::parse("1\n2\n"), None);
+        let converted = Manifest::default().to_text();
+        assert_eq!(
+            Manifest::parse_format_2(&converted),
+            Some(Manifest::default())
+        );
     }
 }

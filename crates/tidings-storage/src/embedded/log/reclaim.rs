@@ -1,42 +1,84 @@
 //! Which segments are rewritten, and how: records that are still needed move into a new segment, and one list of segments
 //! takes the place of another.
 
+use std::io;
 use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::directory::OpenError;
 use super::frame::{Entry, Group};
 use super::segment::{self, HEADER_BYTES, Placed};
-use super::{Location, LogRecords, Readable, SegmentInfo, Writer, refused};
+use super::writing::refused;
+use super::{Location, LogRecords, Readable, SegmentId, SegmentInfo, Writer};
 use crate::contract::Revision;
 use crate::embedded::record::AppendError;
 
 impl LogRecords {
     /// Rewrites some segments, if any are worth it, and returns the keys of the values that stood there and stand nowhere now.
+    /// If it is `urgent`, the last segment is closed first if it is half useless.
     pub(super) fn reclaim_step(
         &self,
         writer: &mut Writer,
+        urgent: bool,
     ) -> Result<Option<Vec<Bytes>>, AppendError> {
         self.repair(writer).map_err(|error| refused(&error))?;
-        let Some(wasteful) = wasteful(&writer.segments, self.segment_bytes_max) else {
-            return Ok(None);
+        let is_worth_it = |last: &SegmentInfo| {
+            let frames = last.bytes - HEADER_BYTES;
+            !last.closed && last.live_bytes * 2 < frames && frames > self.segment_bytes_max / 16
         };
+        if urgent && writer.segments.last().is_some_and(is_worth_it) {
+            self.roll(writer).map_err(|error| refused(&error))?;
+        }
+        // One file that cannot be read does not keep the others.
+        let mut skipped = writer.unreadable.clone();
+        let mut failed = None;
+        while let Some(wasteful) = wasteful(&writer.segments, &skipped, self.segment_bytes_max) {
+            match self.rewrite(writer, &wasteful) {
+                Ok(dropped) => return Ok(Some(dropped)),
+                Err(NotRewritten::Unwritable(error)) => return Err(error),
+                Err(NotRewritten::Unreadable(segment, error)) => {
+                    skipped.push(segment);
+                    if matches!(error, OpenError::Damaged { .. }) {
+                        tracing::error!(%error, "a file of the log is damaged and cannot be compacted; it is left alone");
+                        writer.unreadable.push(segment);
+                    } else {
+                        failed = Some(error);
+                    }
+                }
+            }
+        }
+        match failed {
+            None => Ok(None),
+            Some(error) => Err(AppendError::Refused {
+                why: error.to_string(),
+                full: false,
+            }),
+        }
+    }
+
+    /// Puts one segment, or none, in the place of some.
+    fn rewrite(
+        &self,
+        writer: &mut Writer,
+        wasteful: &Range<usize>,
+    ) -> Result<Vec<Bytes>, NotRewritten> {
         let old: Vec<SegmentInfo> = writer.segments[wasteful.clone()].to_vec();
         let mut group = Group::at(writer.next_id, HEADER_BYTES);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
         for info in &old {
-            self.sort_out(info, writer.next_id, &mut group, &mut kept, &mut dropped)?;
+            let sorted = self.sort_out(info, writer.next_id, &mut group, &mut kept, &mut dropped);
+            sorted.map_err(|error| NotRewritten::Unreadable(info.id, error))?;
         }
         let mut segments = writer.segments.clone();
         segments.drain(wasteful.clone());
         let replaced = if kept.is_empty() {
             self.replace_list(writer, &segments)
-                .map(|()| writer.segments.clone_from(&segments))
+                .map(|()| writer.segments = segments)
         } else {
-            self.insert_segment(writer, &mut segments, wasteful.start, &group, true)
-                .map(|_| ())
+            self.insert_segment(writer, segments, wasteful.start, &group, true)
         };
-        replaced.map_err(|error| refused(&error))?;
+        replaced.map_err(|error| NotRewritten::Unwritable(refused(&error)))?;
         {
             let mut contents = self.contents_mut();
             contents.locations.extend(kept);
@@ -47,24 +89,24 @@ impl LogRecords {
         let paths = old.iter().map(|info| self.directory.segment_path(info.id));
         writer.leftovers.extend(paths);
         self.sweep(writer);
-        Ok(Some(dropped))
+        Ok(dropped)
     }
 
     /// Copies the records of a segment that are needed into a group, and notes the keys of the values that are not.
     fn sort_out(
         &self,
         info: &SegmentInfo,
-        into: super::SegmentId,
+        into: SegmentId,
         group: &mut Group,
         kept: &mut Vec<(Revision, Location)>,
         dropped: &mut Vec<Bytes>,
-    ) -> Result<(), AppendError> {
+    ) -> Result<(), OpenError> {
         let contents = self.contents();
-        let unreadable = |why: String| AppendError::Refused { why, full: false };
-        let readable = contents.files.get(&info.id);
-        let Readable { file, .. } =
-            readable.ok_or_else(|| unreadable("a segment is not open".to_owned()))?;
         let path = self.directory.segment_path(info.id);
+        let Some(Readable { file, .. }) = contents.files.get(&info.id) else {
+            let source = io::Error::other("it is not open");
+            return Err(OpenError::io(&path, source));
+        };
         let visit = &mut |Placed {
                               entry,
                               offset,
@@ -91,19 +133,29 @@ impl LogRecords {
                 dropped.push(Bytes::copy_from_slice(&record.key));
             }
         };
-        let loaded = segment::load(&**file, &path, info.id, Some(info.bytes), visit);
-        loaded
-            .map(|_| ())
-            .map_err(|error| unreadable(error.to_string()))
+        segment::load(&**file, &path, info.id, Some(info.bytes), visit).map(|_| ())
     }
+}
+
+/// Why segments were not rewritten.
+enum NotRewritten {
+    /// This one cannot be read.
+    Unreadable(SegmentId, OpenError),
+    /// What should take their place cannot be written.
+    Unwritable(AppendError),
 }
 
 /// Which segments to put one in the place of, if any: those that hold nothing that is needed; small neighbours; one that is
 /// half useless. The last segment stays: it is written to.
-fn wasteful(segments: &[SegmentInfo], segment_bytes_max: u64) -> Option<Range<usize>> {
+fn wasteful(
+    segments: &[SegmentInfo],
+    unreadable: &[SegmentId],
+    segment_bytes_max: u64,
+) -> Option<Range<usize>> {
     let closed = segments.iter().take_while(|segment| segment.closed).count();
     let closed = &segments[..closed.min(segments.len().saturating_sub(1))];
-    let is_dead = |segment: &SegmentInfo| segment.live_bytes == 0;
+    let is_readable = |segment: &SegmentInfo| !unreadable.contains(&segment.id);
+    let is_dead = |segment: &SegmentInfo| segment.live_bytes == 0 && is_readable(segment);
     if let Some(start) = closed.iter().position(is_dead) {
         let run = closed[start..]
             .iter()
@@ -111,7 +163,10 @@ fn wasteful(segments: &[SegmentInfo], segment_bytes_max: u64) -> Option<Range<us
         return Some(start..start + run.count());
     }
     for (at, segment) in closed.iter().enumerate() {
-        if let Some(next) = closed.get(at + 1)
+        if !is_readable(segment) {
+            continue;
+        }
+        if let Some(next) = closed.get(at + 1).filter(|next| is_readable(next))
             && joins(segment.live_bytes, next.live_bytes, segment_bytes_max)
         {
             return Some(at..at + 2);
@@ -142,7 +197,7 @@ mod tests {
             closed: id + 1 < segments.len(),
         };
         let segments: Vec<_> = segments.iter().enumerate().map(closed).collect();
-        wasteful(&segments, 1600)
+        wasteful(&segments, &[77], 1600)
     }
 
     #[test]
