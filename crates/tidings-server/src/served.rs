@@ -109,6 +109,7 @@ impl Opener {
             cache: cache.clone(),
             from,
             set_aside: set_aside.clone(),
+            followed: Arc::default(),
         });
         let mut options = ReflectorOptions::default();
         // The store is in this process or has its own signs of life: silence means that nothing happens.

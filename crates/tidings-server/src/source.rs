@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -27,6 +28,8 @@ pub(crate) struct StoreListerWatcher {
     /// The first list is not of an older revision than this.
     pub(crate) from: Revision,
     pub(crate) set_aside: Arc<SetAside>,
+    /// The watch behind the first list has told something: the cache has the history.
+    pub(crate) followed: Arc<AtomicBool>,
 }
 
 /// How many objects are read from the store at once while a cache is filled.
@@ -150,7 +153,8 @@ impl Lister for StoreListerWatcher {
     /// Any version means the oldest that the store has: the watch from there brings the history too.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
         Box::pin(async move {
-            let first = options.resource_version == "0";
+            // If history ended under the first watch, what is left of it is still wanted.
+            let first = options.resource_version == "0" || !self.followed.load(Ordering::Relaxed);
             let mut attempts = if first { LIST_ATTEMPTS } else { 1 };
             loop {
                 attempts -= 1;
@@ -194,6 +198,7 @@ impl Watcher for StoreListerWatcher {
                 prefix: self.prefix.len(),
                 cache: self.cache.clone(),
                 set_aside: self.set_aside.clone(),
+                followed: self.followed.clone(),
             };
             Ok(Box::pin(events) as EventStream)
         })
@@ -221,6 +226,7 @@ struct Events {
     prefix: usize,
     cache: Arc<Cache>,
     set_aside: Arc<SetAside>,
+    followed: Arc<AtomicBool>,
 }
 
 impl Stream for Events {
@@ -228,6 +234,9 @@ impl Stream for Events {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let batch = std::task::ready!(self.watch.as_mut().poll_next(context));
+        if let Some(Ok(_)) = &batch {
+            self.followed.store(true, Ordering::Relaxed);
+        }
         let events = |batch| self.read(&batch);
         Poll::Ready(batch.map(|batch| batch.map(events).map_err(source_error)))
     }

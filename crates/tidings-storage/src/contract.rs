@@ -368,7 +368,8 @@ pub trait Storage: Send + Sync + 'static {
     /// Asks the watches of a prefix to deliver a batch soon, even if it only reports progress.
     fn request_progress(&self, prefix: &[u8]);
 
-    /// Keeps history from ending by age until what is returned is dropped, for whoever reads it from its start.
+    /// Keeps history from ending by age until what is returned is dropped, for whoever reads it from its start: from what
+    /// [`Storage::oldest`] says after this.
     fn hold_history(&self) -> HistoryHold {
         HistoryHold::default()
     }

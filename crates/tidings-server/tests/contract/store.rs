@@ -351,6 +351,14 @@ async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
     drop(store);
     let store = reopened(&options).await;
     let again = Server::over(store).await;
+    // What metrics call retained is answered, and what is before that is not.
+    let name = "tidings_watch_cache_oldest_revision{group=\"\",resource=\"configmaps\"}";
+    let retained = metric(&again, name).await as u64;
+    assert!(retained <= oldest, "{retained}");
+    seen_from(&again, retained.max(1), last).await;
+    let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={}", retained - 1);
+    let gone = again.get(&path).await;
+    assert!(gone.text.contains("\"code\":410"), "{}", gone.text);
     for (version, before) in (oldest..).zip(before) {
         let after = seen_from(&again, version, last).await;
         assert_eq!(after, before, "from version {version}");

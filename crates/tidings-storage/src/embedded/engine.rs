@@ -448,6 +448,10 @@ impl Engine {
         }
         let (forgotten, done) = {
             let mut state = self.state_mut();
+            // Whoever has begun to read history since then has asked where it starts, and relies on that.
+            if leave == Leave::Young && oldest > state.oldest && self.holds.any() {
+                return Ok(true);
+            }
             state.oldest = oldest;
             state.times.start_at(oldest);
             if has_forgettable {

@@ -112,8 +112,8 @@ pub(crate) struct Directory {
     path: PathBuf,
     log: PathBuf,
     format: DirectoryFormat,
-    /// Held as long as the store is open.
-    _lock: Box<dyn Lock>,
+    /// Held as long as the store is open. A copy of a directory that is only looked at may have nothing to lock.
+    _lock: Option<Box<dyn Lock>>,
 }
 
 impl Directory {
@@ -136,7 +136,7 @@ impl Directory {
             format: format.unwrap_or(DirectoryFormat::Three),
             path: path.to_owned(),
             disk,
-            _lock: lock,
+            _lock: Some(lock),
         };
         if format.is_none() {
             directory.create().map_err(io_error)?;
@@ -165,7 +165,7 @@ impl Directory {
             format: DirectoryFormat::Three,
             path: path.to_owned(),
             disk,
-            _lock: lock,
+            _lock: Some(lock),
         }))
     }
 
@@ -188,7 +188,10 @@ impl Directory {
         let format = read_format(&*disk, path)?.ok_or_else(|| OpenError::Missing {
             path: path.to_owned(),
         })?;
-        let lock = lock(&*disk, path, false)?;
+        let lock = match lock(&*disk, path, false) {
+            Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+            lock => Some(lock?),
+        };
         Ok(Directory {
             log: path.join(LOG),
             format,
