@@ -339,6 +339,7 @@ mod tests {
             // A first start that is cut off anywhere leaves something that a second start can use.
             disk.fail_after(seed, Fault::PowerLoss);
             let _ = Pki::open_on(&disk, directory, &names());
+            disk.crash(Fault::PowerLoss);
             disk = disk.next_process();
             let first = Pki::open_on(&disk, directory, &names()).unwrap();
             disk.crash(Fault::PowerLoss);
