@@ -435,7 +435,8 @@ impl Engine {
 
     fn try_compact(&self, leave: Leave, step: usize, urgent: bool) -> Result<bool, Error> {
         let now_ms = self.now_ms();
-        let oldest = self.due(leave, now_ms);
+        let held = self.holds.any();
+        let oldest = self.due(leave, now_ms, held);
         let (is_noted, has_forgettable) = {
             let state = self.state();
             (
@@ -449,7 +450,7 @@ impl Engine {
         let (forgotten, done) = {
             let mut state = self.state_mut();
             // Whoever has begun to read history since then has asked where it starts, and relies on that.
-            if leave == Leave::Young && oldest > state.oldest && self.holds.any() {
+            if leave == Leave::Young && !held && self.holds.any() {
                 return Ok(true);
             }
             state.oldest = oldest;
@@ -487,8 +488,8 @@ impl Engine {
         }
     }
 
-    /// Where history should start.
-    fn due(&self, leave: Leave, now_ms: u64) -> Revision {
+    /// Where history should start. If it is `held`, it does not end by age.
+    fn due(&self, leave: Leave, now_ms: u64, held: bool) -> Revision {
         let keep = Keep {
             age: self.options.history_age,
             revisions_min: self.options.history_revisions_min,
@@ -499,7 +500,7 @@ impl Engine {
         let by_age = match leave {
             Leave::Least => newest_allowed,
             Leave::Nothing => current,
-            Leave::Young if self.holds.any() => Revision(0),
+            Leave::Young if held => Revision(0),
             Leave::Young => state.times.oldest(now_ms, current, keep),
         };
         let by_bytes = state.index.oldest_within(self.options.history_bytes_max);

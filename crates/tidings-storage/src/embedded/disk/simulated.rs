@@ -27,6 +27,15 @@ pub enum Fault {
     Panic,
 }
 
+/// Something that happens at a call.
+struct Hook(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
 /// A file system in memory. Clones are the same one, seen by the same process.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
@@ -66,6 +75,7 @@ struct Inner {
     process: u64,
     calls: u64,
     plan: BTreeMap<u64, Fault>,
+    hooks: BTreeMap<u64, Hook>,
     capacity: Option<u64>,
     files: HashMap<FileId, Content>,
     next_file: FileId,
@@ -96,6 +106,7 @@ impl SimulatedDisk {
             process: 0,
             calls: 0,
             plan: BTreeMap::new(),
+            hooks: BTreeMap::new(),
             capacity: None,
             files: HashMap::new(),
             next_file: 0,
@@ -124,6 +135,13 @@ impl SimulatedDisk {
         let mut inner = self.inner();
         let at = inner.calls + calls;
         inner.plan.insert(at, fault);
+    }
+
+    /// Does something so many calls from now, before that call: what another thread might do at that moment.
+    pub fn call_after(&self, calls: u64, act: impl FnOnce() + Send + 'static) {
+        let mut inner = self.inner();
+        let at = inner.calls + calls;
+        inner.hooks.insert(at, Hook(Box::new(act)));
     }
 
     /// True if something is still to go wrong.
@@ -181,6 +199,11 @@ impl SimulatedDisk {
 
     /// Begins a call: whatever is planned for it happens.
     fn call(&self) -> io::Result<(MutexGuard<'_, Inner>, Option<Fault>)> {
+        let calls = self.inner().calls;
+        let hook = self.inner().hooks.remove(&calls);
+        if let Some(Hook(act)) = hook {
+            act();
+        }
         let mut inner = self.inner();
         if inner.process != self.process {
             return Err(gone());

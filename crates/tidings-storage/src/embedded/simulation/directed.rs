@@ -428,6 +428,41 @@ fn history_that_somebody_reads_does_not_end_by_age() {
 }
 
 #[test]
+fn history_that_is_too_large_ends_although_somebody_reads_it() {
+    let mut world = World::new();
+    world.options.history_bytes_max = 1000;
+    let engine = world.open();
+    let _hold = engine.hold_history();
+    churn(&engine, "busy", 3000);
+    assert!(engine.compact_whole(Leave::Young, false).unwrap() > Revision(0));
+    assert!(engine.stats(false).history_bytes <= 1000);
+}
+
+#[test]
+fn whoever_begins_to_read_history_while_it_is_compacted_keeps_it() {
+    let mut world = World::new();
+    let engine = Arc::new(world.open());
+    churn(&engine, "busy", 3000);
+    world.pass(&engine, 60);
+    // Compaction has found out what is too old and writes that down when a cache begins to read.
+    let reader: Arc<std::sync::Mutex<Option<_>>> = Arc::default();
+    world.disk.call_after(0, {
+        let (engine, reader) = (engine.clone(), reader.clone());
+        move || {
+            let hold = engine.hold_history();
+            let oldest = engine.state().oldest;
+            *reader.lock().unwrap() = Some((hold, oldest));
+        }
+    });
+    engine.compact_whole(Leave::Young, false).unwrap();
+    let (hold, oldest) = reader.lock().unwrap().take().unwrap();
+    let mut backlog = Backlog::collect(&engine.state(), b"", oldest).unwrap();
+    assert!(backlog.read(&engine).unwrap().events.len() > 10);
+    drop(hold);
+    assert!(engine.compact_whole(Leave::Young, false).unwrap() > oldest);
+}
+
+#[test]
 fn a_watch_reads_the_records_of_its_prefix_and_no_others() {
     let mut world = World::new();
     let engine = world.open();
