@@ -234,6 +234,9 @@ impl Inner {
         let revision = ResourceVersion::new(revision.0);
         let Resource { cache, prefix, .. } = resource;
         cache.reach(ResourceVersion::default()).await; // the first list
+        if cache.reached().is_some_and(|reached| reached >= revision) {
+            return;
+        }
         // Asked again until it is heard, as in `reach`: a watch of the store that is just being opened does not hear it.
         loop {
             self.store.request_progress(prefix);

@@ -52,14 +52,22 @@ struct Known {
     /// `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
     open: Option<Open>,
-    /// What will be open when it is filled. History does not end before.
-    filling: Option<(Open, HistoryHold)>,
+    filling: Option<Filling>,
 }
 
 /// The objects of a definition.
 struct Open {
     resource: Arc<Resource>,
     reader: Arc<Reader>,
+}
+
+/// What will be open when it is filled.
+struct Filling {
+    open: Open,
+    /// The definition has just come: there are no objects in the history before it.
+    new: bool,
+    /// History does not end before the cache is filled.
+    _history: HistoryHold,
 }
 
 impl Known {
@@ -178,6 +186,7 @@ impl Controller {
                 again = Some((AGAIN * (1 << self.failures.min(6))).min(LONGEST_WAIT));
             }
         }
+        self.started = true;
         for resource in closed {
             resource.cache.close();
         }
@@ -251,7 +260,6 @@ impl Controller {
                 known.begin(api, &mut self.interned, self.started);
             }
         }
-        self.started = true;
         let mut served = Vec::new();
         for name in established {
             let Some(known) = self.known.get_mut(name) else {
@@ -331,7 +339,11 @@ impl Known {
             let history = api.store.hold_history();
             let from = Revision(if new { self.revision.get() } else { 0 });
             let resource = api.opener.open(stored, Some(reader.clone()), from);
-            self.filling = Some((Open { resource, reader }, history));
+            self.filling = Some(Filling {
+                open: Open { resource, reader },
+                new,
+                _history: history,
+            });
         }
     }
 
@@ -346,16 +358,19 @@ impl Known {
         else {
             return Ok(None);
         };
-        if let Some((filling, _)) = &self.filling {
+        if let Some(filling) = &self.filling {
             // Nobody is told of it before it has all that the store has.
-            let revision = api.store.revision().await.map_err(|_| ())?;
-            let filled = api.fill(&filling.resource, revision);
+            let until = match filling.new {
+                true => Revision(0),
+                false => api.store.revision().await.map_err(|_| ())?,
+            };
+            let filled = api.fill(&filling.open.resource, until);
             if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
                 let definition = &self.brief["metadata"]["name"];
                 tracing::warn!(%definition, "the cache for a definition is not filled yet");
                 return Err(());
             }
-            self.open = self.filling.take().map(|(filled, _)| filled);
+            self.open = self.filling.take().map(|filled| filled.open);
         }
         let Some(open) = &mut self.open else {
             return Ok(None);
