@@ -7,47 +7,51 @@ use tidings_testing::Server;
 
 use crate::scenario::{fill_with, list_of, object};
 
-pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// How many definitions are waited for.
 const DEFINED: usize = 20;
 
-pub(crate) fn definition(plural: &str, kind: &str) -> Vec<u8> {
+fn definition(plural: &str, kind: &str) -> Vec<u8> {
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"{plural}.bench.tidings.dev"}},"spec":{{"group":"bench.tidings.dev","names":{{"plural":"{plural}","kind":"{kind}"}},"scope":"Namespaced","versions":[{{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"data":{{"type":"object","properties":{{"sent":{{"type":"string"}},"fill":{{"type":"string","maxLength":4096}},"color":{{"type":"string","default":"red","enum":["red","blue"]}}}},"x-kubernetes-validations":[{{"rule":"self.color != 'blue' || self.fill.size() < 100"}}]}}}}}}}}}}]}}}}"#
     )
     .into_bytes()
 }
 
-pub(crate) fn path(plural: &str) -> String {
+fn path(plural: &str) -> String {
     format!("/apis/bench.tidings.dev/v1/namespaces/default/{plural}")
 }
 
 /// An object of the usual size.
-pub(crate) fn instance(kind: &str, name: &str) -> Vec<u8> {
+fn instance(kind: &str, name: &str) -> Vec<u8> {
     let head = format!(r#"{{"apiVersion":"bench.tidings.dev/v1","kind":"{kind}","#);
     let mut body = head.into_bytes();
     body.extend_from_slice(&object(name)[1..]);
     body
 }
 
-pub(crate) async fn custom(server: &Server) -> anyhow::Result<()> {
+/// Makes a definition, and says how long it took until it had an object.
+pub(crate) async fn define(server: &Server, number: usize) -> anyhow::Result<Duration> {
     let mut connection = server.client.connect().await?;
+    let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
+    let started = Instant::now();
+    let body = definition(&plural, &kind);
+    let (code, _) = connection.measure("POST", DEFINITIONS, &body).await?;
+    ensure!(code == 201, "define: {code}");
+    let body = instance(&kind, "first");
+    while connection.measure("POST", &path(&plural), &body).await?.0 != 201 {
+        ensure!(
+            started.elapsed() < Duration::from_secs(10),
+            "it is never served"
+        );
+    }
+    Ok(started.elapsed())
+}
+
+pub(crate) async fn custom(server: &Server) -> anyhow::Result<()> {
     let mut took: Vec<Duration> = Vec::new();
     for number in 0..DEFINED {
-        let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
-        let started = Instant::now();
-        let (code, _) = connection
-            .measure("POST", DEFINITIONS, &definition(&plural, &kind))
-            .await?;
-        ensure!(code == 201, "define: {code}");
-        let body = instance(&kind, "first");
-        while connection.measure("POST", &path(&plural), &body).await?.0 != 201 {
-            ensure!(
-                started.elapsed() < Duration::from_secs(10),
-                "it is never served"
-            );
-        }
-        took.push(started.elapsed());
+        took.push(define(server, number).await?);
     }
     took.sort();
     let ms = |at: usize| took[at].as_secs_f64() * 1e3;

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
 use tidings_testing::{Server, Start};
 
-use crate::custom::{DEFINITIONS, definition, instance, path};
+use crate::custom::define;
 use crate::scenario::{CONFIGMAPS, fill_with, object};
 
 /// How many objects there are, and how many definitions.
@@ -69,22 +68,4 @@ pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
 fn middle(durations: &mut [Duration]) -> Duration {
     durations.sort();
     durations[durations.len() / 2]
-}
-
-/// Makes a definition, and says how long it took until it had an object.
-async fn define(server: &Server, number: usize) -> anyhow::Result<Duration> {
-    let mut connection = server.client.connect().await?;
-    let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));
-    let started = Instant::now();
-    let body = definition(&plural, &kind);
-    let (code, _) = connection.measure("POST", DEFINITIONS, &body).await?;
-    ensure!(code == 201, "define: {code}");
-    let body = instance(&kind, "first");
-    while connection.measure("POST", &path(&plural), &body).await?.0 != 201 {
-        ensure!(
-            started.elapsed() < Duration::from_secs(10),
-            "it is never served"
-        );
-    }
-    Ok(started.elapsed())
 }

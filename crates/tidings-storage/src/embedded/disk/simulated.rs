@@ -177,7 +177,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The same file system, seen by the next process.
+    /// This file system as the next process sees it.
     pub fn next_process(&self) -> SimulatedDisk {
         SimulatedDisk {
             inner: self.inner.clone(),
