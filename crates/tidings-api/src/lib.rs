@@ -24,7 +24,6 @@
 
 mod event;
 mod field_error;
-pub mod go;
 mod key;
 mod lookup;
 mod object;
@@ -36,7 +35,10 @@ mod selector;
 mod spans;
 mod splitter;
 mod status;
+mod unstamped;
 pub mod validate;
+
+pub use tidings_go as go;
 
 pub use event::{EventType, INITIAL_EVENTS_END, WatchEvent};
 pub use field_error::{FieldError, FieldErrors};
@@ -52,3 +54,4 @@ pub use splitter::{
     ListEnvelope, ListMetadata, ListSplitter, SplitError, SplitOptions, WatchSplitter,
 };
 pub use status::{Cause, Reason, Status, StatusDetails};
+pub use unstamped::UnstampedObject;

@@ -103,6 +103,7 @@ fn declarations(lines: &[&'static str]) -> Result<Vec<(Type, Range<usize>)>, Tab
             continue;
         }
         let declared = Type {
+            index: found.len(),
             package,
             group,
             version,

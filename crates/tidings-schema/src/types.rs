@@ -7,6 +7,8 @@ use tidings_json::Value;
 
 /// A struct of the Kubernetes API.
 pub struct Type {
+    /// The position in the table. Who keeps something for each type can keep it in a list.
+    pub index: usize,
     /// The Go package, such as `core/v1`.
     pub package: &'static str,
     /// The API group of the package: empty for core.

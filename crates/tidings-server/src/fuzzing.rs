@@ -1,7 +1,6 @@
 //! What must hold for any bytes that clients send, for fuzzers.
 
-use crate::respond::list::continue_token as written;
-use crate::verbs::list::read_token;
+use crate::core::ContinueToken;
 
 /// Reads bytes as the token of a page. One that is accepted says where to go on, and a token that is made of that is accepted too.
 ///
@@ -11,7 +10,7 @@ pub fn continue_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let Ok(token) = read_token(text) else {
+    let Ok(token) = ContinueToken::read(text) else {
         return;
     };
     assert!(!token.start.is_empty() && token.rv != 0);
@@ -23,7 +22,8 @@ pub fn continue_token(data: &[u8]) {
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-./".contains(c))
     {
-        let again = read_token(&written(token.rv, key, "", token.t)).expect("it was made here");
+        let again = ContinueToken::read(&ContinueToken::write(token.rv, key, "", token.t))
+            .expect("it was made here");
         assert_eq!((again.rv, again.t), (token.rv, token.t));
         assert_eq!(again.start.strip_suffix('\0'), Some(key));
     }
@@ -31,7 +31,9 @@ pub fn continue_token(data: &[u8]) {
 
 /// Tokens to begin with.
 pub fn tokens() -> Vec<Vec<u8>> {
-    let token = |revision, key| written(revision, key, "default/", 1_700_000_000_000).into_bytes();
+    let token = |revision, key| {
+        ContinueToken::write(revision, key, "default/", 1_700_000_000_000).into_bytes()
+    };
     vec![
         token(17, "default/a"),
         token(-1, "default/web-0"),

@@ -18,35 +18,14 @@
 //! # }).unwrap();
 //! ```
 
-mod api;
-mod auth;
-mod cache;
-mod clock;
-mod custom;
-mod discovery;
+mod controllers;
+mod core;
+mod edge;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod garbage;
-mod health;
-mod limits;
-mod listen;
-mod metrics;
-mod namespaces;
-mod negotiate;
-mod openapi;
 mod pki;
-mod printers;
-mod registry;
-mod request;
-mod respond;
-mod selection;
-mod served;
-mod source;
-mod verbs;
 
-pub use api::{Api, ApiOptions, StartError};
-pub use auth::Authentication;
-pub use listen::Listener;
+pub use crate::core::Authentication;
+pub use edge::{Api, ApiOptions, Listener, ResponseBody, StartError};
 pub use pki::{Pki, PkiError, ServerNames};
-pub use respond::ResponseBody;

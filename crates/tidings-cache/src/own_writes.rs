@@ -1,0 +1,174 @@
+//! The writes of this process: it knows an object before the store brings it back, and need not read it again then.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, UnstampedObject};
+
+/// The writes of this process to one resource that its cache does not have yet.
+#[derive(Debug, Default)]
+pub(crate) struct OwnWrites(Mutex<PendingWrites>);
+
+#[derive(Debug, Default)]
+struct PendingWrites {
+    /// Sent to the store and not answered yet. The store often brings back a write before it answers it.
+    ///
+    /// Bound: the requests at work.
+    under_way: HashMap<ObjectKey, (WriteNumber, UnstampedObject)>,
+    /// Acknowledged by the store.
+    ///
+    /// Bound: the writes within the lag of the cache.
+    done: HashMap<ObjectKey, (Bytes, Object)>,
+    next: WriteNumber,
+}
+
+/// Tells two writes to the same object apart.
+type WriteNumber = u64;
+
+impl OwnWrites {
+    fn pending(&self) -> MutexGuard<'_, PendingWrites> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a write begins. It is under way until the returned guard is dropped.
+    pub(crate) fn begin(&self, key: &ObjectKey, object: &UnstampedObject) -> WriteUnderWay<'_> {
+        let mut pending = self.pending();
+        let number = pending.next;
+        pending.next += 1;
+        let under_way = (number, object.clone());
+        pending.under_way.insert(key.clone(), under_way);
+        drop(pending);
+        WriteUnderWay {
+            own: self,
+            key: key.clone(),
+            number,
+        }
+    }
+
+    /// Notes that a write is acknowledged, unless the cache has it already. `is_new` is asked under the lock that
+    /// [`OwnWrites::reached`] takes, so that no write is noted after the cache has passed it.
+    pub(crate) fn done(&self, value: &Bytes, object: &Object, is_new: impl FnOnce() -> bool) {
+        let mut pending = self.pending();
+        if is_new() {
+            let done = (value.clone(), object.clone());
+            pending.done.insert(object.key(), done);
+        }
+    }
+
+    /// The acknowledged state of an object that the cache does not have yet.
+    pub(crate) fn newest(&self, key: &ObjectKey) -> Option<Object> {
+        let pending = self.pending();
+        pending.done.get(key).map(|(_, object)| object.clone())
+    }
+
+    /// The object that the store brings, if this process wrote it: nothing of it has to be read.
+    pub(crate) fn recognise(
+        &self,
+        key: &ObjectKey,
+        value: &[u8],
+        revision: ResourceVersion,
+        event: EventType,
+    ) -> Option<Object> {
+        let pending = self.pending();
+        // After a restored backup the same revision can belong to another write.
+        if let Some((written, object)) = pending.done.get(key)
+            && object.revision() == revision
+            && is_same(written, value)
+        {
+            return Some(object.clone());
+        }
+        let (_, written) = pending.under_way.get(key)?;
+        if !is_same(written.value(), value) {
+            return None; // written by another process
+        }
+        let written = written.clone();
+        drop(pending);
+        Some(written.stamped(revision, event))
+    }
+
+    /// Forgets the writes that the cache has, now that it has reached a revision.
+    pub(crate) fn reached(&self, revision: ResourceVersion) {
+        let mut pending = self.pending();
+        if !pending.done.is_empty() {
+            let is_new = |object: &Object| object.revision() > revision;
+            pending.done.retain(|_, (_, object)| is_new(object));
+        }
+    }
+
+    /// Forgets every acknowledged write: the cache is filled anew.
+    pub(crate) fn forget(&self) {
+        self.pending().done.clear();
+    }
+}
+
+/// True for the same bytes. The embedded store brings back the very allocation that it was given.
+fn is_same(written: &Bytes, brought: &[u8]) -> bool {
+    std::ptr::eq(&**written, brought) || written == brought
+}
+
+/// A write that the store has not answered yet.
+pub(crate) struct WriteUnderWay<'a> {
+    own: &'a OwnWrites,
+    key: ObjectKey,
+    number: WriteNumber,
+}
+
+impl Drop for WriteUnderWay<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.own.pending();
+        let known = pending.under_way.get(&self.key);
+        // A later write to the same object has taken the entry.
+        if known.is_some_and(|(number, _)| *number == self.number) {
+            pending.under_way.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn written(value: &str) -> UnstampedObject {
+        let json = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{value}"}}}}"#);
+        UnstampedObject::parse(json.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_the_store_brings_is_recognised_while_it_is_written_and_after() {
+        let (own, key) = (OwnWrites::default(), ObjectKey::new("", "a"));
+        let (first, second) = (written("1"), written("2"));
+        let (at, event) = (ResourceVersion::new(7), EventType::Modified);
+        let brought = |write: &UnstampedObject| own.recognise(&key, write.value(), at, event);
+        let scanned = Object::stamped(first.value(), at, event).unwrap();
+        let under_way = own.begin(&key, &first);
+        let recognised = brought(&first).unwrap();
+        assert_eq!(recognised.spans(), scanned.spans());
+        assert_eq!(recognised.as_bytes(), scanned.as_bytes());
+        let of_the_writer = first.stamped(at, event);
+        let place = |object: &Object| object.as_bytes().as_ptr();
+        assert_eq!(place(&recognised), place(&of_the_writer), "they share it");
+        let later = first.stamped(ResourceVersion::new(8), event);
+        assert_eq!(later.revision(), ResourceVersion::new(8));
+        assert!(brought(&second).is_none(), "it is somebody else's");
+        drop(under_way);
+        assert!(brought(&first).is_none());
+        own.done(first.value(), &scanned, || true);
+        assert!(brought(&first).is_some());
+        assert!(brought(&second).is_none(), "the revision is another's");
+        own.reached(at);
+        assert!(brought(&first).is_none() && own.newest(&key).is_none());
+    }
+
+    #[test]
+    fn of_two_writes_to_one_object_the_later_is_known_until_it_ends() {
+        let (own, key) = (OwnWrites::default(), ObjectKey::new("", "a"));
+        let (first, second) = (written("1"), written("2"));
+        let (at, event) = (ResourceVersion::new(7), EventType::Modified);
+        let earlier = own.begin(&key, &first);
+        let later = own.begin(&key, &second);
+        drop(earlier);
+        assert!(own.recognise(&key, second.value(), at, event).is_some());
+        drop(later);
+        assert!(own.recognise(&key, second.value(), at, event).is_none());
+    }
+}

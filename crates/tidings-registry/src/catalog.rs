@@ -1,0 +1,124 @@
+//! The set of kinds that there are at a moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use tidings_structural::definition::compare_versions;
+
+use crate::kind::{Kind, Name};
+use crate::kinds;
+
+/// A set of kinds, in the order in which discovery lists them, found by name without a search.
+#[derive(Debug, Default)]
+pub struct Catalog {
+    kinds: Vec<Arc<Kind>>,
+    groups: HashMap<Name, CatalogGroup>,
+}
+
+/// The kinds of one group.
+#[derive(Debug, Default)]
+struct CatalogGroup {
+    versions: HashMap<Name, CatalogVersion>,
+    /// A definition brought every kind of the group.
+    custom: bool,
+}
+
+/// The positions of the kinds of one version.
+#[derive(Debug, Default)]
+struct CatalogVersion {
+    by_plural: HashMap<Name, usize>,
+    by_kind: HashMap<Name, usize>,
+}
+
+/// The kinds that are always there.
+pub fn builtin() -> &'static Catalog {
+    static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(kinds::all()));
+    &BUILTIN
+}
+
+impl Catalog {
+    fn of(kinds: Vec<Arc<Kind>>) -> Catalog {
+        let mut groups: HashMap<Name, CatalogGroup> = HashMap::new();
+        for (at, kind) in kinds.iter().enumerate() {
+            let group = groups
+                .entry(kind.group.clone())
+                .or_insert_with(|| CatalogGroup {
+                    custom: true,
+                    ..CatalogGroup::default()
+                });
+            group.custom &= kind.is_custom();
+            let version = group.versions.entry(kind.version.clone()).or_default();
+            version.by_plural.insert(kind.plural.clone(), at);
+            version.by_kind.entry(kind.kind.clone()).or_insert(at);
+        }
+        Catalog { kinds, groups }
+    }
+
+    /// The built-in kinds and those of definitions, which come in the order of their groups, the better version first. A definition cannot
+    /// add to a version of a built-in group.
+    pub fn with_customs(customs: impl IntoIterator<Item = Arc<Kind>>) -> Catalog {
+        let always = builtin();
+        let customs = customs
+            .into_iter()
+            .filter(|kind| !always.has_version(&kind.group, &kind.version));
+        let mut customs: Vec<Arc<Kind>> = customs.collect();
+        customs.sort_by(|one, other| {
+            let versions = || compare_versions(&other.version, &one.version);
+            (one.group.cmp(&other.group))
+                .then_with(versions)
+                .then_with(|| one.plural.cmp(&other.plural))
+        });
+        Catalog::of(always.kinds.iter().cloned().chain(customs).collect())
+    }
+
+    /// All kinds.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
+        self.kinds.iter()
+    }
+
+    fn version(&self, group: &str, version: &str) -> Option<&CatalogVersion> {
+        self.groups.get(group)?.versions.get(version)
+    }
+
+    /// The position of the kind of a resource.
+    pub fn position(&self, group: &str, version: &str, plural: &str) -> Option<usize> {
+        let version = self.version(group, version)?;
+        version.by_plural.get(plural).copied()
+    }
+
+    /// The kind at a position.
+    pub fn at(&self, position: usize) -> Option<&Arc<Kind>> {
+        self.kinds.get(position)
+    }
+
+    /// The kind of a resource.
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Kind>> {
+        self.at(self.position(group, version, plural)?)
+    }
+
+    /// The position of the kind of that name.
+    pub fn position_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<usize> {
+        let version = self.version(group, version)?;
+        version.by_kind.get(kind).copied()
+    }
+
+    /// The kind of that name.
+    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
+        self.at(self.position_of_kind(group, version, kind)?)
+    }
+
+    /// True if the group has any kind.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.groups.contains_key(group)
+    }
+
+    /// True if the version of the group has any kind.
+    pub fn has_version(&self, group: &str, version: &str) -> bool {
+        self.version(group, version).is_some()
+    }
+
+    /// True if definitions brought every kind of the group.
+    pub fn is_custom(&self, group: &str) -> bool {
+        self.groups.get(group).is_none_or(|group| group.custom)
+    }
+}

@@ -1,0 +1,384 @@
+//! Completes drafts: fills in what the original fills in where clients say nothing, and brings objects into the form in which they are
+//! kept, with members in the order of their types, without empty ones, and with those that are always written.
+//!
+//! The defaults stand with the kinds that own the types ([`TypeDefaults`]); this is what applies them.
+
+use std::sync::LazyLock;
+
+use tidings_json::{Map, Number, Value, json};
+use tidings_merge::Touched;
+use tidings_schema::{Field, FieldKind, Item, Other, Type};
+
+use crate::draft::Draft;
+use crate::kinds;
+
+/// The defaults of one type.
+pub(crate) struct TypeDefaults {
+    /// The type: its Go package and its name, as in `core/v1.Pod`.
+    pub(crate) of: &'static str,
+    /// Fields that are set if they are absent or empty, and the JSON that they are set to.
+    pub(crate) fields: &'static [(&'static str, &'static str)],
+    /// Defaults that depend on other fields.
+    pub(crate) rule: Option<fn(&mut Map)>,
+}
+
+/// Defaults that depend on nothing else.
+pub(crate) const fn defaults(
+    of: &'static str,
+    fields: &'static [(&'static str, &'static str)],
+) -> TypeDefaults {
+    TypeDefaults {
+        of,
+        fields,
+        rule: None,
+    }
+}
+
+/// Defaults that depend on other fields.
+pub(crate) const fn rule(of: &'static str, rule: fn(&mut Map)) -> TypeDefaults {
+    TypeDefaults {
+        of,
+        fields: &[],
+        rule: Some(rule),
+    }
+}
+
+impl TypeDefaults {
+    /// Adds a rule to defaults that depend on nothing else.
+    pub(crate) const fn and(self, rule: fn(&mut Map)) -> TypeDefaults {
+        TypeDefaults {
+            rule: Some(rule),
+            ..self
+        }
+    }
+
+    /// The type in the table.
+    pub(crate) fn find(&self) -> Option<&'static Type> {
+        let (package, name) = self.of.split_once('.')?;
+        tidings_schema::find_type(package, name)
+    }
+}
+
+/// The defaults of types, by the position of the type in the table: they are looked up for every struct of an object.
+static DEFAULTS: LazyLock<Vec<Option<&'static TypeDefaults>>> = LazyLock::new(|| {
+    let mut by_index = Vec::new();
+    for defaults in kinds::defaults() {
+        let Some(of) = defaults.find() else {
+            continue; // a test says that there is none
+        };
+        if by_index.len() <= of.index {
+            by_index.resize(of.index + 1, None);
+        }
+        by_index[of.index] = Some(defaults);
+    }
+    by_index
+});
+
+fn defaults_of(of: &Type) -> Option<&'static TypeDefaults> {
+    DEFAULTS.get(of.index).copied().flatten()
+}
+
+/// The default of a member of a type, if the type has one that depends on nothing else.
+pub(crate) fn default_of(of: &Type, member: &str) -> Option<Value> {
+    let mut fields = defaults_of(of)?.fields.iter();
+    let (_, default) = fields.find(|(name, _)| *name == member)?;
+    serde_json::from_str(default).ok()
+}
+
+/// Completes a draft. The parts that are not touched are complete already.
+pub(crate) fn complete(draft: &mut Draft, touched: &Touched) {
+    complete_touched(draft, touched);
+    debug_assert!(
+        matches!(touched, Touched::Whole) || is_complete(draft),
+        "a part is not complete that was not touched"
+    );
+}
+
+fn is_complete(draft: &Draft) -> bool {
+    let mut whole = draft.clone();
+    complete_touched(&mut whole, &Touched::Whole);
+    let shown = |draft: Draft| Value::Object(draft.members).to_string();
+    shown(whole) == shown(draft.clone())
+}
+
+fn complete_touched(draft: &mut Draft, touched: &Touched) {
+    let kind = draft.kind.clone();
+    let Some(schema) = kind.schema else {
+        return;
+    };
+    let before = draft.members.len();
+    // The defaults of a spec are there even if the spec is absent.
+    let spec = schema
+        .field("spec")
+        .filter(|spec| is_struct(spec) && spec.keep);
+    if spec.is_some() && is_empty(draft.members.get("spec")) {
+        draft.members.insert("spec".into(), json!({}));
+    }
+    fill(&mut draft.members, schema);
+    let whole = kind.strategy.complete(draft) || draft.members.len() != before;
+    let touched = if whole { &Touched::Whole } else { touched };
+    for (name, value) in &mut draft.members {
+        if let (Some(field), Some(touched)) = (schema.field(name), touched.member(name)) {
+            complete_field(value, field, touched);
+        }
+    }
+}
+
+/// Fills in the defaults of a type. True if they may depend on several members.
+fn fill(members: &mut Map, of: &'static Type) -> bool {
+    let Some(TypeDefaults { fields, rule, .. }) = defaults_of(of) else {
+        return false;
+    };
+    for (name, default) in *fields {
+        let pointer = of.field(name).is_some_and(|field| field.pointer);
+        let absent = match members.get(name) {
+            None | Some(Value::Null) => true,
+            Some(value) => !pointer && is_zero(value),
+        };
+        if absent && let Ok(value) = serde_json::from_str(default) {
+            members.insert((*name).to_owned(), value);
+        }
+    }
+    if let Some(rule) = rule {
+        rule(members);
+    }
+    rule.is_some()
+}
+
+fn complete_field(value: &mut Value, field: &'static Field, touched: &Touched) {
+    match (value, field.kind) {
+        (value, FieldKind::One(item)) => complete_item(value, item, touched),
+        (Value::Array(values), FieldKind::List(item)) => {
+            for (at, value) in values.iter_mut().enumerate() {
+                if let Some(touched) = touched.item(at) {
+                    complete_item(value, item, touched);
+                }
+            }
+        }
+        (Value::Object(members), FieldKind::Map(item)) => {
+            for (name, value) in &mut *members {
+                if let Some(touched) = touched.member(name) {
+                    complete_item(value, item, touched);
+                }
+            }
+            members.sort_keys();
+        }
+        _ => {}
+    }
+}
+
+fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
+    let (of, members) = match (item, value) {
+        (Item::Struct(of) | Item::Either(of, _), Value::Object(members)) => (of, members),
+        (Item::Either(of, Other::List), Value::Array(elements)) => {
+            for element in elements {
+                complete_item(element, Item::Struct(of), &Touched::Whole);
+            }
+            return;
+        }
+        (Item::Double, Value::Number(number)) => return shorten(number),
+        _ => return,
+    };
+    let before = members.len();
+    let several = fill(members, of);
+    // Members that are new here, and those that depend on them, are not complete yet.
+    let mut whole = members.len() != before || several && touched.has_whole();
+    if !is_in_form(members, of) {
+        whole = true;
+        let mut kept = Map::with_capacity(members.len());
+        for field in of.members() {
+            match members.get_mut(field.name).map(Value::take) {
+                None | Some(Value::Null) => {
+                    if field.keep {
+                        kept.insert(field.name.to_owned(), zero(field));
+                    }
+                }
+                Some(value) if is_kept(&value, field) => {
+                    kept.insert(field.name.to_owned(), value);
+                }
+                Some(_) => {}
+            }
+        }
+        *members = kept;
+    }
+    let mut fields = of.members();
+    for (name, value) in members {
+        if matches!(value, Value::String(_) | Value::Bool(_)) {
+            continue; // it has no members
+        }
+        let touched = match touched.member(name) {
+            _ if whole => &Touched::Whole,
+            Some(touched) => touched,
+            None => continue,
+        };
+        if let Some(field) = fields.find(|field| field.name == name) {
+            complete_field(value, field, touched);
+        }
+    }
+}
+
+/// True if the members are those that are kept, in their order, as in every stored object.
+fn is_in_form(members: &Map, of: &'static Type) -> bool {
+    let mut members = members.iter().peekable();
+    let mut fields = of.members();
+    let in_form = fields.all(
+        |field| match members.next_if(|(name, _)| *name == field.name) {
+            Some((_, value)) => is_kept(value, field) && !value.is_null(),
+            None => !field.keep,
+        },
+    );
+    in_form && members.next().is_none()
+}
+
+fn is_kept(value: &Value, field: &'static Field) -> bool {
+    field.keep || field.pointer || !is_zero(value) || is_struct(field)
+}
+
+/// Go writes whole numbers without a fraction.
+fn shorten(number: &mut Number) {
+    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
+    if let Some(whole) = number.as_f64()
+        && whole.fract() == 0.0
+        && whole.abs() <= WHOLE_MAX
+    {
+        *number = (whole as i64).into();
+    }
+}
+
+fn is_struct(field: &Field) -> bool {
+    matches!(field.kind, FieldKind::One(Item::Struct(_)))
+}
+
+/// True for values that are left out of fields that are not pointers.
+pub(crate) fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(values) => values.is_empty(),
+        Value::Object(members) => members.is_empty(),
+    }
+}
+
+/// The value of an absent field that is always written, with defaults filled in.
+pub(crate) fn zero(field: &'static Field) -> Value {
+    zero_with(field, |of| {
+        let mut value = json!({});
+        complete_item(&mut value, Item::Struct(of), &Touched::Whole);
+        value
+    })
+}
+
+/// The value of a field that is always written in an object in which nothing is set, without defaults.
+pub(crate) fn unset(field: &'static Field) -> Value {
+    zero_with(field, |of| {
+        let kept = of.members().filter(|member| member.keep);
+        let members = kept.map(|member| (member.name.to_owned(), unset(member)));
+        Value::Object(members.collect())
+    })
+}
+
+fn zero_with(field: &'static Field, zero_struct: fn(&'static Type) -> Value) -> Value {
+    match field.kind {
+        _ if field.pointer => Value::Null,
+        FieldKind::List(_) | FieldKind::Map(_) => Value::Null,
+        FieldKind::One(item) => match item {
+            Item::String => "".into(),
+            Item::Bool => false.into(),
+            Item::Int32 | Item::Int64 | Item::IntOrString => 0.into(),
+            Item::Quantity => "0".into(),
+            Item::Struct(of) => zero_struct(of),
+            _ => Value::Null,
+        },
+    }
+}
+
+/// True if a member is absent or zero.
+pub(crate) fn is_empty(value: Option<&Value>) -> bool {
+    value.is_none_or(is_zero)
+}
+
+/// The text of a member; empty if there is none.
+pub(crate) fn text<'a>(members: &'a Map, name: &str) -> &'a str {
+    members
+        .get(name)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidings_merge::TouchedPart;
+
+    use super::*;
+    use crate::test_kinds::kind;
+
+    fn completed(group: &str, plural: &str, body: &Value) -> Value {
+        let kind = kind(group, plural);
+        let draft = Draft::read(&kind, body.to_string().as_bytes()).expect(plural);
+        serde_json::from_slice(draft.write().unwrap().value()).unwrap()
+    }
+
+    #[test]
+    fn what_is_filled_in_beside_what_is_touched_is_complete() {
+        let kind = kind("apps", "deployments");
+        let named = |name: &str| TouchedPart::Member(name.to_owned());
+        let below = |name: &str, touched| Touched::Parts(vec![(named(name), touched)]);
+        let touched = below("spec", below("replicas", Touched::Whole));
+        let mut draft = Draft::empty(&kind);
+        draft.members = Map::new();
+        draft.members.insert("spec".into(), json!({"replicas": 2}));
+        complete_touched(&mut draft, &touched);
+        assert!(is_complete(&draft), "{:?}", draft.members);
+        assert_eq!(
+            draft.members.get("spec").unwrap()["strategy"]["type"],
+            "RollingUpdate"
+        );
+    }
+
+    #[test]
+    fn the_tables_name_types_and_fields_that_exist() {
+        for defaults in kinds::defaults() {
+            let Some(of) = defaults.find() else {
+                panic!("no type {}", defaults.of);
+            };
+            for (field, value) in defaults.fields {
+                assert!(of.field(field).is_some(), "{} has no {field}", defaults.of);
+                serde_json::from_str::<Value>(value).unwrap();
+            }
+        }
+        let named: std::collections::HashSet<_> = kinds::defaults().map(|one| one.of).collect();
+        assert_eq!(
+            named.len(),
+            kinds::defaults().count(),
+            "a type has defaults in two places"
+        );
+    }
+
+    #[test]
+    fn schemas_are_brought_into_one_form_wherever_they_stand() {
+        let of = tidings_schema::find_type("apiextensions/v1", "JSONSchemaProps").unwrap();
+        let mut schema = json!({
+            "properties": {"b": {"maximum": 100.0, "minimum": 0.5, "title": ""}, "a": {}},
+            "items": [{"nullable": false, "type": "x"}],
+            "additionalProperties": {"description": "", "type": "y"},
+        });
+        complete_item(&mut schema, Item::Struct(of), &Touched::Whole);
+        let expected = r#"{"items":[{"type":"x"}],"properties":{"a":{},"b":{"maximum":100,"minimum":0.5}},"additionalProperties":{"type":"y"}}"#;
+        assert_eq!(schema.to_string(), expected);
+    }
+
+    #[test]
+    fn what_is_empty_is_left_out_and_the_rest_is_in_the_order_of_the_type() {
+        let body = json!({"metadata": {"name": "p"}, "spec": {
+            "hostNetwork": false, "nodeName": "", "volumes": [],
+            "containers": [{"image": "i:1", "name": "c", "env": [{"value": "", "name": "A"}]}],
+        }});
+        let spec = completed("", "pods", &body)["spec"].to_string();
+        assert_eq!(
+            spec,
+            r#"{"containers":[{"name":"c","image":"i:1","env":[{"name":"A"}],"resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","securityContext":{},"schedulerName":"default-scheduler","enableServiceLinks":true}"#
+        );
+    }
+}

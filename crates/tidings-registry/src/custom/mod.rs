@@ -1,0 +1,228 @@
+//! Custom resources (W177-W187): kinds that definitions bring.
+//!
+//! Each version of a definition is a [`Kind`] whose strategy is a [`CustomVersion`]. Both are immutable: a definition that changes makes
+//! new ones.
+//!
+//! An object is stored in the version that was the storage version when it was written. The cache has it as the schema of that
+//! version reads it now, pruned and with its defaults ([`as_read`]); other versions are made of that when they are asked for.
+
+mod columns;
+mod object;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
+use tidings_json::{Map, Value};
+use tidings_merge::Touched;
+use tidings_structural::definition::{Definition, Version};
+
+use crate::draft::Draft;
+use crate::field_schema::FieldSchema;
+use crate::kind::{Generation, Kind, Name, Scale, Subresource};
+use crate::meta::Meta;
+use crate::stored::StoredObject;
+use crate::strategy::{Strategy, unsupported_field};
+
+pub use object::as_read;
+
+/// One version of a definition: the rules of the kind that it makes.
+#[derive(Debug)]
+pub struct CustomVersion {
+    /// The definition.
+    pub definition: Arc<Definition>,
+    /// The object that the definition was read from.
+    source: Object,
+    /// The position of the version in the definition.
+    at: usize,
+    /// The first bytes of objects of this version: members stand in the order of their names.
+    object_head: String,
+}
+
+impl CustomVersion {
+    /// The version.
+    pub fn version(&self) -> &Version {
+        &self.definition.versions[self.at]
+    }
+
+    /// The schema of its objects as the definition has it.
+    pub fn open_api(&self) -> Value {
+        let definition: Value = serde_json::from_slice(self.source.as_bytes()).unwrap_or_default();
+        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
+        definition.pointer(&path).cloned().unwrap_or_default()
+    }
+
+    /// `apiVersion` of objects as they are stored.
+    pub fn stored_version(&self) -> String {
+        let definition = &self.definition;
+        format!("{}/{}", definition.group, definition.storage().name)
+    }
+}
+
+/// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from; objects of a
+/// `terminating` definition cannot be created any more.
+pub fn kinds(definition: &Arc<Definition>, source: &Object, terminating: bool) -> Vec<Arc<Kind>> {
+    let versions = definition.versions.iter().enumerate();
+    let kinds = versions.map(|(at, version)| kind(definition, source, terminating, at, version));
+    kinds.map(Arc::new).collect()
+}
+
+fn kind(
+    definition: &Arc<Definition>,
+    source: &Object,
+    terminating: bool,
+    at: usize,
+    version: &Version,
+) -> Kind {
+    let names = &definition.names;
+    let name = |text: &String| Name::from(text.clone());
+    let all = |texts: &[String]| texts.iter().map(name).collect();
+    Kind {
+        group: name(&definition.group),
+        version: name(&version.name),
+        kind: name(&names.kind),
+        plural: name(&names.plural),
+        singular: name(&names.singular),
+        list_kind: name(&names.list_kind),
+        short_names: all(&names.short_names),
+        categories: all(&names.categories),
+        go_package: "unstructured",
+        namespaced: definition.namespaced,
+        store_prefix: format!("{}/{}", definition.group, names.plural).into(),
+        generation: Generation::Counted,
+        conditional_update: true,
+        status: version.status,
+        scale: version.scale.clone().map(Scale::Defined),
+        warning: version.warning.clone().unwrap_or_default().into(),
+        bare_finalizers: true,
+        terminating,
+        strategy: Arc::new(CustomVersion {
+            definition: definition.clone(),
+            source: source.clone(),
+            at,
+            object_head: format!(
+                "{{\"apiVersion\":\"{}/{}\",",
+                definition.group, version.name
+            ),
+        }),
+        ..Kind::plain()
+    }
+}
+
+impl Strategy for CustomVersion {
+    fn custom(&self) -> Option<&CustomVersion> {
+        Some(self)
+    }
+
+    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        self.read_sent(kind, body)
+    }
+
+    fn read_value(&self, kind: &Arc<Kind>, value: Value, _: &Touched) -> Result<Draft, String> {
+        match value {
+            Value::Object(members) => self.read_members(kind, members),
+            other => Err(tidings_go::mismatch(&other, "", &kind.kind)),
+        }
+    }
+
+    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        let stored = StoredObject::read(&self.shown(kind, object)).map_err(Status::internal)?;
+        self.read_stored(kind, stored)
+    }
+
+    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+        let StoredObject {
+            mut members,
+            managed,
+        } = stored;
+        let meta = match members.remove("metadata") {
+            Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
+            _ => Ok(Meta::default()),
+        };
+        members.remove("kind");
+        members.remove("apiVersion");
+        let mut meta = meta.map_err(Status::internal)?;
+        meta.managed_fields = managed;
+        Ok(Draft::new(kind.clone(), meta, members))
+    }
+
+    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
+        UnstampedObject::parse(self.stored_bytes(draft)?).map_err(Status::internal)
+    }
+
+    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
+        one.meta == other.meta && one.members == other.members
+    }
+
+    fn shown<'a>(&self, _: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
+        match self.shows_as_stored(object) {
+            true => object.as_bytes().into(),
+            false => self.in_this_version(object).into(),
+        }
+    }
+
+    fn shows_as_stored(&self, object: &Object) -> bool {
+        object.as_bytes().starts_with(self.object_head.as_bytes())
+    }
+
+    fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
+        object::check_type(kind, members)
+    }
+
+    fn field_schema(&self, _: &Kind) -> FieldSchema<'_> {
+        FieldSchema::CustomResource(self.version().schema.view())
+    }
+
+    fn member_names<'a>(&'a self, _: &'a Kind) -> Vec<&'a str> {
+        let view = self.version().schema.view();
+        view.fields().map(|(name, _)| name).collect()
+    }
+
+    fn check_field(&self, _: &Kind, field: &str) -> Result<(), String> {
+        let mut fields = self.version().fields.iter();
+        let known = matches!(field, "metadata.name" | "metadata.namespace")
+            || fields.any(|known| known.name == field);
+        match known {
+            true => Ok(()),
+            false => Err(unsupported_field(field)),
+        }
+    }
+
+    fn field_value<'o>(&self, _: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
+        let mut fields = self.version().fields.iter();
+        let Some(known) = fields.find(|known| known.name == field) else {
+            return Cow::Borrowed("");
+        };
+        let whole: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+        known.path.first_text(&whole).into()
+    }
+
+    fn columns(&self, _: &Kind) -> Vec<String> {
+        columns::definitions(self)
+    }
+
+    fn cells(&self, _: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
+        columns::cells(self, object, now)
+    }
+
+    fn prepare_update(&self, new: &mut Draft, old: &Draft, subresource: Option<Subresource>) {
+        if subresource == Some(Subresource::Status) {
+            new.meta = Meta {
+                managed_fields: std::mem::take(&mut new.meta.managed_fields),
+                managed_reset: new.meta.managed_reset,
+                ..old.meta.clone()
+            };
+        }
+    }
+
+    fn check(
+        &self,
+        new: &Draft,
+        old: Option<&Draft>,
+        subresource: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        self.check_schema(new, old, subresource, errors);
+    }
+}

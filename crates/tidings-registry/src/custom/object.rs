@@ -1,0 +1,222 @@
+//! Objects of custom resources: as clients send them, as they are stored, as other versions show them.
+//!
+//! Their members stand in the order of their names, at every depth.
+
+use std::sync::Arc;
+
+use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status};
+use tidings_go::quote;
+use tidings_json::{Map, Value};
+use tidings_structural::Malformed;
+use tidings_structural::definition::{Definition, MemberPath, Version};
+
+use super::CustomVersion;
+use crate::draft::{self, Draft, odd};
+use crate::kind::{Kind, Subresource};
+use crate::meta::Meta;
+
+/// Drops the members that the schema does not have and fills in its defaults. Returns the members that were dropped.
+fn shape(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
+    let mut unknown = version.schema.prune(object);
+    unknown.extend(version.schema.coerce(object, Malformed::Refuse)?);
+    version.schema.default(object);
+    Ok(unknown)
+}
+
+/// The JSON of a stored object as readers see it under a definition (W180): by the schema of the version that it is stored in.
+/// `None` if that is how it is stored.
+pub fn as_read(definition: &Definition, json: &[u8]) -> Option<Vec<u8>> {
+    let mut object: Value = serde_json::from_slice(json).ok()?;
+    let said = object["apiVersion"].as_str().unwrap_or_default();
+    let said = said.rsplit('/').next().unwrap_or_default();
+    let mut versions = definition.versions.iter();
+    let version = versions.find(|version| version.name == said);
+    // A version that the definition has no longer is read as the storage version.
+    let version = version.unwrap_or(definition.storage());
+    version.schema.prune(&mut object);
+    // Values that are not of their type any more are left out (W180).
+    let _ = version.schema.coerce(&mut object, Malformed::Drop);
+    version.schema.default(&mut object);
+    let now = written(object)?;
+    (now != json).then_some(now)
+}
+
+fn written(mut object: Value) -> Option<Vec<u8>> {
+    object.sort_all_objects();
+    tidings_go::json(&object).ok()
+}
+
+impl CustomVersion {
+    /// An object that is stored in another version, as this one shows it.
+    pub(super) fn in_this_version(&self, object: &Object) -> Vec<u8> {
+        let version = self.version();
+        let seen = || {
+            let mut seen: Value = serde_json::from_slice(object.as_bytes()).ok()?;
+            seen["apiVersion"] = format!("{}/{}", self.definition.group, version.name).into();
+            version.schema.prune(&mut seen);
+            written(seen)
+        };
+        seen().unwrap_or_else(|| object.as_bytes().to_vec())
+    }
+
+    /// Reads the body of a request.
+    pub(super) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        let unrecognized = |why: String| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): {why}",
+                kind.kind
+            ))
+        };
+        let (members, duplicates) = draft::document_with_duplicates(body).map_err(&unrecognized)?;
+        if members.get("kind").is_none_or(|kind| kind == "") {
+            let text = String::from_utf8_lossy(body);
+            let start: String = text.chars().take(30).collect();
+            let more = if start.len() < text.len() { " ..." } else { "" };
+            let why = format!("Object 'Kind' is missing in '{text}' ({start}{more})");
+            return Err(unrecognized(why));
+        }
+        check_type(kind, &members)?;
+        let mut draft = self.read_members(kind, members).map_err(|why| {
+            Status::bad_request(format!(
+                "{} in version {} cannot be handled as a {}: {why}",
+                kind.kind,
+                quote(&kind.version),
+                kind.kind
+            ))
+        })?;
+        let twice = duplicates.iter().map(|field| odd("duplicate", field));
+        draft.odd.splice(0..0, twice);
+        Ok(draft)
+    }
+
+    /// Reads an object whose kind and apiVersion are right. `Err` is upstream's message.
+    pub(super) fn read_members(&self, kind: &Arc<Kind>, mut members: Map) -> Result<Draft, String> {
+        let mut unknown = Vec::new();
+        let meta = match members.remove("metadata") {
+            None | Some(Value::Null) => Meta::default(),
+            Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)
+                .map_err(|why| why.replace("ObjectMeta.metadata.", "ObjectMeta."))?,
+            Some(other) => {
+                let found = tidings_go::json_type(&other);
+                return Err(format!(
+                    "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
+                ));
+            }
+        };
+        let mut object = Value::Object(members);
+        whole_numbers(&mut object);
+        unknown.extend(shape(self.version(), &mut object).map_err(|error| error.to_string())?);
+        let Value::Object(mut members) = object else {
+            return Err("it is no object".into());
+        };
+        members.remove("kind");
+        members.remove("apiVersion");
+        let mut draft = Draft::new(kind.clone(), meta, members);
+        draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
+        Ok(draft)
+    }
+
+    /// The bytes that are stored of a draft.
+    pub(super) fn stored_bytes(&self, draft: &Draft) -> Result<Vec<u8>, Status> {
+        let mut whole = draft.whole();
+        whole["apiVersion"] = self.stored_version().into();
+        let storage = self.definition.storage();
+        if !self.version().storage {
+            storage.schema.prune(&mut whole);
+        }
+        // Readers would find these defaults anyway; those of a status that was dropped are among them.
+        storage.schema.default(&mut whole);
+        let owners = &draft.meta.managed_fields;
+        if !owners.0.is_empty() {
+            let owners = serde_json::from_str(&owners.encode()).map_err(Status::internal)?;
+            whole["metadata"]["managedFields"] = owners;
+        }
+        // A place for the version that the object gets when it is read.
+        whole["metadata"]["resourceVersion"] = "".into();
+        whole.sort_all_objects();
+        tidings_go::json(&whole).map_err(Status::internal)
+    }
+
+    /// Refuses an object that does not follow the schema.
+    pub(super) fn check_schema(
+        &self,
+        new: &Draft,
+        old: Option<&Draft>,
+        subresource: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        let version = self.version();
+        let schema = &version.schema;
+        let new = new.whole();
+        if let Some(scale) = &version.scale {
+            check_replicas(&new, &scale.spec_replicas, errors);
+        }
+        match (old.map(Draft::whole), subresource) {
+            (Some(old), Some(Subresource::Status)) => schema.validate_status(&new, &old, errors),
+            (old, _) => schema.validate(&new, old.as_ref(), errors),
+        }
+    }
+}
+
+/// Refuses a number of copies that is none (W182).
+fn check_replicas(object: &Value, path: &MemberPath, errors: &mut FieldErrors) {
+    let Some(replicas) = path.find(object).and_then(Value::as_i64) else {
+        return; // the schema says what else is wrong
+    };
+    let why = match replicas {
+        ..0 => "should be a non-negative integer",
+        0..=0x7fff_ffff => return,
+        _ => "should be less than or equal to 2147483647",
+    };
+    errors.push(FieldError::invalid_value(&*path.text, replicas, why));
+}
+
+/// Turns floats without a fraction into integers, as Go writes them.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or_default();
+            // Above this, not every integer has a float of its own.
+            const EXACT: f64 = 9_007_199_254_740_992.0;
+            if float.fract() == 0.0 && float.abs() <= EXACT {
+                *value = (float as i64).into();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
+/// Refuses an object that says that it is of another kind (W132).
+pub(super) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
+    let said = |name: &str| {
+        members
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (version, said_kind) = (said("apiVersion"), said("kind"));
+    let expected = kind.group_version().to_string();
+    if version != expected {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if said_kind != kind.kind {
+        let wrong = FieldError::invalid("kind", said_kind, format!("must be {}", kind.kind));
+        let named = GroupVersionKind {
+            kind: said_kind,
+            ..kind.group_version_kind()
+        };
+        let name = members
+            .get("metadata")
+            .and_then(|meta| meta["name"].as_str());
+        return Err(Status::invalid(
+            named,
+            name.unwrap_or_default(),
+            &wrong.into(),
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! StatefulSets.
+
+use std::sync::Arc;
+
+use tidings_api::{FieldError, FieldErrors};
+use tidings_json::{Map, Value, json};
+
+use crate::complete::{TypeDefaults, defaults, is_empty, rule};
+use crate::draft::Draft;
+use crate::kind::{Generation, Kind, NameRule, Scale, Subresource};
+use crate::kinds::names;
+use crate::kinds::workload::{complete_rolling_update, differs_beyond, spec_mut};
+use crate::printers::apps as printers;
+use crate::strategy::Strategy;
+
+const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+/// Members of the spec that an update may change.
+const FREE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
+
+pub(super) fn kind() -> Kind {
+    Kind {
+        kind: "StatefulSet".into(),
+        plural: "statefulsets".into(),
+        printer: &printers::STATEFUL_SET,
+        short_names: names(["sts"]),
+        categories: names(["all"]),
+        name_rule: NameRule::Label, // its pods are called after it, and their host names are labels
+        generation: Generation::Counted,
+        status: true,
+        scale: Some(Scale::LabelSelector),
+        bookmark_replicas: true,
+        strategy: Arc::new(StatefulSets),
+        ..super::plain()
+    }
+}
+
+pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
+    defaults(
+        "apps/v1.StatefulSetSpec",
+        &[
+            ("replicas", "1"),
+            ("podManagementPolicy", r#""OrderedReady""#),
+            ("revisionHistoryLimit", "10"),
+            ("persistentVolumeClaimRetentionPolicy", "{}"),
+        ],
+    ),
+    defaults(
+        "apps/v1.StatefulSetPersistentVolumeClaimRetentionPolicy",
+        &[
+            ("whenDeleted", r#""Retain""#),
+            ("whenScaled", r#""Retain""#),
+        ],
+    ),
+    rule("apps/v1.StatefulSetUpdateStrategy", complete_strategy),
+];
+
+fn complete_strategy(strategy: &mut Map) {
+    if is_empty(strategy.get("type")) {
+        strategy.insert("type".into(), "RollingUpdate".into());
+        strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+    }
+    if strategy.contains_key("rollingUpdate") {
+        complete_rolling_update(strategy, &[("partition", json!(0))]);
+    }
+}
+
+#[derive(Debug)]
+struct StatefulSets;
+
+impl Strategy for StatefulSets {
+    fn complete(&self, draft: &mut Draft) -> bool {
+        let Some(spec) = spec_mut(draft) else {
+            return false;
+        };
+        let templates = spec.get_mut("volumeClaimTemplates");
+        let templates = templates.and_then(Value::as_array_mut);
+        for template in templates.into_iter().flatten() {
+            template["kind"] = "PersistentVolumeClaim".into();
+            template["apiVersion"] = "v1".into();
+            template["status"]["phase"] = "Pending".into();
+        }
+        true
+    }
+
+    fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
+        if differs_beyond(new, old, &FREE) {
+            errors.push(FieldError::forbidden("spec", FIXED));
+        }
+    }
+
+    fn check(
+        &self,
+        new: &Draft,
+        _: Option<&Draft>,
+        _: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        super::check_workload(new, errors);
+    }
+}

@@ -1,0 +1,29 @@
+//! The kinds of the group `authentication.k8s.io`: who somebody is.
+
+use crate::kind::{Kind, Review};
+
+fn plain() -> Kind {
+    Kind {
+        group: "authentication.k8s.io".into(),
+        go_package: "authentication",
+        namespaced: false,
+        ..Kind::plain()
+    }
+}
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![
+        Kind {
+            kind: "SelfSubjectReview".into(),
+            plural: "selfsubjectreviews".into(),
+            review: Some(Review::SelfSubject),
+            ..plain()
+        },
+        Kind {
+            kind: "TokenReview".into(),
+            plural: "tokenreviews".into(),
+            review: Some(Review::Token),
+            ..plain()
+        },
+    ]
+}

@@ -1,0 +1,26 @@
+//! The kind of the group `autoscaling`, in its two versions.
+
+pub(super) mod v1;
+pub(super) mod v2;
+
+use crate::kind::Kind;
+use crate::kinds::names;
+use crate::printers::autoscaling as printers;
+
+fn plain() -> Kind {
+    Kind {
+        group: "autoscaling".into(),
+        kind: "HorizontalPodAutoscaler".into(),
+        plural: "horizontalpodautoscalers".into(),
+        printer: &printers::HORIZONTAL_POD_AUTOSCALER,
+        short_names: names(["hpa"]),
+        categories: names(["all"]),
+        go_package: "autoscaling",
+        status: true,
+        ..Kind::plain()
+    }
+}
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![v2::kind(), v1::kind()]
+}

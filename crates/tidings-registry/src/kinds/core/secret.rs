@@ -1,0 +1,82 @@
+//! Secrets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use tidings_api::{FieldError, FieldErrors};
+use tidings_json::Value;
+
+use super::config_map::{check_immutable, check_secret_data};
+use crate::draft::Draft;
+use crate::kind::{Kind, Subresource};
+use crate::kinds::field;
+use crate::printers::core as printers;
+use crate::strategy::Strategy;
+
+pub(super) fn kind() -> Kind {
+    Kind {
+        kind: "Secret".into(),
+        plural: "secrets".into(),
+        printer: &printers::SECRET,
+        named_texts: &[("type", "v1.SecretType")],
+        fields: vec![field("type", &[&["type"]])],
+        strategy: Arc::new(Secrets),
+        ..super::plain()
+    }
+}
+
+#[derive(Debug)]
+struct Secrets;
+
+impl Strategy for Secrets {
+    fn fill_in(&self, draft: &mut Draft) {
+        merge_string_data(draft);
+        default_type(draft);
+    }
+
+    fn prepare_update(&self, new: &mut Draft, _: &Draft, _: Option<Subresource>) {
+        merge_string_data(new);
+        default_type(new);
+    }
+
+    fn check_update(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
+        let said = new.text(&["type"]);
+        if said != old.text(&["type"]) {
+            errors.push(FieldError::invalid("type", said, "field is immutable"));
+        }
+        check_immutable(new, old, errors);
+    }
+
+    fn check(
+        &self,
+        new: &Draft,
+        _: Option<&Draft>,
+        _: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        check_secret_data(new, errors);
+    }
+}
+
+fn default_type(draft: &mut Draft) {
+    if draft.text(&["type"]).is_empty() {
+        draft.members.insert("type".into(), "Opaque".into());
+    }
+}
+
+/// Writes `stringData` as `data`: it is never stored.
+fn merge_string_data(draft: &mut Draft) {
+    let Some(Value::Object(strings)) = draft.members.remove("stringData") else {
+        return;
+    };
+    let data = draft.members.get("data").and_then(Value::as_object);
+    let mut data: BTreeMap<String, Value> = data.cloned().unwrap_or_default().into_iter().collect();
+    for (key, value) in strings {
+        let text = value.as_str().unwrap_or_default();
+        let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+        data.insert(key, Value::String(encoded));
+    }
+    let data = Value::Object(data.into_iter().collect());
+    draft.members.insert("data".into(), data);
+}

@@ -1,0 +1,69 @@
+//! The kind of the group `events.k8s.io`: a view of core events with other names.
+
+use tidings_json::Map;
+
+use crate::kind::Kind;
+use crate::kinds::{field, names};
+use crate::printers::events;
+
+/// The names of members of an event in `events.k8s.io`, and in the core group.
+const EVENT_NAMES: [(&str, &str); 7] = [
+    ("regarding", "involvedObject"),
+    ("note", "message"),
+    ("reportingController", "reportingComponent"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+];
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![Kind {
+        group: "events.k8s.io".into(),
+        kind: "Event".into(),
+        plural: "events".into(),
+        printer: &events::EVENT,
+        short_names: names(["ev"]),
+        go_package: "core",
+        // The paths lead through the object as it is stored.
+        fields: vec![
+            field("reason", &[&["reason"]]),
+            field("regarding.kind", &[&["involvedObject", "kind"]]),
+            field("regarding.namespace", &[&["involvedObject", "namespace"]]),
+            field("regarding.name", &[&["involvedObject", "name"]]),
+            field("regarding.uid", &[&["involvedObject", "uid"]]),
+            field("regarding.apiVersion", &[&["involvedObject", "apiVersion"]]),
+            field(
+                "regarding.resourceVersion",
+                &[&["involvedObject", "resourceVersion"]],
+            ),
+            field("regarding.fieldPath", &[&["involvedObject", "fieldPath"]]),
+            field("reportingController", &[&["reportingComponent"]]),
+            field("type", &[&["type"]]),
+        ],
+        // Names of updated events are subdomains here, while the core group lets any segment pass.
+        create_on_update: true,
+        collected: false,
+        ..Kind::plain()
+    }]
+}
+
+/// Makes the members of a stored event those of this group.
+pub(super) fn show(members: &mut Map) {
+    for (shown, stored) in EVENT_NAMES {
+        rename(members, stored, shown);
+    }
+}
+
+/// Makes the members of an event of this group those that are stored.
+pub(super) fn store(members: &mut Map) {
+    for (shown, stored) in EVENT_NAMES {
+        rename(members, shown, stored);
+    }
+}
+
+fn rename(members: &mut Map, from: &str, to: &str) {
+    if let Some(value) = members.remove(from) {
+        members.insert(to.to_owned(), value);
+    }
+}

@@ -1,0 +1,139 @@
+//! The built-in kinds: all kinds of Kubernetes 1.36 that are generally available. A folder is an API group; a kind with rules of its own
+//! has a file with all of them.
+//!
+//! Inside a group the kinds stand in the order of their plurals, as discovery lists them.
+
+mod admissionregistration;
+mod apiextensions;
+mod apps;
+mod authentication;
+mod authorization;
+mod autoscaling;
+mod batch;
+mod certificates;
+mod coordination;
+mod core;
+mod discovery;
+mod events;
+mod networking;
+mod node;
+mod policy;
+mod rbac;
+mod scheduling;
+mod storage;
+mod workload;
+
+use std::sync::Arc;
+
+use crate::complete::TypeDefaults;
+use crate::kind::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
+
+/// A selectable field that is absent as an empty text.
+const fn field(name: &'static str, paths: &'static [&'static [&'static str]]) -> SelectableField {
+    SelectableField {
+        name,
+        paths,
+        absent: "",
+    }
+}
+
+/// A field that stays as it was created.
+const fn immutable(path: &'static [&'static str]) -> FixedField {
+    FixedField {
+        path,
+        refusal: FixedRefusal::Immutable,
+    }
+}
+
+/// Short names or categories.
+fn names<const N: usize>(names: [&'static str; N]) -> Vec<Name> {
+    names.into_iter().map(Name::from).collect()
+}
+
+/// The kinds of a group, before its views are known.
+type GroupKinds = fn() -> Vec<Kind>;
+
+/// The groups, in the order in which upstream lists them.
+const GROUPS: &[GroupKinds] = &[
+    core::kinds,
+    apps::kinds,
+    events::kinds,
+    authentication::kinds,
+    authorization::kinds,
+    autoscaling::kinds,
+    batch::kinds,
+    certificates::kinds,
+    networking::kinds,
+    policy::kinds,
+    rbac::kinds,
+    storage::kinds,
+    admissionregistration::kinds,
+    apiextensions::kinds,
+    scheduling::kinds,
+    coordination::kinds,
+    node::kinds,
+    discovery::kinds,
+];
+
+/// All built-in kinds.
+pub(crate) fn all() -> Vec<Arc<Kind>> {
+    let kinds = GROUPS.iter().flat_map(|kinds| kinds());
+    let mut all: Vec<Arc<Kind>> = Vec::new();
+    for mut kind in kinds {
+        kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
+        kind.view = view(&kind, &all);
+        all.push(Arc::new(kind));
+    }
+    all
+}
+
+/// The kind that another one is a view of stands before it.
+fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
+    let (stored, show, store) = match (&*kind.group, &*kind.version, &*kind.kind) {
+        ("events.k8s.io", "v1", "Event") => {
+            (("", "v1", "Event"), events::show as _, events::store as _)
+        }
+        ("autoscaling", "v1", "HorizontalPodAutoscaler") => (
+            ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+            autoscaling::v1::show as _,
+            autoscaling::v1::store as _,
+        ),
+        _ => return None,
+    };
+    let named = |kind: &&Arc<Kind>| (&*kind.group, &*kind.version, &*kind.kind) == stored;
+    let stored = before.iter().find(named)?.clone();
+    Some(KindView {
+        stored,
+        show,
+        store,
+    })
+}
+
+/// The defaults of all types.
+pub(crate) fn defaults() -> impl Iterator<Item = &'static TypeDefaults> {
+    [
+        admissionregistration::DEFAULTS,
+        apps::daemon_set::DEFAULTS,
+        apps::deployment::DEFAULTS,
+        apps::replica_set::DEFAULTS,
+        apps::stateful_set::DEFAULTS,
+        autoscaling::v2::DEFAULTS,
+        batch::cron_job::DEFAULTS,
+        batch::job::DEFAULTS,
+        core::limit_range::DEFAULTS,
+        core::endpoints::DEFAULTS,
+        core::persistent_volume::DEFAULTS,
+        core::persistent_volume_claim::DEFAULTS,
+        core::pod::DEFAULTS,
+        core::pod::volume::DEFAULTS,
+        core::replication_controller::DEFAULTS,
+        core::service::DEFAULTS,
+        discovery::DEFAULTS,
+        networking::DEFAULTS,
+        rbac::DEFAULTS,
+        scheduling::DEFAULTS,
+        storage::DEFAULTS,
+    ]
+    .into_iter()
+    .flatten()
+}

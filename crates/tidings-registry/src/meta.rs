@@ -1,0 +1,482 @@
+//! `metadata`, read with the API server's error texts and written in its order (W138).
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_go::{mismatch, quote};
+use tidings_json::{Map, Value};
+use tidings_merge::{Managed, Touched};
+
+use crate::kind::{Kind, NameRule};
+use crate::reading::{self, JsonPlace};
+
+/// Annotations may not take more than this, keys and values together (W170).
+const ANNOTATION_BYTES_MAX: usize = 256 << 10;
+
+/// A warning names at most so many owners that occur twice.
+const REPEATED_MAX: usize = 100;
+
+/// The metadata of an object, without its resourceVersion, which is not stored.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// `name`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// `generateName`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub generate_name: String,
+    /// `namespace`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// `uid`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// The resourceVersion that the client sent.
+    #[serde(skip)]
+    pub resource_version: String,
+    /// `generation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// `creationTimestamp`, in whole seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
+    /// `deletionTimestamp`, in whole seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<String>,
+    /// `deletionGracePeriodSeconds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// `labels`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// `annotations`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// `ownerReferences`, as JSON.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owner_references: Vec<Value>,
+    /// `finalizers`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub finalizers: Vec<String>,
+    /// Who owns which fields. Written last, see [`Meta::write`].
+    #[serde(skip)]
+    pub managed_fields: Managed,
+    /// The managedFields that the client sent, until it is known whether they count.
+    #[serde(skip)]
+    pub managed_sent: Vec<Value>,
+    /// The client wants to have no managedFields at all (W157).
+    #[serde(skip)]
+    pub managed_reset: bool,
+}
+
+fn text(value: Value, field: &str) -> Result<String, String> {
+    match value {
+        Value::Null => Ok(String::new()),
+        Value::String(text) => Ok(text),
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            "string",
+        )),
+    }
+}
+
+fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
+    match value {
+        Value::Null => Ok(None),
+        value => match value.as_i64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(mismatch(
+                value,
+                &format!("ObjectMeta.metadata.{field}"),
+                "int64",
+            )),
+        },
+    }
+}
+
+/// A time, as clients send it: RFC 3339, normalised to seconds in UTC.
+fn time(value: Value, field: &str) -> Result<Option<String>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) => {
+            let time = tidings_go::parse_time(&text)?;
+            Ok(Some(tidings_go::rfc3339(time)))
+        }
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            "v1.Time",
+        )),
+    }
+}
+
+/// A map of text; `field` is as Go's errors name it.
+pub(crate) fn strings(value: Value, field: &str) -> Result<BTreeMap<String, String>, String> {
+    let members = match value {
+        Value::Null => return Ok(BTreeMap::new()),
+        Value::Object(members) => members,
+        other => return Err(mismatch(&other, field, "map[string]string")),
+    };
+    let string = |(key, value)| match value {
+        Value::String(text) => Ok((key, text)),
+        Value::Null => Ok((key, String::new())),
+        other => Err(mismatch(&other, field, "string")),
+    };
+    members.into_iter().map(string).collect()
+}
+
+fn array(value: Value, field: &str, go_type: &str) -> Result<Vec<Value>, String> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(values) => Ok(values),
+        other => Err(mismatch(
+            &other,
+            &format!("ObjectMeta.metadata.{field}"),
+            go_type,
+        )),
+    }
+}
+
+impl Meta {
+    /// Reads metadata. Members that do not exist are named in `unknown` and left out.
+    ///
+    /// # Errors
+    /// With Go's message.
+    pub fn read(members: Map, unknown: &mut Vec<String>) -> Result<Meta, String> {
+        let mut meta = Meta::default();
+        let schema = tidings_schema::find_type("meta/v1", "ObjectMeta");
+        for (name, mut value) in members {
+            if matches!(name.as_str(), "ownerReferences" | "managedFields")
+                && let Some(owner) = schema
+                && let Some(field) = owner.field(&name)
+            {
+                let metadata = JsonPlace::Member(&JsonPlace::Top, "metadata");
+                let place = JsonPlace::Member(&metadata, &name);
+                reading::fit(&mut value, field, owner, &place, &Touched::Whole, unknown)?;
+            }
+            match name.as_str() {
+                "name" => meta.name = text(value, "name")?,
+                "generateName" => meta.generate_name = text(value, "generateName")?,
+                "namespace" => meta.namespace = text(value, "namespace")?,
+                "uid" => meta.uid = text(value, "uid")?,
+                "resourceVersion" => meta.resource_version = text(value, "resourceVersion")?,
+                "selfLink" => drop(text(value, "selfLink")?),
+                "generation" => {
+                    meta.generation = integer(&value, "generation")?.filter(|number| *number != 0)
+                }
+                "creationTimestamp" => meta.creation_timestamp = time(value, "creationTimestamp")?,
+                "deletionTimestamp" => meta.deletion_timestamp = time(value, "deletionTimestamp")?,
+                "deletionGracePeriodSeconds" => {
+                    meta.deletion_grace_period_seconds =
+                        integer(&value, "deletionGracePeriodSeconds")?;
+                }
+                "labels" => meta.labels = strings(value, "ObjectMeta.metadata.labels")?,
+                "annotations" => {
+                    meta.annotations = strings(value, "ObjectMeta.metadata.annotations")?
+                }
+                "ownerReferences" => {
+                    meta.owner_references = array(value, "ownerReferences", "[]v1.OwnerReference")?;
+                    for reference in &meta.owner_references {
+                        if !reference.is_object() {
+                            let field = "ObjectMeta.metadata.ownerReferences";
+                            return Err(mismatch(reference, field, "v1.OwnerReference"));
+                        }
+                    }
+                }
+                "finalizers" => {
+                    let values = array(value, "finalizers", "[]string")?;
+                    meta.finalizers = values
+                        .into_iter()
+                        .map(|value| text(value, "finalizers"))
+                        .collect::<Result<_, _>>()?;
+                }
+                // Null counts as not sent.
+                "managedFields" if value.is_null() => {}
+                "managedFields" => {
+                    let entries = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
+                    // An empty entry clears them (W157).
+                    meta.managed_reset = entries
+                        .iter()
+                        .all(|entry| entry.as_object().is_none_or(Map::is_empty));
+                    if !meta.managed_reset {
+                        meta.managed_sent = entries;
+                    }
+                }
+                _ => unknown.push(format!("metadata.{name}")),
+            }
+        }
+        Ok(meta)
+    }
+
+    /// Appends it as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn write(&self, bytes: &mut Vec<u8>) -> serde_json::Result<()> {
+        tidings_go::write_json(bytes, self)?;
+        self.write_owners(bytes);
+        Ok(())
+    }
+
+    /// Puts the managedFields into metadata that has just been written without them.
+    pub(crate) fn write_owners(&self, bytes: &mut Vec<u8>) {
+        if self.managed_fields.0.is_empty() {
+            return;
+        }
+        let end = bytes.pop();
+        if !bytes.ends_with(b"{") {
+            bytes.push(b',');
+        }
+        bytes.extend_from_slice(b"\"managedFields\":");
+        bytes.extend_from_slice(self.managed_fields.encode().as_bytes());
+        bytes.extend(end);
+    }
+
+    /// Drops owner references that occur twice and returns a warning that names them (W141). Upstream looks at those of a patch
+    /// later than at others, and says so.
+    pub fn deduplicate_owners(&mut self, patched: bool) -> Option<String> {
+        let mut seen = std::collections::HashSet::new();
+        let mut repeated: Vec<String> = Vec::new();
+        self.owner_references.retain(|reference| {
+            let mut sorted = reference.clone();
+            sorted.sort_all_objects(); // the order of members makes no difference
+            let first = seen.insert(sorted.to_string());
+            if !first && repeated.len() < REPEATED_MAX {
+                let uid = reference.get("uid").and_then(Value::as_str);
+                repeated.push(uid.unwrap_or_default().to_owned());
+            }
+            first
+        });
+        if repeated.is_empty() {
+            return None;
+        }
+        let when = if patched {
+            " after mutating admission happens"
+        } else {
+            ""
+        };
+        Some(format!(
+            ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may \
+             reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
+            repeated.join(", ")
+        ))
+    }
+
+    /// Warnings for finalizers of a custom resource that have no domain, so that others may use them too. `known` ones are not told.
+    pub fn finalizer_warnings(&self, known: &[String]) -> Vec<String> {
+        let bare = |name: &&String| !name.contains('/') && !known.contains(name);
+        let mut bare: Vec<&String> = self.finalizers.iter().filter(bare).collect();
+        bare.retain(|name| !STANDARD_FINALIZERS.contains(&name.as_str()));
+        bare.sort();
+        let said = |name: &&String| {
+            let how = match name.contains('.') {
+                true => "name including a path (/)",
+                false => "name",
+            };
+            format!(
+                "metadata.finalizers: {}: prefer a domain-qualified finalizer {how} to avoid accidental conflicts with other \
+                 finalizer writers",
+                quote(name)
+            )
+        };
+        bare.iter().map(said).collect()
+    }
+
+    /// Appends what is wrong with it (W169, W170).
+    pub fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
+        if !self.generate_name.is_empty() {
+            // A dash at the end is fine: more follows it.
+            let prefix = self
+                .generate_name
+                .strip_suffix('-')
+                .map_or(self.generate_name.clone(), |head| format!("{head}a"));
+            let wrong = kind.name_rule.check(&prefix);
+            errors.extend(
+                wrong.into_iter().map(|why| {
+                    FieldError::invalid("metadata.generateName", &self.generate_name, why)
+                }),
+            );
+        }
+        if self.name.is_empty() {
+            errors.push(FieldError::required(
+                "metadata.name",
+                "name or generateName is required",
+            ));
+        } else {
+            let wrong = kind.name_rule.check(&self.name);
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.name", &self.name, why)),
+            );
+        }
+        if let Some(generation) = self.generation.filter(|generation| *generation < 0) {
+            let why = "must be greater than or equal to 0";
+            errors.push(FieldError::invalid_value(
+                "metadata.generation",
+                generation,
+                why,
+            ));
+        }
+        for (key, value) in &self.labels {
+            let wrong_key = validate::qualified_name(key);
+            errors.extend(
+                wrong_key
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.labels", key, why)),
+            );
+            let wrong_value = validate::label_value(value);
+            errors.extend(
+                wrong_value
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.labels", value, why)),
+            );
+        }
+        for key in self.annotations.keys() {
+            // Annotation keys may have capitals in their prefix.
+            let wrong = validate::qualified_name(&key.to_lowercase());
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.annotations", key, why)),
+            );
+        }
+        let bytes: usize = self
+            .annotations
+            .iter()
+            .map(|(key, value)| key.len() + value.len())
+            .sum();
+        if bytes > ANNOTATION_BYTES_MAX {
+            errors.push(FieldError::too_long(
+                "metadata.annotations",
+                ANNOTATION_BYTES_MAX,
+            ));
+        }
+        self.validate_owners(errors);
+        for (index, finalizer) in self.finalizers.iter().enumerate() {
+            let wrong = validate::qualified_name(finalizer);
+            errors.extend(
+                wrong
+                    .into_iter()
+                    .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
+            );
+            let bare = !finalizer.contains('/') && !kind.bare_finalizers;
+            if bare && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
+                let why = "name is neither a standard finalizer name nor is it fully qualified";
+                errors.push(FieldError::invalid(
+                    format!("metadata.finalizers[{index}]"),
+                    finalizer,
+                    why,
+                ));
+            }
+        }
+        let has = |name: &str| self.finalizers.iter().any(|finalizer| finalizer == name);
+        if has("orphan") && has("foregroundDeletion") {
+            let both = "finalizer orphan and foregroundDeletion cannot be both set";
+            errors.push(FieldError::invalid_value(
+                "metadata.finalizers",
+                format!("{:?}", self.finalizers),
+                both,
+            ));
+        }
+    }
+
+    /// Appends what an update may not change.
+    pub(crate) fn validate_update(&self, old: &Meta, errors: &mut FieldErrors) {
+        if self.deletion_timestamp != old.deletion_timestamp {
+            let value = self.deletion_timestamp.as_deref().unwrap_or_default();
+            let path = "metadata.deletionTimestamp";
+            errors.push(FieldError::invalid(path, value, "field is immutable"));
+        }
+        if let Some(grace) = self.deletion_grace_period_seconds
+            && self.deletion_grace_period_seconds != old.deletion_grace_period_seconds
+        {
+            let path = "metadata.deletionGracePeriodSeconds";
+            errors.push(FieldError::invalid_value(path, grace, "field is immutable"));
+        }
+        if old.deletion_timestamp.is_none() {
+            return;
+        }
+        let finalizers = self.finalizers.iter();
+        let mut added: Vec<&String> = finalizers
+            .filter(|name| !old.finalizers.contains(name))
+            .collect();
+        added.sort();
+        if !added.is_empty() {
+            let quoted: Vec<String> = added.iter().map(|finalizer| quote(finalizer)).collect();
+            errors.push(FieldError::forbidden(
+                "metadata.finalizers",
+                format!(
+                    "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                    quoted.join(", ")
+                ),
+            ));
+        }
+    }
+
+    fn validate_owners(&self, errors: &mut FieldErrors) {
+        let mut controllers = 0;
+        for reference in &self.owner_references {
+            let path = "metadata.ownerReferences";
+            let text = |name: &str| {
+                reference
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            for name in ["apiVersion", "kind", "name", "uid"] {
+                if text(name).is_empty() {
+                    let (field, detail) = (format!("{path}.{name}"), "must not be empty");
+                    errors.push(match name {
+                        "apiVersion" => FieldError::invalid(field, "", "version must not be empty"),
+                        _ => FieldError::invalid(field, "", detail),
+                    });
+                }
+            }
+            controllers +=
+                usize::from(reference.get("controller").and_then(Value::as_bool) == Some(true));
+        }
+        if controllers > 1 {
+            let names: Vec<&str> = self
+                .owner_references
+                .iter()
+                .filter_map(|owner| owner.get("name")?.as_str())
+                .collect();
+            errors.push(FieldError::invalid_value(
+                "metadata.ownerReferences",
+                format!("{names:?}"),
+                "Only one reference can have Controller set to true",
+            ));
+        }
+    }
+
+    /// True if the object is being deleted and nothing holds it any longer (W147).
+    pub fn may_go(&self) -> bool {
+        self.deletion_timestamp.is_some()
+            && self.finalizers.is_empty()
+            && self.deletion_grace_period_seconds.unwrap_or(0) == 0
+    }
+}
+
+impl NameRule {
+    /// Why a name does not follow the rule.
+    fn check(self, name: &str) -> Vec<String> {
+        match self {
+            NameRule::Subdomain => validate::dns1123_subdomain(name),
+            NameRule::Label => validate::dns1123_label(name),
+            NameRule::Segment => validate::path_segment(name),
+            NameRule::IpAddress => match name.parse::<std::net::IpAddr>() {
+                Ok(address) if address.to_string() == name => Vec::new(),
+                Ok(address) => vec![format!("must be in canonical form (\"{address}\")")],
+                Err(_) => {
+                    vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()]
+                }
+            },
+        }
+    }
+}
+
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

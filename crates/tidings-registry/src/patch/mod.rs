@@ -1,0 +1,321 @@
+//! Patches: JSON patch, merge patch, strategic merge patch (W149-W153).
+
+mod json_patch;
+mod strategic;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Reason, Status};
+use tidings_json::{Map, Value};
+use tidings_schema::Type;
+
+use crate::draft::{Draft, odd};
+use crate::kind::{Kind, Subresource};
+use crate::options::FieldValidation;
+use crate::reading;
+use crate::scale::{self, ScaleRequest};
+use crate::stored::StoredObject;
+use json_patch::{JsonPointer, Operation};
+
+/// A JSON patch may have this many operations.
+const OPERATIONS_MAX: usize = 10_000;
+/// Members of operations that are reported as unknown.
+const ODD_OPERATIONS_MAX: usize = 100;
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    /// Operations (RFC 6902).
+    Json,
+    /// An object that is put over the other one (RFC 7396).
+    Merge,
+    /// A merge patch that knows which lists are merged.
+    Strategic,
+}
+
+impl PatchType {
+    /// The type of a media type.
+    ///
+    /// # Errors
+    /// With 415, if objects of the kind cannot be patched that way (W149).
+    pub fn of_media_type(media_type: &str, kind: &Kind) -> Result<PatchType, Status> {
+        match media_type {
+            "application/json-patch+json" => Ok(PatchType::Json),
+            "application/merge-patch+json" => Ok(PatchType::Merge),
+            "application/strategic-merge-patch+json" if !kind.is_custom() => {
+                Ok(PatchType::Strategic)
+            }
+            _ if kind.is_custom() => Err(Status::failure(
+                415,
+                Reason::UnsupportedMediaType,
+                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+                 application/merge-patch+json, application/apply-patch+yaml",
+            )),
+            _ => Err(Status::failure(
+                415,
+                Reason::UnsupportedMediaType,
+                "415: Unsupported Media Type",
+            )
+            .with_empty_details()),
+        }
+    }
+}
+
+/// The object that a patch is for, as the URL names it.
+#[derive(Debug)]
+pub struct PatchTarget<'a> {
+    /// The kind in whose form the patch is written.
+    pub kind: &'a Arc<Kind>,
+    /// The namespace and name.
+    pub key: &'a ObjectKey,
+    /// The subresource.
+    pub subresource: Option<Subresource>,
+}
+
+/// A patch that has been read.
+#[derive(Debug)]
+pub struct Patch {
+    change: PatchChange,
+    /// What is odd about the text of the patch.
+    odd: Vec<String>,
+    validation: FieldValidation,
+}
+
+#[derive(Debug)]
+enum PatchChange {
+    Json(Vec<Operation>),
+    Merge(Value),
+    Strategic(Value),
+}
+
+impl Patch {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// If it is not a patch of the type.
+    pub fn read(
+        patch_type: PatchType,
+        body: &Bytes,
+        validation: FieldValidation,
+    ) -> Result<Patch, Status> {
+        let change = match patch_type {
+            PatchType::Json => PatchChange::Json(json_patch(body)?),
+            PatchType::Merge => PatchChange::Merge(object(body)?),
+            PatchType::Strategic => PatchChange::Strategic(object(body)?),
+        };
+        let odd = match validation {
+            FieldValidation::Ignore => Vec::new(),
+            _ => odd_in(&change, body),
+        };
+        Ok(Patch {
+            change,
+            odd,
+            validation,
+        })
+    }
+
+    /// The object with the patch applied, and warnings for the client.
+    ///
+    /// # Errors
+    /// If the patch does not fit the object, or makes something of it that is none.
+    pub fn apply(
+        &self,
+        target: &PatchTarget<'_>,
+        existing: &Object,
+    ) -> Result<(Draft, Vec<String>), Status> {
+        if target.subresource == Some(Subresource::Scale) {
+            return Ok((self.apply_to_scale(target, existing)?, Vec::new()));
+        }
+        self.apply_to_object(target, existing)
+    }
+
+    fn apply_to_scale(&self, target: &PatchTarget<'_>, existing: &Object) -> Result<Draft, Status> {
+        let before = scale::ScaleView::before_patch(existing, target.kind)?.to_json()?;
+        let schema = tidings_schema::find("autoscaling", "v1", "Scale");
+        let before = serde_json::from_slice(&before).map_err(Status::internal)?;
+        let after = apply(&self.change, before, schema)?;
+        let wanted = ScaleRequest::read(after.to_string().as_bytes(), target.key)?;
+        Draft::check_name(&wanted.name, target.key.name())?;
+        let mut draft = Draft::of(target.kind, existing)?;
+        wanted.apply(&mut draft);
+        Ok(draft)
+    }
+
+    fn apply_to_object(
+        &self,
+        target: &PatchTarget<'_>,
+        existing: &Object,
+    ) -> Result<(Draft, Vec<String>), Status> {
+        let (kind, name) = (target.kind, target.key.name());
+        let shown = kind.shown(existing);
+        let whole = || {
+            let before = serde_json::from_slice(&shown).map_err(Status::internal)?;
+            apply(&self.change, before, kind.schema)
+        };
+        let after = match &kind.view {
+            // The owners of fields are half of an object: a patch that does not mention them need not see them.
+            None if !self.change.mentions_owners() => {
+                let before = StoredObject::read(&shown).map_err(Status::internal)?;
+                apply(&self.change, Value::Object(before.members), kind.schema)?
+            }
+            _ => whole()?,
+        };
+        if let Value::Object(members) = &after {
+            kind.strategy.check_type(kind, members)?;
+        }
+        let undecoded = |why: &str| {
+            // Upstream shows a strategic patch itself; of the others it shows the object that they would have made.
+            let text = match &self.change {
+                PatchChange::Strategic(patch) => tidings_go::print(patch),
+                _ => {
+                    let json = whole().ok().and_then(|after| tidings_go::json(&after).ok());
+                    String::from_utf8_lossy(&json.unwrap_or_default()).into_owned()
+                }
+            };
+            let wrong = FieldError::invalid("patch", &text, why);
+            let unnamed = GroupVersionKind {
+                group: "",
+                version: "",
+                kind: "",
+            };
+            Status::invalid(unnamed, "", &wrong.into())
+        };
+        let mut draft = Draft::read_value(kind, after).map_err(|why| undecoded(&why))?;
+        if draft.meta.uid != existing.uid() && !draft.meta.uid.is_empty() {
+            let wrong = FieldError::invalid("metadata.uid", &draft.meta.uid, "field is immutable");
+            let named = kind.group_version_kind();
+            return Err(Status::invalid(named, name, &wrong.into()));
+        }
+        let mut found = self.odd.clone();
+        draft.odd.sort_unstable();
+        found.append(&mut draft.odd);
+        let mut warnings = match self.validation {
+            FieldValidation::Strict if !found.is_empty() => {
+                let found = found.join(", ");
+                return Err(undecoded(&format!("strict decoding error: {found}")));
+            }
+            FieldValidation::Warn => found,
+            _ => Vec::new(),
+        };
+        Draft::check_name(&draft.meta.name, name)?;
+        draft.settle_namespace(kind, target.key.namespace())?;
+        warnings.extend(draft.meta.deduplicate_owners(true));
+        Ok((draft, warnings))
+    }
+}
+
+impl PatchChange {
+    /// True if it may depend on `metadata.managedFields`, or change them.
+    fn mentions_owners(&self) -> bool {
+        const OWNERS: &str = "managedFields";
+        let around = |path: &JsonPointer| {
+            let mut steps = path.steps();
+            match (steps.next(), steps.next()) {
+                (Some("metadata"), Some(member)) => member == OWNERS,
+                (Some("metadata") | None, _) => true,
+                _ => false,
+            }
+        };
+        match self {
+            PatchChange::Json(patch) => patch.iter().flat_map(Operation::places).any(around),
+            // Directives have the name at their end.
+            PatchChange::Merge(patch) | PatchChange::Strategic(patch) => patch
+                .get("metadata")
+                .and_then(Value::as_object)
+                .is_some_and(|metadata| metadata.keys().any(|name| name.ends_with(OWNERS))),
+        }
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
+fn undecodable(error: serde_json::Error) -> Status {
+    let why = if error.is_eof() {
+        "unexpected end of JSON input".to_owned()
+    } else {
+        error.to_string()
+    };
+    Status::bad_request(format!("error decoding patch: {why}"))
+}
+
+/// The body as JSON of the form that a kind of patch has.
+fn decoded(body: &Bytes, go_type: &str, fits: fn(&Value) -> bool) -> Result<Value, Status> {
+    let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
+    if fits(&value) {
+        return Ok(value);
+    }
+    Err(Status::bad_request(format!(
+        "error decoding patch: json: cannot unmarshal {} into Go value of type {go_type}",
+        tidings_go::json_type(&value)
+    )))
+}
+
+fn object(body: &Bytes) -> Result<Value, Status> {
+    decoded(body, "map[string]interface {}", Value::is_object)
+}
+
+fn json_patch(body: &Bytes) -> Result<Vec<Operation>, Status> {
+    let operations = decoded(body, "[]handlers.jsonPatchOp", Value::is_array)?;
+    let operations = operations.as_array().cloned().unwrap_or_default();
+    if operations.len() > OPERATIONS_MAX {
+        let message = format!(
+            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+            operations.len()
+        );
+        return Err(Status::failure(413, Reason::RequestEntityTooLarge, message));
+    }
+    // An operation that does not exist is an error of the request, not of its form (W150).
+    tidings_json::from_value(operations.into()).map_err(|_| unprocessable())
+}
+
+/// What is odd about the text of a patch (W173): members that occur twice, and unknown members of operations.
+fn odd_in(patch: &PatchChange, body: &[u8]) -> Vec<String> {
+    // The body has been read as JSON once.
+    let Ok((value, duplicates)) = reading::read(body) else {
+        return Vec::new();
+    };
+    if !matches!(patch, PatchChange::Json(_)) {
+        let twice = duplicates.iter();
+        return twice.map(|field| odd("duplicate", field)).collect();
+    }
+    let operations = value.as_array().into_iter().flatten().enumerate();
+    let unknown = operations.flat_map(|(at, operation)| {
+        let names = operation.as_object().into_iter().flat_map(Map::keys);
+        names
+            .filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()))
+            .map(move |name| format!("[{at}].{name}"))
+    });
+    let unknown: Vec<String> = unknown.take(ODD_OPERATIONS_MAX).collect();
+    let found = reading::odd_in_order(body, &duplicates, &unknown).into_iter();
+    found
+        .map(|(what, field)| format!("json patch {}", odd(what, &field)))
+        .collect()
+}
+
+/// 422 for operations that cannot be done (W150).
+fn unprocessable() -> Status {
+    let message = "the server rejected our request due to an error in our request";
+    Status::failure(422, Reason::Invalid, message).with_empty_details()
+}
+
+fn apply(
+    patch: &PatchChange,
+    mut document: Value,
+    schema: Option<&'static Type>,
+) -> Result<Value, Status> {
+    match patch {
+        PatchChange::Json(patch) => {
+            json_patch::operate(&mut document, patch).map_err(|_| unprocessable())?;
+        }
+        PatchChange::Merge(patch) => json_patch::merge(&mut document, patch),
+        PatchChange::Strategic(patch) => {
+            let named = ["kind", "apiVersion"].map(|name| (name, document[name].clone()));
+            strategic::merge(&mut document, patch, schema)?;
+            // A patch cannot make an object of another kind.
+            for (name, value) in named {
+                document[name] = value;
+            }
+        }
+    }
+    Ok(document)
+}

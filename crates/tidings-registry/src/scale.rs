@@ -1,0 +1,281 @@
+//! The scale of an object: how many copies it is to have, seen as an `autoscaling/v1` Scale.
+
+use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status};
+use tidings_go::{json_type, mismatch, quote};
+use tidings_json::{Map, Value, json};
+use tidings_structural::definition::{self, MemberPath};
+
+use crate::draft::{Draft, document};
+use crate::kind::{Kind, Scale};
+
+/// The scale of an object.
+#[derive(Debug)]
+pub struct ScaleView {
+    metadata: Map,
+    replicas: i64,
+    status_replicas: i64,
+    selector: String,
+}
+
+fn scaled(object: &Object, kind: &Kind, absent: Option<i64>) -> Result<ScaleView, Status> {
+    let whole: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
+    let number = |value: &Value, zero| value.as_i64().unwrap_or(zero);
+    let mut metadata = Map::new();
+    for name in [
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+    ] {
+        if let Some(value) = whole["metadata"].get(name) {
+            metadata.insert(name.into(), value.clone());
+        }
+    }
+    let selector = match &kind.scale {
+        None => return Err(Status::no_such_resource()),
+        Some(Scale::Defined(scale)) => return defined(&whole, metadata, scale, absent),
+        Some(Scale::LabelMap) => labels(&whole["spec"]["selector"]).join(","),
+        Some(Scale::LabelSelector) => selector(&whole["spec"]["selector"]),
+    };
+    Ok(ScaleView {
+        metadata,
+        replicas: number(&whole["spec"]["replicas"], 1),
+        status_replicas: number(&whole["status"]["replicas"], 0),
+        selector,
+    })
+}
+
+/// The scale of a custom resource, whose definition says where the numbers are (W182).
+fn defined(
+    whole: &Value,
+    metadata: Map,
+    scale: &definition::Scale,
+    absent: Option<i64>,
+) -> Result<ScaleView, Status> {
+    let wrong = |path: &MemberPath, found: &Value, go_type: &str| {
+        Status::internal(format!(
+            "{} accessor error: {} is of the type {}, expected {go_type}",
+            path.text,
+            tidings_go::print(found),
+            json_type(found)
+        ))
+    };
+    let number = |path: &MemberPath| match path.find(whole) {
+        None => Ok(None),
+        Some(value) => match value.as_i64() {
+            Some(number) => Ok(Some(number)),
+            None => Err(wrong(path, value, "int64")),
+        },
+    };
+    let replicas = match (number(&scale.spec_replicas)?, absent) {
+        (Some(replicas), _) | (None, Some(replicas)) => replicas,
+        (None, None) => {
+            return Err(Status::internal(format!(
+                "the spec replicas field {} does not exist",
+                quote(&scale.spec_replicas.text)
+            )));
+        }
+    };
+    let selector = scale.label_selector.as_ref();
+    let selector = match selector.and_then(|path| Some((path, path.find(whole)?))) {
+        None => "",
+        Some((path, value)) => match value.as_str() {
+            Some(text) => text,
+            None => return Err(wrong(path, value, "string")),
+        },
+    };
+    Ok(ScaleView {
+        metadata,
+        replicas,
+        status_replicas: number(&scale.status_replicas)?.unwrap_or(0),
+        selector: selector.to_owned(),
+    })
+}
+
+impl ScaleView {
+    /// The scale of an object.
+    ///
+    /// # Errors
+    /// If the kind has none, or a number is none.
+    pub fn of(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
+        scaled(object, kind, None)
+    }
+
+    /// The scale of an object for a patch, which may set a number that is absent.
+    ///
+    /// # Errors
+    /// If the kind has none, or a number is none.
+    pub fn before_patch(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
+        scaled(object, kind, Some(0))
+    }
+
+    /// The scale as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn to_json(&self) -> Result<Vec<u8>, Status> {
+        let mut spec = Map::new();
+        if self.replicas != 0 {
+            spec.insert("replicas".into(), self.replicas.into());
+        }
+        let mut status = Map::new();
+        status.insert("replicas".into(), self.status_replicas.into());
+        if !self.selector.is_empty() {
+            status.insert("selector".into(), self.selector.clone().into());
+        }
+        let whole = json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": self.metadata,
+            "spec": spec,
+            "status": status,
+        });
+        tidings_go::json(&whole).map_err(Status::internal)
+    }
+}
+
+/// A Scale that a client sends.
+#[derive(Debug)]
+pub struct ScaleRequest {
+    replicas: i64,
+    /// `metadata.name`.
+    pub name: String,
+    resource_version: String,
+    uid: String,
+}
+
+impl ScaleRequest {
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// If it is no Scale, or a number of copies is none.
+    pub fn read(body: &[u8], key: &ObjectKey) -> Result<ScaleRequest, Status> {
+        let members = document(body).map_err(|why| {
+            Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type Scale): {why}"
+            ))
+        })?;
+        let said = |name: &str| {
+            members
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let (kind, version) = (said("kind"), said("apiVersion"));
+        if !matches!((kind, version), ("" | "Scale", "" | "autoscaling/v1")) {
+            return Err(Status::bad_request(format!(
+                "{kind} in version {} cannot be handled as a Scale: no kind {} is registered for version {}",
+                quote(version.rsplit('/').next().unwrap_or_default()),
+                quote(kind),
+                quote(version)
+            )));
+        }
+        let meta = |name: &str| {
+            members
+                .get("metadata")
+                .and_then(|meta| meta.get(name))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let replicas = match members.get("spec").and_then(|spec| spec.get("replicas")) {
+            None | Some(Value::Null) => 0,
+            Some(value) => value
+                .as_i64()
+                .filter(|count| i32::try_from(*count).is_ok())
+                .ok_or_else(|| {
+                    Status::bad_request(format!(
+                        "Scale in version \"v1\" cannot be handled as a Scale: {}",
+                        mismatch(value, "ScaleSpec.spec.replicas", "int32")
+                    ))
+                })?,
+        };
+        if !matches!(meta("namespace").as_str(), namespace if namespace.is_empty() || namespace == key.namespace())
+        {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(Status::bad_request(message));
+        }
+        if replicas < 0 {
+            let wrong = FieldError::invalid_value(
+                "spec.replicas",
+                replicas,
+                "must be greater than or equal to 0",
+            );
+            let kind = GroupVersionKind {
+                group: "autoscaling",
+                version: "v1",
+                kind: "Scale",
+            };
+            return Err(Status::invalid(kind, key.name(), &wrong.into()));
+        }
+        Ok(ScaleRequest {
+            replicas,
+            name: meta("name"),
+            resource_version: meta("resourceVersion"),
+            uid: meta("uid"),
+        })
+    }
+
+    /// Sets the number of copies, and what else the client says of the object.
+    pub fn apply(&self, draft: &mut Draft) {
+        draft
+            .meta
+            .resource_version
+            .clone_from(&self.resource_version);
+        if !self.uid.is_empty() {
+            draft.meta.uid.clone_from(&self.uid);
+        }
+        let path = draft.kind.replicas_path();
+        put(&mut draft.members, &path, self.replicas.into());
+    }
+}
+
+/// Sets the value at a path of members, and makes those that are absent.
+pub(crate) fn put(members: &mut Map, path: &[String], value: Value) {
+    match path {
+        [] => {}
+        [name] => drop(members.insert(name.clone(), value)),
+        [name, rest @ ..] => {
+            let below = members.entry(name.as_str()).or_insert_with(|| json!({}));
+            if let Value::Object(below) = below {
+                put(below, rest, value);
+            }
+        }
+    }
+}
+
+/// `a=b` for each label.
+fn labels(value: &Value) -> Vec<String> {
+    let members = value.as_object().into_iter().flatten();
+    let mut labels: Vec<String> = members
+        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    labels.sort();
+    labels
+}
+
+/// A label selector as text.
+fn selector(value: &Value) -> String {
+    let mut parts = labels(&value["matchLabels"]);
+    let expressions = value["matchExpressions"].as_array().into_iter().flatten();
+    for expression in expressions {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let mut values: Vec<&str> = expression["values"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        values.sort_unstable();
+        let values = values.join(",");
+        parts.push(match expression["operator"].as_str().unwrap_or_default() {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "Exists" => key.to_owned(),
+            _ => format!("!{key}"),
+        });
+    }
+    parts.sort();
+    parts.join(",")
+}

@@ -1,0 +1,116 @@
+//! Reads objects as this server has written them.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use tidings_json::{Map, Plain, Value};
+use tidings_merge::Managed;
+
+/// A stored object, and apart from it the owners of its fields: they are half of its bytes, and most writes do not look into them.
+pub struct StoredObject {
+    /// Its members, without `metadata.managedFields`.
+    pub members: Map,
+    /// `metadata.managedFields`.
+    pub managed: Managed,
+}
+
+impl StoredObject {
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// If it is no object of Kubernetes.
+    pub fn read(json: &[u8]) -> serde_json::Result<StoredObject> {
+        StoredObject::read_with(json, "")
+    }
+
+    /// Reads an object. An owner of exactly the `known` fields is recognised without being read.
+    ///
+    /// # Errors
+    /// If it is no object of Kubernetes.
+    pub fn read_with(json: &[u8], known: &str) -> serde_json::Result<StoredObject> {
+        // The text is checked for UTF-8 once, and not each string of it.
+        let text = std::str::from_utf8(json).map_err(Error::custom)?;
+        if let Some(stored) = StoredObject::read_plain(text, known) {
+            return Ok(stored);
+        }
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let mut managed = Managed::default();
+        let members = ObjectMembers {
+            of: ReadPart::Object,
+            managed: &mut managed,
+        };
+        let members = members.deserialize(&mut reader)?;
+        reader.end()?;
+        Ok(StoredObject { members, managed })
+    }
+
+    fn read_plain(text: &str, known: &str) -> Option<StoredObject> {
+        let (mut members, mut managed) = (Map::new(), Managed::default());
+        let mut reader = Plain::new(text);
+        reader.members(|name, reader| {
+            if name != "metadata" {
+                return members.insert_new(name, reader.value()?);
+            }
+            let mut metadata = Map::new();
+            reader.members(|name, reader| {
+                if name != "managedFields" {
+                    return metadata.insert_new(name, reader.value()?);
+                }
+                managed = Managed::read(reader, known)?;
+                Some(())
+            })?;
+            members.insert_new(name, Value::Object(metadata))
+        })?;
+        reader.end()?;
+        Some(StoredObject { members, managed })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum ReadPart {
+    Object,
+    Metadata,
+}
+
+/// Reads members, and sets managedFields aside.
+struct ObjectMembers<'a> {
+    of: ReadPart,
+    managed: &'a mut Managed,
+}
+
+impl<'de> DeserializeSeed<'de> for ObjectMembers<'_> {
+    type Value = Map;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ObjectMembers<'_> {
+    type Value = Map;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut read: A) -> Result<Self::Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = read.next_key::<String>()? {
+            let value = match (self.of, name.as_str()) {
+                (ReadPart::Object, "metadata") => {
+                    Value::Object(read.next_value_seed(ObjectMembers {
+                        of: ReadPart::Metadata,
+                        managed: self.managed,
+                    })?)
+                }
+                (ReadPart::Metadata, "managedFields") => {
+                    *self.managed = read.next_value()?;
+                    continue;
+                }
+                _ => read.next_value()?,
+            };
+            members.insert(name, value);
+        }
+        Ok(members)
+    }
+}

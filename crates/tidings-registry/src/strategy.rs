@@ -1,0 +1,256 @@
+//! The rules that a kind has for itself: one implementation for each kind that has any.
+//!
+//! The defaults are those of built-in kinds without rules: objects are read and written by the table of types, and nothing else is
+//! asked of them. A custom resource is one more implementation.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
+use tidings_go::quote;
+use tidings_json::{Map, Value};
+use tidings_merge::Touched;
+
+use crate::custom::CustomVersion;
+use crate::draft::Draft;
+use crate::field_schema::FieldSchema;
+use crate::kind::{Kind, Subresource};
+use crate::stored::StoredObject;
+use crate::typed;
+
+/// The rules that a kind has for itself.
+pub trait Strategy: fmt::Debug + Send + Sync {
+    // How objects are read and written.
+
+    /// The definition and version that the kind comes from, if it is a custom resource.
+    fn custom(&self) -> Option<&CustomVersion> {
+        None
+    }
+
+    /// Reads the body of a request (W132, W133).
+    ///
+    /// # Errors
+    /// If it is not an object of the kind.
+    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        typed::read_body(kind, body)
+    }
+
+    /// Reads a whole object that a patch made, and that may be of the wrong kind. Parts that are not touched are as they were stored.
+    ///
+    /// # Errors
+    /// With Go's message.
+    fn read_value(
+        &self,
+        kind: &Arc<Kind>,
+        value: Value,
+        touched: &Touched,
+    ) -> Result<Draft, String> {
+        typed::read_value(kind, value, touched)
+    }
+
+    /// Reads an object from the cache.
+    ///
+    /// # Errors
+    /// If the store holds something that this server does not write.
+    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        typed::read_object(kind, object)
+    }
+
+    /// Makes a draft of a stored object that has been read. The types of its values are not checked again.
+    ///
+    /// # Errors
+    /// If the store holds something that this server does not write.
+    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+        typed::read_stored(kind, stored, &Touched::nothing())
+    }
+
+    /// The bytes that are stored of a draft.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
+        typed::write(draft)
+    }
+
+    /// True if two drafts would be stored as the same bytes.
+    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
+        typed::is_same(one, other)
+    }
+
+    /// The JSON of a stored object as the kind shows it.
+    fn shown<'a>(&self, kind: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
+        let _ = kind;
+        object.as_bytes().into()
+    }
+
+    /// True if an object is shown as it is stored. It is asked for every event of a watch.
+    fn shows_as_stored(&self, object: &Object) -> bool {
+        let _ = object;
+        true
+    }
+
+    /// Checks that the result of a patch still says what kind it is.
+    ///
+    /// # Errors
+    /// If it names another kind.
+    fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
+        let _ = (kind, members);
+        Ok(())
+    }
+
+    /// The schema that managed fields follow.
+    fn field_schema(&self, kind: &Kind) -> FieldSchema<'_> {
+        kind.schema.map_or(FieldSchema::Unknown, FieldSchema::Type)
+    }
+
+    /// The names of the top-level members besides kind, apiVersion and metadata.
+    fn member_names<'a>(&'a self, kind: &'a Kind) -> Vec<&'a str> {
+        kind.members().iter().map(|member| member.name).collect()
+    }
+
+    // What can be selected and shown.
+
+    /// Checks that a field selector may name a field (W67).
+    ///
+    /// # Errors
+    /// With the message for the client.
+    fn check_field(&self, kind: &Kind, field: &str) -> Result<(), String> {
+        typed::check_field(kind, field)
+    }
+
+    /// The value of a selectable field in a stored object.
+    fn field_value<'o>(&self, kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
+        typed::field_value(kind, object, field)
+    }
+
+    /// The columns of a table, each as JSON.
+    fn columns(&self, kind: &Kind) -> Vec<String> {
+        let columns = kind.printer.columns.iter();
+        columns.map(|column| column.to_json()).collect()
+    }
+
+    /// The cells of an object in a table.
+    fn cells(&self, kind: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
+        (kind.printer.cells)(object, now)
+    }
+
+    /// The conditions of a row in a table.
+    fn row_conditions(&self, object: &Value) -> Vec<Value> {
+        let _ = object;
+        Vec::new()
+    }
+
+    // What is filled in.
+
+    /// Fills in defaults that depend on several members or on the metadata. True if there may be some in any part of the object.
+    fn complete(&self, draft: &mut Draft) -> bool {
+        let _ = draft;
+        false
+    }
+
+    /// Fills in what counts as said by the client that creates the object.
+    fn fill_in(&self, draft: &mut Draft) {
+        let _ = draft;
+    }
+
+    /// Fills in what the server adds to a new object in its own name.
+    fn prepare_create(&self, draft: &mut Draft) {
+        let _ = draft;
+    }
+
+    /// Takes from the stored object what a client may not change, besides what no kind lets it change.
+    fn prepare_update(&self, new: &mut Draft, old: &Draft, subresource: Option<Subresource>) {
+        let _ = (new, old, subresource);
+    }
+
+    // What is checked.
+
+    /// Refuses changes of the spec that no update may make, besides those of [`Kind::fixed`].
+    fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
+        let _ = (new, old, errors);
+    }
+
+    /// Refuses other changes that no update may make.
+    fn check_update(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
+        let _ = (new, old, errors);
+    }
+
+    /// Refuses an object that is wrong, besides its metadata. `old` is the object that it replaces.
+    fn check(
+        &self,
+        new: &Draft,
+        old: Option<&Draft>,
+        subresource: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        let _ = (new, old, subresource, errors);
+    }
+
+    /// Warnings for the client that created an object.
+    fn created_warnings(&self, object: &Object) -> Vec<String> {
+        let _ = object;
+        Vec::new()
+    }
+
+    // How an object is deleted.
+
+    /// Refuses the deletion of objects that always stay.
+    ///
+    /// # Errors
+    /// With the reason.
+    fn check_delete(&self, name: &str) -> Result<(), &'static str> {
+        let _ = name;
+        Ok(())
+    }
+
+    /// How long the object lives on after a deletion, if its kind is deleted gracefully (W162).
+    fn grace_seconds(&self, draft: &Draft, requested: Option<i64>) -> Option<i64> {
+        let _ = (draft, requested);
+        None
+    }
+
+    /// True if a deletion waits for the object's own finalizers, whatever its propagation policy.
+    fn ignores_policy(&self) -> bool {
+        false
+    }
+
+    /// Adds what holds a deleted object until it may go. `now` is the time of the deletion.
+    fn hold(&self, draft: &mut Draft, now: &str) {
+        let _ = (draft, now);
+    }
+
+    /// Marks the object as being deleted, besides its deletionTimestamp. `first` is false if it is so already.
+    fn mark_deleted(&self, draft: &mut Draft, grace_seconds: i64, first: bool) {
+        if first && let Some(generation) = draft.meta.generation {
+            draft.meta.generation = Some(generation.saturating_add(1));
+        }
+        draft.meta.deletion_grace_period_seconds = Some(grace_seconds);
+    }
+
+    /// True if finalizers outside the metadata hold the object (W175).
+    fn is_held(&self, draft: &Draft) -> bool {
+        let _ = draft;
+        false
+    }
+}
+
+/// A built-in kind without rules of its own.
+#[derive(Debug)]
+pub(crate) struct BuiltinStrategy;
+
+impl Strategy for BuiltinStrategy {}
+
+/// The message for a field that no selector may name.
+pub(crate) fn unsupported_field(field: &str) -> String {
+    format!("field label not supported: {field}")
+}
+
+/// The message for a field of a kind that has no selectable fields of its own.
+pub(crate) fn unknown_field(field: &str) -> String {
+    format!(
+        "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        quote(field)
+    )
+}

@@ -1,0 +1,305 @@
+//! Built-in objects: read and written by the table of types.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tidings_api::{Object, Spans, Status, UnstampedObject};
+use tidings_go::{check_base64, mismatch, quote};
+use tidings_json::{Map, Value, json};
+use tidings_merge::Touched;
+use tidings_schema::{FieldKind, Item};
+
+use crate::complete;
+use crate::draft::{Draft, document, document_with_duplicates, odd, unregistered};
+use crate::kind::{Kind, stored};
+use crate::member::Member;
+use crate::meta::{Meta, strings};
+use crate::reading::{self, JsonPlace};
+use crate::stored::StoredObject;
+use crate::strategy::{unknown_field, unsupported_field};
+
+pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+    let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why}",
+            kind.kind
+        ))
+    })?;
+    let read = read_members(kind, members, &Touched::Whole);
+    let read = read.map(|(mut draft, unknown)| {
+        if !(duplicates.is_empty() && unknown.is_empty()) {
+            let found = reading::odd_in_order(body, &duplicates, &unknown);
+            draft.odd = found.iter().map(|(what, field)| odd(what, field)).collect();
+        }
+        draft
+    });
+    read.map_err(|why| {
+        let members = document(body).unwrap_or_default();
+        let named = |member: &str, default: &str| {
+            let text = members.get(member).and_then(Value::as_str);
+            let text = text.filter(|text| !text.is_empty());
+            text.unwrap_or(default).to_owned()
+        };
+        let said_kind = named("kind", &kind.kind);
+        let said_version = named("apiVersion", &kind.group_version().to_string());
+        Status::bad_request(format!(
+            "{said_kind} in version {} cannot be handled as a {}: {why}",
+            quote(said_version.rsplit('/').next().unwrap_or_default()),
+            kind.kind
+        ))
+    })
+}
+
+pub(crate) fn read_value(
+    kind: &Arc<Kind>,
+    value: Value,
+    touched: &Touched,
+) -> Result<Draft, String> {
+    match value {
+        Value::Object(members) => {
+            let (mut draft, unknown) = read_members(kind, members, touched)?;
+            draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
+            Ok(draft)
+        }
+        other => Err(mismatch(&other, "", &kind.kind)),
+    }
+}
+
+/// The draft of a client's object, completed, and the fields that do not exist.
+fn read_members(
+    kind: &Arc<Kind>,
+    mut members: Map,
+    touched: &Touched,
+) -> Result<(Draft, Vec<String>), String> {
+    let wrong = ["kind", "apiVersion"].into_iter().find_map(|name| {
+        let value = members.get(name)?;
+        let right = value.is_string() || value.is_null();
+        (!right).then(|| mismatch(value, &format!("{}.{name}", kind.kind), "string"))
+    });
+    if let Some(wrong) = wrong {
+        return Err(wrong);
+    }
+    let mut name = |member: &str, default: String| match members.remove(member) {
+        Some(Value::String(text)) if !text.is_empty() => text,
+        _ => default,
+    };
+    let api_version = kind.group_version().to_string();
+    let said_kind = name("kind", kind.kind.to_string());
+    let said_version = name("apiVersion", api_version.clone());
+    if said_kind != kind.kind || said_version != api_version {
+        let (group, version) = said_version.split_once('/').unwrap_or(("", &said_version));
+        return Err(
+            match crate::builtin().find_kind(group, version, &said_kind) {
+                Some(known) => format!(
+                    "converting ({}.{}) to ({}.{}): unknown conversion",
+                    known.version, known.kind, kind.go_package, kind.kind
+                ),
+                None => unregistered(&said_kind, &said_version),
+            },
+        );
+    }
+    let (draft, unknown) = from_members(kind, members, touched)?;
+    let mut draft = to_stored(draft);
+    complete::complete(&mut draft, touched);
+    Ok((draft, unknown))
+}
+
+/// The draft of a view as a draft of the kind that is stored.
+fn to_stored(mut draft: Draft) -> Draft {
+    let kind = draft.kind.clone();
+    let Some(view) = &kind.view else {
+        return draft;
+    };
+    let annotations = std::mem::take(&mut draft.meta.annotations);
+    let metadata = json!({ "annotations": annotations });
+    draft.members.insert("metadata".into(), metadata);
+    (view.store)(&mut draft.members);
+    if let Some(metadata) = draft.members.remove("metadata") {
+        let annotations = strings(metadata["annotations"].clone(), "annotations");
+        draft.meta.annotations = annotations.unwrap_or_default();
+    }
+    draft.kind = view.stored.clone();
+    draft
+}
+
+pub(crate) fn read_object(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+    let object = StoredObject::read(object.as_bytes()).map_err(Status::internal)?;
+    read_stored(stored(kind), object, &Touched::Whole)
+}
+
+pub(crate) fn read_stored(
+    kind: &Arc<Kind>,
+    object: StoredObject,
+    touched: &Touched,
+) -> Result<Draft, Status> {
+    let StoredObject {
+        mut members,
+        managed,
+    } = object;
+    members.remove("kind");
+    members.remove("apiVersion");
+    let read = from_members(kind, members, touched);
+    let (mut draft, _) = read.map_err(Status::internal)?;
+    draft.meta.managed_fields = managed;
+    Ok(draft)
+}
+
+/// The draft of members whose kind is right, and the fields that do not exist.
+fn from_members(
+    kind: &Arc<Kind>,
+    mut members: Map,
+    touched: &Touched,
+) -> Result<(Draft, Vec<String>), String> {
+    let mut unknown = Vec::new();
+    let meta = match members.remove("metadata") {
+        None | Some(Value::Null) => Meta::default(),
+        Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)?,
+        Some(other) => {
+            let field = format!("{}.metadata", kind.kind);
+            return Err(mismatch(&other, &field, "v1.ObjectMeta"));
+        }
+    };
+    let mut known = Map::new();
+    for member in kind.members() {
+        let name = member.name;
+        let Some(value) = members.remove(name).filter(|value| !value.is_null()) else {
+            continue;
+        };
+        let wrong = |value: &Value, go_type: &str| {
+            mismatch(value, &format!("{}.{name}", kind.kind), go_type)
+        };
+        if let Some(mut value) = in_form(member, value, &wrong)? {
+            if let Some(owner) = kind.schema
+                && let Some(touched) = touched.member(name)
+            {
+                let place = JsonPlace::Member(&JsonPlace::Top, name);
+                let field = member.field;
+                reading::fit(&mut value, field, owner, &place, touched, &mut unknown)?;
+            }
+            known.insert(name.to_owned(), value);
+        }
+    }
+    unknown.extend(members.into_iter().map(|(name, _)| name));
+    Ok((Draft::new(kind.clone(), meta, known), unknown))
+}
+
+/// Says that a value is not of a Go type.
+type WrongType<'a> = &'a dyn Fn(&Value, &str) -> String;
+
+/// A top-level member in the form in which it is kept; `None` if it is empty and therefore left out. `Err` is Go's message.
+fn in_form(member: &Member, value: Value, wrong: WrongType<'_>) -> Result<Option<Value>, String> {
+    let pointer = member.field.pointer;
+    let go_type = || reading::go_type(member.field);
+    match member.field.kind {
+        FieldKind::List(_) => match value {
+            Value::Array(values) => Ok((!values.is_empty()).then_some(Value::Array(values))),
+            other => Err(wrong(&other, &go_type())),
+        },
+        FieldKind::Map(item) => texts_in_form(value, item, &go_type(), wrong),
+        FieldKind::One(Item::Struct(_)) if !value.is_object() => Err(wrong(&value, &go_type())),
+        FieldKind::One(Item::Int32 | Item::Int64) => match value.as_i64() {
+            Some(number) => Ok((number != 0 || pointer).then_some(value)),
+            None => Err(wrong(&value, &go_type())),
+        },
+        FieldKind::One(Item::Bool) => match value {
+            Value::Bool(flag) => Ok((flag || pointer).then_some(value)),
+            other => Err(wrong(&other, "bool")),
+        },
+        FieldKind::One(Item::String) => match value {
+            Value::String(text) => Ok((!text.is_empty()).then_some(Value::String(text))),
+            other => Err(wrong(&other, member.named_text.unwrap_or("string"))),
+        },
+        FieldKind::One(_) => Ok(Some(value)),
+    }
+}
+
+/// A map in the order of its names. Its values are texts, which may stand for bytes.
+fn texts_in_form(
+    value: Value,
+    item: Item,
+    go_type: &str,
+    wrong: WrongType<'_>,
+) -> Result<Option<Value>, String> {
+    let mut members = match value {
+        Value::Object(members) => members,
+        other => return Err(wrong(&other, go_type)),
+    };
+    for value in members.values_mut() {
+        match value {
+            Value::String(text) if matches!(item, Item::Bytes) => check_base64(text)?,
+            Value::String(_) => {}
+            Value::Null => *value = "".into(),
+            other => return Err(wrong(other, "string")),
+        }
+    }
+    members.sort_keys();
+    Ok((!members.is_empty()).then_some(Value::Object(members)))
+}
+
+pub(crate) fn is_same(one: &Draft, other: &Draft) -> bool {
+    let same =
+        |member: &Member| match (one.members.get(member.name), other.members.get(member.name)) {
+            (Some(one), Some(two)) => one == two,
+            (None, None) => true,
+            (Some(only), None) | (None, Some(only)) => {
+                serde_json::from_str(&member.absent).is_ok_and(|absent: Value| absent == *only)
+            }
+        };
+    one.meta == other.meta && one.kind.members().iter().all(same)
+}
+
+pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
+    // The owned fields tell the size of the object, roughly.
+    let owners = draft.meta.managed_fields.0.iter();
+    let owned: usize = owners.map(|owner| owner.fields.json().len()).sum();
+    let mut bytes = Vec::with_capacity(1024 + owned * 5 / 2);
+    bytes.extend_from_slice(draft.kind.object_head().as_bytes());
+    bytes.extend_from_slice(b"\"metadata\":");
+    tidings_go::write_json(&mut bytes, &draft.meta).map_err(Status::internal)?;
+    // The object is short so far: its spans are found here and not in the whole of it later.
+    bytes.push(b'}');
+    let mut spans = Spans::of(&bytes).map_err(Status::internal)?;
+    bytes.pop();
+    draft.meta.write_owners(&mut bytes);
+    spans.metadata.end = u32::try_from(bytes.len()).map_err(Status::internal)?;
+    for member in draft.kind.members() {
+        let value = draft.members.get(member.name);
+        if value.is_none() && member.absent.is_empty() {
+            continue;
+        }
+        for part in [",\"", member.name, "\":"] {
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        match value {
+            Some(value) => value.write(&mut bytes),
+            None => bytes.extend_from_slice(member.absent.as_bytes()),
+        }
+    }
+    bytes.push(b'}');
+    Ok(UnstampedObject::new(bytes, spans))
+}
+
+/// Checks that a field selector may name a field of a built-in kind (W67).
+pub(crate) fn check_field(kind: &Kind, field: &str) -> Result<(), String> {
+    // Kinds outside of namespaces that have selectable fields do not know `metadata.namespace`.
+    let in_namespaces = kind.namespaced || kind.fields.is_empty();
+    let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
+    if everywhere || kind.fields.iter().any(|known| known.name == field) {
+        return Ok(());
+    }
+    Err(match kind.fields.as_slice() {
+        [] => unknown_field(field),
+        _ => unsupported_field(field),
+    })
+}
+
+pub(crate) fn field_value<'o>(kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
+    let Some(known) = kind.fields.iter().find(|known| known.name == field) else {
+        return Cow::Borrowed("");
+    };
+    known
+        .paths
+        .iter()
+        .find_map(|path| object.field(path))
+        .unwrap_or(Cow::Borrowed(known.absent))
+}

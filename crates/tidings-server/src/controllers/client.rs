@@ -1,0 +1,65 @@
+//! How controllers write: with the commands of the core, as the user `tidings`.
+
+use tidings_api::{Object, ObjectKey, Status};
+use tidings_json::Value;
+use tidings_registry::{Draft, Subresource, WriteOptions};
+
+use crate::core::{Call, Command, Core, DeleteOptions, Resource, Target, User, change, delete_one};
+
+/// The name of the server in managedFields.
+const MANAGER: &str = "tidings";
+
+fn call(resource: &Resource, key: &ObjectKey, subresource: Option<Subresource>) -> Call {
+    let kind = resource.kind.clone();
+    let namespace = Some(key.namespace().to_owned()).filter(|_| kind.namespaced);
+    let name = Some(key.name().to_owned()).filter(|name| !name.is_empty());
+    let resource = Some(std::sync::Arc::new(resource.clone()));
+    let target = Target::new(kind, resource, namespace, name, subresource);
+    Call::new(target, User::Admin, MANAGER.to_owned())
+}
+
+/// Creates an object.
+pub(super) async fn create(
+    core: &Core,
+    resource: &Resource,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), Status> {
+    let mut call = call(resource, &ObjectKey::new(namespace, ""), None);
+    let command = Command::Create {
+        options: WriteOptions::default(),
+        body: object.to_string().into(),
+    };
+    core.perform(&mut call, command).await.map(drop)
+}
+
+/// Changes an object if it is still the one that is meant; 404 otherwise.
+pub(super) async fn edit(
+    resource: &Resource,
+    key: &ObjectKey,
+    is_meant: impl Fn(&Object) -> bool + Sync,
+    subresource: Option<Subresource>,
+    edit: impl Fn(&mut Draft) + Sync,
+) -> Result<(), Status> {
+    let call = call(resource, key, subresource);
+    let edited = |existing: &Object| {
+        if !is_meant(existing) {
+            return Err(call.target.not_found());
+        }
+        let mut draft = Draft::of(&resource.kind, existing)?;
+        edit(&mut draft);
+        Ok(draft)
+    };
+    let changed = change(&call, WriteOptions::default(), &edited).await;
+    changed.map(drop)
+}
+
+/// Deletes an object, or begins to.
+pub(super) async fn delete(
+    resource: &Resource,
+    key: &ObjectKey,
+    options: &DeleteOptions,
+) -> Result<(), Status> {
+    let deleted = delete_one(resource, &resource.kind, key, options).await;
+    deleted.map(drop)
+}

@@ -1,0 +1,261 @@
+//! The life of namespaces: those that are always there, and the deleter that empties one and lets it go (W174, W175).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidings_api::{Object, ObjectKey, Status};
+use tidings_json::{Value, json};
+use tidings_registry::{Draft, Selection, Subresource};
+
+use super::client;
+use crate::core::{Core, DeleteOptions, Resource, Walk, clock};
+
+/// Present from the start.
+const ALWAYS: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+/// The finalizer in the spec that holds a namespace until it is empty.
+const FINALIZER: &str = "kubernetes";
+/// How often terminating namespaces are looked at: another server may have been told to delete one, and a finalizer of an object in one
+/// may be gone.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Makes what is always there: four namespaces, and the service that stands for this server.
+pub(super) async fn make_defaults(core: &Core) {
+    for name in ALWAYS {
+        let namespace = json!({ "metadata": { "name": name } });
+        make(core, &core.namespaces, "", &namespace).await;
+    }
+    if let Err(status) = core.namespaces.refresh().await {
+        tracing::warn!(%status, "the namespaces are not in the cache yet");
+    }
+    let services = core.served().find("", "v1", "services");
+    if let Some((_, Some(services))) = services {
+        let labels = json!({ "component": "apiserver", "provider": "kubernetes" });
+        let ports =
+            json!([{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 }]);
+        let service = json!({
+            "metadata": { "name": "kubernetes", "labels": labels },
+            // There is no network here that an address could be of.
+            "spec": { "ports": ports, "clusterIP": "None", "type": "ClusterIP", "sessionAffinity": "None" },
+        });
+        make(core, &services, "default", &service).await;
+    }
+}
+
+async fn make(core: &Core, resource: &Resource, namespace: &str, object: &Value) {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if resource.get(&ObjectKey::new(namespace, name)).is_some() {
+        return;
+    }
+    match client::create(core, resource, namespace, object).await {
+        Ok(()) => {}
+        Err(status) if status.code == 409 => {} // another server was faster
+        Err(status) => {
+            let kind = &resource.kind.kind;
+            tracing::warn!(%kind, name, %status, "cannot create an object that is always there");
+        }
+    }
+}
+
+/// Empties terminating namespaces until the server is gone.
+pub(super) async fn run(core: Weak<Core>) {
+    loop {
+        let namespaces = {
+            let Some(core) = core.upgrade() else { return };
+            let snapshot = core.namespaces.cache().snapshot();
+            let terminating = snapshot.state.iter().map(|(_, namespace)| namespace);
+            let terminating: Vec<Object> = terminating
+                .filter(|namespace| namespace.is_terminating())
+                .cloned()
+                .collect();
+            for namespace in terminating {
+                if let Err(status) = empty(&core, &namespace).await {
+                    tracing::warn!(namespace = %namespace.name(), %status, "cannot empty a namespace; will try again");
+                }
+            }
+            Arc::clone(&core.namespaces)
+        };
+        let _ = tokio::time::timeout(LOOK_EVERY, namespaces.marked()).await;
+    }
+}
+
+/// The objects left in a namespace.
+#[derive(Debug, Default)]
+struct Remaining {
+    /// How many of each resource.
+    resources: BTreeMap<String, usize>,
+    /// How many objects each finalizer holds.
+    finalizers: BTreeMap<String, usize>,
+}
+
+async fn empty(core: &Core, namespace: &Object) -> Result<(), Status> {
+    let draft = Draft::of(&core.namespaces.kind, namespace)?;
+    if !has_finalizer(&draft) {
+        return Ok(()); // it is empty; the finalizers that hold it are another controller's
+    }
+    let mut remaining = Remaining::default();
+    for resource in core.served().resources() {
+        if resource.kind.namespaced {
+            match delete_all(resource, &namespace.name(), &mut remaining).await {
+                // The definition was deleted meanwhile, and all objects with it.
+                Err(status) if status.code == 404 => {}
+                deleted => deleted?,
+            }
+        }
+    }
+    match remaining.resources.is_empty() {
+        true => finalize(core, namespace).await,
+        false => report(core, namespace, &draft, &remaining).await,
+    }
+}
+
+fn has_finalizer(draft: &Draft) -> bool {
+    let finalizers = draft.at(&["spec", "finalizers"]).and_then(Value::as_array);
+    finalizers.is_some_and(|names| names.iter().any(|name| name == FINALIZER))
+}
+
+/// Deletes all objects of a resource in a namespace, and notes what stays.
+async fn delete_all(
+    resource: &Resource,
+    namespace: &str,
+    remaining: &mut Remaining,
+) -> Result<(), Status> {
+    resource.refresh().await?;
+    let selection = Selection::new(&resource.kind, Some(namespace), None, "", "")?;
+    let objects = || {
+        let state = resource.cache().snapshot().state;
+        let mut objects = Vec::new();
+        Walk::new(state, selection.clone(), None).visit(|object| {
+            objects.push(object.clone());
+            true
+        });
+        objects
+    };
+    let found = objects();
+    if found.is_empty() {
+        return Ok(());
+    }
+    for object in found.iter().filter(|object| !object.is_terminating()) {
+        match client::delete(resource, &object.key(), &DeleteOptions::background()).await {
+            Err(status) if status.code != 404 => return Err(status),
+            _ => {}
+        }
+    }
+    resource.refresh().await?;
+    let rest = objects();
+    if !rest.is_empty() {
+        let name = resource.kind.group_resource().to_string();
+        remaining.resources.insert(name, rest.len());
+    }
+    for object in rest {
+        for finalizer in Draft::of(&resource.kind, &object)?.meta.finalizers {
+            *remaining.finalizers.entry(finalizer).or_default() += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Removes the finalizer of an empty namespace.
+async fn finalize(core: &Core, namespace: &Object) -> Result<(), Status> {
+    edit(core, namespace, Subresource::Finalize, |draft| {
+        let spec = draft.members.get_mut("spec");
+        let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
+        if let Some(names) = finalizers.and_then(Value::as_array_mut) {
+            names.retain(|name| name != FINALIZER);
+        }
+    })
+    .await
+}
+
+/// Changes a namespace if it is still the same one. Its managedFields stay as they are.
+async fn edit(
+    core: &Core,
+    namespace: &Object,
+    subresource: Subresource,
+    change: impl Fn(&mut Draft) + Sync,
+) -> Result<(), Status> {
+    let same = |existing: &Object| existing.uid() == namespace.uid();
+    let key = namespace.key();
+    let untracked = |draft: &mut Draft| {
+        draft.applied = true;
+        change(draft);
+    };
+    match client::edit(&core.namespaces, &key, same, Some(subresource), untracked).await {
+        Err(status) if status.code != 404 => Err(status),
+        _ => Ok(()),
+    }
+}
+
+/// Says in the namespace's status why it is still there.
+async fn report(
+    core: &Core,
+    namespace: &Object,
+    draft: &Draft,
+    left: &Remaining,
+) -> Result<(), Status> {
+    let list = |counts: &BTreeMap<String, usize>, word: &str| {
+        let parts = counts.iter();
+        let parts = parts.map(|(name, count)| format!("{name}{word} {count} resource instances"));
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
+        json!({
+            "type": kind,
+            "status": if holds { "True" } else { "False" },
+            "lastTransitionTime": clock::now(),
+            "reason": reason,
+            "message": message,
+        })
+    };
+    let finalizers = if left.finalizers.is_empty() {
+        (
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        )
+    } else {
+        let held = list(&left.finalizers, " in");
+        let message = format!("Some content in the namespace has finalizers remaining: {held}");
+        ("SomeFinalizersRemain", message)
+    };
+    let remaining = format!(
+        "Some resources are remaining: {}",
+        list(&left.resources, " has")
+    );
+    let conditions = [
+        condition(
+            "NamespaceDeletionContentFailure",
+            false,
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".into(),
+        ),
+        condition(
+            "NamespaceContentRemaining",
+            true,
+            "SomeResourcesRemain",
+            remaining,
+        ),
+        condition(
+            "NamespaceFinalizersRemaining",
+            !left.finalizers.is_empty(),
+            finalizers.0,
+            finalizers.1,
+        ),
+    ];
+    let said = |conditions: &[Value]| -> Vec<(Value, Value)> {
+        let parts = conditions.iter();
+        parts
+            .map(|condition| (condition["status"].clone(), condition["message"].clone()))
+            .collect()
+    };
+    let known = draft
+        .at(&["status", "conditions"])
+        .and_then(Value::as_array);
+    if known.is_some_and(|known| said(known) == said(&conditions)) {
+        return Ok(());
+    }
+    let status = json!({ "phase": "Terminating", "conditions": conditions });
+    edit(core, namespace, Subresource::Status, |draft| {
+        draft.members.insert("status".into(), status.clone());
+    })
+    .await
+}

@@ -1,0 +1,150 @@
+//! Who asks, and whether they may.
+//!
+//! There is one credential, a bearer token, and it may do everything. A request without one is anonymous and may see health and version
+//! only.
+
+use tidings_api::Status;
+use tidings_go::quote;
+
+use super::target::Target;
+
+/// Members of this group may do everything.
+const MASTERS: &str = "system:masters";
+/// The audience of tokens.
+pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+/// How requests are authenticated.
+#[derive(Clone)]
+pub enum Authentication {
+    /// Every request is the administrator's: for use inside a process, where there is no stranger.
+    Trusted,
+    /// The administrator shows this bearer token.
+    Token(String),
+}
+
+impl std::fmt::Debug for Authentication {
+    /// Never shows the token.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Authentication::Trusted => "Trusted",
+            Authentication::Token(_) => "Token(…)",
+        })
+    }
+}
+
+/// The user of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum User {
+    Admin,
+    Anonymous,
+}
+
+impl User {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            User::Admin => "admin",
+            User::Anonymous => "system:anonymous",
+        }
+    }
+
+    pub(crate) fn groups(self) -> &'static [&'static str] {
+        match self {
+            User::Admin => &[MASTERS, "system:authenticated"],
+            User::Anonymous => &["system:unauthenticated"],
+        }
+    }
+}
+
+impl Authentication {
+    /// True if a token is the administrator's.
+    pub(crate) fn knows(&self, shown: &str) -> bool {
+        match self {
+            Authentication::Trusted => false,
+            Authentication::Token(token) => same(shown.as_bytes(), token.as_bytes()),
+        }
+    }
+
+    /// The user who shows a token, or none (W9).
+    ///
+    /// # Errors
+    /// If the token is wrong.
+    pub(crate) fn user(&self, shown: Option<&str>) -> Result<User, Status> {
+        match (self, shown) {
+            (Authentication::Trusted, _) => Ok(User::Admin),
+            (Authentication::Token(_), None) => Ok(User::Anonymous),
+            (Authentication::Token(_), Some(shown)) if self.knows(shown) => Ok(User::Admin),
+            (Authentication::Token(_), Some(_)) => Err(Status::unauthorized()),
+        }
+    }
+}
+
+/// Compares in a time that does not depend on where the first difference is.
+fn same(shown: &[u8], token: &[u8]) -> bool {
+    let difference = shown
+        .iter()
+        .zip(token)
+        .fold(0, |difference, (a, b)| difference | (a ^ b));
+    difference == 0 && shown.len() == token.len() && !token.is_empty()
+}
+
+/// What a request wants to do, as authorisation sees it.
+#[derive(Debug)]
+pub(crate) enum Attributes<'a> {
+    /// A verb on a resource.
+    Resource { target: &'a Target, verb: &'a str },
+    /// A verb on a path that is not of a resource.
+    Path { path: &'a str, verb: &'a str },
+}
+
+/// Refuses what a user may not do (W54).
+pub(crate) fn authorize(user: User, attributes: &Attributes<'_>) -> Result<(), Status> {
+    if user == User::Admin {
+        return Ok(());
+    }
+    let who = format!("User \"{}\" cannot", user.name());
+    match attributes {
+        Attributes::Path { path, .. } if is_public(path) => Ok(()),
+        Attributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
+            "{who} {verb} path {}",
+            quote(path)
+        ))),
+        Attributes::Resource { target, verb } => Err(Status::forbidden(
+            target.kind.group_resource(),
+            target.name().unwrap_or_default(),
+            &format!("{who} {}", described(target, verb)),
+        )),
+    }
+}
+
+/// True for the paths that everybody may see.
+fn is_public(path: &str) -> bool {
+    matches!(
+        path,
+        "/healthz" | "/livez" | "/readyz" | "/version" | "/version/"
+    )
+}
+
+/// True if members of these groups may do something: to a resource, or to a path.
+pub(crate) fn allows(groups: &[&str], path: Option<&str>) -> bool {
+    groups.contains(&MASTERS) || path.is_some_and(is_public)
+}
+
+fn described(target: &Target, verb: &str) -> String {
+    let kind = &target.kind;
+    let resource = match target.subresource {
+        Some(subresource) => format!("{}/{}", kind.plural, subresource.as_str()),
+        None => kind.plural.to_string(),
+    };
+    let place = match (target.namespace(), target.name()) {
+        (Some(namespace), _) => format!("in the namespace \"{namespace}\""),
+        // Upstream takes a Namespace object as being in itself.
+        (None, Some(name)) if kind.plural == "namespaces" => {
+            format!("in the namespace \"{name}\"")
+        }
+        _ => "at the cluster scope".to_owned(),
+    };
+    format!(
+        "{verb} resource \"{resource}\" in API group \"{}\" {place}",
+        kind.group
+    )
+}

@@ -1,0 +1,62 @@
+//! PATCH with a configuration: server-side apply (W154-W158).
+
+use bytes::Bytes;
+use tidings_api::{Object, Reason, Status};
+use tidings_registry::{Configured, WriteOptions};
+
+use super::clock;
+use super::command::{Answer, Call, Created};
+use super::create::create_from;
+use super::edit::{Edited, ReadOnce, change_if_there};
+use super::state::Core;
+
+pub(super) async fn apply(
+    core: &Core,
+    call: &mut Call,
+    options: WriteOptions,
+    force: bool,
+    body: &Bytes,
+) -> Result<Answer, Status> {
+    let (kind, key) = (call.target.kind.clone(), call.target.key.clone());
+    let subresource = call.target.subresource;
+    let read = || Configured::read(&kind, &key, subresource, body, options.validation);
+    let mut config = read()?;
+    call.warnings.append(&mut config.warnings);
+    let config = ReadOnce::new(config);
+    let manager = call.manager();
+    let applied = |existing: Option<&Object>| {
+        let config = config.take_or(read)?;
+        config.apply(&kind, &key, &manager, force, existing, &clock::now())
+    };
+    loop {
+        let edit = |existing: &Object| {
+            let applied = applied(Some(existing))?;
+            Ok(applied.map(|(new, old)| Edited { new, old }))
+        };
+        if let Some(changed) = change_if_there(call, options, &edit).await? {
+            return Ok(changed);
+        }
+        if subresource.is_some() {
+            return Err(call.target.not_found());
+        }
+        let Some((mut draft, _)) = applied(None)? else {
+            return Err(Status::internal(
+                "an object that does not exist has changed",
+            ));
+        };
+        if !draft.meta.uid.is_empty() {
+            let why = format!(
+                "uid mismatch: the provided object specified uid {}, and no existing object was found",
+                draft.meta.uid
+            );
+            return Err(Status::conflict(kind.group_resource(), key.name(), &why));
+        }
+        draft.meta.resource_version.clear();
+        let resource = call.target.resource()?;
+        match create_from(core, resource, draft, options, &manager).await {
+            // Another client was faster: the object exists now.
+            Err(status) if status.reason == Some(Reason::AlreadyExists) => {}
+            created => return Ok(Answer::Object(Created::Yes, created?)),
+        }
+    }
+}

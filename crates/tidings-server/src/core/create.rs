@@ -1,0 +1,204 @@
+//! POST: create an object (W132-W141).
+
+use bytes::Bytes;
+use tidings_api::{
+    Cause, FieldErrors, Object, ObjectKey, ResourceVersion, Status, UnstampedObject,
+};
+use tidings_merge::Manager;
+use tidings_registry::{Draft, Kind, WriteOptions, track_created};
+use uuid::Uuid;
+
+use super::clock;
+use super::command::{Answer, Call, Created};
+use super::resource::{CommittedWrite, Resource};
+use super::state::Core;
+
+/// How often another name is generated if one is taken (W137).
+const GENERATE_TRIES: usize = 8;
+
+pub(super) async fn create(
+    core: &Core,
+    call: &mut Call,
+    options: WriteOptions,
+    body: &Bytes,
+) -> Result<Answer, Status> {
+    let kind = call.target.kind.clone();
+    let mut draft = Draft::read(&kind, body)?;
+    let odd = options.validation.odd_fields(&kind, &draft.odd)?;
+    call.warnings.extend(odd);
+    draft.settle_namespace(&kind, call.target.key.namespace())?;
+    call.warnings.extend(draft.meta.deduplicate_owners(false));
+    if kind.is_custom() {
+        call.warnings.extend(draft.meta.finalizer_warnings(&[]));
+    }
+    let resource = call.target.resource()?;
+    let created = create_from(core, resource, draft, options, &call.manager()).await?;
+    Ok(Answer::Object(Created::Yes, created))
+}
+
+/// Creates an object from a draft that has the namespace of the URL.
+pub(super) async fn create_from(
+    core: &Core,
+    resource: &Resource,
+    mut draft: Draft,
+    options: WriteOptions,
+    manager: &Manager,
+) -> Result<Object, Status> {
+    let kind = draft.kind.clone();
+    if kind.terminating || resource.refuses_creates() {
+        let why = "create not allowed while custom resource definition is terminating";
+        let name = &draft.meta.name;
+        return Err(Status::forbidden(kind.group_resource(), name, why));
+    }
+    let meta = &mut draft.meta;
+    // Upstream takes a version that is not a number as unset.
+    let version: ResourceVersion = meta.resource_version.parse().unwrap_or_default();
+    if version > ResourceVersion::default() {
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Status::bad_request(message));
+    }
+    meta.uid = Uuid::new_v4().to_string();
+    meta.creation_timestamp = Some(clock::now());
+    meta.deletion_timestamp = None;
+    meta.deletion_grace_period_seconds = None;
+    let generated = meta.name.is_empty() && !meta.generate_name.is_empty();
+    let tries = if generated { GENERATE_TRIES } else { 1 };
+    if kind.namespaced {
+        let name = match meta.name.is_empty() {
+            true => &meta.generate_name,
+            false => &meta.name,
+        };
+        check_namespace(core, &kind, &meta.namespace, name).await?;
+    }
+    draft.check_depth()?;
+    draft.fill_in();
+    track_created(&mut draft, manager, &clock::now());
+    draft.prepare_for_create();
+    for attempt in 1..=tries {
+        if generated {
+            draft.meta.name = generate_name(&draft.meta.generate_name);
+            draft.prepare_for_create(); // a namespace carries its name as a label
+        }
+        let mut errors = FieldErrors::new();
+        draft.validate(&kind, None, None, &mut errors);
+        if !errors.is_empty() {
+            let name = &draft.meta.name;
+            return Err(Status::invalid(kind.group_version_kind(), name, &errors));
+        }
+        let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
+        let written = draft.write()?;
+        if options.dry_run {
+            resource.refresh().await?;
+            return match resource.get(&key) {
+                None => unstored(&written),
+                Some(existing) => Err(already_exists(&kind, &key, Some(&existing))),
+            };
+        }
+        if attempt == tries {
+            draft.members.clear(); // before the store writes, see `ReadOnce`
+        }
+        let create = CommittedWrite::Create(&written);
+        if let Some(object) = resource.commit(&kind, &key, create).await? {
+            return Ok(object);
+        }
+        if attempt == tries {
+            resource.refresh().await?;
+            let mut status = already_exists(&kind, &key, resource.get(&key).as_ref());
+            if generated {
+                status
+                    .message
+                    .push_str(", the server was not able to generate a unique name for the object");
+                status.details.get_or_insert_default().retry_after_seconds = 1;
+            }
+            return Err(status);
+        }
+    }
+    Err(Status::internal("no name was tried"))
+}
+
+/// An object that is not stored, without a resourceVersion (W139). A custom resource has an empty one, which is cut out.
+fn unstored(written: &UnstampedObject) -> Result<Object, Status> {
+    let object = Object::parse(written.value().clone()).map_err(Status::internal)?;
+    let version = object.spans().resource_version;
+    if version.is_empty() {
+        return Ok(object);
+    }
+    let json = object.as_bytes();
+    let name = "\"resourceVersion\":".len();
+    // The uid stands behind it, so there is a comma.
+    let (start, end) = (version.start as usize - name, version.end as usize + 1);
+    let without = [&json[..start], &json[end..]].concat();
+    Object::parse(without.into()).map_err(Status::internal)
+}
+
+fn already_exists(kind: &Kind, key: &ObjectKey, existing: Option<&Object>) -> Status {
+    Status::already_exists(
+        kind.group_resource(),
+        key.name(),
+        existing.is_some_and(Object::is_terminating),
+    )
+}
+
+/// Refuses an object in a namespace that does not exist or is being deleted (W140, W175).
+async fn check_namespace(
+    core: &Core,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+) -> Result<(), Status> {
+    let namespaces = &core.namespaces;
+    let key = ObjectKey::new("", namespace);
+    let mut found = namespaces.get(&key);
+    if found.is_none() {
+        namespaces.refresh().await?;
+        found = namespaces.get(&key);
+    }
+    match found {
+        None => Err(Status::not_found(
+            namespaces.kind.group_resource(),
+            namespace,
+        )),
+        Some(object) if object.is_terminating() => {
+            let why = format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            );
+            let cause = Cause {
+                reason: "NamespaceTerminating".into(),
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".into(),
+            };
+            Err(Status::forbidden(kind.group_resource(), name, &why).with_cause(cause))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// A generated name: the prefix, cut so that the name fits, and five characters that make no words (W137).
+fn generate_name(prefix: &str) -> String {
+    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut name: String = prefix.to_owned();
+    while name.len() > 58 {
+        name.pop();
+    }
+    // A random UUID has more than enough random bytes.
+    let random = Uuid::new_v4();
+    name.extend(
+        random.as_bytes()[..5]
+            .iter()
+            .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])),
+    );
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::generate_name;
+
+    #[test]
+    fn w137_generated_names_are_cut_to_fit() {
+        let name = generate_name("gen-");
+        assert!(name.starts_with("gen-") && name.len() == 9, "{name}");
+        assert_eq!(generate_name(&"x".repeat(100)).len(), 63);
+        assert_ne!(generate_name("a"), generate_name("a"));
+    }
+}

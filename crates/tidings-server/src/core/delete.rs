@@ -1,0 +1,305 @@
+//! DELETE of one object or of many (W159-W168).
+
+use tidings_api::{
+    EventType, FieldError, FieldErrors, GroupResource, Object, ObjectKey, Status, StatusDetails,
+};
+use tidings_go::quote;
+use tidings_registry::{Draft, Kind};
+
+use super::clock;
+use super::command::{Answer, Call, Created};
+use super::list::{self, ListCommand};
+use super::resource::{CommittedWrite, Resource};
+use super::state::Core;
+use super::walk::Items;
+
+/// The finalizer that holds an object until its dependents no longer name it.
+pub(crate) const ORPHAN: &str = "orphan";
+/// The finalizer that holds an object until no dependent blocks it.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+
+/// What a deletion asks for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) preconditions: Preconditions,
+    pub(crate) orphan_dependents: Option<bool>,
+    pub(crate) propagation_policy: Option<PropagationPolicy>,
+    pub(crate) dry_run: bool,
+}
+
+/// How the object must be to be deleted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Preconditions {
+    pub(crate) uid: Option<String>,
+    pub(crate) resource_version: Option<String>,
+}
+
+/// What becomes of the dependents of a deleted object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PropagationPolicy {
+    /// They are deleted after it.
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl PropagationPolicy {
+    /// Reads the policy of a request (W164).
+    pub(crate) fn read(
+        text: Option<&str>,
+        orphan_dependents: Option<bool>,
+        errors: &mut FieldErrors,
+    ) -> Option<PropagationPolicy> {
+        let policy = text?;
+        if orphan_dependents.is_some() {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, why));
+            return None;
+        }
+        match policy {
+            "Foreground" => Some(PropagationPolicy::Foreground),
+            "Background" => Some(PropagationPolicy::Background),
+            "Orphan" => Some(PropagationPolicy::Orphan),
+            policy => {
+                let supported = ["Foreground", "Background", "Orphan", "nil"];
+                let path = "propagationPolicy";
+                errors.push(FieldError::not_supported(path, quote(policy), &supported));
+                None
+            }
+        }
+    }
+}
+
+impl DeleteOptions {
+    /// A deletion whose dependents are deleted later.
+    pub(crate) fn background() -> DeleteOptions {
+        DeleteOptions {
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteOptions::default()
+        }
+    }
+
+    /// A deletion of an object only if it is exactly as it was looked at.
+    pub(crate) fn exactly(policy: PropagationPolicy, object: &Object) -> DeleteOptions {
+        DeleteOptions {
+            propagation_policy: Some(policy),
+            preconditions: Preconditions {
+                uid: Some(object.uid().into_owned()),
+                resource_version: Some(object.resource_version().into_owned()),
+            },
+            ..DeleteOptions::default()
+        }
+    }
+
+    /// The finalizers of the object under the policy (W161). Options without a policy keep what earlier ones said.
+    fn finalizers(&self, kind: &Kind, known: &[String]) -> Vec<String> {
+        let policy = self.propagation_policy;
+        let had = |finalizer: &str| known.iter().any(|known| known == finalizer);
+        let orphan = match (policy, self.orphan_dependents) {
+            (Some(policy), _) => policy == PropagationPolicy::Orphan,
+            (None, Some(orphan)) => orphan,
+            (None, None) => had(ORPHAN) || (kind.orphans && !had(FOREGROUND)),
+        };
+        let foreground = match policy {
+            Some(policy) => policy == PropagationPolicy::Foreground,
+            None => self.orphan_dependents.is_none() && had(FOREGROUND),
+        };
+        let own = known
+            .iter()
+            .filter(|known| *known != ORPHAN && *known != FOREGROUND)
+            .cloned();
+        own.chain(orphan.then(|| ORPHAN.into()))
+            .chain(foreground.then(|| FOREGROUND.into()))
+            .collect()
+    }
+
+    /// Refuses an object that is not as the preconditions say (W163).
+    fn check(&self, kind: &Kind, object: &Object) -> Result<(), Status> {
+        let Preconditions {
+            uid,
+            resource_version,
+        } = &self.preconditions;
+        let named = GroupResource {
+            group: &kind.group,
+            resource: &kind.kind,
+        };
+        let name = object.name();
+        if let Some(uid) = uid.as_deref().filter(|uid| *uid != object.uid()) {
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                object.uid()
+            );
+            return Err(Status::conflict(named, &name, &why));
+        }
+        let version = resource_version.as_deref();
+        if let Some(version) = version.filter(|version| *version != object.resource_version()) {
+            let why = format!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The \
+                 object might have been modified",
+                object.resource_version()
+            );
+            return Err(Status::conflict(named, &name, &why));
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Answer, Status> {
+    let kind = call.target.kind.clone();
+    let unsaid = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    if unsaid && !kind.orphan_warning.is_empty() {
+        call.warnings.push(kind.orphan_warning.into());
+    }
+    let (resource, key) = (call.target.resource()?, &call.target.key);
+    if let Err(why) = kind.strategy.check_delete(key.name()) {
+        return Err(Status::forbidden(kind.group_resource(), key.name(), why));
+    }
+    resource.refresh().await?;
+    let deletion = delete_one(resource, &kind, key, options).await?;
+    Ok(deletion.answer(&kind))
+}
+
+/// DELETE of a collection: each object that a LIST would show, one after the other (W167).
+pub(super) async fn delete_collection(
+    core: &Core,
+    call: &Call,
+    options: &DeleteOptions,
+    command: &ListCommand,
+) -> Result<Answer, Status> {
+    let Answer::List(head, items) = list::list(core, call, command).await? else {
+        return Err(Status::internal("a list is no list"));
+    };
+    let resource = call.target.resource()?;
+    let objects = items.collect();
+    for object in &objects {
+        let deleted = delete_one(resource, &call.target.kind, &object.key(), options).await;
+        // An object that is gone already needs no deletion.
+        if let Err(status) = deleted.map(drop)
+            && status.code != 404
+        {
+            return Err(status);
+        }
+    }
+    Ok(Answer::List(head, Items::Page(objects.into_iter())))
+}
+
+/// Deletes an object, or begins to; again if another write was faster.
+pub(crate) async fn delete_one(
+    resource: &Resource,
+    kind: &std::sync::Arc<Kind>,
+    key: &ObjectKey,
+    options: &DeleteOptions,
+) -> Result<Deletion, Status> {
+    loop {
+        let Some(existing) = resource.get(key) else {
+            return Err(Status::not_found(kind.group_resource(), key.name()));
+        };
+        options.check(kind, &existing)?;
+        let draft = Draft::of(kind, &existing)?;
+        if let Some(deletion) = remove(resource, key, options, &existing, draft).await? {
+            return Ok(deletion);
+        }
+        resource.refresh().await?;
+    }
+}
+
+/// The result of a deletion.
+#[derive(Debug)]
+pub(crate) enum Deletion {
+    /// The object is marked, and something holds it.
+    Held(Created, Object),
+    /// The object is gone; its last state.
+    Done(Object),
+}
+
+impl Deletion {
+    fn answer(self, kind: &Kind) -> Answer {
+        match self {
+            Deletion::Held(created, object) => Answer::Object(created, object),
+            Deletion::Done(object) if kind.returns_deleted => Answer::Object(Created::No, object),
+            // A success that names the object (W160).
+            Deletion::Done(object) => Answer::Status(Status::success(StatusDetails {
+                name: object.name().into_owned(),
+                group: kind.group.to_string(),
+                kind: kind.plural.to_string(),
+                uid: object.uid().into_owned(),
+                ..StatusDetails::default()
+            })),
+        }
+    }
+}
+
+/// Tries once to delete an object. `None` if it is not as the cache has it.
+async fn remove(
+    resource: &Resource,
+    key: &ObjectKey,
+    options: &DeleteOptions,
+    existing: &Object,
+    mut draft: Draft,
+) -> Result<Option<Deletion>, Status> {
+    let kind = draft.kind.clone();
+    let grace = kind
+        .strategy
+        .grace_seconds(&draft, options.grace_period_seconds);
+    let finalizers = match kind.strategy.ignores_policy() {
+        true => draft.meta.finalizers.clone(),
+        false => options.finalizers(&kind, &draft.meta.finalizers),
+    };
+    let refinalized = finalizers != draft.meta.finalizers;
+    draft.meta.finalizers = finalizers;
+    kind.strategy.hold(&mut draft, &clock::now());
+    let held = !draft.meta.finalizers.is_empty()
+        || kind.strategy.is_held(&draft)
+        || grace.is_some_and(|grace| grace > 0);
+    let mut marked = None;
+    // An object that is held, and one that is deleted gracefully, is first marked as being deleted.
+    let marks = mark(&mut draft, grace, options.grace_period_seconds.is_some());
+    if (held && (marks || refinalized)) || (grace.is_some() && marks) {
+        let written = draft.write()?;
+        if options.dry_run {
+            let object = written.stamped(existing.revision(), EventType::Modified);
+            return Ok(Some(Deletion::Held(Created::No, object)));
+        }
+        let update = CommittedWrite::Update(existing.revision(), &written);
+        marked = resource.commit(&kind, key, update).await?;
+        if marked.is_none() {
+            return Ok(None);
+        }
+    }
+    let object = marked.unwrap_or_else(|| existing.clone());
+    if held {
+        let created = match options.orphan_dependents {
+            Some(false) => Created::Later,
+            _ => Created::No,
+        };
+        return Ok(Some(Deletion::Held(created, object)));
+    }
+    if options.dry_run {
+        return Ok(Some(Deletion::Done(object)));
+    }
+    let deleted = resource
+        .commit(&kind, key, CommittedWrite::Delete(&object))
+        .await?;
+    Ok(deleted.map(Deletion::Done))
+}
+
+/// Marks an object as being deleted, or as being deleted sooner than was asked for before. False if nothing changes.
+fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
+    let grace_seconds = grace.unwrap_or(0);
+    let first = draft.meta.deletion_timestamp.is_none();
+    if !first {
+        let known = draft.meta.deletion_grace_period_seconds;
+        let sooner = known.is_some_and(|known| grace_seconds < known);
+        if !(sooner && asked) {
+            return false;
+        }
+    }
+    draft.meta.deletion_timestamp = Some(clock::in_seconds(grace_seconds));
+    let kind = draft.kind.clone();
+    kind.strategy.mark_deleted(draft, grace_seconds, first);
+    true
+}

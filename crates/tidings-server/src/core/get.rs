@@ -1,0 +1,26 @@
+//! GET of one object (W68, W69).
+
+use tidings_api::{ResourceVersion, Status};
+use tidings_registry::{ScaleView, Subresource};
+
+use super::command::{Answer, Call, Created};
+
+pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result<Answer, Status> {
+    let target = &call.target;
+    let resource = target.resource()?;
+    match version {
+        None => resource.refresh().await?,
+        Some(version) if version == ResourceVersion::default() => {}
+        Some(version) => resource.reach(version).await?,
+    }
+    let object = resource
+        .get(&target.key)
+        .ok_or_else(|| target.not_found())?;
+    match target.subresource {
+        Some(Subresource::Scale) => {
+            let scale = ScaleView::of(&object, &target.kind)?;
+            Ok(Answer::Document(scale.to_json()?))
+        }
+        _ => Ok(Answer::Object(Created::No, object)),
+    }
+}

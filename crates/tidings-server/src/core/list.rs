@@ -1,0 +1,190 @@
+//! LIST: all resource-version semantics and paging (W70-W90).
+
+use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status};
+use tidings_cache::{Snapshot, Unavailable};
+use tidings_registry::Selection;
+
+use super::clock;
+use super::command::{Answer, Call};
+use super::continue_token::ContinueToken;
+use super::resource::Resource;
+use super::state::Core;
+use super::target::Target;
+use super::walk::{Items, Walk};
+
+/// A list that is asked for.
+#[derive(Debug)]
+pub(crate) struct ListCommand {
+    options: ListOptions,
+    selection: Selection,
+}
+
+/// The metadata of a list.
+#[derive(Debug)]
+pub(crate) struct ListHead {
+    /// The revision that the list is of.
+    pub(crate) revision: ResourceVersion,
+    /// Asks for the next page; empty at the end.
+    pub(crate) continue_token: String,
+    /// How many objects follow, if that is known.
+    pub(crate) remaining: Option<u64>,
+}
+
+impl ListCommand {
+    /// Checks the options of a LIST or WATCH of a target, in upstream's order. `forced_watch` is the legacy form of a watch (W19), which is
+    /// checked as what it looks like.
+    pub(crate) fn new(
+        target: &Target,
+        mut options: ListOptions,
+        forced_watch: bool,
+    ) -> Result<ListCommand, Status> {
+        Selection::check_syntax(&options.label_selector, &options.field_selector)?;
+        options.apply_watch_defaults();
+        options.validate()?;
+        options.watch |= forced_watch;
+        let selection = Selection::new(
+            &target.kind,
+            target.namespace(),
+            target.name(),
+            &options.label_selector,
+            &options.field_selector,
+        )?;
+        Ok(ListCommand { options, selection })
+    }
+
+    pub(super) fn options(&self) -> &ListOptions {
+        &self.options
+    }
+
+    pub(super) fn selection(&self) -> &Selection {
+        &self.selection
+    }
+}
+
+/// A version of a GET or WATCH. Upstream answers 500 to one that is not a number (W62), but it is the client's mistake.
+pub(crate) fn parse_version(text: &str) -> Result<ResourceVersion, Status> {
+    text.parse().map_err(|error: tidings_go::ParseNumberError| {
+        let wrong = FieldError::invalid("resourceVersion", text, error.to_string());
+        Status::bad_request(wrong.to_string())
+    })
+}
+
+pub(super) async fn list(
+    core: &Core,
+    call: &Call,
+    command: &ListCommand,
+) -> Result<Answer, Status> {
+    let ListCommand { options, selection } = command;
+    let resource = call.target.resource()?;
+    let now_ms = clock::now_ms();
+    let (snapshot, start) = if options.continue_token.is_empty() {
+        (snapshot(resource, options).await?, None)
+    } else {
+        let (snapshot, start) = continued(core, resource, command, now_ms).await?;
+        (snapshot, Some(start))
+    };
+    let mut walk = Walk::new(snapshot.state, selection.clone(), start.as_deref());
+    let limit = usize::try_from(options.limit).unwrap_or(0);
+    // A list of any version is not limited (W73, W84).
+    let limited = limit > 0 && options.resource_version != "0";
+    let mut head = ListHead {
+        revision: snapshot.revision,
+        continue_token: String::new(),
+        remaining: None,
+    };
+    let items = if limited {
+        let (page, more) = page(&mut walk, limit);
+        if more {
+            let revision = snapshot.revision.get() as i64;
+            let last = walk.last_key().map_or("", |key| key.as_str());
+            let prefix = selection.key_prefix();
+            head.continue_token = ContinueToken::write(revision, last, &prefix, now_ms);
+            head.remaining = selection.is_whole_scope().then(|| walk.remaining());
+        }
+        Items::Page(page.into_iter())
+    } else {
+        Items::Walk(walk)
+    };
+    Ok(Answer::List(head, items))
+}
+
+/// The next objects of a walk, and whether more follow.
+fn page(walk: &mut Walk, limit: usize) -> (Vec<Object>, bool) {
+    let mut page = Vec::new();
+    let ended = walk.visit(|object| {
+        page.push(object.clone());
+        page.len() < limit
+    });
+    // The walk stops at the last object of the page: only another look tells whether one follows.
+    let more = !ended && walk.has_more();
+    (page, more)
+}
+
+/// The state that a LIST without a token is of.
+async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot, Status> {
+    let cache = resource.cache();
+    let version = options.resource_version.as_str();
+    if version.is_empty() {
+        resource.refresh().await?;
+        return Ok(cache.snapshot());
+    }
+    let version = parse_version(version).map_err(|mut status| {
+        status.message.insert_str(0, "invalid resource version: "); // W76
+        status
+    })?;
+    let exact = match &options.resource_version_match {
+        Some(version_match) => *version_match == ResourceVersionMatch::Exact,
+        None => options.limit > 0 && version > ResourceVersion::default(), // the legacy meaning (W73)
+    };
+    resource.reach(version).await?;
+    if !exact {
+        return Ok(cache.snapshot());
+    }
+    cache
+        .snapshot_at(version)
+        .map_err(|unavailable| match unavailable {
+            Unavailable::TooOld(_) => {
+                Status::expired("The resourceVersion for the provided list is too old.")
+            }
+            Unavailable::NotYet(current) => {
+                Status::too_large_resource_version(version.get(), current.get())
+            }
+        })
+}
+
+/// The state and the key that a token goes on from (W83-W90).
+async fn continued(
+    core: &Core,
+    resource: &Resource,
+    command: &ListCommand,
+    now_ms: u64,
+) -> Result<(Snapshot, String), Status> {
+    let token = ContinueToken::read(&command.options.continue_token)?;
+    if !command.options.any_version() {
+        return Err(Status::bad_request(
+            "specifying resource version is not allowed when using continue",
+        ));
+    }
+    let prefix = command.selection.key_prefix();
+    let start = format!("{prefix}{}", token.relative_start());
+    let cache = resource.cache();
+    let Ok(revision) = u64::try_from(token.rv) else {
+        resource.refresh().await?; // go on at the latest state (W89)
+        return Ok((cache.snapshot(), start));
+    };
+    let revision = ResourceVersion::new(revision);
+    resource.reach(revision).await?;
+    let last = start.trim_end_matches('\0');
+    let expired = || Status::continue_expired(ContinueToken::write(-1, last, &prefix, now_ms));
+    if token.t > 0 && core.token_expired(token.t, now_ms) {
+        return Err(expired());
+    }
+    match cache.snapshot_at(revision) {
+        Ok(snapshot) => Ok((snapshot, start)),
+        Err(Unavailable::TooOld(_)) => Err(expired()),
+        Err(Unavailable::NotYet(current)) => Err(Status::too_large_resource_version(
+            revision.get(),
+            current.get(),
+        )),
+    }
+}

@@ -1,0 +1,45 @@
+//! The server without HTTP: typed commands on resolved resources.
+//!
+//! A [`Call`] names a target that has been found, a user and a field manager; a [`Command`] says what to do with it. [`Core::perform`]
+//! does it and returns an [`Answer`]. Writes become real in one place, [`Resource::commit`]; reads come from caches.
+
+mod access;
+mod apply;
+pub(crate) mod clock;
+mod command;
+mod continue_token;
+mod counts;
+mod create;
+mod delete;
+mod edit;
+mod failure;
+mod get;
+mod list;
+mod patch;
+mod perform;
+mod resource;
+mod review;
+mod served;
+mod state;
+mod target;
+mod update;
+mod walk;
+mod watch;
+
+pub use access::Authentication;
+pub(crate) use access::{Attributes, User, authorize};
+pub(crate) use command::{Answer, Call, Command, Created};
+#[cfg(feature = "fuzzing")]
+pub(crate) use continue_token::ContinueToken;
+pub(crate) use delete::{
+    DeleteOptions, FOREGROUND, ORPHAN, Preconditions, PropagationPolicy, delete_one,
+};
+pub(crate) use edit::change;
+pub(crate) use failure::store_failed;
+pub(crate) use list::{ListCommand, ListHead, parse_version};
+pub(crate) use resource::{Resource, ResourceId};
+pub(crate) use served::{CustomResource, Served};
+pub(crate) use state::{Core, CoreOptions};
+pub(crate) use target::Target;
+pub(crate) use walk::{Items, Walk};
+pub(crate) use watch::{OpenWatch, WatchCommand, too_old};

@@ -1,0 +1,51 @@
+//! One door for all commands.
+
+use tidings_api::Status;
+
+use super::command::{Answer, Call, Command, Created};
+use super::state::Core;
+use super::{apply, create, delete, get, list, patch, review, update};
+
+impl Core {
+    /// Does what a command says. The future may be dropped: a write is then done whole or not at all.
+    pub(crate) async fn perform(
+        &self,
+        call: &mut Call,
+        command: Command,
+    ) -> Result<Answer, Status> {
+        let answer = self.dispatch(call, command).await?;
+        if let Answer::Object(Created::Yes, object) = &answer {
+            let warnings = call.target.kind.strategy.created_warnings(object);
+            call.warnings.extend(warnings);
+        }
+        Ok(answer)
+    }
+
+    async fn dispatch(&self, call: &mut Call, command: Command) -> Result<Answer, Status> {
+        match command {
+            Command::Get(version) => get::get(call, version).await,
+            Command::List(list) => list::list(self, call, &list).await,
+            Command::Create { options, body } => create::create(self, call, options, &body).await,
+            Command::Review {
+                review,
+                options,
+                body,
+            } => review::review(self, call, review, options, &body),
+            Command::Update { options, body } => update::update(self, call, options, &body).await,
+            Command::Patch {
+                options,
+                patch_type,
+                body,
+            } => patch::patch(call, options, patch_type, &body).await,
+            Command::Apply {
+                options,
+                force,
+                body,
+            } => apply::apply(self, call, options, force, &body).await,
+            Command::Delete(options) => delete::delete(call, &options).await,
+            Command::DeleteCollection(options, list) => {
+                delete::delete_collection(self, call, &options, &list).await
+            }
+        }
+    }
+}

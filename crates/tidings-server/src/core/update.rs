@@ -1,0 +1,60 @@
+//! PUT: replace an object, its status, or a namespace's finalizers (W142-W148).
+
+use bytes::Bytes;
+use tidings_api::{Object, Status};
+use tidings_registry::{Draft, ScaleRequest, Subresource, WriteOptions};
+
+use super::command::{Answer, Call, Created};
+use super::create::create_from;
+use super::edit::{self, ReadOnce, uid_precondition};
+use super::state::Core;
+
+pub(super) async fn update(
+    core: &Core,
+    call: &mut Call,
+    options: WriteOptions,
+    body: &Bytes,
+) -> Result<Answer, Status> {
+    let kind = call.target.kind.clone();
+    let key = call.target.key.clone();
+    if call.target.subresource == Some(Subresource::Scale) {
+        let wanted = ScaleRequest::read(body, &key)?;
+        Draft::check_name(&wanted.name, key.name())?;
+        return edit::change(call, options, &|existing| {
+            let mut draft = Draft::of(&kind, existing)?;
+            wanted.apply(&mut draft);
+            Ok(draft)
+        })
+        .await;
+    }
+    let mut draft = Draft::read(&kind, body)?;
+    let odd = options.validation.odd_fields(&kind, &draft.odd)?;
+    call.warnings.extend(odd);
+    Draft::check_name(&draft.meta.name, key.name())?;
+    draft.settle_namespace(&kind, key.namespace())?;
+    call.warnings.extend(draft.meta.deduplicate_owners(false));
+    let draft = ReadOnce::new(draft);
+    let again = || {
+        let mut draft = Draft::read(&kind, body)?;
+        draft.settle_namespace(&kind, key.namespace())?;
+        draft.meta.deduplicate_owners(false);
+        Ok(draft)
+    };
+    if !(kind.create_on_update && call.target.subresource.is_none()) {
+        return edit::change(call, options, &|_| draft.take_or(again)).await;
+    }
+    let edit = |_: &Object| Ok(Some(draft.take_or(again)?.into()));
+    if let Some(changed) = edit::change_if_there(call, options, &edit).await? {
+        return Ok(changed);
+    }
+    let mut draft = draft.take_or(again)?;
+    if !draft.meta.uid.is_empty() {
+        let why = uid_precondition(&draft.meta.uid, "");
+        let resource = kind.group_resource();
+        return Err(Status::conflict(resource, key.name(), &why));
+    }
+    draft.meta.resource_version.clear();
+    let resource = call.target.resource()?;
+    let created = create_from(core, resource, draft, options, &call.manager()).await?;
+    Ok(Answer::Object(Created::Yes, created))
+}

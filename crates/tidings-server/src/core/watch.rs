@@ -1,0 +1,140 @@
+//! WATCH: opened here, turned into bytes at the edge (W91-W116).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_api::{ListOptions, ObjectKey, ResourceVersion, Status};
+use tidings_cache::{Cursor, Unavailable, WatchScope};
+use tidings_registry::{Kind, Selection};
+
+use super::counts::WatchCounter;
+use super::list::{ListCommand, parse_version};
+use super::resource::Resource;
+use super::state::Core;
+use super::target::Target;
+use super::walk::Walk;
+
+/// Longer than any client waits, short enough to be added to any time.
+const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// A watch that is asked for.
+#[derive(Debug)]
+pub(crate) struct WatchCommand {
+    list: ListCommand,
+    version: Option<ResourceVersion>,
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+pub(crate) struct OpenWatch {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) selection: Selection,
+    /// The state to begin with, as events. Boxed: it is gone when the watch is idle.
+    pub(crate) initial: Option<Box<(Walk, ResourceVersion)>>,
+    /// The initial state ends with a bookmark that says so.
+    pub(crate) mark_end: bool,
+    /// Events up to here are not for this watch (W94).
+    pub(crate) after: ResourceVersion,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cursor: Cursor,
+    /// Turns true when the server stops.
+    pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
+    pub(crate) counter: WatchCounter,
+}
+
+impl WatchCommand {
+    /// Checks the options of a watch.
+    pub(crate) fn new(list: ListCommand) -> Result<WatchCommand, Status> {
+        let version = match list.options().resource_version.as_str() {
+            "" => None,
+            text => Some(parse_version(text)?),
+        };
+        Ok(WatchCommand { list, version })
+    }
+
+    fn options(&self) -> &ListOptions {
+        self.list.options()
+    }
+
+    /// True if the watch has ended before anything could be sent (W97).
+    pub(crate) fn is_over(&self) -> bool {
+        let timeout = self.options().timeout_seconds;
+        timeout.is_some_and(|seconds| seconds < 0)
+    }
+}
+
+impl Core {
+    /// Opens a watch. From here on, failures are events (W96).
+    pub(crate) async fn watch(
+        &self,
+        target: &Target,
+        command: WatchCommand,
+    ) -> Result<OpenWatch, Status> {
+        let resource = target.resource()?.clone();
+        let (options, selection) = (command.options(), command.list.selection());
+        let timeout = match options.timeout_seconds {
+            Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(TIMEOUT_MAX),
+            _ => self.default_watch_timeout(),
+        };
+        let version = command.version;
+        let any = ResourceVersion::default();
+        let from_now = version.is_none_or(|version| version == any);
+        // "00" is zero too, though it is not the text that the defaults look for.
+        let with_state = options.send_initial_events.unwrap_or(from_now);
+        if with_state || from_now {
+            match version {
+                None => resource.refresh().await?,
+                Some(version) => resource.reach(version).await?,
+            }
+        }
+        let (cache, scope) = (resource.cache(), scope(&target.kind, selection));
+        let (initial, after, cursor) = if with_state || from_now {
+            let (snapshot, cursor) = cache.follow(scope);
+            let walk = with_state.then(|| {
+                let walk = Walk::new(snapshot.state, selection.clone(), None);
+                Box::new((walk, snapshot.revision))
+            });
+            (walk, snapshot.revision, cursor)
+        } else {
+            let after = version.unwrap_or_default();
+            let cursor =
+                cache
+                    .follow_after(after, scope)
+                    .map_err(|unavailable| match unavailable {
+                        Unavailable::TooOld(oldest) | Unavailable::NotYet(oldest) => {
+                            too_old(after, oldest)
+                        }
+                    })?;
+            (None, after, cursor)
+        };
+        Ok(OpenWatch {
+            selection: selection.clone(),
+            initial,
+            mark_end: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,
+            after,
+            bookmarks: options.allow_watch_bookmarks,
+            timeout,
+            cursor,
+            stopping: self.stopping(),
+            counter: WatchCounter::open(resource.watches.clone()),
+            resource,
+        })
+    }
+}
+
+/// The events that can wake a watch.
+fn scope(kind: &Kind, selection: &Selection) -> WatchScope {
+    match (selection.namespace(), selection.name()) {
+        (None, None) => WatchScope::All,
+        (Some(namespace), None) => WatchScope::Namespace(namespace.into()),
+        (None, Some(name)) if !kind.namespaced => WatchScope::Object(ObjectKey::new("", name)),
+        (None, Some(name)) => WatchScope::Name(name.into()),
+        (Some(namespace), Some(name)) => WatchScope::Object(ObjectKey::new(namespace, name)),
+    }
+}
+
+/// 410 for a watch that starts before the history (W104).
+pub(crate) fn too_old(requested: ResourceVersion, oldest: ResourceVersion) -> Status {
+    Status::expired(format!("too old resource version: {requested} ({oldest})"))
+}

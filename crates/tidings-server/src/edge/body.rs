@@ -1,0 +1,75 @@
+//! Reads the bodies of requests, up to a limit.
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use tidings_api::Status;
+
+/// The longest body that is read (W14).
+const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Bytes of a body beyond the limit that are read and thrown away.
+const REFUSED_BYTES_MAX: usize = 32 << 20;
+
+/// Reads a body, up to the limit.
+pub(crate) async fn read_body<B>(mut body: std::pin::Pin<&mut B>) -> Result<Bytes, Status>
+where
+    B: Body,
+    B::Error: std::fmt::Display,
+{
+    let mut collected = BytesMut::new();
+    let mut only: Option<Bytes> = None;
+    let mut too_large = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame
+            .map_err(|error| Status::bad_request(format!("the body cannot be read: {error}")))?;
+        let Ok(mut data) = frame.into_data() else {
+            continue;
+        };
+        use bytes::Buf;
+        let length = data.remaining();
+        let so_far = only.as_ref().map_or(collected.len(), Bytes::len);
+        if too_large > 0 || so_far + length > BODY_BYTES_MAX {
+            // Most clients write the whole request before they read: they get the answer only if the rest is read.
+            too_large += length;
+            (only, collected) = (None, BytesMut::new());
+            if too_large > REFUSED_BYTES_MAX {
+                break;
+            }
+            continue;
+        }
+        let bytes = data.copy_to_bytes(length);
+        match (&only, collected.is_empty()) {
+            (None, true) => only = Some(bytes),
+            _ => {
+                if let Some(first) = only.take() {
+                    collected.extend_from_slice(&first);
+                }
+                collected.extend_from_slice(&bytes);
+            }
+        }
+    }
+    if too_large > 0 {
+        return Err(Status::entity_too_large(BODY_BYTES_MAX));
+    }
+    Ok(only.unwrap_or_else(|| collected.freeze()))
+}
+
+/// Reads what is left of a body and throws it away, within bounds.
+pub(crate) async fn drain<B: Body>(mut body: std::pin::Pin<&mut B>) {
+    let rest = async {
+        let mut taken = 0;
+        while !body.is_end_stream()
+            && let Some(Ok(frame)) = body.frame().await
+        {
+            taken += frame.data_ref().map_or(0, bytes::Buf::remaining);
+            if taken > REFUSED_BYTES_MAX {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+}
+
+/// How long the rest of an unwanted body is waited for.
+const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

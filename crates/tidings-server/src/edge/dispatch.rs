@@ -1,0 +1,535 @@
+//! The way of one request: authenticated, routed, authorised, negotiated, performed, written.
+
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use tidings_api::{Reason, Status, validate};
+use tidings_go::{query_bool, quote};
+use tidings_registry::PatchType;
+use tidings_schema::Type;
+
+use super::api::{Api, Edge};
+use super::health::HealthCheck;
+use super::negotiate::{BodyFormat, Offer, UnreadableBody};
+use super::request::{OpenApiDocument, Query, ResourceRequest, Route, Verb, route};
+use super::respond::backup::BackupBody;
+use super::respond::view::View;
+use super::respond::watch::{WatchBody, error_event};
+use super::respond::{self, Rendering, ResponseBody, warning};
+use super::{authenticate, body, discovery, health, negotiate, openapi, options};
+use crate::core::{
+    Attributes, Call, Command, Target, User, WatchCommand, authorize, clock, parse_version,
+    store_failed,
+};
+
+/// The media type of server-side apply.
+const APPLY: &str = "application/apply-patch+yaml";
+
+impl Api {
+    /// Answers one request. The future may be dropped: a write is then done whole or not at all.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
+        self.0.handle(request).await
+    }
+}
+
+/// A request of a resource, before its body is read.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    request: &'a ResourceRequest,
+    user: User,
+    query: &'a Query,
+    headers: &'a HeaderMap,
+}
+
+impl Edge {
+    async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
+        let started = Instant::now();
+        let (parts, body) = request.into_parts();
+        let mut body = pin!(body);
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let user = authenticate::user(self.core.authentication(), &parts.headers);
+        let route = self.route(&parts, user.as_ref().ok()).await;
+        let request = match &route {
+            Route::Resource(request) => Some(request),
+            _ => None,
+        };
+        let watch = query.get("watch").is_some_and(query_bool);
+        let verb = request.map(|request| request.verb(&parts.method, watch));
+        let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
+        let authenticated = user.is_ok();
+        let answered = match user {
+            Err(status) => Err(status),
+            Ok(user) => match authorize(user, &attributes(&parts, &route, known_verb)) {
+                Err(status) => {
+                    let format = negotiate::status_format(&parts.headers, &query);
+                    Ok(respond::forbidden(&status, format))
+                }
+                Ok(()) => match (request, verb) {
+                    (Some(request), Some(Ok(verb))) => {
+                        let asked = Asked {
+                            request,
+                            user,
+                            query: &query,
+                            headers: &parts.headers,
+                        };
+                        self.serve(verb, asked, body.as_mut()).await
+                    }
+                    (Some(_), Some(Err(status))) => Err(status),
+                    _ => self.serve_other(&route, &parts, &query).await,
+                },
+            },
+        };
+        let mut response = answered.unwrap_or_else(|status| {
+            let format = negotiate::status_format(&parts.headers, &query);
+            respond::status(&status, format)
+        });
+        // A client that is refused before its body was read may still be writing it.
+        body::drain(body).await;
+        if parts.method == Method::HEAD {
+            *response.body_mut() = ResponseBody::bytes(Bytes::new());
+        }
+        self.finish(&mut response, &parts.headers, authenticated);
+        self.metrics.request(
+            request.map(|request| &request.target),
+            known_verb,
+            response.status().as_u16(),
+            started.elapsed(),
+        );
+        response
+    }
+
+    /// Finds what a path means in the set of what is served. A path that means nothing may be of a definition that is just being served.
+    async fn route(&self, parts: &Parts, user: Option<&User>) -> Route {
+        let path = parts.uri.path();
+        let found = route(path, &self.core.served());
+        if !matches!(found, Route::NoSuchPath | Route::NoSuchResource) {
+            return found;
+        }
+        let may = user.is_some_and(|user| {
+            let attributes = attributes(parts, &found, None);
+            authorize(*user, &attributes).is_ok()
+        });
+        if may && self.core.wait_until_served(path).await {
+            return route(path, &self.core.served());
+        }
+        found
+    }
+
+    /// Everything that is not a resource.
+    async fn serve_other(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Response<ResponseBody>, Status> {
+        let reads = parts.method == Method::GET
+            || matches!(
+                route,
+                Route::Health(_) | Route::Root | Route::OpenApi(OpenApiDocument::V2)
+            );
+        match route {
+            Route::NoSuchPath | Route::Resource(_) => Ok(respond::page_not_found()),
+            Route::NoSuchResource => Err(Status::no_such_resource()),
+            Route::NoSuchSubresource(kind, name) => {
+                Err(Status::not_found(kind.group_resource(), name))
+            }
+            _ if !reads => Err(Status::method_not_allowed()),
+            Route::Health(health) => {
+                let checks = self.health_checks(health.endpoint);
+                Ok(health::answer(health, query, &checks))
+            }
+            Route::Version => Ok(health::version()),
+            Route::Discovery(page) => {
+                let served = self.core.served();
+                let described = self.described(&served);
+                discovery::answer(page, &served.catalog, &described.discovery, parts, query)
+            }
+            Route::OpenApi(document) => {
+                let served = self.core.served();
+                let pages = self.described(&served).openapi.clone();
+                openapi::answer(document, served, pages, parts, query).await
+            }
+            Route::Root => Ok(health::root()),
+            Route::Backup => self.backup().await,
+            Route::Metrics => Ok(self.encode_metrics()),
+        }
+    }
+
+    fn encode_metrics(&self) -> Response<ResponseBody> {
+        let text = self.metrics.encode(
+            self.core.served().resources(),
+            self.core.store_stats(),
+            self.lost_log_lines.load(Ordering::Relaxed),
+            self.in_flight.in_flight(),
+            &self.controllers.garbage,
+        );
+        let mut response = respond::text(StatusCode::OK, text);
+        let value =
+            HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, value);
+        response
+    }
+
+    async fn backup(&self) -> Result<Response<ResponseBody>, Status> {
+        if self.core.store_stats().remote.is_some() {
+            let message = "the objects are kept in etcd: back it up with `etcdctl snapshot save FILE`, and restore it with \
+                           `etcdutl snapshot restore`";
+            return Err(Status::failure(501, Reason::MethodNotAllowed, message));
+        }
+        let body = BackupBody::start(self.core.store().clone(), clock::now_ms()).await;
+        let body = body.map_err(store_failed)?;
+        let mut response = Response::new(ResponseBody::backup(body));
+        let value = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(CONTENT_TYPE, value);
+        Ok(response)
+    }
+
+    fn health_checks(&self, endpoint: &str) -> Vec<HealthCheck> {
+        let served = self.core.served();
+        let resources = served.resources();
+        let mut checks = vec![("ping", None)];
+        // The tasks that fill caches and control never end by themselves.
+        let dead = if self.controllers.is_dead() {
+            Some("a task of the server has ended".to_owned())
+        } else {
+            let dead = resources.iter().any(|resource| resource.store().is_dead());
+            dead.then(|| "a cache is no longer filled".to_owned())
+        };
+        checks.push(("reflectors", dead));
+        // `etcd` is upstream's name for the store. A server is not alive only if a restart would help.
+        let trouble = self.core.store_trouble();
+        let trouble = trouble.filter(|trouble| endpoint != "livez" || trouble.needs_restart);
+        checks.push(("etcd", trouble.map(|trouble| trouble.what)));
+        if endpoint == "readyz" {
+            let mut caches = resources.iter().map(|resource| resource.cache());
+            let empty = caches.any(|cache| cache.reached().is_none());
+            let empty = empty.then(|| "a cache is not filled yet".to_owned());
+            checks.push(("watch-cache", empty));
+            let stopping = *self.core.stopping().borrow();
+            let stopping = stopping.then(|| "the server is shutting down".to_owned());
+            checks.push(("shutdown", stopping));
+        }
+        checks
+    }
+
+    /// A request of a resource: limited, timed, and performed.
+    async fn serve<B>(
+        &self,
+        verb: Verb,
+        asked: Asked<'_>,
+        body: Pin<&mut B>,
+    ) -> Result<Response<ResponseBody>, Status>
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
+        let Asked {
+            request,
+            query,
+            headers,
+            ..
+        } = asked;
+        let target = &request.target;
+        check_name(target)?;
+        let offer = match verb {
+            Verb::Watch => Offer::Events,
+            _ => Offer::Objects,
+        };
+        let has_messages = target.kind.schema.is_some();
+        let accepted = negotiate::accepted(headers, query, offer, has_messages)?;
+        let view = View::new(target.kind.clone(), accepted, query)?;
+        if verb == Verb::Watch {
+            let mut response = self.watch(request, query, view).await?;
+            warning::warn(&mut response, &kind_warning(target));
+            return Ok(response);
+        }
+        let timeout = options::request_timeout(query)?;
+        let Some(_permit) = self.in_flight.admit(verb.mutates()) else {
+            self.metrics.reject();
+            let mut response = respond::text(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many requests, please try again later.\n",
+            );
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Ok(response);
+        };
+        let rendering = Rendering {
+            view,
+            gzip: negotiate::takes_gzip(headers),
+        };
+        let done = self.perform(verb, asked, rendering, body);
+        tokio::time::timeout(timeout, done)
+            .await
+            .unwrap_or_else(|_| Err(Status::request_timeout()))
+    }
+
+    async fn watch(
+        &self,
+        request: &ResourceRequest,
+        query: &Query,
+        view: View,
+    ) -> Result<Response<ResponseBody>, Status> {
+        let command = WatchCommand::new(options::list_command(request, query)?)?;
+        let format = view.format;
+        if command.is_over() {
+            return Ok(respond::events(format, ResponseBody::bytes(Bytes::new())));
+        }
+        let body = match self.core.watch(&request.target, command).await {
+            Ok(watch) => ResponseBody::watch(WatchBody::new(view, watch)),
+            // From here on failures are events (W96).
+            Err(status) => ResponseBody::bytes(error_event(&status, format)),
+        };
+        Ok(respond::events(format, body))
+    }
+
+    async fn perform<B>(
+        &self,
+        verb: Verb,
+        asked: Asked<'_>,
+        rendering: Rendering,
+        body: Pin<&mut B>,
+    ) -> Result<Response<ResponseBody>, Status>
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
+        let Asked { query, headers, .. } = asked;
+        let agent = headers
+            .get(USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
+        let manager = options::manager(query, agent.unwrap_or_default());
+        let mut call = Call::new(asked.request.target.clone(), asked.user, manager);
+        call.warnings.extend(kind_warning(&call.target));
+        let sent = SentBody::read(verb, headers, body).await?;
+        let answer = match command(verb, asked, &sent) {
+            Ok(command) => self.core.perform(&mut call, command).await,
+            Err(status) => Err(status),
+        };
+        let rendered = match answer {
+            Ok(answer) => rendering.render(answer).await,
+            Err(status) => Err(status),
+        };
+        if call.warnings.is_empty() {
+            return rendered;
+        }
+        // Failures carry warnings too (W10).
+        let mut response = rendered.unwrap_or_else(|status| {
+            respond::status(&status, negotiate::status_format(headers, query))
+        });
+        warning::warn(&mut response, &call.warnings);
+        Ok(response)
+    }
+
+    /// Adds the headers of every response (W2, W3).
+    fn finish(
+        &self,
+        response: &mut Response<ResponseBody>,
+        request: &HeaderMap,
+        authenticated: bool,
+    ) {
+        respond::no_cache(response);
+        const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+        let id = request.get(&AUDIT_ID).filter(|id| !id.is_empty()).cloned();
+        let id = id.or_else(|| HeaderValue::from_str(&self.audit_ids.next().to_string()).ok());
+        let headers = response.headers_mut();
+        if let Some(id) = id {
+            headers.insert(AUDIT_ID, id);
+        }
+        if authenticated {
+            for (name, value) in &self.flow_headers {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// What a request wants to do, as authorisation sees it. The verb of a path is its method.
+fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> Attributes<'a> {
+    let verb = verb.map_or_else(|| method_verb(&parts.method), Verb::name);
+    match route {
+        Route::Resource(request) => Attributes::Resource {
+            target: &request.target,
+            verb,
+        },
+        _ => Attributes::Path {
+            path: parts.uri.path(),
+            verb,
+        },
+    }
+}
+
+fn method_verb(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "get",
+        "HEAD" => "head",
+        "POST" => "post",
+        "PUT" => "put",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        "OPTIONS" => "options",
+        "CONNECT" => "connect",
+        "TRACE" => "trace",
+        _ => "unknown",
+    }
+}
+
+fn kind_warning(target: &Target) -> Vec<String> {
+    let warning = Some(&*target.kind.warning).filter(|text| !text.is_empty());
+    warning.map(ToOwned::to_owned).into_iter().collect()
+}
+
+/// Refuses a name that can be none (W169).
+fn check_name(target: &Target) -> Result<(), Status> {
+    let name = target.name().unwrap_or_default();
+    match validate::path_segment(name).first() {
+        Some(why) => Err(Status::bad_request(format!(
+            "Name parameter invalid: {}: {why}",
+            quote(name)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The body of a request, and how it is written.
+struct SentBody {
+    bytes: Bytes,
+    format: BodyFormat,
+}
+
+impl SentBody {
+    async fn read<B>(verb: Verb, headers: &HeaderMap, body: Pin<&mut B>) -> Result<SentBody, Status>
+    where
+        B: Body,
+        B::Error: std::fmt::Display,
+    {
+        let mut sent = SentBody {
+            bytes: Bytes::new(),
+            format: BodyFormat::default(),
+        };
+        if !verb.mutates() {
+            return Ok(sent);
+        }
+        if matches!(verb, Verb::Create | Verb::Update) {
+            sent.format = BodyFormat::of(headers)?;
+        }
+        sent.bytes = body::read_body(body).await?;
+        let deletes = matches!(verb, Verb::Delete | Verb::DeleteCollection);
+        if deletes && !sent.bytes.is_empty() {
+            sent.format = BodyFormat::of(headers)?;
+        }
+        Ok(sent)
+    }
+
+    /// The body as JSON of an object of a kind.
+    fn object(&self, target: &Target) -> Result<Bytes, Status> {
+        let expected = &target.kind.kind;
+        let json = self.format.to_json(&self.bytes, target.kind.schema);
+        json.map_err(|unreadable| {
+            Status::bad_request(match unreadable {
+                UnreadableBody::Unrecognized(why) => format!(
+                    "the object provided is unrecognized (must be of type {expected}): {why}"
+                ),
+                UnreadableBody::Unhandled { kind, version, why } => format!(
+                    "{kind} in version {} cannot be handled as a {expected}: {why}",
+                    quote(&version)
+                ),
+            })
+        })
+    }
+
+    /// The body as JSON of `DeleteOptions`; `None` if there is none.
+    fn delete_options(&self) -> Result<Option<Bytes>, Status> {
+        if self.bytes.is_empty() {
+            return Ok(None);
+        }
+        let expected: Option<&'static Type> = tidings_schema::find("", "v1", "DeleteOptions");
+        match self.format.to_json(&self.bytes, expected) {
+            Ok(json) => Ok(Some(json)),
+            Err(UnreadableBody::Unrecognized(why) | UnreadableBody::Unhandled { why, .. }) => {
+                Err(Status::bad_request(why))
+            }
+        }
+    }
+}
+
+/// The command of a request. Options are checked before bodies, as upstream does.
+fn command(verb: Verb, asked: Asked<'_>, sent: &SentBody) -> Result<Command, Status> {
+    let Asked {
+        request,
+        query,
+        headers,
+        ..
+    } = asked;
+    let target = &request.target;
+    match verb {
+        Verb::Get => {
+            if query.get("export").is_some_and(query_bool) {
+                let gone = "the export parameter, deprecated since v1.14, is no longer supported";
+                return Err(Status::bad_request(gone));
+            }
+            let version = query.get("resourceVersion").filter(|text| !text.is_empty());
+            Ok(Command::Get(version.map(parse_version).transpose()?))
+        }
+        Verb::List => Ok(Command::List(options::list_command(request, query)?)),
+        Verb::Create => {
+            let options = options::write_options(query, "CreateOptions")?;
+            let body = sent.object(target)?;
+            Ok(match target.kind.review {
+                Some(review) => Command::Review {
+                    review,
+                    options,
+                    body,
+                },
+                None => Command::Create { options, body },
+            })
+        }
+        Verb::Update => Ok(Command::Update {
+            options: options::write_options(query, "UpdateOptions")?,
+            body: sent.object(target)?,
+        }),
+        Verb::Patch => {
+            let media_type = negotiate::content_type(headers).to_ascii_lowercase();
+            let body = sent.bytes.clone();
+            if media_type == APPLY {
+                let (options, force) = options::apply_options(query)?;
+                return Ok(Command::Apply {
+                    options,
+                    force,
+                    body,
+                });
+            }
+            Ok(Command::Patch {
+                patch_type: PatchType::of_media_type(&media_type, &target.kind)?,
+                options: options::patch_options(query)?,
+                body,
+            })
+        }
+        Verb::Delete => {
+            let body = sent.delete_options()?;
+            let options = options::delete_options(query, body.as_ref())?;
+            Ok(Command::Delete(options))
+        }
+        Verb::DeleteCollection => {
+            let body = sent.delete_options()?;
+            let options = options::delete_options(query, body.as_ref())?;
+            let list = options::list_command(request, query)?;
+            Ok(Command::DeleteCollection(options, list))
+        }
+        Verb::Watch => Err(Status::method_not_allowed()),
+    }
+}

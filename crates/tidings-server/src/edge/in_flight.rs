@@ -1,0 +1,43 @@
+//! How many requests are served at once.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// How many requests are served at once, besides watches; kube-apiserver's defaults.
+const READING_MAX: usize = 400;
+const MUTATING_MAX: usize = 200;
+
+/// Limits how many requests are served at once.
+#[derive(Debug)]
+pub(crate) struct InFlightLimits {
+    reading: Arc<Semaphore>,
+    mutating: Arc<Semaphore>,
+}
+
+impl InFlightLimits {
+    pub(crate) fn new() -> InFlightLimits {
+        InFlightLimits {
+            reading: Arc::new(Semaphore::new(READING_MAX)),
+            mutating: Arc::new(Semaphore::new(MUTATING_MAX)),
+        }
+    }
+
+    /// A permit for a request. `None` if there are too many: the client has to come back later (W58, W189).
+    pub(crate) fn admit(&self, mutates: bool) -> Option<OwnedSemaphorePermit> {
+        let semaphore = if mutates {
+            &self.mutating
+        } else {
+            &self.reading
+        };
+        semaphore.clone().try_acquire_owned().ok()
+    }
+
+    /// How many are being served: mutating, reading.
+    pub(crate) fn in_flight(&self) -> (usize, usize) {
+        (
+            MUTATING_MAX - self.mutating.available_permits(),
+            READING_MAX - self.reading.available_permits(),
+        )
+    }
+}

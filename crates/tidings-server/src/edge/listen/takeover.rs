@@ -1,0 +1,206 @@
+//! Watches over HTTP/1.1, written without hyper: a head, then chunks, straight into the TLS stream.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::response::Parts;
+use http::{Request, Response, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
+
+use super::rewound::Rewound;
+use super::websocket::Upgrade;
+use crate::edge::Api;
+use crate::edge::respond::ResponseBody;
+
+/// A client that takes nothing for this long is let go; its watch may resume from where it was.
+const STUCK_AFTER: Duration = Duration::from_secs(600);
+/// What a client may send while it watches: the next request, if it is in a hurry.
+const EARLY_BYTES_MAX: usize = 4096;
+
+/// Where a watch waits to be taken over.
+#[derive(Debug, Default)]
+pub(super) struct Takeover {
+    watch: Mutex<Option<Taken>>,
+    ready: Notify,
+}
+
+/// A watch that is taken over.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) response: Response<ResponseBody>,
+    /// It goes over a WebSocket.
+    pub(super) upgrade: Option<Upgrade>,
+}
+
+impl Takeover {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The watch to take over. May never come.
+    pub(super) async fn watch(&self) -> Taken {
+        loop {
+            self.ready.notified().await;
+            if let Some(watch) = self.lock().take() {
+                return watch;
+            }
+        }
+    }
+}
+
+/// Answers a request for hyper, unless it is a watch: that one is offered for being taken over, and hyper waits in vain.
+pub(super) async fn answer(
+    api: Api,
+    takeover: std::sync::Arc<Takeover>,
+    request: Request<Incoming>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    // Chunks do not exist in HTTP/1.0, a body that has not been read would stand in the way, and a client that wants the
+    // connection closed afterwards is left to hyper.
+    let closes = request
+        .headers()
+        .get(http::header::CONNECTION)
+        .is_some_and(|value| value != "keep-alive");
+    let upgrade = Upgrade::of(&request);
+    let plain = request.version() == Version::HTTP_11
+        && request.body().is_end_stream()
+        && (!closes || upgrade.is_some());
+    let response = api.handle(request).await;
+    if plain && response.body().is_watch() {
+        *takeover.lock() = Some(Taken { response, upgrade });
+        takeover.ready.notify_one();
+        return std::future::pending().await;
+    }
+    Ok(response)
+}
+
+/// The head of a response whose body comes in chunks.
+pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
+    let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
+    for (name, value) in &parts.headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    let date = http_date();
+    write!(head, "transfer-encoding: chunked\r\ndate: {date}\r\n\r\n")?;
+    Ok(head)
+}
+
+/// Writes a watch to its end. Returns whether the connection can be used again.
+pub(super) async fn stream<S>(
+    io: &mut Rewound<S>,
+    head: Vec<u8>,
+    mut body: ResponseBody,
+) -> io::Result<bool>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    send(io, &[&head]).await?;
+    drop(head);
+    let mut early = BytesMut::new();
+    loop {
+        match next(io, &mut body, &mut early).await? {
+            Next::Bytes(bytes) if bytes.is_empty() => {}
+            Next::Bytes(bytes) => {
+                let mut size = [0_u8; 18];
+                let mut rest = &mut size[..];
+                write!(rest, "{:x}\r\n", bytes.len())?;
+                let unused = rest.len();
+                send(io, &[&size[..size.len() - unused], &bytes, b"\r\n"]).await?;
+            }
+            Next::End => {
+                send(io, &[b"0\r\n\r\n"]).await?;
+                io.rewind(&early);
+                return Ok(true);
+            }
+            Next::ClientLeft => return Ok(false),
+        }
+    }
+}
+
+enum Next {
+    Bytes(Bytes),
+    End,
+    ClientLeft,
+}
+
+/// Waits for events, or for the client to leave.
+async fn next<S>(
+    io: &mut Rewound<S>,
+    body: &mut ResponseBody,
+    early: &mut BytesMut,
+) -> io::Result<Next>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    poll_fn(|context| {
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
+            let bytes = frame.and_then(|frame| {
+                frame
+                    .unwrap_or_else(|never| match never {})
+                    .into_data()
+                    .ok()
+            });
+            return Poll::Ready(Ok(bytes.map_or(Next::End, Next::Bytes)));
+        }
+        let mut space = [0_u8; 256];
+        loop {
+            let mut buffer = ReadBuf::new(&mut space);
+            match Pin::new(&mut *io).poll_read(context, &mut buffer) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                    return Poll::Ready(Ok(Next::ClientLeft));
+                }
+                Poll::Ready(Ok(())) => {
+                    early.extend_from_slice(buffer.filled());
+                    if early.len() > EARLY_BYTES_MAX {
+                        return Poll::Ready(Ok(Next::ClientLeft)); // it does not behave
+                    }
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Writes slices as one, and sends them off.
+async fn send<S>(io: &mut Rewound<S>, slices: &[&[u8]]) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let write = async {
+        let mut slices = slices.to_vec();
+        while slices.iter().any(|slice| !slice.is_empty()) {
+            let views: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+            let mut written = io.write_vectored(&views).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            for slice in &mut slices {
+                let part = written.min(slice.len());
+                slice.advance(part);
+                written -= part;
+            }
+        }
+        io.flush().await
+    };
+    tokio::time::timeout(STUCK_AFTER, write)
+        .await
+        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Now, as HTTP headers write it.
+fn http_date() -> String {
+    let now = jiff::Timestamp::now();
+    now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}

@@ -1,0 +1,342 @@
+//! Metrics, under the names that dashboards for the API server know.
+
+mod store;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use tidings_cache::CacheStats;
+use tidings_registry::{Name, Subresource};
+use tidings_storage::Stats;
+
+use super::request::Verb;
+use crate::controllers::GarbageCounts;
+use crate::core::{Resource, Target};
+
+/// All values are names of kinds, from tables of this program, or status codes: the number of series is bounded.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    verb: &'static str,
+    group: Name,
+    version: Name,
+    resource: Name,
+    subresource: &'static str,
+    scope: &'static str,
+    component: &'static str,
+    code: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DurationLabels {
+    verb: &'static str,
+    group: Name,
+    version: Name,
+    resource: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabels {
+    group: Name,
+    resource: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WatchLabels {
+    group: Name,
+    version: Name,
+    kind: Name,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[allow(non_camel_case_types)]
+enum RequestKind {
+    mutating,
+    readOnly,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InflightLabels {
+    request_kind: RequestKind,
+}
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
+    rejected: Counter,
+}
+
+fn duration_histogram() -> Histogram {
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+    ])
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        Metrics {
+            requests: Family::default(),
+            durations: Family::new_with_constructor(duration_histogram),
+            rejected: Counter::default(),
+        }
+    }
+
+    /// Counts a request.
+    pub(crate) fn request(
+        &self,
+        target: Option<&Target>,
+        verb: Option<Verb>,
+        code: u16,
+        took: Duration,
+    ) {
+        let kind = target.map(|target| &target.kind);
+        let verb = match verb {
+            Some(Verb::Get) => "GET",
+            Some(Verb::List) => "LIST",
+            Some(Verb::Watch) => "WATCH",
+            Some(Verb::Create) => "POST",
+            Some(Verb::Update) => "PUT",
+            Some(Verb::Patch) => "PATCH",
+            Some(Verb::Delete) => "DELETE",
+            Some(Verb::DeleteCollection) => "DELETECOLLECTION",
+            None => "other",
+        };
+        let scope = match target {
+            Some(target) if target.name().is_some() => "resource",
+            Some(target) if target.namespace().is_some() => "namespace",
+            Some(_) => "cluster",
+            None => "",
+        };
+        let subresource = match target.and_then(|target| target.subresource) {
+            Some(part @ (Subresource::Status | Subresource::Finalize)) => part.as_str(),
+            _ => "",
+        };
+        let none = || (Name::default(), Name::default(), Name::default());
+        let (group, version, resource) = kind.map_or_else(none, |kind| {
+            (
+                kind.group.clone(),
+                kind.version.clone(),
+                kind.plural.clone(),
+            )
+        });
+        let component = "apiserver";
+        let labels = RequestLabels {
+            verb,
+            group: group.clone(),
+            version: version.clone(),
+            resource: resource.clone(),
+            subresource,
+            scope,
+            component,
+            code,
+        };
+        self.requests.get_or_create(&labels).inc();
+        if verb != "WATCH" {
+            let labels = DurationLabels {
+                verb,
+                group,
+                version,
+                resource,
+            };
+            self.durations
+                .get_or_create(&labels)
+                .observe(took.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn reject(&self) {
+        self.rejected.inc();
+    }
+
+    /// Everything, as Prometheus reads it.
+    pub(crate) fn encode(
+        &self,
+        resources: &[Arc<Resource>],
+        store: Stats,
+        lost_log_lines: u64,
+        inflight: (usize, usize),
+        garbage: &GarbageCounts,
+    ) -> String {
+        let mut registry = Registry::default();
+        registry.register(
+            "apiserver_request",
+            "Requests by verb, resource and code",
+            self.requests.clone(),
+        );
+        registry.register(
+            "apiserver_request_duration_seconds",
+            "How long requests took",
+            self.durations.clone(),
+        );
+        registry.register(
+            "apiserver_rejected_requests",
+            "Requests answered with 429",
+            self.rejected.clone(),
+        );
+        registry.register(
+            "tidings_garbage_known_objects",
+            "Objects that have owners or wait for dependents",
+            gauge(garbage.known.load(Ordering::Relaxed) as i64),
+        );
+        registry.register(
+            "tidings_garbage_deleted_objects",
+            "Objects deleted because their owners were",
+            counter(garbage.deleted.load(Ordering::Relaxed)),
+        );
+        register_watches(&mut registry, resources);
+        register_caches(&mut registry, resources);
+        store::register(&mut registry, &store);
+        registry.register(
+            "tidings_log_lines_lost",
+            "Log lines that could not be written, or came faster than they could be",
+            counter(lost_log_lines),
+        );
+        let current = Family::<InflightLabels, Gauge>::default();
+        for (request_kind, count) in [
+            (RequestKind::mutating, inflight.0),
+            (RequestKind::readOnly, inflight.1),
+        ] {
+            current
+                .get_or_create(&InflightLabels { request_kind })
+                .set(count as i64);
+        }
+        registry.register(
+            "apiserver_current_inflight_requests",
+            "Requests being served",
+            current,
+        );
+        let mut text = String::new();
+        match encode(&mut text, &registry) {
+            Ok(()) => text,
+            Err(error) => format!("# {error}\n"),
+        }
+    }
+}
+
+fn gauge(value: i64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(value);
+    gauge
+}
+
+fn counter(value: u64) -> Counter {
+    let counter = Counter::default();
+    counter.inc_by(value);
+    counter
+}
+
+fn register_watches(registry: &mut Registry, resources: &[Arc<Resource>]) {
+    let open = Family::<ResourceLabels, Gauge>::default();
+    let events = Family::<WatchLabels, Counter>::default();
+    let bytes = Family::<WatchLabels, Counter>::default();
+    let initial = Family::<ResourceLabels, Counter>::default();
+    let terminated = Family::<ResourceLabels, Counter>::default();
+    for resource in resources {
+        let kind = &resource.kind;
+        let labels = resource_labels(resource);
+        let watch = WatchLabels {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            kind: kind.kind.clone(),
+        };
+        let figures = resource.watches.figures();
+        open.get_or_create(&labels).set(figures.open);
+        events.get_or_create(&watch).inc_by(figures.events);
+        bytes.get_or_create(&watch).inc_by(figures.bytes);
+        initial.get_or_create(&labels).inc_by(figures.initial);
+        terminated
+            .get_or_create(&labels)
+            .inc_by(figures.fell_behind);
+    }
+    registry.register(
+        "apiserver_longrunning_requests",
+        "Watches being served",
+        open,
+    );
+    registry.register("apiserver_watch_events", "Events sent to watches", events);
+    registry.register(
+        "apiserver_watch_events_bytes",
+        "Bytes of the events sent to watches",
+        bytes,
+    );
+    registry.register(
+        "apiserver_init_events",
+        "Synthetic events sent at the start of watches",
+        initial,
+    );
+    registry.register(
+        "apiserver_terminated_watchers",
+        "Watches that fell behind the log and ended",
+        terminated,
+    );
+}
+
+fn resource_labels(resource: &Resource) -> ResourceLabels {
+    ResourceLabels {
+        group: resource.kind.group.clone(),
+        resource: resource.kind.plural.clone(),
+    }
+}
+
+fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
+    let stats: Vec<_> = resources
+        .iter()
+        .map(|resource| (resource_labels(resource), resource.cache().stats()))
+        .collect();
+    let mut gauge = |name: &str, help: &str, value: fn(&CacheStats) -> i64| {
+        let family = Family::<ResourceLabels, Gauge>::default();
+        for (labels, stats) in &stats {
+            family.get_or_create(labels).set(value(stats));
+        }
+        registry.register(name, help, family);
+    };
+    gauge(
+        "apiserver_resource_objects",
+        "Objects of the resource",
+        |stats| stats.objects as i64,
+    );
+    gauge(
+        "apiserver_watch_cache_resource_version",
+        "Revision of the cache",
+        |stats| stats.revision as i64,
+    );
+    gauge(
+        "tidings_watch_cache_oldest_revision",
+        "The oldest revision that can be listed and watched from",
+        |stats| stats.oldest as i64,
+    );
+    gauge("watch_cache_capacity", "Events in the log", |stats| {
+        stats.log_events as i64
+    });
+    gauge(
+        "tidings_watch_cache_log_bytes",
+        "Bytes of the objects in the log",
+        |stats| stats.log_bytes as i64,
+    );
+    gauge(
+        "tidings_watch_cache_watches",
+        "Watches registered with the cache",
+        |stats| stats.watches as i64,
+    );
+    let set_aside = Family::<ResourceLabels, Gauge>::default();
+    for resource in resources {
+        let count = resource.store().set_aside();
+        if count > 0 {
+            let labels = resource_labels(resource);
+            set_aside.get_or_create(&labels).set(count as i64);
+        }
+    }
+    registry.register(
+        "tidings_store_values_set_aside",
+        "Values in the store that are no objects of this server; the log names them",
+        set_aside,
+    );
+}

@@ -1,0 +1,22 @@
+//! The HTTP edge: from a request to a command of the core, and from an answer to a response.
+
+mod api;
+mod audit;
+mod authenticate;
+mod body;
+mod discovery;
+mod dispatch;
+mod health;
+mod in_flight;
+mod listen;
+mod metrics;
+mod negotiate;
+mod openapi;
+mod options;
+mod request;
+mod respond;
+mod tagged;
+
+pub use api::{Api, ApiOptions, StartError};
+pub use listen::Listener;
+pub use respond::ResponseBody;

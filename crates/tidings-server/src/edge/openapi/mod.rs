@@ -1,0 +1,330 @@
+//! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain, and what generators of clients
+//! read.
+//!
+//! They are made when they are first asked for and kept packed. What types and fields mean is unpacked only while they are made.
+
+mod custom;
+mod paths;
+mod protobuf;
+mod schemas;
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, VARY};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tidings_api::Status;
+use tidings_json::{Map, Value, json};
+use tidings_schema::Descriptions;
+
+use tidings_registry::{Catalog, Kind};
+
+use crate::core::Served;
+use crate::edge::negotiate;
+use crate::edge::request::{OpenApiDocument, Query};
+use crate::edge::respond::{self, ResponseBody, pack};
+use crate::edge::tagged::{answer_tagged, hash};
+
+use schemas::Schemas;
+
+/// The versions of OpenAPI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OpenApiVersion {
+    V2,
+    V3,
+}
+
+impl OpenApiVersion {
+    /// What refers to a schema of that name.
+    fn reference(self, name: &str) -> String {
+        match self {
+            OpenApiVersion::V2 => format!("#/definitions/{name}"),
+            OpenApiVersion::V3 => format!("#/components/schemas/{name}"),
+        }
+    }
+}
+
+/// The documents of a set of kinds, as far as somebody has asked for them.
+#[derive(Debug, Default)]
+pub(crate) struct OpenApiPages {
+    v2: OnceLock<PackedDocument>,
+    v2_protobuf: OnceLock<PackedDocument>,
+    /// Those of version 3 by their paths. What is always there is the same in every set.
+    builtin: Arc<OnceLock<BTreeMap<String, PackedDocument>>>,
+    custom: OnceLock<BTreeMap<String, PackedDocument>>,
+}
+
+/// A document as it is kept.
+#[derive(Debug)]
+struct PackedDocument {
+    bytes: Bytes,
+    /// Of the bytes before they were packed.
+    hash: String,
+}
+
+impl PackedDocument {
+    fn of_json(document: &Value) -> PackedDocument {
+        let mut json = document.to_string().into_bytes();
+        json.push(b'\n');
+        PackedDocument::of_bytes(&json)
+    }
+
+    fn of_bytes(bytes: &[u8]) -> PackedDocument {
+        let mut packer = pack::Packer::default();
+        let mut packed = packer.push(bytes).to_vec();
+        packed.extend_from_slice(&packer.finish());
+        packed.shrink_to_fit();
+        PackedDocument {
+            bytes: packed.into(),
+            hash: hash(bytes),
+        }
+    }
+
+    /// The document, or 304 if the client has it.
+    fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
+        let takes_gzip = negotiate::takes_gzip(headers);
+        let mut response = answer_tagged(&self.hash, headers, || {
+            if takes_gzip {
+                return self.bytes.clone();
+            }
+            let mut bytes = Vec::new();
+            // It was packed here, and reading from memory does not fail.
+            let _ = GzDecoder::new(&*self.bytes).read_to_end(&mut bytes);
+            bytes.into()
+        });
+        if takes_gzip && response.status() == StatusCode::OK {
+            pack::mark(&mut response);
+            let accept = HeaderValue::from_static("Accept");
+            response.headers_mut().append(VARY, accept);
+        }
+        response
+    }
+}
+
+impl OpenApiPages {
+    fn v2(&self, kinds: &Catalog) -> &PackedDocument {
+        self.v2.get_or_init(|| PackedDocument::of_json(&v2(kinds)))
+    }
+
+    fn v2_protobuf(&self, kinds: &Catalog) -> &PackedDocument {
+        self.v2_protobuf
+            .get_or_init(|| PackedDocument::of_bytes(&protobuf::document(&v2(kinds))))
+    }
+
+    /// For a set that has other custom resources.
+    pub(crate) fn with_other_customs(&self) -> OpenApiPages {
+        OpenApiPages {
+            builtin: self.builtin.clone(),
+            ..OpenApiPages::default()
+        }
+    }
+
+    /// All of version 3, in the order of their paths.
+    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &PackedDocument> {
+        let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
+        let custom = self.custom.get_or_init(|| v3_of(kinds, true));
+        let all = custom.iter().chain(builtin);
+        all.map(|(path, document)| (path.as_str(), document))
+            .collect()
+    }
+}
+
+/// The documents of custom resources, or of all others.
+fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, PackedDocument> {
+    let mut by_version: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
+    for kind in kinds.iter().filter(|kind| kind.is_custom() == custom) {
+        by_version.entry(base(kind)).or_default().push(kind);
+    }
+    if by_version.is_empty() {
+        return BTreeMap::new();
+    }
+    let descriptions = Descriptions::unpack();
+    let documents = by_version.into_iter();
+    documents
+        .map(|(path, kinds)| (path, PackedDocument::of_json(&v3(&kinds, &descriptions))))
+        .collect()
+}
+
+/// The document of all kinds.
+fn v2(kinds: &Catalog) -> Value {
+    let kinds: Vec<&Arc<Kind>> = kinds.iter().collect();
+    let definitions = schemas(&kinds, OpenApiVersion::V2, &Descriptions::unpack());
+    json!({
+        "swagger": "2.0",
+        "info": info(),
+        "paths": paths(&kinds, OpenApiVersion::V2),
+        "definitions": definitions,
+        "parameters": paths::shared_parameters(),
+        "securityDefinitions": security(),
+        "security": [{"BearerToken": []}],
+    })
+}
+
+/// The document of the kinds of one group and version.
+fn v3(kinds: &[&Arc<Kind>], descriptions: &Descriptions) -> Value {
+    json!({
+        "openapi": "3.0.0",
+        "info": info(),
+        "paths": paths(kinds, OpenApiVersion::V3),
+        "components": {
+            "schemas": schemas(kinds, OpenApiVersion::V3, descriptions),
+            "securitySchemes": security(),
+        },
+    })
+}
+
+/// What kubectl asks for, and what it is told that it got.
+const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const PROTOBUF_SENT: HeaderValue =
+    HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
+
+/// Answers with a document. Making it takes a while, so it is not done where others wait.
+pub(crate) async fn answer(
+    document: &OpenApiDocument,
+    served: Arc<Served>,
+    pages: Arc<OpenApiPages>,
+    parts: &Parts,
+    query: &Query,
+) -> Result<Response<ResponseBody>, Status> {
+    let (document, headers) = (document.clone(), parts.headers.clone());
+    let known_hash = query.get("hash").map(ToOwned::to_owned);
+    let made = tokio::task::spawn_blocking(move || {
+        make_answer(
+            &document,
+            &served.catalog,
+            &pages,
+            &headers,
+            known_hash.as_deref(),
+        )
+    });
+    made.await
+        .map_err(|_| Status::internal("the document could not be made"))
+}
+
+fn make_answer(
+    document: &OpenApiDocument,
+    kinds: &Catalog,
+    openapi: &OpenApiPages,
+    headers: &HeaderMap,
+    known_hash: Option<&str>,
+) -> Response<ResponseBody> {
+    match document {
+        OpenApiDocument::V2 => {
+            let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+            let asked = accept.unwrap_or_default().split(',').next();
+            if asked.is_some_and(|asked| asked.trim().starts_with(PROTOBUF_ASKED)) {
+                let mut response = openapi.v2_protobuf(kinds).answer(headers);
+                response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_SENT);
+                return response;
+            }
+            openapi.v2(kinds).answer(headers)
+        }
+        OpenApiDocument::V3Index => {
+            let entry = |(path, document): (&str, &PackedDocument)| {
+                let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+                (path.to_owned(), json!({"serverRelativeURL": url}))
+            };
+            let documents = openapi.v3(kinds).into_iter();
+            let paths: Map = documents.map(entry).collect();
+            let text = json!({ "paths": paths }).to_string();
+            let mut response = respond::text(StatusCode::OK, text);
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, plain);
+            response.headers_mut().remove(respond::NOSNIFF);
+            response
+        }
+        OpenApiDocument::V3(path) => {
+            let Some(document) = openapi.v3(kinds).remove(path.as_str()) else {
+                return respond::page_not_found();
+            };
+            let mut response = document.answer(headers);
+            if known_hash == Some(&document.hash) {
+                let forever = HeaderValue::from_static("public, immutable");
+                response.headers_mut().insert(CACHE_CONTROL, forever);
+            }
+            response
+        }
+    }
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": "1.36"})
+}
+
+fn security() -> Value {
+    json!({"BearerToken": {
+        "description": "A token in the header Authorization.",
+        "type": "apiKey",
+        "name": "authorization",
+        "in": "header",
+    }})
+}
+
+/// `api/v1` or `apis/{group}/{version}`.
+fn base(kind: &Kind) -> String {
+    match &*kind.group {
+        "" => format!("api/{}", kind.version),
+        group => format!("apis/{group}/{}", kind.version),
+    }
+}
+
+fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
+    json!({"group": group, "kind": kind, "version": version})
+}
+
+/// The schemas of kinds, of their lists and of what requests and answers hold besides.
+fn schemas(kinds: &[&Arc<Kind>], version: OpenApiVersion, descriptions: &Descriptions) -> Map {
+    let mut schemas = Schemas::new(version, descriptions);
+    for kind in kinds {
+        put_schemas(&mut schemas, kind);
+    }
+    schemas.put_patch();
+    schemas.finish()
+}
+
+/// The schemas of one kind.
+fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
+    let custom = kind.custom();
+    if let Some(custom) = custom {
+        custom::put_schemas(schemas, kind, custom);
+    }
+    // Of custom resources there are no types but those that all objects have.
+    let find = |name: &str| match custom {
+        Some(_) => tidings_schema::find("", "v1", name),
+        None => tidings_schema::find(&kind.group, &kind.version, name),
+    };
+    if let Some(of) = kind.schema {
+        schemas.put(of);
+    }
+    if kind.review.is_some() {
+        return;
+    }
+    if let Some(of) = find(&format!("{}List", kind.kind)).filter(|_| custom.is_none()) {
+        schemas.put(of);
+    }
+    if let Some(of) = find("DeleteOptions") {
+        let (group, version) = (&kind.group, &kind.version);
+        schemas.put_shared_kind(of, group_version_kind(group, version, of.name));
+    }
+    if let Some(of) = find("Status") {
+        schemas.put_shared_kind(of, group_version_kind("", "v1", of.name));
+    }
+    if let Some(of) = tidings_schema::find("autoscaling", "v1", "Scale")
+        && kind.scale.is_some()
+    {
+        schemas.put(of);
+    }
+}
+
+fn paths(kinds: &[&Arc<Kind>], version: OpenApiVersion) -> Map {
+    let mut all = Map::new();
+    for kind in kinds {
+        paths::put_paths(&mut all, kind, version);
+    }
+    all.sort_keys();
+    all
+}

@@ -1,0 +1,406 @@
+//! Responses and their bodies.
+
+pub(crate) mod backup;
+pub(crate) mod list;
+pub(crate) mod pack;
+mod pretty;
+mod protobuf;
+pub(crate) mod view;
+pub(crate) mod warning;
+pub(crate) mod watch;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use tidings_api::Status;
+use tidings_registry::yaml;
+use tidings_schema::protobuf::encode_object;
+
+use crate::core::{Answer, Created};
+use crate::edge::negotiate::DocumentFormat;
+use backup::BackupBody;
+use list::ListBody;
+use pack::Packer;
+use pretty::Indenter;
+use protobuf::ListMessage;
+use view::View;
+use watch::WatchBody;
+
+pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+const PROTOBUF_EVENTS: HeaderValue =
+    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+
+/// How an answer is to be written.
+#[derive(Debug, Clone)]
+pub(crate) struct Rendering {
+    pub(crate) view: View,
+    pub(crate) gzip: bool,
+}
+
+impl Rendering {
+    /// Writes an answer. `Err` is a `Status` of a failure, which has a format of its own: it is never a table (W41).
+    pub(crate) async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
+        let view = &self.view;
+        match answer {
+            // A success is a document like others.
+            Answer::Status(status) if status.code == 0 => {
+                self.document(StatusCode::OK, status.to_json().into())
+            }
+            Answer::Status(status) => Err(status),
+            Answer::Document(json) => self.document(StatusCode::OK, Bytes::from(json)),
+            Answer::Object(created, object) => {
+                let code = match created {
+                    Created::No => StatusCode::OK,
+                    Created::Yes => StatusCode::CREATED,
+                    Created::Later => StatusCode::ACCEPTED,
+                };
+                view.check(false)?;
+                if view.is_protobuf() {
+                    return Ok(self.whole(code, view.message(&object)?));
+                }
+                if view.is_plain(&object) {
+                    return self.document(code, object.bytes());
+                }
+                let mut json = BytesMut::new();
+                view.put_object(&object, true, &mut json);
+                self.document(code, json.freeze())
+            }
+            Answer::List(head, items) => {
+                view.check(true)?;
+                if view.is_protobuf() {
+                    let list = ListMessage::new(&head, items, view.clone()).await?;
+                    return self.list(ListPieces::Protobuf(list));
+                }
+                self.list(ListPieces::Json(ListBody::new(&head, items, view.clone())))
+            }
+        }
+    }
+
+    /// A whole JSON document, without a line break behind it.
+    fn document(&self, code: StatusCode, json: Bytes) -> Result<Response<ResponseBody>, Status> {
+        let packs = self.gzip && json.len() > pack::MIN_BYTES;
+        if self.view.format == DocumentFormat::Json && !packs {
+            let end = Some(Bytes::from_static(b"\n")); // W5
+            return Ok(json_response(
+                code,
+                ResponseBody(BodyKind::Bytes(Some(json), end)),
+            ));
+        }
+        let bytes = formatted(&json, self.view.format).map_err(Status::internal)?;
+        Ok(self.whole(code, bytes))
+    }
+
+    /// A document in the format that the client wants, packed if that is worth it.
+    fn whole(&self, code: StatusCode, bytes: Vec<u8>) -> Response<ResponseBody> {
+        let mut response = typed(code, self.view.format);
+        if self.gzip && bytes.len() > pack::MIN_BYTES {
+            let mut packer = Packer::default();
+            let mut packed = packer.push(&bytes).to_vec();
+            packed.extend_from_slice(&packer.finish());
+            pack::mark(&mut response);
+            *response.body_mut() = ResponseBody::bytes(packed);
+        } else {
+            *response.body_mut() = ResponseBody::bytes(bytes);
+        }
+        response
+    }
+
+    /// A list that fits into one write is sent with its length; a longer one is written while it is sent.
+    fn list(&self, mut list: ListPieces) -> Result<Response<ResponseBody>, Status> {
+        if self.view.format == DocumentFormat::Yaml {
+            let mut json = Vec::new();
+            while let Some(bytes) = list.next() {
+                json.extend_from_slice(&bytes);
+            }
+            return self.document(StatusCode::OK, json.into());
+        }
+        let mut body = StreamedList {
+            list,
+            front: Bytes::new(),
+            indenter: (self.view.format == DocumentFormat::PrettyJson).then(Indenter::default),
+            packer: None,
+        };
+        let enough = if self.gzip { pack::MIN_BYTES } else { 0 };
+        let mut front = BytesMut::from(body.next().unwrap_or_default());
+        while !body.list.is_done() && front.len() <= enough {
+            front.extend_from_slice(&body.next().unwrap_or_default());
+        }
+        let packs = self.gzip && front.len() > pack::MIN_BYTES;
+        let mut response = typed(StatusCode::OK, self.view.format);
+        if body.list.is_done() && !packs {
+            *response.body_mut() = ResponseBody::bytes(front);
+            return Ok(response);
+        }
+        body.front = front.freeze();
+        body.packer = packs.then(Packer::default);
+        *response.body_mut() = ResponseBody(BodyKind::List(Box::new(body)));
+        if packs {
+            pack::mark(&mut response);
+        }
+        Ok(response)
+    }
+}
+
+/// JSON in another format, with the end of line that documents of the format have.
+fn formatted(json: &[u8], format: DocumentFormat) -> Result<Vec<u8>, String> {
+    match format {
+        DocumentFormat::Json => Ok([json, b"\n"].concat()),
+        DocumentFormat::PrettyJson => Ok(pretty::indent(json)),
+        DocumentFormat::Yaml => yaml::from_json(json),
+        DocumentFormat::Protobuf => encode_object(json).map_err(|error| error.to_string()),
+    }
+}
+
+/// The body of a response: bytes that are there, a list or a backup that is written while it is sent, or a watch.
+pub struct ResponseBody(BodyKind);
+
+enum BodyKind {
+    /// One or two pieces of bytes.
+    Bytes(Option<Bytes>, Option<Bytes>),
+    List(Box<StreamedList>),
+    Watch(Box<WatchBody>),
+    Backup(Box<BackupBody>),
+}
+
+/// A list that is written piece by piece.
+enum ListPieces {
+    Json(ListBody),
+    Protobuf(ListMessage),
+}
+
+impl ListPieces {
+    fn next(&mut self) -> Option<Bytes> {
+        match self {
+            ListPieces::Json(list) => list.next(),
+            ListPieces::Protobuf(list) => list.next(),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match self {
+            ListPieces::Json(list) => list.is_done(),
+            ListPieces::Protobuf(list) => list.is_done(),
+        }
+    }
+}
+
+/// A list that is indented or packed on its way.
+struct StreamedList {
+    list: ListPieces,
+    /// The bytes that were made to find out whether the list is long.
+    front: Bytes,
+    indenter: Option<Indenter>,
+    packer: Option<Packer>,
+}
+
+impl StreamedList {
+    fn next(&mut self) -> Option<Bytes> {
+        if self.front.is_empty() {
+            let bytes = self.list.next();
+            return match (bytes, &mut self.indenter) {
+                (Some(bytes), Some(indenter)) => {
+                    let mut indented = Vec::new();
+                    indenter.push(&bytes, &mut indented);
+                    Some(indented.into())
+                }
+                (bytes, _) => bytes,
+            };
+        }
+        Some(std::mem::take(&mut self.front))
+    }
+
+    fn next_packed(&mut self) -> Option<Bytes> {
+        loop {
+            let bytes = self.next();
+            let Some(packer) = &mut self.packer else {
+                return bytes;
+            };
+            match bytes {
+                // The packer keeps what is not worth sending yet.
+                Some(bytes) => match packer.push(&bytes) {
+                    packed if packed.is_empty() => {}
+                    packed => return Some(packed),
+                },
+                None => return self.packer.take().map(Packer::finish),
+            }
+        }
+    }
+}
+
+impl ResponseBody {
+    pub(crate) fn bytes(bytes: impl Into<Bytes>) -> ResponseBody {
+        ResponseBody(BodyKind::Bytes(
+            Some(bytes.into()).filter(|bytes| !bytes.is_empty()),
+            None,
+        ))
+    }
+
+    pub(crate) fn watch(watch: WatchBody) -> ResponseBody {
+        ResponseBody(BodyKind::Watch(Box::new(watch)))
+    }
+
+    pub(crate) fn backup(backup: BackupBody) -> ResponseBody {
+        ResponseBody(BodyKind::Backup(Box::new(backup)))
+    }
+
+    /// True if the body is a watch whose events are binary, each behind its length (W117).
+    pub(crate) fn is_framed(&self) -> bool {
+        matches!(&self.0, BodyKind::Watch(watch) if watch.is_framed())
+    }
+
+    /// True if the body goes on until the client or the server ends it.
+    pub(crate) fn is_watch(&self) -> bool {
+        matches!(&self.0, BodyKind::Watch(_))
+    }
+}
+
+impl std::fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            BodyKind::Bytes(..) => "ResponseBody::Bytes",
+            BodyKind::List(_) => "ResponseBody::List",
+            BodyKind::Watch(_) => "ResponseBody::Watch",
+            BodyKind::Backup(_) => "ResponseBody::Backup",
+        })
+    }
+}
+
+impl Body for ResponseBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let bytes = match &mut self.0 {
+            BodyKind::Bytes(first, second) => Poll::Ready(first.take().or_else(|| second.take())),
+            BodyKind::List(list) => Poll::Ready(list.next_packed()),
+            BodyKind::Watch(watch) => watch.poll_next(context),
+            BodyKind::Backup(backup) => backup.poll_next(context),
+        };
+        bytes.map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, BodyKind::Bytes(None, None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            BodyKind::Bytes(first, second) => {
+                let length =
+                    |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                SizeHint::with_exact(length(first) + length(second))
+            }
+            _ => SizeHint::default(),
+        }
+    }
+}
+
+/// A JSON response.
+pub(crate) fn json_response(code: StatusCode, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+/// A `Status`, with the header that goes with it (W47).
+pub(crate) fn status(status: &Status, format: DocumentFormat) -> Response<ResponseBody> {
+    let code = StatusCode::from_u16(if status.code == 0 { 200 } else { status.code });
+    let json = status.to_json();
+    let (body, media_type) = match formatted(&json, format) {
+        Ok(body) => (body, media_type(format)),
+        Err(_) => (json, JSON),
+    };
+    let mut response = json_response(
+        code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        ResponseBody::bytes(body),
+    );
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, media_type);
+    if status.retry_after_seconds() > 0 {
+        headers.insert(RETRY_AFTER, HeaderValue::from(status.retry_after_seconds()));
+    }
+    response
+}
+
+/// The response to a request that the authorizer refuses (W9).
+pub(crate) fn forbidden(status: &Status, format: DocumentFormat) -> Response<ResponseBody> {
+    let mut response = self::status(status, format);
+    response
+        .headers_mut()
+        .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// Plain text.
+pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::bytes(body));
+    *response.status_mut() = code;
+    let headers = response.headers_mut();
+    headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// A JSON document, without a line break behind it, in the given format.
+pub(crate) fn document(
+    json: &[u8],
+    format: DocumentFormat,
+) -> Result<Response<ResponseBody>, Status> {
+    let mut response = typed(StatusCode::OK, format);
+    *response.body_mut() = ResponseBody::bytes(formatted(json, format).map_err(Status::internal)?);
+    Ok(response)
+}
+
+/// A response that says its format, without a body.
+fn typed(code: StatusCode, format: DocumentFormat) -> Response<ResponseBody> {
+    let mut response = json_response(code, ResponseBody::bytes(Bytes::new()));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, media_type(format));
+    response
+}
+
+fn media_type(format: DocumentFormat) -> HeaderValue {
+    match format {
+        DocumentFormat::Json | DocumentFormat::PrettyJson => JSON,
+        DocumentFormat::Yaml => YAML,
+        DocumentFormat::Protobuf => PROTOBUF,
+    }
+}
+
+/// The response of a watch (W91).
+pub(crate) fn events(format: DocumentFormat, body: ResponseBody) -> Response<ResponseBody> {
+    let mut response = json_response(StatusCode::OK, body);
+    if format == DocumentFormat::Protobuf {
+        response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_EVENTS);
+    }
+    response
+}
+
+/// The response to a path that is not of the API (W24).
+pub(crate) fn page_not_found() -> Response<ResponseBody> {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// Forbids caching, unless the response says something about it (W2).
+pub(crate) fn no_cache(response: &mut Response<ResponseBody>) {
+    response
+        .headers_mut()
+        .entry(CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-cache, private"));
+}

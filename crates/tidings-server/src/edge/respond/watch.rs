@@ -1,0 +1,359 @@
+//! A watch: a cursor in the log of its resource, turned into bytes.
+//!
+//! There is no queue: events that a watch has not sent yet stand in the log, which all watches share. A woken watch writes everything that is
+//! pending for it at once. One that has fallen behind the log is told so and ends.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tidings_api::{EventType, Object, ResourceVersion, Status};
+use tidings_cache::{EncodedSegment, EncodingKey, FellBehind};
+use tokio::time::{Instant, Sleep};
+
+use super::list::CHUNK_BYTES;
+use super::protobuf::error_frame;
+use super::view::View;
+use crate::core::{OpenWatch, Walk, too_old};
+use crate::edge::negotiate::DocumentFormat;
+
+/// How often a quiet watch tells where it is (W110).
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// A last bookmark comes this long before the end.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// How many events a watch looks at before it lets others have the thread.
+const EVENTS_AT_ONCE: usize = 4096;
+
+/// The body of a watch.
+pub(crate) struct WatchBody {
+    view: View,
+    watch: OpenWatch,
+    /// Names the encoding of the view, if that is protobuf.
+    encoding: Option<EncodingKey>,
+    /// Events in that encoding, shared with other watches; `None` if the watch is idle.
+    encoded: Option<Arc<EncodedSegment>>,
+    ended: bool,
+    /// How often the cache had been read again, and the kinds been replaced, when the watch last looked.
+    rereads: u64,
+    kind_changes: u64,
+    /// The next table is the first and names the columns.
+    columns: bool,
+    ends_at: Instant,
+    next_bookmark: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl WatchBody {
+    pub(crate) fn new(view: View, watch: OpenWatch) -> WatchBody {
+        let now = Instant::now();
+        let ends_at = now + watch.timeout;
+        let next_bookmark = next_bookmark(now, ends_at);
+        let timer = Box::pin(tokio::time::sleep_until(next_bookmark.min(ends_at)));
+        WatchBody {
+            encoding: view.is_protobuf().then(|| view.encoding()),
+            view,
+            rereads: watch.resource.cache().rereads(),
+            kind_changes: watch.resource.kind_changes(),
+            watch,
+            encoded: None,
+            ended: false,
+            columns: true,
+            ends_at,
+            next_bookmark,
+            timer,
+        }
+    }
+
+    /// Shows objects as the definition says now, if it has changed: a watch outlives a change of its definition.
+    fn follow_definition(&mut self) {
+        let changes = self.watch.resource.kind_changes();
+        if changes != self.kind_changes {
+            self.kind_changes = changes;
+            self.view.kind = self.watch.resource.current_kind(&self.view.kind);
+        }
+    }
+
+    /// True if events are binary.
+    pub(crate) fn is_framed(&self) -> bool {
+        self.view.is_protobuf()
+    }
+
+    /// The next bytes; `None` at the end.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        // The selection may mean other objects under the changed definition: the client has to list again.
+        let rereads = self.watch.resource.cache().rereads();
+        if self.watch.selection.is_by_definition() && rereads != self.rereads {
+            self.ended = true;
+            return Poll::Ready(None);
+        }
+        if let Some(initial) = self.watch.initial.take() {
+            let bytes = self.send_initial(initial);
+            // An empty piece would read as the end of a chunked body.
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(bytes));
+            }
+        }
+        self.follow_definition();
+        self.watch.cursor.wait(context.waker());
+        let mut chunk = EventChunk::default();
+        let caught_up = match self.collect(&mut chunk) {
+            ControlFlow::Break(()) => None,
+            ControlFlow::Continue(revision) => revision,
+        };
+        if let Some(bytes) = chunk.finish() {
+            return Poll::Ready(Some(bytes));
+        }
+        let Some(revision) = caught_up else {
+            // Many events were for other watches, or the watch has fallen behind and said so above.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        };
+        self.poll_time(context, revision)
+    }
+
+    /// The state as synthetic events, a chunk at a time, and the bookmark behind it (W93, W112).
+    fn send_initial(&mut self, mut initial: Box<(Walk, ResourceVersion)>) -> Bytes {
+        let (walk, revision) = &mut *initial;
+        let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
+        let mut count = 0;
+        let (view, columns) = (&self.view, &mut self.columns);
+        let mut failed = None;
+        let ended = walk.visit(|object| {
+            if view.is_protobuf() {
+                match view.frame(EventType::Added, object) {
+                    Ok(frame) => buffer.put_slice(&frame),
+                    Err(status) => {
+                        failed = Some(status);
+                        return false;
+                    }
+                }
+            } else if view.is_plain(object) {
+                object.put_event(EventType::Added, &mut buffer);
+            } else {
+                buffer.put_slice(&view.event(EventType::Added, object, std::mem::take(columns)));
+            }
+            count += 1;
+            buffer.len() < CHUNK_BYTES - (CHUNK_BYTES / 16)
+        });
+        self.watch.counter.initial(count);
+        if let Some(status) = failed {
+            self.ended = true;
+            buffer.put_slice(&error_event(&status, view.format));
+        } else if !ended {
+            self.watch.initial = Some(initial);
+        } else if self.watch.mark_end {
+            buffer.put_slice(&self.bookmark(*revision, true));
+        }
+        self.watch.counter.sent(count, buffer.len());
+        buffer.freeze()
+    }
+
+    /// Takes the events of the log for this watch. Breaks if the watch is over. Returns the revision up to which the watch is complete, if it
+    /// has read all of the log.
+    fn collect(&mut self, chunk: &mut EventChunk) -> ControlFlow<(), Option<ResourceVersion>> {
+        let mut looked_at = 0;
+        loop {
+            let (segment, end, revision) =
+                match self.watch.resource.cache().read(&self.watch.cursor) {
+                    Ok(read) => read,
+                    Err(FellBehind { oldest }) => {
+                        let status = too_old(self.watch.after, oldest);
+                        self.end_with(&status, chunk);
+                        self.watch.counter.fell_behind();
+                        return ControlFlow::Break(());
+                    }
+                };
+            if let Some(encoding) = &self.encoding
+                && !self
+                    .encoded
+                    .as_ref()
+                    .is_some_and(|all| all.is_of(segment.first()))
+            {
+                self.encoded = Some(segment.encoded(encoding));
+            }
+            let (mut sent, mut bytes) = (0, 0);
+            for event in segment.from(self.watch.cursor.position()) {
+                let position = self.watch.cursor.position();
+                self.watch.cursor.advance();
+                looked_at += 1;
+                if event.revision <= self.watch.after {
+                    continue;
+                }
+                if let Some((kind, object)) =
+                    event.seen_by(|object| self.watch.selection.selects(object))
+                {
+                    sent += 1;
+                    bytes += if let Some(encoded) = &self.encoded {
+                        let view = &self.view;
+                        let frame = encoded.get(position, kind, || view.frame(kind, object).ok());
+                        let Some(frame) = frame else {
+                            let why = format!("{} cannot be encoded", object.key());
+                            self.end_with(&Status::internal(why), chunk);
+                            return ControlFlow::Break(());
+                        };
+                        chunk.push_shared(frame)
+                    } else if self.view.is_plain(object) {
+                        chunk.push(kind, object)
+                    } else {
+                        let columns = std::mem::take(&mut self.columns);
+                        chunk.push_bytes(&self.view.event(kind, object, columns))
+                    };
+                }
+                self.watch.after = event.revision;
+                if chunk.is_full() {
+                    break;
+                }
+            }
+            self.watch.counter.sent(sent, bytes);
+            if chunk.is_full() || looked_at >= EVENTS_AT_ONCE {
+                return ControlFlow::Continue(None);
+            }
+            if self.watch.cursor.position() >= end {
+                return ControlFlow::Continue(Some(revision));
+            }
+        }
+    }
+
+    /// The watch cannot go on.
+    fn end_with(&mut self, status: &Status, chunk: &mut EventChunk) {
+        chunk.push_bytes(&error_event(status, self.view.format));
+        self.ended = true;
+    }
+
+    fn bookmark(&mut self, revision: ResourceVersion, initial_events_end: bool) -> Bytes {
+        if self.is_framed() {
+            let frame = self.view.bookmark_frame(revision, initial_events_end);
+            return frame.unwrap_or_else(|status| {
+                self.ended = true;
+                error_event(&status, self.view.format)
+            });
+        }
+        let columns = std::mem::take(&mut self.columns);
+        self.view.bookmark(revision, initial_events_end, columns)
+    }
+
+    /// Nothing is pending: looks whether it is time for a bookmark or for the end.
+    fn poll_time(
+        &mut self,
+        context: &mut Context<'_>,
+        revision: ResourceVersion,
+    ) -> Poll<Option<Bytes>> {
+        if *self.watch.stopping.borrow() {
+            self.ended = true;
+            // The client resumes from here, wherever the server comes up again.
+            let told = self.watch.bookmarks && revision >= self.watch.after;
+            return Poll::Ready(told.then(|| self.bookmark(revision, false)));
+        }
+        if self.watch.resource.cache().is_closed() {
+            self.ended = true;
+            return Poll::Ready(None);
+        }
+        while self.timer.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            if now >= self.ends_at {
+                self.ended = true;
+                return Poll::Ready(None);
+            }
+            let due = now >= self.next_bookmark;
+            if due {
+                self.next_bookmark = next_bookmark(now, self.ends_at);
+                // A watch that has nothing to send need not keep encoded events; others may still share them.
+                self.encoded = None;
+            }
+            self.timer
+                .as_mut()
+                .reset(self.next_bookmark.min(self.ends_at));
+            if due && self.watch.bookmarks && revision >= self.watch.after {
+                return Poll::Ready(Some(self.bookmark(revision, false)));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// A bookmark every minute, and one shortly before the end; none if the end is nearer than that.
+fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
+    let last = ends_at.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
+    let regular = now + BOOKMARK_EVERY;
+    if last > now {
+        regular.min(last)
+    } else {
+        ends_at + BOOKMARK_EVERY
+    }
+}
+
+/// `{"type":"ERROR",…}` (W96).
+pub(crate) fn error_event(status: &Status, format: DocumentFormat) -> Bytes {
+    if format == DocumentFormat::Protobuf {
+        return error_frame(status);
+    }
+    let mut event = EventType::Error.json_prefix().to_vec();
+    event.extend(status.to_json());
+    event.extend_from_slice(b"}\n");
+    Bytes::from(event)
+}
+
+/// Events on their way into one write. A single event is sent from where it stands; several are copied together.
+#[derive(Default)]
+struct EventChunk {
+    only: Option<Bytes>,
+    many: BytesMut,
+}
+
+impl EventChunk {
+    /// Adds an event and returns its size.
+    fn push(&mut self, kind: EventType, object: &Object) -> usize {
+        let bytes = object.event_bytes_len(kind);
+        if self.only.is_none() && self.many.is_empty() {
+            self.only = Some(object.event_bytes(kind));
+            return bytes;
+        }
+        self.make_room(bytes);
+        object.put_event(kind, &mut self.many);
+        bytes
+    }
+
+    /// Adds an event that other watches send too.
+    fn push_shared(&mut self, event: Bytes) -> usize {
+        if self.only.is_none() && self.many.is_empty() {
+            let bytes = event.len();
+            self.only = Some(event);
+            return bytes;
+        }
+        self.push_bytes(&event)
+    }
+
+    fn push_bytes(&mut self, bytes: &Bytes) -> usize {
+        self.make_room(bytes.len());
+        self.many.put_slice(bytes);
+        bytes.len()
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        if self.many.is_empty() {
+            self.many.reserve(CHUNK_BYTES.max(bytes));
+        }
+        if let Some(only) = self.only.take() {
+            self.many.put_slice(&only);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.many.len() >= CHUNK_BYTES - (CHUNK_BYTES / 16)
+    }
+
+    fn finish(self) -> Option<Bytes> {
+        match self.only {
+            Some(only) => Some(only),
+            None if self.many.is_empty() => None,
+            None => Some(self.many.freeze()),
+        }
+    }
+}
