@@ -170,7 +170,7 @@ mod tests {
             (busy.into(), "the server refuses: come later"),
             (
                 Problem::Silent(Duration::from_secs(75)),
-                "lost the server: nothing came for 75 seconds",
+                "lost the server: the server sent nothing for 75 seconds",
             ),
         ] {
             assert_eq!(
