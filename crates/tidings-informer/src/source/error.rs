@@ -18,8 +18,8 @@ pub enum SourceError {
     /// The server's response cannot be parsed.
     #[error("the server's answer cannot be read")]
     Malformed(#[source] Arc<SplitError>),
-    /// The response is not a list of objects but a `Table`, for example.
-    #[error("expected a list of objects, the server sent {0}")]
+    /// The server answered with something that was not asked for: a `Table` instead of a list of objects, for example.
+    #[error("unexpected answer: the server sent {0}")]
     Unexpected(String),
 }
 
