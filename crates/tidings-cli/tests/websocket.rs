@@ -1,4 +1,4 @@
-//! Watches over WebSockets, with a client that we did not write.
+//! Watches over WebSockets, with an independent client (tokio-tungstenite).
 
 #![allow(clippy::unwrap_used)]
 
@@ -90,7 +90,7 @@ async fn w120_w122_one_event_a_frame() {
         assert_eq!(event["type"], "ADDED");
         assert_eq!(event["object"]["metadata"]["name"], name);
     }
-    // What the client says is ignored, and a ping is answered.
+    // Messages of the client are ignored, and a ping is answered.
     socket.send(Message::text("hello")).await.unwrap();
     socket.send(Message::Ping("x".into())).await.unwrap();
     let pong = socket.next().await.unwrap().unwrap();
