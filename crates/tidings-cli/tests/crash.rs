@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
-use tidings_testing::{Client, Connection, Etcd, Server, Start};
+use tidings_testing::{Client, Connection, Etcd, Server, StartOptions};
 
 const WRITERS: usize = 4;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
@@ -246,7 +246,7 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
-    let start = Start {
+    let start = StartOptions {
         binary,
         data_dir: &data_dir,
         arguments,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use tidings_testing::{Client, Server, Start};
+use tidings_testing::{Client, Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -19,7 +19,7 @@ async fn start(data_dir: &Path, arguments: &[&str]) -> Server {
 }
 
 async fn start_as(binary: &Path, data_dir: &Path, arguments: &[&str]) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary,
         data_dir,
         arguments,

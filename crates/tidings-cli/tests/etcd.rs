@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidings_storage::Storage;
-use tidings_testing::{Client, Connection, Etcd, Response, Server, Start};
+use tidings_testing::{Client, Connection, Etcd, Response, Server, StartOptions};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LONGEST: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 async fn start(data_dir: &Path, etcd: &Etcd, more: &[&str]) -> Server {
     let endpoints = etcd.argument();
     let arguments = ["--storage", "etcd", "--etcd-endpoints", &endpoints];
-    Server::start(&Start {
+    Server::start(&StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir,
         arguments: &[&arguments, more].concat(),

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn start(data_dir: &Path, arguments: &[&str]) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(BINARY),
         data_dir,
         arguments,
@@ -359,7 +359,7 @@ async fn a_full_disk_fails_the_write_and_loses_nothing() {
     )
     .unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let limited = Start {
+    let limited = StartOptions {
         binary: &script,
         data_dir: &data,
         arguments: &[],

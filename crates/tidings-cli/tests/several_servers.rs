@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidings_testing::{Client, Etcd, Server, Start};
+use tidings_testing::{Client, Etcd, Server, StartOptions};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const LASTS: Duration = Duration::from_secs(20);
@@ -159,7 +159,7 @@ async fn members_and_servers_are_killed_and_nothing_is_lost() {
     let home = tempfile::tempdir().unwrap();
     let endpoints = etcd.argument();
     let arguments = ["--storage", "etcd", "--etcd-endpoints", &endpoints];
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir: home.path(),
         arguments: &arguments,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidings_testing::{Client, Connection, Server, Start};
+use tidings_testing::{Client, Connection, Server, StartOptions};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const READERS: usize = 88;
@@ -70,7 +70,7 @@ async fn w105_stalled_readers_hurt_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
-    let server = Server::start(&Start {
+    let server = Server::start(&StartOptions {
         binary,
         data_dir: &data_dir,
         arguments: &[],

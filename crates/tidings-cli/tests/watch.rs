@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn start(data_dir: &Path) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(BINARY),
         data_dir,
         arguments: &[],

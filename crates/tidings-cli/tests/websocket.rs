@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -21,7 +21,7 @@ const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 type Socket = WebSocketStream<tokio_rustls::client::TlsStream<TcpStream>>;
 
 async fn start(data_dir: &Path) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir,
         arguments: &[],
