@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use tidings_storage::{EtcdOptions, Revision, Storage, Write};
-use tidings_testing::{Client, Etcd, Server, Start, cpu};
+use tidings_testing::{Client, Etcd, Server, StartOptions, cpu};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -212,7 +212,7 @@ async fn start(
     home: &tempfile::TempDir,
 ) -> anyhow::Result<Server> {
     let endpoints = etcd.argument();
-    Server::start(&Start {
+    Server::start(&StartOptions {
         binary: &arguments.server,
         data_dir: home.path(),
         arguments: &["--storage", "etcd", "--etcd-endpoints", &endpoints],

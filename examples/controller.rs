@@ -1,4 +1,4 @@
-//! A controller: every Namespace has a ConfigMap `about` that says its name. Delete one, and it comes back.
+//! A controller that keeps a ConfigMap `about` with the namespace's name in every Namespace. A deleted one is created again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn main() -> anyhow::Result<()> {
     let namespaces = factory.informer::<Namespace>(&Scope::all());
     let about = factory.informer::<ConfigMap>(&Scope::all().fields("metadata.name=about"));
 
-    // What is queued is the name of a Namespace, whatever happened to it or to its ConfigMap.
+    // The keys in the queue are names of Namespaces, for events of Namespaces and of ConfigMaps.
     let queue: WorkQueue<String> = WorkQueue::new();
     let options = HandlerOptions::default();
     namespaces.enqueue(&queue, |namespace| [namespace.name().to_owned()], &options)?;

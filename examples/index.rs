@@ -16,7 +16,7 @@ async fn main() -> anyhow::Result<()> {
     factory.start();
     factory.wait_synced(Duration::from_secs(30)).await?;
 
-    // One state: what changes meanwhile does not mix in.
+    // A snapshot: later changes do not affect it.
     let state = pods.store().snapshot();
     println!("{} Pods at version {}", state.len(), state.version());
     for node in state.index_values(&by_node)? {

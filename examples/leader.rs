@@ -1,5 +1,6 @@
-//! The controller of the other example, of which several may run while one works. It shows its metrics as Prometheus reads
-//! them, tells problems on standard error, and finishes what it does before it hands over. Run it twice, and stop one.
+//! The example `controller` with leader election: several replicas can run, and one of them works. It prints its metrics in the
+//! format of Prometheus, logs problems on standard error, and finishes its reconciles before another replica leads. Run it twice,
+//! and stop one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tidings::{Action, HandlerOptions, RunOptions, WorkQueue, run_controller};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // Without a subscriber nobody sees what goes wrong.
+    // Problems are logged through `tracing`, which needs a subscriber.
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .init();
@@ -24,7 +25,7 @@ async fn main() -> anyhow::Result<()> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
 
-    // In a cluster the name of the Pod tells one program from the others.
+    // In a cluster the name of the Pod identifies the replica.
     let identity = std::env::var("POD_NAME");
     let identity = identity.unwrap_or_else(|_| format!("process-{}", std::process::id()));
     let lock = KubeLeaseLock::new(&client, "default", "about", &identity);
@@ -34,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
         println!("{identity} leads");
         let (client, metrics) = (client.clone(), metrics.clone());
         async move {
-            // A leader that cannot work must not keep the lead: a panic gives it back, and ends the program.
+            // A leader that cannot work must not keep the lease: a panic releases it and ends the program.
             let worked = lead(client, metrics, stop).await;
             worked.expect("the informers do not start");
         }
@@ -53,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
     }
 }
 
-/// One term. Informers and queue are its own, and go with it, also if it is cut off.
+/// The work of one term. It has its own informers and queue, which end with it even if it is aborted.
 async fn lead(
     client: RestClient,
     metrics: InformerMetrics,

@@ -1,13 +1,13 @@
-//! Programs that use Tidings' informers. Each reads the kubeconfig that kubectl reads.
+//! Programs that use Tidings' informers. Each uses the kubeconfig of kubectl.
 //!
 //! | example | what it shows |
 //! |---|---|
 //! | `index` | an informer with an index: the Pods of every node |
 //! | `controller` | a controller that keeps a ConfigMap in every Namespace |
-//! | `leader` | the same under leader election, with metrics and a graceful stop |
-//! | `projected` | Pods with five fields, in a fraction of the memory |
+//! | `leader` | that controller with leader election, metrics and a graceful stop |
+//! | `projected` | an informer that keeps five fields of each Pod, in a fraction of the memory |
 //! | `two_speeds` | two handlers of different speed over one informer |
-//! | `read_your_writes` | a program that sees what it wrote |
+//! | `read_your_writes` | a program that reads its own writes |
 //!
 //! `guide` is the code of docs/guide.md.
 
@@ -17,7 +17,7 @@ mod tests {
         text.lines().map(str::trim).collect()
     }
 
-    /// Every piece of code in the guide stands in the program, so that it compiles and runs.
+    /// Every code block of the guide is in the program, so that it compiles and runs.
     #[test]
     fn the_guide_shows_code_that_compiles() {
         let program = trimmed(include_str!("guide.rs"));

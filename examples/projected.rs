@@ -1,4 +1,4 @@
-//! Pods with five fields: nothing else of them is ever built in memory.
+//! An informer that keeps five fields of each Pod: the others are never decoded.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use tidings::kube::{KubeInformerFactory, RestClient, Scope};
 
 #[derive(Deserialize)]
 struct SlimPod {
-    metadata: Named,
+    metadata: SlimMetadata,
     #[serde(default)]
-    spec: Placed,
+    spec: SlimSpec,
     #[serde(default)]
-    status: Running,
+    status: SlimStatus,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct SlimMetadata {
     name: String,
     namespace: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Placed {
+struct SlimSpec {
     node_name: Option<Box<str>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Running {
+struct SlimStatus {
     phase: Box<str>,
     #[serde(rename = "podIP")]
     pod_ip: Option<Box<str>>,
@@ -44,7 +44,7 @@ async fn main() -> anyhow::Result<()> {
     factory.start();
     factory.wait_synced(Duration::from_secs(30)).await?;
     for pod in pods.store().snapshot().iter() {
-        let Named { name, namespace } = &pod.metadata;
+        let SlimMetadata { name, namespace } = &pod.metadata;
         let node = pod.spec.node_name.as_deref().unwrap_or("no node");
         let address = pod.status.pod_ip.as_deref().unwrap_or("no address");
         println!(

@@ -1,4 +1,4 @@
-//! A program that sees what it wrote: by waiting for it, and without waiting.
+//! A program that reads its own writes: without waiting, and by waiting for the store.
 
 use std::time::Duration;
 
@@ -27,11 +27,11 @@ async fn main() -> anyhow::Result<()> {
         .unwrap_or_default();
     let key = format!("default/{name}");
 
-    // Without waiting: the overlay has it at once, and forgets it when the watch has brought it.
+    // Without waiting: the overlay has the write at once, and forgets it when the watch has delivered it.
     wrote(&maps, &written)?;
     assert!(maps.overlay().get_by_key(&key).is_some());
 
-    // By waiting: the store has everything up to the version that the write returned.
+    // By waiting: the store then has everything up to the version that the write returned.
     maps.wait_for(Version::new(&version)).await?;
     assert!(maps.store().get_by_key(&key).is_some());
     println!("{key} is in the store");

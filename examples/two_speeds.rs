@@ -1,5 +1,5 @@
-//! Two handlers of different speed over one informer. The slow one misses no object, but it is told of the newest state
-//! instead of every state between; the quick one and the store do not wait for it.
+//! Two handlers of different speed over one informer. The slow one misses no object, but gets the newest state instead of every
+//! state in between; the quick one and the store do not wait for it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tidings::{Event, HandlerOptions, LogOptions};
 async fn main() -> anyhow::Result<()> {
     let client = RestClient::from_config(kube::Config::infer().await?)?;
     let factory = KubeInformerFactory::new(client);
-    // A short log, to see the effect soon: beyond a hundred events the slow handler is told less.
+    // A short log, to see the effect soon: beyond a hundred events the slow handler gets coalesced events.
     let maps =
         factory.informer_with::<ConfigMap>(&Scope::namespace("default"), "short log", |maps| {
             maps.log(LogOptions::new(100, 1 << 20))

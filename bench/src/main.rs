@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 #[derive(Debug, Parser)]
 #[command(name = "tidings-bench")]
@@ -65,7 +65,7 @@ async fn main() -> anyhow::Result<()> {
             None => {
                 let directory = tempfile::tempdir()?;
                 let data_dir = directory.path().join("data");
-                let start = Start {
+                let start = StartOptions {
                     binary: &arguments.server,
                     data_dir: &data_dir,
                     arguments: &[],

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 use crate::custom::define;
 use crate::scenario::{CONFIGMAPS, fill_with, object};
@@ -19,7 +19,7 @@ pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
     for (objects, definitions) in SIZES {
         let directory = tempfile::tempdir()?;
         let data_dir = directory.path().join("data");
-        let start = Start {
+        let start = StartOptions {
             binary,
             data_dir: &data_dir,
             arguments: &[],

@@ -1,13 +1,13 @@
-//! What the tests share: a server of their own, and commands run against it.
+//! Helpers of the tests: starts a server for a test, and runs commands against it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context, ensure};
 use tempfile::TempDir;
-use tidings_testing::{Etcd, Start};
+use tidings_testing::{Etcd, StartOptions};
 
-/// A server with an empty store, and a directory for what clients leave. The store is on disk, or in an etcd of its own if
+/// A server with an empty store, and a home directory for its clients. The store is on disk, or in a separate etcd if
 /// `TIDINGS_TEST_STORAGE` is `etcd`.
 #[derive(Debug)]
 pub struct Server {
@@ -30,7 +30,7 @@ impl Server {
         let arguments = endpoints
             .as_deref()
             .map(|endpoints| ["--storage", "etcd", "--etcd-endpoints", endpoints]);
-        let start = Start {
+        let start = StartOptions {
             binary: &binary()?,
             data_dir: &home.path().join("data"),
             arguments: arguments.as_ref().map_or(&[], |arguments| &arguments[..]),
@@ -43,17 +43,17 @@ impl Server {
         })
     }
 
-    /// Where its kubeconfig is.
+    /// The path of the server's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.home.path().join("data/kubeconfig")
     }
 
-    /// A directory that goes with the server.
+    /// The home directory of clients, removed with the server.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// A command that finds the server, and keeps what it caches to itself.
+    /// A command with the server's kubeconfig and a home directory of its own, so that caches are not shared.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(program.as_ref());
         command
@@ -70,10 +70,10 @@ impl Server {
         command
     }
 
-    /// What `kubectl` prints.
+    /// Runs `kubectl` and returns its standard output.
     ///
     /// # Errors
-    /// If it fails; with what it said.
+    /// If it fails; with its output.
     pub fn run(&self, arguments: &[&str]) -> anyhow::Result<String> {
         said(&self.kubectl(arguments).output().context("kubectl")?)
             .with_context(|| format!("kubectl {}", arguments.join(" ")))
@@ -82,7 +82,7 @@ impl Server {
     /// Writes a file into the home directory and returns its path.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the file cannot be written.
     pub fn file(&self, name: &str, content: &str) -> anyhow::Result<String> {
         let path = self.home().join(name);
         std::fs::write(&path, content)?;
@@ -93,7 +93,7 @@ impl Server {
 /// The standard output of a command that must have succeeded.
 ///
 /// # Errors
-/// If it did not.
+/// If the command failed; with its output.
 pub fn said(output: &Output) -> anyhow::Result<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     ensure!(
@@ -106,12 +106,12 @@ pub fn said(output: &Output) -> anyhow::Result<String> {
     Ok(text(&output.stdout))
 }
 
-/// This directory of the repository.
+/// The directory `interop` of the repository.
 pub fn directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The binary `tidings`, as `cargo test --workspace` builds it beside the tests.
+/// The binary `tidings` that `cargo test --workspace` builds beside the tests.
 fn binary() -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
     let built = test.parent().and_then(Path::parent);

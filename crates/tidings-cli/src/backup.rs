@@ -1,4 +1,4 @@
-//! `tidings backup` and `tidings restore`: everything that a server keeps, in a file, and a store made of such a file.
+//! `tidings backup` and `tidings restore`: write all objects of a server to a file, and make a store from such a file.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -15,7 +15,7 @@ use tidings_storage::disk::{Disk, RealDisk};
 
 use crate::serve::BESIDE;
 
-/// Where a server gives out its backup.
+/// The path at which a server sends its backup.
 const PATH: &str = "/tidings/backup";
 /// How often progress is shown on a terminal.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
@@ -36,7 +36,7 @@ pub(crate) struct BackupArguments {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreArguments {
-    /// The data directory to make: new, or with nothing but certificates in it
+    /// The data directory to create: new, or with only certificates in it
     directory: PathBuf,
 
     /// The backup
@@ -67,13 +67,13 @@ async fn back_up(arguments: &BackupArguments) -> anyhow::Result<()> {
     let request = request.body(bytes::Bytes::new())?;
     let answer = connection.client.request(request).await;
     let mut body = answer
-        .with_context(|| format!("{} gives no backup", connection.server))?
+        .with_context(|| format!("{} did not send a backup", connection.server))?
         .into_body();
-    // Beside the file, so that a file of this name is whole.
+    // First under another name, so that a file of the final name is always complete.
     let partial = with_suffix(file, ".partial");
     let written = write(&mut body, &partial).await;
     let summary = written.and_then(|()| {
-        verify(&partial).context("what the server sent is not a whole backup; try again")
+        verify(&partial).context("the received backup is incomplete or damaged; try again")
     });
     let summary = match summary {
         Ok(summary) => summary,
@@ -110,13 +110,13 @@ fn with_suffix(file: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes what comes into a file that only its owner can read: there are Secrets in it.
+/// Writes the body to a file that only its owner can read, because it contains Secrets.
 async fn write<B>(body: &mut B, path: &Path) -> anyhow::Result<()>
 where
     B: Body<Data = bytes::Bytes, Error: std::error::Error + Send + Sync + 'static> + Unpin,
 {
     let cannot = || cannot_write(path);
-    // One that is left from before, or that somebody else has made, is not written into.
+    // Never writes into an existing file, which may belong to another user.
     let _ = std::fs::remove_file(path);
     let file = OpenOptions::new()
         .write(true)
@@ -125,7 +125,7 @@ where
         .open(path)
         .with_context(cannot)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let mut progress = Progress::new("bytes received");
+    let mut progress = ProgressLine::new("bytes received");
     loop {
         let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
         let Some(frame) = frame else { break };
@@ -150,7 +150,7 @@ pub(crate) fn run_restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
         .as_millisecond()
         .try_into()
         .unwrap_or(0);
-    let mut progress = Progress::new("objects restored");
+    let mut progress = ProgressLine::new("objects restored");
     let restored = restore(directory, file, BESIDE, now_ms, &mut |done, _| {
         progress.reach(done)
     });
@@ -169,21 +169,21 @@ pub(crate) fn run_restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
         directory.display(),
         taken.strftime("%Y-%m-%d %H:%M:%S UTC")
     );
-    println!("versions go on from {next}: clients that know older ones are told to list again");
+    println!("versions continue at {next}: clients with older versions are told to relist");
     Ok(())
 }
 
-/// Shows how far something is, on a terminal.
-struct Progress {
+/// A line on the terminal that shows progress.
+struct ProgressLine {
     what: &'static str,
     done: u64,
     shown: Option<Instant>,
 }
 
-impl Progress {
-    fn new(what: &'static str) -> Progress {
+impl ProgressLine {
+    fn new(what: &'static str) -> ProgressLine {
         let terminal = std::io::stderr().is_terminal();
-        Progress {
+        ProgressLine {
             what,
             done: 0,
             shown: terminal.then(Instant::now),
@@ -212,7 +212,7 @@ impl Progress {
     }
 }
 
-/// A size as people read it.
+/// A size in bytes, KiB or MiB.
 pub(crate) fn size(bytes: u64) -> String {
     match bytes {
         0..10_000 => format!("{bytes} bytes"),

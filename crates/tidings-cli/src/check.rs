@@ -1,4 +1,4 @@
-//! `tidings check`: reads a whole data directory and says what it holds. Nothing is changed.
+//! `tidings check`: reads a data directory completely, and reports its contents and damage. Changes nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,16 +9,16 @@ use tidings_storage::check::{Report, check};
 use crate::backup::size;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckArguments {
     /// The data directory of a server that is stopped
     directory: PathBuf,
 
-    /// Name every object that may have been deleted and come back
+    /// Name every object that may be a deleted one that came back
     #[arg(long)]
     list: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let report = check(&arguments.directory)?;
     show(&report, arguments.list);
     if !report.damage.is_empty() {
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             arguments.directory.display()
         );
     }
-    println!("everything was read and is as it was written");
+    println!("everything was read, and all checksums match");
     Ok(())
 }
 
@@ -49,13 +49,13 @@ fn show(report: &Report, list: bool) {
     println!("{keys} objects, {records} records, versions {oldest} to {revision}");
     if report.torn_bytes > 0 {
         println!(
-            "the log ends with {} of a write that a crash cut off; nobody was told of it, and it is ignored",
+            "the log ends with {} of a write that a crash interrupted; it was never acknowledged, and is ignored",
             size(report.torn_bytes)
         );
     }
     for path in &report.leftovers {
         println!(
-            "{} is left from something that was interrupted; the next start removes it",
+            "{} is left from an interrupted operation; the next start removes it",
             path.display()
         );
     }

@@ -1,5 +1,5 @@
-//! Log lines go to standard error through a thread of their own: whoever logs never waits for it, and whether it can be written
-//! to decides nothing else.
+//! Writes log lines to standard error from a thread of its own: logging never blocks the server, and a standard error that cannot
+//! be written has no other effect.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How many lines may wait to be written. What comes faster is lost, and counted.
+/// Lines that may wait to be written. Further lines are lost, and counted.
 const LINES_MAX: usize = 4096;
-/// How long the last lines may take when the process ends.
+/// How long writing the last lines may take when the process ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -21,32 +21,34 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-enum Message {
+/// A message to the thread that writes.
+enum LogMessage {
     Line(Vec<u8>),
     /// Answered when everything before it is written.
     Flush(SyncSender<()>),
 }
 
+/// Sends lines to the thread that writes them.
 #[derive(Clone)]
-struct Lines {
-    messages: SyncSender<Message>,
+struct LogLines {
+    messages: SyncSender<LogMessage>,
     lost: Arc<AtomicU64>,
 }
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Lines;
+impl<'a> MakeWriter<'a> for LogLines {
+    type Writer = LogLines;
 
-    fn make_writer(&'a self) -> Lines {
+    fn make_writer(&'a self) -> LogLines {
         self.clone()
     }
 }
 
-impl Write for Lines {
-    /// Takes a whole line.
+impl Write for LogLines {
+    /// Takes a complete line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self
             .messages
-            .try_send(Message::Line(line.to_vec()))
+            .try_send(LogMessage::Line(line.to_vec()))
             .is_err()
         {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -59,14 +61,14 @@ impl Write for Lines {
     }
 }
 
-/// Writes what is logged, until it is dropped: then what waits is written.
-pub(crate) struct Logging(Lines);
+/// The running log. Writes the waiting lines when it is dropped.
+pub(crate) struct Logging(LogLines);
 
 impl Logging {
-    /// Starts to log. Without a thread, all lines are lost.
+    /// Starts logging. If the thread cannot be started, all lines are lost.
     pub(crate) fn start(format: LogFormat) -> Logging {
         let (messages, waiting) = sync_channel(LINES_MAX);
-        let lines = Lines {
+        let lines = LogLines {
             messages,
             lost: Arc::default(),
         };
@@ -78,7 +80,7 @@ impl Logging {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
         let builder = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            // It would say so on standard error, and panic where that cannot be written to.
+            // It would write them to standard error, and panic if that fails.
             .log_internal_errors(false)
             .with_writer(lines.clone());
         match format {
@@ -88,7 +90,7 @@ impl Logging {
         Logging(lines)
     }
 
-    /// How many lines were lost.
+    /// The number of lost lines.
     pub(crate) fn lost(&self) -> Arc<AtomicU64> {
         self.0.lost.clone()
     }
@@ -97,19 +99,19 @@ impl Logging {
 impl Drop for Logging {
     fn drop(&mut self) {
         let (flushed, done) = sync_channel(1);
-        if self.0.messages.try_send(Message::Flush(flushed)).is_ok() {
-            // Whoever does not read standard error does not keep the process.
+        if self.0.messages.try_send(LogMessage::Flush(flushed)).is_ok() {
+            // A blocked standard error must not keep the process alive.
             let _ = done.recv_timeout(FLUSH_TIMEOUT);
         }
     }
 }
 
-fn write(messages: &Receiver<Message>, lost: &AtomicU64) {
+fn write(messages: &Receiver<LogMessage>, lost: &AtomicU64) {
     let mut told = 0;
     for message in messages {
         let line = match message {
-            Message::Line(line) => line,
-            Message::Flush(flushed) => {
+            LogMessage::Line(line) => line,
+            LogMessage::Flush(flushed) => {
                 let _ = flushed.send(());
                 continue;
             }

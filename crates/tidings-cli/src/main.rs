@@ -16,7 +16,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Tidings: list and watch, the way Kubernetes does it, in one binary.
 #[derive(Debug, Parser)]
 #[command(name = "tidings", version)]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
@@ -24,19 +24,19 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run an API server on this machine
-    Serve(serve::Arguments),
-    /// Write everything that a running server keeps into a file
+    Serve(serve::ServeArguments),
+    /// Write all objects of a running server to a file
     Backup(backup::BackupArguments),
-    /// Make a data directory of a backup
+    /// Make a data directory from a backup
     Restore(backup::RestoreArguments),
-    /// Read a whole data directory and say what it holds and what is damaged; nothing is changed
-    Check(check::Arguments),
-    /// Follow the objects of a resource on any API server, one line an event
-    Watch(watch::Arguments),
+    /// Read a data directory completely and report what it holds and what is damaged; nothing is changed
+    Check(check::CheckArguments),
+    /// Follow the objects of a resource on any API server, one line per event
+    Watch(watch::WatchArguments),
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Backup(arguments) => backup::run_backup(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),

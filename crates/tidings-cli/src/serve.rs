@@ -1,4 +1,4 @@
-//! `tidings serve`: an API server over an embedded store or etcd.
+//! `tidings serve`: runs an API server over an embedded store or etcd.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,25 +13,25 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging::{LogFormat, Logging};
 
-/// How long requests and watches may take to end when the server stops.
+/// How long requests and watches have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What a data directory holds besides the store.
+/// Entries of a data directory that do not belong to the store.
 pub(crate) const BESIDE: &[&str] = &["kubeconfig", "kubeconfig.new", "pki"];
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 picks a free one
     #[arg(long, default_value = "127.0.0.1:6443", value_parser = parse_address, value_name = "ADDRESS")]
     listen: SocketAddr,
 
-    /// Names and addresses that the server's certificate is also for: the machine's, or those of a balancer before it
+    /// More names and addresses for the server's certificate: those of the machine, or of a load balancer in front of it
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     tls_san: Vec<String>,
 
     /// Where objects are kept: in the data directory, or in an etcd cluster that several servers share
     #[arg(long, default_value = "embedded", value_enum)]
-    storage: Engine,
+    storage: StorageEngine,
 
     /// Where certificates, the kubeconfig, and with --storage embedded all objects are kept
     #[arg(long, default_value = "./tidings-data", value_name = "PATH")]
@@ -48,16 +48,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// How long changes can be read and watched from: a number with s, m or h. The last 1000 revisions always can
+    /// How long history is kept, so that watches can resume: a number with s, m or h. The last 1000 revisions are always kept
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
     history: Duration,
 
-    /// How large an object may be in the store: a number of bytes, or one with Ki or Mi. With --storage etcd, it must be less than
-    /// etcd's --max-request-bytes
+    /// The largest stored object: a number of bytes, or one with Ki or Mi. With --storage etcd, it must be less than etcd's
+    /// --max-request-bytes
     #[arg(long, default_value = "1532Ki", value_parser = parse_bytes, value_name = "BYTES")]
     max_object_bytes: usize,
 
-    /// For tests: how large a file of the log grows
+    /// For tests: the size at which a segment of the log ends
     #[arg(long, hide = true, value_name = "BYTES")]
     log_segment_bytes: Option<u64>,
 
@@ -65,17 +65,18 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true, value_name = "MILLISECONDS")]
     compact_every_ms: Option<u64>,
 
-    /// For tests: how many last revisions can always be watched from
+    /// For tests: how many of the last revisions are always kept
     #[arg(long, hide = true, value_name = "NUMBER")]
     history_revisions: Option<u64>,
 
-    /// How log lines look
+    /// The format of log lines
     #[arg(long, default_value = "text", value_enum)]
     log: LogFormat,
 }
 
+/// Where objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
+enum StorageEngine {
     Embedded,
     Etcd,
 }
@@ -94,11 +95,11 @@ struct EtcdArguments {
     #[arg(long, value_name = "PATH", requires = "etcd_key")]
     etcd_cert: Option<PathBuf>,
 
-    /// Its key, in PEM
+    /// The key of that certificate, in PEM
     #[arg(long, value_name = "PATH", requires = "etcd_cert")]
     etcd_key: Option<PathBuf>,
 
-    /// What all keys in etcd begin with
+    /// The prefix of all keys in etcd
     #[arg(long, default_value = "/registry", value_name = "PREFIX")]
     etcd_prefix: String,
 }
@@ -147,19 +148,19 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
         .ok_or("write a number of bytes from 64Ki to 32Mi, as 1532Ki".to_owned())
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let logging = Logging::start(arguments.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("no runtime can be started")?;
+        .context("the tokio runtime cannot be started")?;
     let served = runtime.block_on(serve(arguments, &logging));
-    // Tasks that are left hold nothing that must be saved: writes are durable when they are answered.
+    // Tasks that still run have nothing to save: writes are durable before they are answered.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-async fn serve(arguments: &Arguments, logging: &Logging) -> anyhow::Result<()> {
+async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -212,25 +213,25 @@ async fn serve(arguments: &Arguments, logging: &Logging) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How long Events are kept, as kube-apiserver keeps them.
+/// Objects that expire: Events after an hour, as in kube-apiserver.
 fn lifetimes<K: From<&'static str>>() -> Vec<(K, Duration)> {
     vec![("events/".into(), Duration::from_secs(3600))]
 }
 
-async fn open_store(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+async fn open_store(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>> {
     match arguments.storage {
-        Engine::Embedded if !arguments.etcd.etcd_endpoints.is_empty() => {
+        StorageEngine::Embedded if !arguments.etcd.etcd_endpoints.is_empty() => {
             bail!("--etcd-endpoints is given, but objects are not kept there: add --storage etcd")
         }
-        Engine::Embedded => open_embedded(arguments),
-        Engine::Etcd if arguments.ephemeral => {
+        StorageEngine::Embedded => open_embedded(arguments),
+        StorageEngine::Etcd if arguments.ephemeral => {
             bail!("--ephemeral keeps objects in memory: leave it out, or leave out --storage etcd")
         }
-        Engine::Etcd => open_etcd(arguments).await,
+        StorageEngine::Etcd => open_etcd(arguments).await,
     }
 }
 
-async fn open_etcd(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+async fn open_etcd(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>> {
     let given = &arguments.etcd;
     if given.etcd_endpoints.is_empty() {
         bail!(
@@ -256,7 +257,7 @@ async fn open_etcd(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     Ok(Arc::new(Etcd::open(options).await?))
 }
 
-fn open_embedded(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
+fn open_embedded(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>> {
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
     options.value_bytes_max = arguments.max_object_bytes;
@@ -287,7 +288,7 @@ fn open_embedded(arguments: &Arguments) -> anyhow::Result<Arc<dyn Storage>> {
     Ok(Arc::new(Embedded::open(&arguments.data_dir, options)?))
 }
 
-/// An address that a client on this machine can use.
+/// The address for clients on this machine: loopback instead of the unspecified address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let mut reachable = address;
     if address.ip().is_unspecified() {
@@ -300,7 +301,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     reachable
 }
 
-/// Two lines on standard output, for people and for programs that start the server.
+/// Prints two lines on standard output, for people and for programs that start the server.
 fn announce(kubeconfig: &Path, address: SocketAddr) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let path = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());

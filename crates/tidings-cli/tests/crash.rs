@@ -1,5 +1,5 @@
-//! kill -9 under load, again and again: nothing acknowledged is lost, nothing deleted comes back, nothing half-written appears,
-//! and a watch that resumes sees every change exactly once, as what it was.
+//! Kills the server with SIGKILL under load, many times: no acknowledged write is lost, no deleted object comes back, no partial
+//! write appears, and a resumed watch sees every change exactly once, with its type.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,41 +10,41 @@ use std::time::Duration;
 
 use anyhow::Context;
 use serde_json::Value;
-use tidings_testing::{Client, Connection, Etcd, Server, Start};
+use tidings_testing::{Client, Connection, Etcd, Server, StartOptions};
 
 const WRITERS: usize = 4;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Objects that are made at the beginning and stay, but for every other one, which is deleted in its time: their values stand in
-/// files of the log that are not rewritten, their deletions in such that are.
+/// Long-lived objects ("stones"), created at the beginning; every other one is deleted later. Their values are in segments of the
+/// log that are not rewritten, their deletions in segments that are.
 const STONES: u64 = 400;
 
 fn stone(number: u64) -> String {
     format!("stone-{number}")
 }
 
-/// What a writer was told of a name. The n-th change of a name gives it the value n, and every fourth deletes it; the second
-/// change of a stone does.
+/// What a writer knows of an object. The n-th change sets the value n; every fourth change deletes the object, for a stone the
+/// second.
 #[derive(Debug, Default, Clone)]
-struct Known {
+struct KnownValue {
     is_stone: bool,
-    /// How many changes were done.
+    /// Acknowledged changes.
     changes: u64,
-    /// The value, unless it is deleted.
+    /// The value; `None` if the object does not exist.
     value: Option<u64>,
-    /// One more change may have been done.
+    /// One more change may have been done: its answer is missing.
     uncertain: bool,
 }
 
-impl Known {
-    fn of(name: &str) -> Known {
-        Known {
+impl KnownValue {
+    fn of(name: &str) -> KnownValue {
+        KnownValue {
             is_stone: name.starts_with("stone"),
-            ..Known::default()
+            ..KnownValue::default()
         }
     }
 
-    /// What the next change leaves.
+    /// The value after the next change.
     fn next(&self) -> Option<u64> {
         let number = self.changes + 1;
         let deletes = self.value.is_some() && (self.is_stone || number.is_multiple_of(4));
@@ -58,15 +58,15 @@ impl Known {
     }
 }
 
-type Names = Arc<Mutex<BTreeMap<String, Known>>>;
+type Names = Arc<Mutex<BTreeMap<String, KnownValue>>>;
 
-/// Does the next change of a name. False if the server is gone: whether the change was done is not known then.
+/// Does the next change of an object. Returns false if the server is killed: it is then unknown whether the change was done.
 async fn change(connection: &mut Connection, name: String, names: &Names) -> bool {
     let (before, next) = {
         let mut names = names.lock().unwrap();
         let known = names
             .entry(name.clone())
-            .or_insert_with(|| Known::of(&name));
+            .or_insert_with(|| KnownValue::of(&name));
         known.uncertain = true;
         (known.value, known.next())
     };
@@ -94,7 +94,7 @@ async fn change(connection: &mut Connection, name: String, names: &Names) -> boo
     true
 }
 
-/// Creates, changes, deletes and makes anew five names, after `first`, until the server is gone.
+/// Changes `first`, then creates, updates, deletes and recreates five objects until the server is killed.
 async fn write(client: Client, writer: usize, first: Option<String>, names: Names) {
     let Ok(mut connection) = client.connect().await else {
         return;
@@ -107,20 +107,20 @@ async fn write(client: Client, writer: usize, first: Option<String>, names: Name
     }
 }
 
-/// A watcher's own copy of the state, kept over restarts by resuming.
+/// A copy of the state that a watch keeps up to date. It resumes after each restart.
 #[derive(Debug)]
 struct Follower {
     version: u64,
-    names: BTreeMap<String, Known>,
+    names: BTreeMap<String, KnownValue>,
 }
 
 impl Follower {
-    /// How many changes it has seen.
+    /// The number of changes that it has seen.
     fn changes(&self) -> u64 {
         self.names.values().map(|known| known.changes).sum()
     }
 
-    /// Follows until it has seen so many changes. `Err` if the watch ends before, because the server is gone.
+    /// Watches until it has seen this number of changes. `Err` if the watch ends before, because the server is killed.
     async fn follow(&mut self, client: &Client, changes: u64) -> anyhow::Result<()> {
         if self.changes() >= changes {
             return Ok(());
@@ -151,7 +151,7 @@ impl Follower {
         let known = self
             .names
             .entry(name.clone())
-            .or_insert_with(|| Known::of(&name));
+            .or_insert_with(|| KnownValue::of(&name));
         let (before, next) = (known.value, known.next());
         let kind = match (before, next) {
             (None, _) => "ADDED",
@@ -159,7 +159,7 @@ impl Follower {
             (Some(_), None) => "DELETED",
         };
         assert_eq!(event["type"], kind, "{name}: {known:?}");
-        // A deletion shows the last state.
+        // A deletion event has the last state.
         let value: u64 = event["object"]["data"]["v"]
             .as_str()
             .unwrap()
@@ -180,7 +180,7 @@ impl Follower {
     }
 }
 
-/// The values of all.
+/// The values of all objects.
 async fn list(client: &Client) -> BTreeMap<String, u64> {
     let list = client
         .connect()
@@ -201,7 +201,7 @@ async fn list(client: &Client) -> BTreeMap<String, u64> {
     items.iter().map(named).collect()
 }
 
-/// What the server has is what was acknowledged, or what the one change leaves whose answer was cut off. Then it is known.
+/// Checks that the server has the acknowledged values, or the value after one more change whose answer is missing.
 fn check(round: u64, names: &Names, values: &BTreeMap<String, u64>) {
     let mut names = names.lock().unwrap();
     for (name, known) in names.iter_mut() {
@@ -221,7 +221,7 @@ fn check(round: u64, names: &Names, values: &BTreeMap<String, u64>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_two_hundred_times() {
-    // Files of the log roll, are compacted and rewritten all the time.
+    // Small values, so that segments end, and are compacted and rewritten, all the time.
     let arguments = [
         "--log-segment-bytes",
         "30000",
@@ -246,13 +246,13 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
-    let start = Start {
+    let start = StartOptions {
         binary,
         data_dir: &data_dir,
         arguments,
     };
     let names = Names::default();
-    // Version 0 would mean the state in any order; version 1 is the first of the namespaces.
+    // A watch from version 0 would begin with an unordered list; version 1 is that of the first namespace.
     let mut follower = Follower {
         version: 1,
         names: BTreeMap::new(),
@@ -286,12 +286,12 @@ async fn kill_again_and_again(rounds: u64, arguments: &[&str]) {
         }
         let mut writers = tokio::task::JoinSet::new();
         for writer in 0..WRITERS {
-            // One stone is deleted in each round, every other one in all.
+            // Deletes one stone in each round: every other one in total.
             let next = Some(stone(round * 2)).filter(|_| writer == 0 && round * 2 < STONES);
             let next = next.filter(|name| names.lock().unwrap()[name].value.is_some());
             writers.spawn(write(client.clone(), writer, next, names.clone()));
         }
-        // Spread over the time that a commit takes, so that the kill meets it at every point.
+        // Pauses vary by the duration of a commit, so that kills come at every point of it.
         let pause = Duration::from_micros(20_000 + round * 1_371 % 9_000);
         let killing = async {
             tokio::time::sleep(pause).await;

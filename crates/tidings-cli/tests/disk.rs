@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use tidings_testing::{Client, Server, Start};
+use tidings_testing::{Client, Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -19,7 +19,7 @@ async fn start(data_dir: &Path, arguments: &[&str]) -> Server {
 }
 
 async fn start_as(binary: &Path, data_dir: &Path, arguments: &[&str]) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary,
         data_dir,
         arguments,
@@ -39,7 +39,7 @@ fn config_map(name: &str, bytes: usize) -> String {
     format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"k":"{fill}"}}}}"#)
 }
 
-/// Asks until the answer is of a code: the store looks after itself once a second.
+/// Sends a request until the answer has a code. The store checks its disk once a second.
 async fn becomes(client: &Client, path: &str, code: u16) -> String {
     let started = Instant::now();
     loop {
@@ -55,7 +55,7 @@ async fn becomes(client: &Client, path: &str, code: u16) -> String {
     }
 }
 
-/// A script that starts the server in a way.
+/// Writes a shell script that starts the server.
 fn script(directory: &Path, lines: &str) -> PathBuf {
     let script = directory.join("start");
     fs::write(&script, format!("#!/bin/sh\n{lines}\n")).unwrap();
@@ -75,7 +75,7 @@ fn text(bytes: &[u8]) -> String {
 async fn a_log_that_cannot_be_written_decides_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    // A write that fails is logged; standard error takes nothing, as on a full disk. Files end at 64 KiB.
+    // Failed writes are logged, and standard error cannot be written, as on a full disk. Files are limited to 64 KiB.
     let lines = format!("trap '' XFSZ\nulimit -f 128\nexec {BINARY} \"$@\" 2>/dev/full");
     let server = start_as(&script(directory.path(), &lines), &data, &[]).await;
     let client = &server.client;
@@ -100,11 +100,11 @@ async fn a_log_that_cannot_be_written_decides_nothing() {
     assert!(lost.unwrap().parse::<u64>().unwrap() > 0, "{metrics}");
 }
 
-/// A file system of its own, in memory.
+/// A separate file system in memory.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
-    /// `None` where that is not allowed.
+    /// Mounts it; `None` without the permission to mount.
     fn mount(path: &Path, size: &str) -> Option<Tmpfs> {
         fs::create_dir(path).unwrap();
         let mounted = Command::new("mount")
@@ -122,7 +122,7 @@ impl Drop for Tmpfs {
     }
 }
 
-/// Writes a file until nothing more goes into it.
+/// Writes a file until the disk is full.
 fn fill(path: &Path) {
     use std::io::Write;
     let mut file = fs::File::create(path).unwrap();
@@ -150,7 +150,7 @@ async fn a_disk_full_of_history_frees_itself_and_a_full_one_is_said_to_be() {
             .0,
         201
     );
-    // Three times the disk: every change is history, and all of it is young.
+    // Three times the size of the disk: every change is recent history.
     let mut connection = client.connect().await.unwrap();
     for number in 0..1500 {
         let body = config_map("busy", 100_000 + number);
@@ -160,14 +160,14 @@ async fn a_disk_full_of_history_frees_itself_and_a_full_one_is_said_to_be() {
             .unwrap();
         assert_eq!(answer.code, 200, "{number}: {}", answer.text());
     }
-    // Somebody else takes all that is left.
+    // Another program takes the rest of the disk.
     fill(&disk.0.join("junk"));
     let said = becomes(client, "/readyz", 500).await;
     assert!(said.contains("full"), "{said}");
     let (code, kept) = ask(client, "GET", &item, "").await;
     assert_eq!(code, 200);
     server.kill().await.unwrap();
-    // It starts, serves reads and says what is wrong with no byte free.
+    // On a full disk the server starts, serves reads and reports the problem.
     let server = start(&data, &arguments).await;
     let client = &server.client;
     assert_eq!(ask(client, "GET", &item, "").await, (200, kept));
@@ -202,7 +202,7 @@ async fn a_backup_is_taken_from_a_running_server_and_makes_another() {
     assert_eq!(mode & 0o777, 0o600, "there are Secrets in it");
     let again = tidings(&["backup", path, "--kubeconfig", kubeconfig]);
     assert!(text(&again.stderr).contains("exists: choose another file"));
-    // A server that is in use, and a directory that has a store, are left alone.
+    // A data directory that is in use cannot be checked, and one that has a store cannot be restored into.
     let busy = tidings(&["check", data.to_str().unwrap()]);
     assert!(text(&busy.stderr).contains("is in use by another server"));
     let (_, listed) = ask(&server.client, "GET", CONFIGMAPS, "").await;
@@ -213,11 +213,11 @@ async fn a_backup_is_taken_from_a_running_server_and_makes_another() {
     assert!(checked.status.success(), "{}", text(&checked.stderr));
     let said = text(&checked.stdout);
     assert!(
-        said.contains("everything was read and is as it was written"),
+        said.contains("everything was read, and all checksums match"),
         "{said}"
     );
 
-    // The certificates are not part of it: kept, they make the same kubeconfig good for the new server.
+    // A backup has no certificates. If they are copied, the old kubeconfig works with the new server.
     let restored = directory.path().join("restored");
     fs::create_dir(&restored).unwrap();
     let copied = Command::new("cp")

@@ -1,4 +1,4 @@
-//! Servers over a real etcd: what clients see while it fails, while history ends, and when it comes back older.
+//! Servers over a real etcd: what clients see while etcd is down, when history is compacted, and after etcd was restored.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidings_storage::Storage;
-use tidings_testing::{Client, Connection, Etcd, Response, Server, Start};
+use tidings_testing::{Client, Connection, Etcd, Response, Server, StartOptions};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LONGEST: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 async fn start(data_dir: &Path, etcd: &Etcd, more: &[&str]) -> Server {
     let endpoints = etcd.argument();
     let arguments = ["--storage", "etcd", "--etcd-endpoints", &endpoints];
-    Server::start(&Start {
+    Server::start(&StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir,
         arguments: &[&arguments, more].concat(),
@@ -53,7 +53,7 @@ async fn names(client: &Client, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The next event of a watch that is no bookmark.
+/// The next event of a watch that is not a bookmark.
 async fn event(watch: &mut Connection) -> (String, Value) {
     loop {
         let line = tokio::time::timeout(LONGEST, watch.line()).await.unwrap();
@@ -95,7 +95,7 @@ async fn while_etcd_is_away_caches_answer_writes_are_refused_and_watches_stay() 
         assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
         assert!(started.elapsed() < Duration::from_secs(4));
         assert_eq!(names(client, "?resourceVersion=0").await, ["before"]);
-        // What must be new cannot be had.
+        // A list at the newest version is not possible.
         let newest = ask(client, "GET", CONFIGMAPS, "").await;
         assert_eq!(newest.code, 503, "{}", newest.text());
     }
@@ -156,7 +156,7 @@ async fn an_older_backup_ends_watches_with_410_and_lost_versions_are_refused() {
         ask(client, "GET", CONFIGMAPS, "").await.code == 200 && names(client, "").await == ["kept"]
     })
     .await;
-    // Who comes back with a version of the lost state is told to list again, and does not wait for it.
+    // A watch from a version of the lost state gets 410 at once, instead of waiting for that version.
     let late = ask(client, "GET", &from_last, "").await.text();
     assert!(late.starts_with(r#"{"type":"ERROR""#), "{late}");
     assert!(late.contains(r#""code":410"#), "{late}");
@@ -191,9 +191,9 @@ async fn history_that_ends_while_a_server_sleeps_is_not_missed() {
         line.unwrap().parse::<u64>().unwrap()
     };
     let mut number = 0;
-    // More than what is on its way to a server that sleeps.
+    // More data than the buffers of the paused server's connection hold.
     let fill = "x".repeat(30_000);
-    // The last thousand revisions always stay.
+    // The last thousand revisions are always kept.
     eventually("history has ended", async || {
         for _ in 0..100 {
             number += 1;
@@ -208,7 +208,7 @@ async fn history_that_ends_while_a_server_sleeps_is_not_missed() {
     })
     .await;
     tidings_testing::resume(pid).unwrap();
-    // It has missed what can no longer be had: its watches end, and its state is new.
+    // The paused server has missed compacted changes: its watches end, and it relists.
     let (kind, status) = loop {
         let (kind, object) = event(&mut watch).await;
         if kind != "MODIFIED" {
@@ -237,26 +237,26 @@ async fn two_servers_are_one_to_their_clients() {
     let mut first = 0;
     for number in 0..7 {
         first = first.max(create(&one.client, &format!("c{number}")).await);
-        // A read without a version has every write that any server acknowledged before.
+        // A list without a version includes every write that any server acknowledged before.
         assert_eq!(names(&two.client, "").await.len(), number + 1);
         let path = format!("{CONFIGMAPS}/c{number}");
         assert_eq!(ask(&two.client, "GET", &path, "").await.code, 200);
     }
-    // A list goes on at the other server, at the version at which it began.
+    // A paged list continues on the other server, at its version.
     let page = ask(&one.client, "GET", &format!("{CONFIGMAPS}?limit=3"), "").await;
     let page: Value = serde_json::from_slice(&page.body).unwrap();
     create(&two.client, "c9").await;
     let token = page["metadata"]["continue"].as_str().unwrap();
     let rest = names(&two.client, &format!("?continue={token}")).await;
     assert_eq!(rest, ["c3", "c4", "c5", "c6"]);
-    // A watch goes on at the other server, at any version.
+    // A watch resumes on the other server, at any version.
     let path = format!("{CONFIGMAPS}?watch=1&resourceVersion={}", first - 1);
     for server in [&one, &two] {
         let mut watch = server.client.watch(&path).await.unwrap();
         assert_eq!(version(&event(&mut watch).await.1), first);
         assert_eq!(event(&mut watch).await.1["metadata"]["name"], "c9");
     }
-    // A server that starts later can do the same.
+    // A server that starts later can also serve old versions.
     let three = start(home.path(), &etcd, &[]).await;
     let mut watch = three.client.watch(&path).await.unwrap();
     assert_eq!(version(&event(&mut watch).await.1), first);
@@ -311,8 +311,8 @@ async fn objects_are_json_where_kube_apiserver_has_them() {
     }
 }
 
-/// A value that somebody else has written is not served, and keeps nobody from the others, whether it was there before the
-/// server or comes later.
+/// A value that another program wrote into etcd is not served and does not affect other objects, whether it was written before or
+/// after the start of the server.
 #[tokio::test]
 async fn a_foreign_value_is_set_aside_and_named() {
     let home = tempfile::tempdir().unwrap();
@@ -354,7 +354,7 @@ async fn a_foreign_value_is_set_aside_and_named() {
     };
     assert_eq!(set_aside(&client).await, 3);
     assert_eq!(ask(&client, "GET", "/readyz", "").await.code, 200);
-    // What is there already can be seen by whoever writes it.
+    // A create of an object with that key conflicts.
     let body = r#"{"metadata":{"name":"foreign"}}"#;
     let exists = ask(&client, "POST", CONFIGMAPS, body).await;
     assert_eq!(exists.code, 409, "{}", exists.text());
@@ -363,7 +363,7 @@ async fn a_foreign_value_is_set_aside_and_named() {
     let server = start(home.path(), &etcd, &[]).await;
     assert_eq!(names(&server.client, "").await, ["a", "b"]);
     assert_eq!(set_aside(&server.client).await, 3);
-    // When it is gone, it is forgotten.
+    // The server forgets the value when it is deleted.
     let range = tidings_storage::Range {
         prefix: "configmaps/default/foreign".into(),
         ..Default::default()

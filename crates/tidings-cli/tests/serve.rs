@@ -1,4 +1,4 @@
-//! The command as people and scripts use it, against the built binary and with curl.
+//! The command as people and scripts use it, with the built binary and curl.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn start(data_dir: &Path, arguments: &[&str]) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(BINARY),
         data_dir,
         arguments,
@@ -23,7 +23,7 @@ async fn start(data_dir: &Path, arguments: &[&str]) -> Server {
     Server::start(&start).await.unwrap()
 }
 
-/// Runs the command until it ends by itself; its exit code and what it said on standard error.
+/// Runs the command until it ends by itself. Returns its exit code and standard error.
 fn refused(arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).args(arguments).output().unwrap();
     (
@@ -292,7 +292,7 @@ async fn the_kubeconfig_is_private_and_goes_where_it_is_told() {
         !data.join("log").exists(),
         "an ephemeral server stores nothing"
     );
-    start(&data, &[]).await; // and leaves a directory that a durable one can use
+    start(&data, &[]).await; // a durable server can use the directory afterwards
 }
 
 #[tokio::test]
@@ -349,7 +349,7 @@ async fn a_directory_that_cannot_be_used_is_refused_with_a_sentence() {
 
 #[tokio::test]
 async fn a_full_disk_fails_the_write_and_loses_nothing() {
-    // A limit on the size of files stands for a full disk: a write fails half-way in the same manner.
+    // A limit on file sizes simulates a full disk: writes fail half-way in the same manner.
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let script = directory.path().join("limited");
@@ -359,7 +359,7 @@ async fn a_full_disk_fails_the_write_and_loses_nothing() {
     )
     .unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let limited = Start {
+    let limited = StartOptions {
         binary: &script,
         data_dir: &data,
         arguments: &[],
@@ -528,7 +528,7 @@ async fn lists_that_nobody_reads_lock_nobody_out() {
     }
     let mut unread = Vec::new();
     for _ in 0..410 {
-        unread.push(server.client.watch(CONFIGMAPS).await.unwrap()); // a list, of which only the head is read
+        unread.push(server.client.watch(CONFIGMAPS).await.unwrap()); // a list of which only the head is read
     }
     assert_eq!(
         connection

@@ -1,5 +1,5 @@
-//! Three members of etcd, two servers, and all of them killed at random under load: every acknowledged write is there, and every
-//! watch, wherever it is resumed, sees each change once and in order.
+//! Three etcd members and two servers, killed at random under load: every acknowledged write is kept, and every watch, on
+//! whichever server it is resumed, sees each change once and in order.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,17 +10,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidings_testing::{Client, Etcd, Server, Start};
+use tidings_testing::{Client, Etcd, Server, StartOptions};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const LASTS: Duration = Duration::from_secs(20);
-/// How long anything may take to work again.
+/// How long recovery may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const WRITERS: usize = 4;
 const FOLLOWERS: usize = 3;
 const NAMES: usize = 3;
 
-/// How to reach the servers as they are now.
+/// Clients of the current servers.
 type Servers = Arc<Mutex<Vec<Client>>>;
 
 fn client(servers: &Servers, at: usize) -> Client {
@@ -28,7 +28,7 @@ fn client(servers: &Servers, at: usize) -> Client {
     servers[at % servers.len()].clone()
 }
 
-/// One request to a server, which may be gone; nothing if it is, or if it says that it cannot answer.
+/// Sends one request. `None` if the server is killed, or answers that it is unavailable.
 async fn ask(client: &Client, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
     let asked = async {
         let mut connection = client.connect().await.ok()?;
@@ -51,7 +51,7 @@ fn value(object: &Value) -> u64 {
     object["data"]["v"].as_str().unwrap().parse().unwrap()
 }
 
-/// Counts up the values of some names, each time from what is there, and says what was acknowledged.
+/// Increments the values of some objects, each time from the value that it reads. Returns the acknowledged values.
 async fn write(servers: Servers, writer: usize, stop: Arc<AtomicBool>) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();
     for number in 0_usize.. {
@@ -65,7 +65,7 @@ async fn write(servers: Servers, writer: usize, stop: Arc<AtomicBool>) -> BTreeM
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        // What was acknowledged by any server is there at any other.
+        // A write that one server acknowledged is visible on every server.
         let known = acknowledged.get(&name).copied().unwrap_or(0);
         let found = if code == 404 { 0 } else { value(&now) };
         assert!(
@@ -86,7 +86,7 @@ async fn write(servers: Servers, writer: usize, stop: Arc<AtomicBool>) -> BTreeM
             Some((200 | 201, _)) => {
                 acknowledged.insert(name, next);
             }
-            // An earlier write, whose answer did not come, was done after all.
+            // An earlier write without an answer was done.
             Some((409, _)) | None => {}
             Some((code, answer)) => panic!("{code}: {answer}"),
         }
@@ -94,7 +94,7 @@ async fn write(servers: Servers, writer: usize, stop: Arc<AtomicBool>) -> BTreeM
     acknowledged
 }
 
-/// A watcher's own copy of the state, resumed at whichever server there is.
+/// A copy of the state that a watch keeps up to date. It resumes on any server.
 #[derive(Debug, Clone, PartialEq)]
 struct Follower {
     version: u64,
@@ -103,7 +103,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Takes events until the watch ends. True if it has reached a version.
+    /// Applies events until the watch ends. Returns true if it has reached a version.
     async fn follow(&mut self, client: &Client, until: Option<u64>) -> bool {
         let path = format!("{PATH}?watch=1&resourceVersion={}", self.version);
         let Ok(mut watch) = client.watch(&path).await else {
@@ -159,7 +159,7 @@ async fn members_and_servers_are_killed_and_nothing_is_lost() {
     let home = tempfile::tempdir().unwrap();
     let endpoints = etcd.argument();
     let arguments = ["--storage", "etcd", "--etcd-endpoints", &endpoints];
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir: home.path(),
         arguments: &arguments,
@@ -209,7 +209,7 @@ async fn members_and_servers_are_killed_and_nothing_is_lost() {
         acknowledged.extend(writer.await.unwrap());
     }
 
-    // A write whose answer did not come may still be done: the state is final when it stays.
+    // A write without an answer may still be done later: the state is final when it no longer changes.
     let deadline = Instant::now() + PATIENCE;
     let mut lists = Vec::new();
     while lists.len() < 2 || lists[lists.len() - 1] != lists[lists.len() - 2] {

@@ -1,5 +1,5 @@
-//! Twelve readers that stall for a minute among a hundred: the others do not notice, memory stays bounded, and when the
-//! twelve read again they get every event, or are told that they are too late.
+//! Twelve of a hundred readers stall for a minute: the others are not affected, memory stays bounded, and when the twelve read
+//! again they get every event, or 410.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tidings_testing::{Client, Connection, Server, Start};
+use tidings_testing::{Client, Connection, Server, StartOptions};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const READERS: usize = 88;
 const STALLED: usize = 12;
 const STALL: Duration = Duration::from_secs(60);
-/// How long the rate is measured, with and without the stalled ones.
+/// How long the rate is measured, with and without stalled readers.
 const MEASURE: Duration = Duration::from_secs(8);
 
 async fn watch(client: &Client) -> Connection {
@@ -39,7 +39,7 @@ async fn write(client: Client, writer: usize, until: Instant) -> u64 {
     let (item, fill) = (format!("{PATH}/w{writer}"), "x".repeat(1500));
     let mut written = 0;
     while Instant::now() < until {
-        // The time left makes each value another one.
+        // The remaining time makes each value different.
         let left = until.saturating_duration_since(Instant::now()).as_nanos();
         let body = format!(
             r#"{{"metadata":{{"name":"w{writer}"}},"data":{{"n":"{left}","fill":"{fill}"}}}}"#
@@ -70,7 +70,7 @@ async fn w105_stalled_readers_hurt_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().join("data");
     let binary = Path::new(env!("CARGO_BIN_EXE_tidings"));
-    let server = Server::start(&Start {
+    let server = Server::start(&StartOptions {
         binary,
         data_dir: &data_dir,
         arguments: &[],
@@ -107,11 +107,12 @@ async fn w105_stalled_readers_hurt_nobody() {
     let mut beside = rate(&server.client, &delivered, MEASURE).await;
     for _ in 0..2 {
         if beside < alone * 0.8 {
-            // The disk of a shared machine may have had a bad moment: an effect of the stalled would be there again.
+            // The disk of a shared machine may have been slow for a moment: a real effect of the stalled readers would show
+            // again.
             beside = beside.max(rate(&server.client, &delivered, MEASURE).await);
         }
     }
-    // Some change goes on while the minute passes.
+    // Keep changing objects while the minute passes.
     while started.elapsed() < STALL {
         rate(&server.client, &delivered, Duration::from_millis(200)).await;
         tokio::time::sleep(Duration::from_millis(800)).await;

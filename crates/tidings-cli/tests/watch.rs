@@ -1,4 +1,4 @@
-//! `tidings watch` as a person sees it, against the built server.
+//! `tidings watch` as a user sees it, against the built server.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,13 +8,13 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn start(data_dir: &Path) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(BINARY),
         data_dir,
         arguments: &[],
@@ -22,7 +22,7 @@ async fn start(data_dir: &Path) -> Server {
     Server::start(&start).await.unwrap()
 }
 
-/// A view that runs until it is dropped.
+/// A running `tidings watch`, killed when it is dropped.
 struct View {
     child: Child,
     lines: BufReader<ChildStdout>,
@@ -83,7 +83,7 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// What the command says when it ends by itself.
+/// The standard error of a command that ends by itself.
 fn refused(data: &Path, arguments: &[&str]) -> String {
     let mut child = command(data, arguments)
         .stderr(Stdio::piped())
@@ -171,10 +171,10 @@ async fn a_view_can_be_narrowed_and_shown_in_other_forms() {
         (by_field.line(), by_field.line()),
         ("---".into(), "type: ADDED".into())
     );
-    // Only changes, and of another namespace none.
+    // One shows only changes; one shows another namespace, where nothing changes.
     let mut changes = View::open(home.path(), &["cm", "--watch-only", "-n", "default"]);
     let mut elsewhere = View::open(home.path(), &["cm", "-n", "kube-system", "-o", "name"]);
-    // A view that has started shows what comes; until then it would miss nothing either, but call it old.
+    // Wait until the watches are open: an object that is created before would count as existing.
     tokio::time::timeout(Duration::from_secs(20), async {
         loop {
             let mut connection = server.client.connect().await.unwrap();
@@ -387,7 +387,7 @@ async fn of_secrets_only_the_keys_are_shown_and_of_applies_only_the_change() {
     }
 }
 
-/// Says how long the wait is, and nothing else but what is expected.
+/// Checks that a line is the expected text with the time until the next retry.
 fn assert_waits(said: &str, what: &str) {
     let rest = said.strip_prefix(what).unwrap_or_else(|| panic!("{said}"));
     let wait = rest
@@ -406,7 +406,7 @@ async fn an_outage_is_told_with_every_try_and_its_end() {
     assert_eq!(view.event(), "ADDED    a");
     let address = server.url.strip_prefix("https://").unwrap().to_owned();
     server.kill().await.unwrap();
-    // The connection may break in several ways; that nobody is there shows at the second try at the latest.
+    // The connection may break in several ways; the second attempt is refused.
     let first = view.said();
     assert!(first.starts_with("tidings: lost the server: "), "{first}");
     assert_waits(
@@ -439,7 +439,7 @@ fn point_to(home: &Path, server: &str) {
     std::fs::write(home.join("kubeconfig"), kubeconfig).unwrap();
 }
 
-/// A server that has ConfigMaps, none, and answers the questions for them with these codes in turn, and then properly.
+/// A server without any ConfigMap, which answers lists of them with these codes in turn, and then correctly.
 fn answering(home: &Path, codes: &'static [u16]) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -483,7 +483,7 @@ fn answering(home: &Path, codes: &'static [u16]) {
 const CONFIGMAPS_ONLY: &str = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":""},"versions":[{"version":"v1","resources":[
     {"resource":"configmaps","responseKind":{"kind":"ConfigMap"},"scope":"Namespaced","shortNames":["cm"],"verbs":["list","watch"]}]}]}]}"#;
 
-/// The path of a request, which is read to the end of its head.
+/// Reads the head of a request, and returns its path.
 fn requested(stream: &TcpStream) -> String {
     let mut lines = BufReader::new(stream).lines();
     let first = lines.next().unwrap().unwrap();

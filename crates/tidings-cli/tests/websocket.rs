@@ -1,4 +1,4 @@
-//! Watches over WebSockets, with a client that we did not write.
+//! Watches over WebSockets, with an independent client (tokio-tungstenite).
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use base64::Engine;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
-use tidings_testing::{Server, Start};
+use tidings_testing::{Server, StartOptions};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -21,7 +21,7 @@ const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 type Socket = WebSocketStream<tokio_rustls::client::TlsStream<TcpStream>>;
 
 async fn start(data_dir: &Path) -> Server {
-    let start = Start {
+    let start = StartOptions {
         binary: Path::new(env!("CARGO_BIN_EXE_tidings")),
         data_dir,
         arguments: &[],
@@ -90,7 +90,7 @@ async fn w120_w122_one_event_a_frame() {
         assert_eq!(event["type"], "ADDED");
         assert_eq!(event["object"]["metadata"]["name"], name);
     }
-    // What the client says is ignored, and a ping is answered.
+    // Messages of the client are ignored, and a ping is answered.
     socket.send(Message::text("hello")).await.unwrap();
     socket.send(Message::Ping("x".into())).await.unwrap();
     let pong = socket.next().await.unwrap().unwrap();

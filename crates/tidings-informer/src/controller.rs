@@ -1,6 +1,6 @@
-//! The controller: it takes deltas from the queue, applies them to the store, and says what changed.
+//! The controller: takes deltas from the queue, applies them to the store, and makes events of the changes.
 //!
-//! A [`Processor`] does that; a shared informer gives what it says to many handlers, a [`Controller`] to one.
+//! A [`Processor`] does that. A shared informer delivers its events to many handlers, a [`Controller`] to one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions, Version};
 use crate::share::{Event, ResourceEventHandler};
 use crate::source::ListerWatcher;
-use crate::store::{Applied, Held, Indexer, NotIndexed, Snapshot, Store, Write};
+use crate::store::{AppliedWrite, HeldObject, Indexer, NotIndexed, Snapshot, Store, StoreWrite};
 
-/// Applies deltas to a store.
+/// Applies deltas to a store and makes events of the changes.
 pub(crate) struct Processor<K> {
     queue: DeltaFifo<K>,
     indexer: Arc<Indexer<K>>,
     observers: Arc<Observers>,
 }
 
-/// What a batch changed.
+/// The changes of one batch.
 #[derive(Debug)]
 pub(crate) struct Changes<K> {
     pub(crate) events: Vec<Event<K>>,
-    /// The batch was the initial state: there is no event for each object of it.
+    /// The batch was the initial state: its objects are in `after`, and have no events.
     pub(crate) initial: bool,
     pub(crate) after: Arc<Snapshot<K>>,
 }
@@ -46,13 +46,13 @@ impl<K: Send + Sync + 'static> Processor<K> {
         }
     }
 
-    /// The next changes, after they are in the store; `None` when the queue is closed and empty. Cancel-safe.
+    /// Applies the next batch and returns its changes; `None` when the queue is closed and empty. Cancel-safe.
     pub(crate) async fn next(&self) -> Option<Changes<K>> {
         let batch = self.queue.pop_batch().await?;
         Some(self.process(batch))
     }
 
-    /// The changes have been delivered.
+    /// Marks the changes as delivered.
     pub(crate) fn processed(&self) {
         self.queue.processed();
     }
@@ -71,7 +71,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
                         version = Some(ResourceVersion::new(object.version()).into());
                     }
                     if !is_stale(known.get_by_key(object.key().as_str()), &object) {
-                        writes.push(Write::Put(object));
+                        writes.push(StoreWrite::Put(object));
                     }
                 }
                 Delta::Deleted {
@@ -92,7 +92,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
                         if let Some(last) = last {
                             finals.insert(key.clone(), last);
                         }
-                        writes.push(Write::Delete(key));
+                        writes.push(StoreWrite::Delete(key));
                     }
                 }
                 Delta::Replaced {
@@ -104,13 +104,13 @@ impl<K: Send + Sync + 'static> Processor<K> {
                             .get_by_key(key.as_str())
                             .filter(|known| known.uid() == uid)
                         {
-                            objects.by_key.insert(key, Held(Arc::clone(stored)));
+                            objects.by_key.insert(key, HeldObject(Arc::clone(stored)));
                         }
                     }
                     let (applied, not_indexed) =
                         self.indexer.replace_with(objects.by_key, &version);
                     self.report(not_indexed);
-                    // Of the initial state nobody has seen anything: it need not be spelled out.
+                    // No handler has seen any object before the initial state: the snapshot is enough, without an event for each.
                     initial = batch.initial && applied.iter().all(|change| change.old.is_none());
                     if !initial {
                         for change in applied {
@@ -135,7 +135,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
             let (applied, not_indexed) = self.indexer.write(writes, version.as_ref());
             self.report(not_indexed);
             for change in applied {
-                // The state in which another object of that name was deleted is not this one's.
+                // The final state counts only if its uid is that of the stored object.
                 let last = change.old.as_ref().and_then(|old| {
                     let last: Option<Arc<Cached<K>>> = finals.remove(old.key());
                     last.filter(|last| last.uid() == old.uid())
@@ -161,7 +161,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
     }
 }
 
-/// What came is what the store has, or older. Versions that are no numbers are always news.
+/// True if the store has this version of the object or a newer one. False for versions that are not numbers.
 fn is_stale<K>(stored: Option<&Arc<Cached<K>>>, object: &Cached<K>) -> bool {
     stored.is_some_and(|stored| {
         object.version() > 0
@@ -170,10 +170,10 @@ fn is_stale<K>(stored: Option<&Arc<Cached<K>>>, object: &Cached<K>) -> bool {
     })
 }
 
-/// `last` is the state in which the object was deleted.
+/// Makes the events of one change. `last` is the state in which the object was deleted.
 fn push_events<K>(
     events: &mut Vec<Event<K>>,
-    change: Applied<K>,
+    change: AppliedWrite<K>,
     last: Option<Arc<Cached<K>>>,
     initial: bool,
 ) {
@@ -191,8 +191,8 @@ fn push_events<K>(
     }
 }
 
-/// The form with one handler: what client-go calls `NewIndexerInformer`. It runs where it is run, and a panic of the handler
-/// is the caller's.
+/// An informer with one handler, as from client-go's `NewIndexerInformer`. The handler is called in the task that polls
+/// [`Controller::run`], and its panics reach that task.
 pub struct Controller<K: Send + Sync + 'static> {
     processor: Processor<K>,
     queue: DeltaFifo<K>,
@@ -204,7 +204,7 @@ pub struct Controller<K: Send + Sync + 'static> {
 }
 
 impl<K: Send + Sync + 'static> Controller<K> {
-    /// A controller that has not started, and the store that it will fill.
+    /// A controller that has not started, and its store.
     pub fn new(
         name: impl Into<Arc<str>>,
         source: Arc<dyn ListerWatcher>,
@@ -245,17 +245,17 @@ impl<K: Send + Sync + 'static> Controller<K> {
         self
     }
 
-    /// The store's writing side: for indexes.
+    /// The writing side of the store, to add indexes.
     pub fn indexer(&self) -> Arc<Indexer<K>> {
         Arc::clone(&self.indexer)
     }
 
-    /// Becomes true when the handler has been given the initial state.
+    /// Becomes true when the handler has received the initial state.
     pub fn synced(&self) -> watch::Receiver<bool> {
         self.synced.subscribe()
     }
 
-    /// Runs until it is dropped, or until the server refuses and the options say to stop then.
+    /// Runs until the future is dropped, or until the server refuses and the options say to stop then.
     pub async fn run(self) -> Problem {
         let Controller {
             processor,
@@ -269,7 +269,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
         let mut reflecting = pin!(reflector.run());
         let mut resyncs = resync.map(tokio::time::interval);
         if let Some(resyncs) = &mut resyncs {
-            resyncs.tick().await; // the first is at once
+            resyncs.tick().await; // the first tick is immediate
         }
         loop {
             let resync = async {

@@ -1,4 +1,4 @@
-//! The reflector's side of the queue: objects are compared with what is known, decoded if they are new, and queued.
+//! The reflector's side of the queue: compares received objects with the store, decodes new ones, and queues deltas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,29 +10,32 @@ use tidings_api::{Object, ObjectKey, WatchEvent};
 use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
 use crate::queue::{Delta, DeltaFifo, Objects};
 use crate::reflector::{Observers, Problem, ReflectorStore, Version};
-use crate::store::{Held, Store};
+use crate::store::{HeldObject, Store};
 use crate::sync::{Mutex, lock};
 
-/// Objects that are left out of a store, and why.
+/// Objects that cannot be decoded and are left out of the store, by key.
 pub(crate) type Quarantine = Mutex<HashMap<ObjectKey, Quarantined>>;
 
+/// The version of an object that could not be decoded, and the error.
 #[derive(Debug)]
 pub(crate) struct Quarantined {
     version: u64,
     pub(crate) error: DecodeError,
 }
 
-/// Takes in what a reflector sees.
+/// Turns the lists and events that a reflector receives into deltas.
 pub(crate) struct Intake<K> {
     queue: DeltaFifo<K>,
-    /// What is known, to be compared with.
+    /// The store to compare received objects with.
     store: Store<K>,
     decoder: Decoder<K>,
-    collected: OrdMap<ObjectKey, Held<K>>,
-    /// What was left out of `collected`.
+    /// The objects of a list that has not ended.
+    collected: OrdMap<ObjectKey, HeldObject<K>>,
+    /// Objects of that list that cannot be decoded.
     left_out: HashMap<ObjectKey, Uid>,
-    /// About how many bytes of `collected` the store did not have.
+    /// Estimated bytes of `collected` that the store does not share.
     new_bytes: usize,
+    /// The server lost history: equal versions do not prove that objects are equal.
     distrusted: bool,
     quarantine: Arc<Quarantine>,
     observers: Arc<Observers>,
@@ -62,7 +65,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
         }
     }
 
-    /// Decodes an object. One that cannot be decoded is quarantined and reported, once for each of its states.
+    /// Decodes an object. One that cannot be decoded is quarantined, and reported once for each of its versions.
     fn decode(&mut self, object: Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
         let version = object.revision().get();
         match self.decoder.decode(object, key.clone()) {
@@ -85,8 +88,8 @@ impl<K: Send + Sync + 'static> Intake<K> {
         }
     }
 
-    /// The object for a new state: the known one if that is the same, else a decoded one. One that cannot be decoded is left
-    /// out, and what the store has of it when the state is applied stays.
+    /// The cached object for a listed one: the stored one if its version and uid are equal, else a decoded one. An object that
+    /// cannot be decoded is left out of the list, and the store keeps its last decoded state.
     fn take(&mut self, object: Object) -> Option<Arc<Cached<K>>> {
         let key = object.key();
         let known = self
@@ -130,7 +133,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
         done
     }
 
-    /// An object that cannot be decoded changes nothing; its event says how far the watch has come all the same.
+    /// The delta of a changed object. An object that cannot be decoded becomes a bookmark: its version still counts as reached.
     fn changed(
         &mut self,
         object: Object,
@@ -151,7 +154,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
                 let key = object.key();
                 lock(&self.quarantine).remove(&key);
                 let version = Version::new(&object.resource_version());
-                // What cannot be decoded any more is gone all the same.
+                // A deletion counts even if the last state cannot be decoded.
                 let last = self.decoder.decode(object, key.clone()).ok();
                 Some(Delta::Deleted { key, last, version })
             }
@@ -170,7 +173,9 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
                 match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         if let Some(taken) = intake.take(object) {
-                            intake.collected.insert(taken.key().clone(), Held(taken));
+                            intake
+                                .collected
+                                .insert(taken.key().clone(), HeldObject(taken));
                         }
                     }
                     WatchEvent::Deleted(object) => {

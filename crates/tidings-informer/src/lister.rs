@@ -1,4 +1,4 @@
-//! Reads an informer's store as generated listers do in client-go.
+//! Listers: read an informer's store as client-go's generated listers do.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::object::Cached;
 use crate::share::SharedInformer;
 use crate::store::{Index, IndexValue, Snapshot, UnknownIndex};
 
-/// There is no such object in the store.
+/// The store has no object with this key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{informer} {key:?} not found")]
 pub struct NotFound {
@@ -35,7 +35,7 @@ impl<K: Send + Sync + 'static> GenericLister<K> {
         GenericLister { informer }
     }
 
-    /// The state now.
+    /// The current state of the store.
     pub fn snapshot(&self) -> Arc<Snapshot<K>> {
         self.informer.store().snapshot()
     }
@@ -45,10 +45,10 @@ impl<K: Send + Sync + 'static> GenericLister<K> {
         self.informer.store().select(None, selector)
     }
 
-    /// A cluster-scoped object.
+    /// A cluster-scoped object by its name.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no object of that name.
     pub fn get(&self, name: &str) -> Result<Arc<Cached<K>>, NotFound> {
         self.get_in("", name)
     }
@@ -63,7 +63,7 @@ impl<K: Send + Sync + 'static> GenericLister<K> {
             })
     }
 
-    /// The objects of one namespace; of all if it is empty.
+    /// A lister for one namespace; for all namespaces if it is empty.
     pub fn by_namespace(&self, namespace: impl Into<String>) -> GenericNamespaceLister<K> {
         GenericNamespaceLister {
             lister: self.clone(),
@@ -71,10 +71,10 @@ impl<K: Send + Sync + 'static> GenericLister<K> {
         }
     }
 
-    /// The objects with a value in an index.
+    /// The objects that have a value in an index.
     ///
     /// # Errors
-    /// If the index is of another store.
+    /// If the index belongs to another store.
     pub fn by_index<V: IndexValue>(
         &self,
         index: &Index<K, V>,
@@ -101,7 +101,7 @@ impl<K: Send + Sync + 'static> GenericNamespaceLister<K> {
     /// An object by its name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no object of that name.
     pub fn get(&self, name: &str) -> Result<Arc<Cached<K>>, NotFound> {
         self.lister.get_in(&self.namespace, name)
     }

@@ -1,7 +1,7 @@
-//! Figures of informers and work queues for Prometheus.
+//! Exports the metrics of informers and work queues to Prometheus.
 //!
-//! Nothing is counted here: a scrape reads what the informers and queues count for themselves. One that is dropped takes its
-//! figures with it. Labels are bounded: a name for each informer and queue that is alive, fixed reasons, and at most
+//! Nothing is counted here: a scrape reads the counters of the informers and queues. The metrics of an informer or queue end when
+//! it is dropped. Labels are bounded: the names of the informers and queues that exist, fixed reasons, and at most
 //! [`HANDLERS_MAX`] handlers of an informer.
 
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::reflector::{ReflectorStats, RelistReason, WATCH_ENDS};
 use crate::share::{InformerStats, Lag};
 use crate::sync::{Mutex, lock};
 use crate::workqueue::metrics::{BUCKET_BOUNDS_SECONDS, HistogramSnapshot};
-use crate::workqueue::{QueueKey, WorkQueue};
+use crate::workqueue::{QueueKey, QueueMetrics, WorkQueue};
 
-/// How many handlers of an informer have figures of their own: those that are furthest behind.
+/// Handlers of an informer that have metrics of their own: those that are furthest behind.
 pub const HANDLERS_MAX: usize = 64;
 
-/// An informer that can be looked at.
-pub(crate) trait Observed: Send + Sync {
+/// The metrics of an informer of any type.
+pub(crate) trait ObservedInformer: Send + Sync {
     fn name(&self) -> Arc<str>;
     fn is_stopped(&self) -> bool;
     fn stats(&self) -> InformerStats;
@@ -29,56 +29,63 @@ pub(crate) trait Observed: Send + Sync {
     fn lags(&self) -> Vec<(Arc<str>, Lag)>;
 }
 
-type QueueFigures = Box<dyn Fn() -> Option<Figures> + Send + Sync>;
+/// Reads the metrics of a queue; `None` when the queue is gone.
+type QueueMetricsFunc = Box<dyn Fn() -> Option<QueueMetrics> + Send + Sync>;
 
-/// Shows informers and work queues to Prometheus: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
+/// Exports informers and work queues to Prometheus: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
 #[derive(Clone, Default)]
-pub struct InformerMetrics(Arc<Mutex<Shown>>);
+pub struct InformerMetrics(Arc<Mutex<ObservedSet>>);
 
+/// The informers and queues that are exported, by name.
 #[derive(Default)]
-struct Shown {
-    informers: Vec<(Arc<str>, Weak<dyn Observed>)>,
-    queues: Vec<(Arc<str>, QueueFigures)>,
+struct ObservedSet {
+    informers: Vec<(Arc<str>, Weak<dyn ObservedInformer>)>,
+    queues: Vec<(Arc<str>, QueueMetricsFunc)>,
 }
 
 impl InformerMetrics {
-    /// Shows nothing yet.
+    /// A collector without informers and queues.
     pub fn new() -> InformerMetrics {
         InformerMetrics::default()
     }
 
-    /// Shows an informer. False if one of that name is shown already: names are unique, and free again when the informer has
-    /// stopped.
+    /// Exports an informer. Returns false if another of that name is exported and has not stopped.
     pub fn observe<K: Send + Sync + 'static>(&self, informer: &crate::SharedInformer<K>) -> bool {
         let observed = informer.observed();
         let Some(name) = observed.upgrade().map(|observed| observed.name()) else {
             return false;
         };
-        let mut shown = lock(&self.0);
-        shown
+        let mut observed_set = lock(&self.0);
+        observed_set
             .informers
             .retain(|(_, informer)| informer.upgrade().is_some_and(|known| !known.is_stopped()));
-        if shown.informers.iter().any(|(known, _)| *known == name) {
+        if observed_set
+            .informers
+            .iter()
+            .any(|(known, _)| *known == name)
+        {
             return false;
         }
-        shown.informers.push((name, observed));
+        observed_set.informers.push((name, observed));
         true
     }
 
-    /// Shows a work queue. False if one of that name is shown already.
+    /// Exports a work queue. Returns false if another of that name is exported.
     pub fn observe_queue<T: QueueKey>(
         &self,
         name: impl Into<Arc<str>>,
         queue: &WorkQueue<T>,
     ) -> bool {
         let name = name.into();
-        let mut shown = lock(&self.0);
-        shown.queues.retain(|(_, figures)| figures().is_some());
-        if shown.queues.iter().any(|(known, _)| *known == name) {
+        let mut observed_set = lock(&self.0);
+        observed_set
+            .queues
+            .retain(|(_, figures)| figures().is_some());
+        if observed_set.queues.iter().any(|(known, _)| *known == name) {
             return false;
         }
         let queue = queue.downgrade();
-        shown
+        observed_set
             .queues
             .push((name, Box::new(move || Some(queue.upgrade()?.metrics()))));
         true
@@ -87,28 +94,28 @@ impl InformerMetrics {
 
 impl fmt::Debug for InformerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = lock(&self.0);
+        let observed_set = lock(&self.0);
         f.debug_struct("InformerMetrics")
-            .field("informers", &shown.informers.len())
-            .field("queues", &shown.queues.len())
+            .field("informers", &observed_set.informers.len())
+            .field("queues", &observed_set.queues.len())
             .finish()
     }
 }
 
-/// What a scrape reads of one informer.
-struct Read {
+/// The values that a scrape reads from one informer.
+struct InformerReading {
     name: Arc<str>,
     stats: InformerStats,
     lags: Vec<(Arc<str>, Lag)>,
-    informer: Arc<dyn Observed>,
+    informer: Arc<dyn ObservedInformer>,
 }
 
-impl Read {
-    fn of(informer: Arc<dyn Observed>) -> Read {
+impl InformerReading {
+    fn of(informer: Arc<dyn ObservedInformer>) -> InformerReading {
         let mut lags = informer.lags();
         lags.sort_by_key(|(_, lag)| std::cmp::Reverse(lag.events));
         lags.truncate(HANDLERS_MAX);
-        Read {
+        InformerReading {
             name: informer.name(),
             stats: informer.stats(),
             lags,
@@ -120,14 +127,14 @@ impl Read {
 impl Collector for InformerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (informers, queues) = {
-            let shown = lock(&self.0);
-            let informers: Vec<Read> = shown
+            let observed_set = lock(&self.0);
+            let informers: Vec<InformerReading> = observed_set
                 .informers
                 .iter()
                 .filter_map(|(_, informer)| informer.upgrade())
-                .map(Read::of)
+                .map(InformerReading::of)
                 .collect();
-            let queues: Vec<_> = shown
+            let queues: Vec<_> = observed_set
                 .queues
                 .iter()
                 .filter_map(|(name, figures)| Some((Arc::clone(name), figures()?)))
@@ -139,16 +146,16 @@ impl Collector for InformerMetrics {
     }
 }
 
-/// A metric's name, what it says, and where its figure comes from.
-type Described<F> = (&'static str, &'static str, F);
+/// A metric's name, its help text, and the function that reads its value.
+type MetricSource<F> = (&'static str, &'static str, F);
 
-type OfInformer<'a> = &'a dyn Fn(&Read) -> f64;
-type OfLag = fn(&Lag) -> f64;
-type OfQueue = fn(&Figures) -> f64;
-type HistogramOfQueue = fn(&Figures) -> &HistogramSnapshot;
-type Figures = crate::workqueue::Metrics;
+/// Functions that read one value.
+type InformerFigure<'a> = &'a dyn Fn(&InformerReading) -> f64;
+type LagFigure = fn(&Lag) -> f64;
+type QueueFigure = fn(&QueueMetrics) -> f64;
+type QueueHistogram = fn(&QueueMetrics) -> &HistogramSnapshot;
 
-/// One sample: the values of the labels, and the figure.
+/// One sample: the values of its labels, and its value.
 type Sample<'a> = (Vec<&'a str>, f64);
 
 fn gauge(
@@ -161,7 +168,7 @@ fn gauge(
     write_samples(encoder, name, help, MetricType::Gauge, labels, samples)
 }
 
-/// The encoder appends `_total` to the name.
+/// Encodes a counter. The encoder appends `_total` to the name.
 fn counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
@@ -192,9 +199,12 @@ fn write_samples(
     Ok(())
 }
 
-fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> fmt::Result {
+fn encode_informers(
+    encoder: &mut DescriptorEncoder<'_>,
+    informers: &[InformerReading],
+) -> fmt::Result {
     use std::sync::atomic::Ordering::Relaxed;
-    let each = |figure: &dyn Fn(&Read) -> f64| -> Vec<(Vec<&str>, f64)> {
+    let each = |figure: &dyn Fn(&InformerReading) -> f64| -> Vec<(Vec<&str>, f64)> {
         let samples = informers
             .iter()
             .map(|read| (vec![&*read.name], figure(read)));
@@ -213,7 +223,7 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
     counter(
         encoder,
         "informer_lists",
-        "States asked for as a whole, by reason",
+        "Lists and requests for initial events, by reason",
         by_reason,
         lists.collect(),
     )?;
@@ -266,12 +276,12 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
     counter(
         encoder,
         "informer_coalesced_deltas",
-        "Queued changes taken over by later ones of the same object",
+        "Queued changes that a later change of the same object replaced",
         name,
         coalesced,
     )?;
 
-    let gauges: [Described<OfInformer<'_>>; 10] = [
+    let gauges: [MetricSource<InformerFigure<'_>>; 10] = [
         (
             "informer_queued_items",
             "Changes that wait for the store",
@@ -310,13 +320,13 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
         ),
         (
             "informer_seconds_since_progress",
-            "Time since the server last said something new",
+            "Time since the server last sent something new",
             &|read| read.informer.reflector().since_progress().as_secs_f64(),
         ),
-        // The last fifteen digits: a float has no more.
+        // The last fifteen digits: a float is exact only for these.
         (
             "informer_store_resource_version",
-            "The version of the store, its last fifteen digits",
+            "The last fifteen digits of the store's resource version",
             &|read| {
                 (read.stats.version.number().unwrap_or_default() % 1_000_000_000_000_000) as f64
             },
@@ -326,10 +336,10 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
         gauge(encoder, metric, help, name, each(figure))?;
     }
 
-    let lag: [Described<OfLag>; 3] = [
+    let lag: [MetricSource<LagFigure>; 3] = [
         (
             "informer_handler_lag_events",
-            "Events that a handler has not taken",
+            "Events that a handler has not handled",
             |lag| lag.events as f64,
         ),
         (
@@ -361,9 +371,9 @@ fn encode_informers(encoder: &mut DescriptorEncoder<'_>, informers: &[Read]) -> 
 
 fn encode_queues(
     encoder: &mut DescriptorEncoder<'_>,
-    queues: &[(Arc<str>, Figures)],
+    queues: &[(Arc<str>, QueueMetrics)],
 ) -> fmt::Result {
-    let each = |figure: fn(&Figures) -> f64| -> Vec<(Vec<&str>, f64)> {
+    let each = |figure: fn(&QueueMetrics) -> f64| -> Vec<(Vec<&str>, f64)> {
         let samples = queues
             .iter()
             .map(|(name, figures)| (vec![&**name], figure(figures)));
@@ -380,17 +390,15 @@ fn encode_queues(
         name,
         retries,
     )?;
-    let gauges: [Described<OfQueue>; 4] = [
+    let gauges: [MetricSource<QueueFigure>; 4] = [
         (
             "workqueue_depth",
             "Items that wait for a worker",
             |figures| figures.depth as f64,
         ),
-        (
-            "workqueue_delayed",
-            "Items that wait for their time",
-            |figures| figures.delayed as f64,
-        ),
+        ("workqueue_delayed", "Delayed items", |figures| {
+            figures.delayed as f64
+        }),
         (
             "workqueue_unfinished_work_seconds",
             "Time that running items have taken so far",
@@ -405,15 +413,15 @@ fn encode_queues(
     for (metric, help, figure) in gauges {
         gauge(encoder, metric, help, name, each(figure))?;
     }
-    let histograms: [Described<HistogramOfQueue>; 2] = [
+    let histograms: [MetricSource<QueueHistogram>; 2] = [
         (
             "workqueue_queue_duration_seconds",
-            "How long items waited",
+            "How long items were queued",
             |figures| &figures.queue_duration,
         ),
         (
             "workqueue_work_duration_seconds",
-            "How long workers took",
+            "How long workers had items",
             |figures| &figures.work_duration,
         ),
     ];

@@ -1,4 +1,4 @@
-//! What a store keeps of an object, and how it is made from the bytes of the wire.
+//! Cached objects, and how they are decoded from the bytes that the server sent.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,22 +9,22 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use tidings_api::{KeyError, Labels, Object, ObjectKey};
 
-/// Why an object cannot be taken into a store.
+/// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(transparent)]
 pub struct DecodeError(Arc<dyn std::error::Error + Send + Sync>);
 
 impl DecodeError {
-    /// From any error.
+    /// Wraps any error.
     pub fn new(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> DecodeError {
         DecodeError(Arc::from(error.into()))
     }
 }
 
-/// An object that does not fit its type: what the type wants and where, but not what the object has, which may be a Secret's.
+/// An object does not fit its type. Says what the type expects and where, but never quotes the object: it may be a Secret.
 #[derive(Debug, thiserror::Error)]
 #[error("the object does not fit its type: {wanted} at line {line} column {column}")]
-struct Misfit {
+struct TypeMismatch {
     wanted: String,
     line: usize,
     column: usize,
@@ -43,13 +43,13 @@ impl From<serde_json::Error> for DecodeError {
         let names = ["missing field `", "duplicate field `"];
         let starts_with =
             |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
-        // What stands after the last "expected" is from the program, what stands before it is from the object.
+        // The text after the last "expected" comes from the program, the text before it from the object.
         let wanted = match text.rfind(", expected ") {
             Some(at) if starts_with(&quotes) => &text[at + 2..],
             _ if starts_with(&names) => text,
             _ => "something is wrong",
         };
-        DecodeError::new(Misfit {
+        DecodeError::new(TypeMismatch {
             wanted: wanted.to_owned(),
             line: error.line(),
             column: error.column(),
@@ -59,32 +59,32 @@ impl From<serde_json::Error> for DecodeError {
 
 type DecodeFunc<K> = dyn Fn(Object) -> Result<K, DecodeError> + Send + Sync;
 
-/// Makes what the store keeps from the bytes of the wire. It runs exactly once for each object that is new or has changed.
+/// Decodes the bytes that the server sent into the value that the store keeps. Runs once for each new or changed object.
 pub struct Decode<K>(Arc<DecodeFunc<K>>);
 
 impl Decode<Object> {
-    /// Keeps the bytes.
+    /// Keeps the object as bytes.
     pub fn bytes() -> Decode<Object> {
         Decode::with(|object| Ok(object.lean()))
     }
 }
 
 impl Decode<()> {
-    /// Keeps nothing but the key, the version, the uid and the labels.
+    /// Keeps only the key, the resource version, the uid and the labels.
     pub fn keys() -> Decode<()> {
         Decode::with(|_| Ok(()))
     }
 }
 
 impl<K: DeserializeOwned + 'static> Decode<K> {
-    /// Decodes into a type: a whole object of Kubernetes, or a struct with the few fields that matter.
+    /// Decodes into a type: a complete Kubernetes type, or a struct with only the fields that the program reads.
     pub fn json() -> Decode<K> {
         Decode::with(|object| Ok(serde_json::from_slice(object.as_bytes())?))
     }
 }
 
 impl<K: DeserializeOwned + 'static> Decode<Lazy<K>> {
-    /// Decodes into a type to see that the object fits, and keeps the bytes.
+    /// Decodes into a type to check that the object fits it, and keeps only the bytes.
     pub fn lazy() -> Decode<Lazy<K>> {
         Decode::with(|object| {
             let lazy = Lazy {
@@ -97,15 +97,14 @@ impl<K: DeserializeOwned + 'static> Decode<Lazy<K>> {
 }
 
 impl<K: 'static> Decode<K> {
-    /// Decodes by a function.
+    /// Decodes with a function of the program.
     pub fn with(
         decode: impl Fn(Object) -> Result<K, DecodeError> + Send + Sync + 'static,
     ) -> Decode<K> {
         Decode(Arc::new(decode))
     }
 
-    /// Transforms what was decoded, before anyone sees it. The transform sees each object once, and never one that it has
-    /// transformed before.
+    /// Transforms each decoded value before it is stored. The transform sees each object once, and never its own output.
     #[must_use]
     pub fn transform(
         self,
@@ -133,8 +132,8 @@ impl<K> fmt::Debug for Decode<K> {
     }
 }
 
-/// An object of a type that is kept as bytes and decoded when it is asked for. The structs of Kubernetes' types are several
-/// times as large as the objects: a program that looks at few of many objects at a time saves that.
+/// A typed object that is kept as bytes and decoded by each [`Lazy::get`]. The structs of Kubernetes types are several times as
+/// large as the bytes: this saves memory where a program reads few of many objects at a time.
 pub struct Lazy<K> {
     object: Object,
     of_type: PhantomData<fn() -> K>,
@@ -144,14 +143,14 @@ impl<K: DeserializeOwned> Lazy<K> {
     /// Decodes the object. Each call decodes anew.
     ///
     /// # Errors
-    /// If the object does not fit the type, which was seen when it came: a store does not have such objects.
+    /// If the object does not fit the type. Objects in a store always fit: they were decoded once when they arrived.
     pub fn get(&self) -> Result<K, DecodeError> {
         Ok(serde_json::from_slice(self.object.as_bytes())?)
     }
 }
 
 impl<K> Lazy<K> {
-    /// The bytes. A single field is read from them without decoding the rest.
+    /// The object as bytes. Single fields can be read from it without decoding the rest.
     pub fn object(&self) -> &Object {
         &self.object
     }
@@ -172,8 +171,8 @@ impl<K> fmt::Debug for Lazy<K> {
     }
 }
 
-/// Which object this is, over deletion and creation of the same name: a hash of its `metadata.uid`. It is only ever compared
-/// with another object of the same key, so eight bytes are enough to tell them apart.
+/// A hash of `metadata.uid`. It tells an object from one that was deleted and created again under the same name. Only objects
+/// with the same key are compared, so eight bytes are enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Uid(u64);
 
@@ -183,21 +182,21 @@ impl Uid {
         if text.is_empty() {
             return Uid(0);
         }
-        // FNV-1a: the same text must give the same uid in every store.
+        // FNV-1a: equal texts must give equal hashes in every store.
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
         Uid(hash)
     }
 
-    /// True if the object has none.
+    /// True if the object has no `metadata.uid`.
     pub fn is_unset(self) -> bool {
         self.0 == 0
     }
 }
 
-/// An object as a store keeps it: what the user asked for, and what every object has. It never changes; a changed object is
-/// another one.
+/// An object as a store keeps it: the decoded value, and the metadata that every object has. Immutable: a changed object is a new
+/// `Cached`.
 pub struct Cached<K> {
     key: ObjectKey,
     version: u64,
@@ -208,10 +207,10 @@ pub struct Cached<K> {
 }
 
 impl<K> Cached<K> {
-    /// Makes what a store keeps of an object.
+    /// Decodes an object into its cached form.
     ///
     /// # Errors
-    /// If it has no name, or cannot be decoded.
+    /// If the object has no name, or cannot be decoded.
     pub fn new(object: &Object, decode: &Decode<K>) -> Result<Arc<Cached<K>>, DecodeError>
     where
         K: 'static,
@@ -219,7 +218,7 @@ impl<K> Cached<K> {
         Decoder::new(decode.clone()).decode(object.clone(), object.key())
     }
 
-    /// From its parts, for an object that was decoded elsewhere: what the answer to a write holds, for example.
+    /// A cached object from a value that was decoded elsewhere, for example from the answer to a write.
     pub fn from_parts(
         key: ObjectKey,
         version: u64,
@@ -252,32 +251,32 @@ impl<K> Cached<K> {
         self.key.name()
     }
 
-    /// The resource version as a number; zero if it is none.
+    /// The resource version as a number; zero if it is not a number.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Which object this is.
+    /// The hash of `metadata.uid`.
     pub fn uid(&self) -> Uid {
         self.uid
     }
 
-    /// The labels. Equal labels are kept once.
+    /// The labels. Objects with equal labels share one allocation.
     pub fn labels(&self) -> &Labels {
         &self.labels
     }
 
-    /// What the user asked for.
+    /// The decoded value.
     pub fn value(&self) -> &K {
         &self.value
     }
 
-    /// How large the object came, as an estimate of what it keeps.
+    /// The size of the object as received, an estimate of the memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes as usize
     }
 
-    /// True if this is the same state of the same object. Versions that are no numbers are never the same.
+    /// True if `version` and `uid` are those of this object. Versions that are not numbers never match.
     pub(crate) fn is_same(&self, version: u64, uid: Uid) -> bool {
         version != 0 && self.version == version && self.uid == uid
     }
@@ -292,13 +291,13 @@ impl<K> Deref for Cached<K> {
 }
 
 impl<K> fmt::Debug for Cached<K> {
-    /// Names the object without its content, which may be a Secret's.
+    /// Shows the key and the version, never the content: it may be a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key, self.version)
     }
 }
 
-/// Decodes, and keeps equal labels once.
+/// Decodes objects; objects with equal labels share one allocation for them.
 #[derive(Debug)]
 pub(crate) struct Decoder<K> {
     decode: Decode<K>,
@@ -332,15 +331,16 @@ impl<K: 'static> Decoder<K> {
     }
 }
 
-/// Labels by the bytes that spelled them. Most objects of a resource share theirs with others.
+/// Decoded labels by their JSON text. Most objects of a resource have the same labels as others.
 ///
-/// Bound: twice the sets in use, at least a thousand.
+/// Bound: twice the label sets in use, at least [`LABEL_SETS_LEAST`].
 #[derive(Debug)]
 struct LabelPool {
     known: HashMap<Box<[u8]>, Arc<Labels>>,
     sweep_at: usize,
 }
 
+/// The pool removes unused label sets when it holds this many, or more.
 const LABEL_SETS_LEAST: usize = 1024;
 
 impl Default for LabelPool {

@@ -1,8 +1,8 @@
 //! The queue of deltas between a reflector and a controller.
 //!
-//! Deltas come out in the order in which they went in. A whole state is one delta. The queue is bounded by bytes: beyond its
-//! budget a delta takes the place of the one that waits for the same key, so that it never holds more than one state of each
-//! object, and the reader of the socket never waits for the reader of the queue.
+//! First in, first out. A complete list is one delta. The queue is bounded by bytes: beyond its budget a delta replaces the one
+//! that waits for the same key, so that the queue holds at most one state of each object, and the reflector never waits for the
+//! controller.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,49 +13,49 @@ use tidings_api::ObjectKey;
 
 use crate::object::{Cached, Uid};
 use crate::reflector::Version;
-use crate::store::Held;
+use crate::store::HeldObject;
 use crate::sync::{Mutex, lock};
 
-/// How many deltas are handed out at once.
+/// The largest number of deltas in a batch.
 pub(crate) const BATCH: usize = 1000;
 
-/// The queue coalesces beyond this unless told otherwise.
+/// The default number of bytes beyond which the queue coalesces.
 pub const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// What happened to an object, or to all.
+/// A change of one object, or of all.
 pub enum Delta<K> {
-    /// An object came.
+    /// An object was added.
     Added(Arc<Cached<K>>),
     /// An object changed.
     Updated(Arc<Cached<K>>),
-    /// An object went.
+    /// An object was deleted.
     Deleted {
         /// Its key.
         key: ObjectKey,
-        /// Its last state, if the server said it.
+        /// Its last state, if the server sent one that can be decoded.
         last: Option<Arc<Cached<K>>>,
-        /// The version of the deletion.
+        /// The resource version of the deletion.
         version: Version,
     },
-    /// This is the whole state.
+    /// A complete list replaces the state.
     Replaced {
         /// All objects.
         objects: Objects<K>,
-        /// The version of which it is the state.
+        /// The resource version of the list.
         version: Version,
     },
-    /// Handlers that want to should look at everything again.
+    /// A resync: handlers get every object again.
     Sync,
-    /// Nothing else happened up to a version.
+    /// There are no other changes up to this resource version.
     Bookmark(Version),
 }
 
-/// All objects of a state, by key.
+/// The objects of a complete list, by key.
 pub struct Objects<K> {
-    pub(crate) by_key: OrdMap<ObjectKey, Held<K>>,
-    /// Objects that cannot be decoded: what the store has of them stays.
+    pub(crate) by_key: OrdMap<ObjectKey, HeldObject<K>>,
+    /// Objects that cannot be decoded: the store keeps their last decoded state.
     pub(crate) left_out: Vec<(ObjectKey, Uid)>,
-    /// About how many bytes it has that the store did not have.
+    /// Estimated bytes that are not shared with the store.
     pub(crate) new_bytes: usize,
 }
 
@@ -73,7 +73,7 @@ impl<K> FromIterator<Arc<Cached<K>>> for Objects<K> {
     fn from_iter<I: IntoIterator<Item = Arc<Cached<K>>>>(objects: I) -> Objects<K> {
         let pairs = objects
             .into_iter()
-            .map(|object| (object.key().clone(), Held(object)));
+            .map(|object| (object.key().clone(), HeldObject(object)));
         Objects {
             by_key: pairs.collect(),
             ..Objects::default()
@@ -82,19 +82,19 @@ impl<K> FromIterator<Arc<Cached<K>>> for Objects<K> {
 }
 
 impl<K> Objects<K> {
-    /// How many there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.by_key.len()
     }
 
-    /// True if there are none.
+    /// True if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 }
 
 impl<K> Delta<K> {
-    /// The key of the one object that it is about.
+    /// The key of the object; `None` for a delta that is not about one object.
     pub fn key(&self) -> Option<&ObjectKey> {
         match self {
             Delta::Added(object) | Delta::Updated(object) => Some(object.key()),
@@ -103,7 +103,7 @@ impl<K> Delta<K> {
         }
     }
 
-    /// The version at which it happened; zero if that is no number.
+    /// The resource version of the change; zero if it is not a number.
     fn version(&self) -> u64 {
         match self {
             Delta::Added(object) | Delta::Updated(object) => object.version(),
@@ -140,20 +140,20 @@ impl<K> std::fmt::Debug for Delta<K> {
     }
 }
 
-/// What a queue hands out.
+/// Deltas that are processed together.
 #[derive(Debug)]
 pub struct Batch<K> {
     /// The deltas, in order.
     pub deltas: Vec<Delta<K>>,
-    /// They belong to the initial state.
+    /// True if the deltas belong to the initial state.
     pub initial: bool,
-    /// When these are applied, a change at this version still waits: it was taken over by a later one of its key. The state is
-    /// complete only before it.
+    /// Set if a change at this version is not in the store after this batch, because a later delta of its key, which still waits
+    /// in the queue, replaced it. The store is complete only up to the version before.
     pub incomplete_from: Option<u64>,
 }
 
 /// A queue of deltas with one consumer. Clones share it.
-pub struct DeltaFifo<K>(Arc<Mutex<Inner<K>>>);
+pub struct DeltaFifo<K>(Arc<Mutex<FifoState<K>>>);
 
 impl<K> Clone for DeltaFifo<K> {
     fn clone(&self) -> DeltaFifo<K> {
@@ -161,41 +161,44 @@ impl<K> Clone for DeltaFifo<K> {
     }
 }
 
-struct Inner<K> {
-    /// `None` where a later delta of the same key took over.
+/// The queue under its lock.
+struct FifoState<K> {
+    /// `None` where a later delta of the same key replaced this one.
     deltas: VecDeque<Option<Delta<K>>>,
-    /// How many were taken out at the front, ever.
+    /// How many entries were removed at the front since the queue was created.
     popped: u64,
-    /// Where the last delta of a key waits. Of keys before a whole state there is none.
+    /// The position of the last delta of each key. Without the keys of deltas before a complete list or a resync.
     last: HashMap<ObjectKey, u64>,
-    /// The first version of each key that was taken over by a delta which still waits.
+    /// For each key whose delta was replaced: the version of the first replaced delta, until the replacement is popped.
     owed: HashMap<ObjectKey, u64>,
+    /// `owed` sorted by version.
     owed_versions: BTreeSet<(u64, ObjectKey)>,
+    /// The number of deltas, without replaced ones.
     waiting: usize,
     bytes: usize,
     bytes_max: usize,
     coalesced: u64,
-    initial: Initial,
+    initial: InitialSync,
     closed: bool,
     consumer: Option<Waker>,
 }
 
 /// How far the initial state has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Initial {
-    /// It has not come.
+enum InitialSync {
+    /// It has not been queued.
     Awaited,
-    /// It waits behind this many deltas, itself counted.
+    /// It is queued, and ends at this position.
     Queued(u64),
-    /// It was handed out, and is being processed.
+    /// It was popped, and is being processed.
     Processing,
     Done,
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue with a budget of bytes.
+    /// An empty queue that coalesces beyond `bytes_max`.
     pub fn new(bytes_max: usize) -> DeltaFifo<K> {
-        DeltaFifo(Arc::new(Mutex::new(Inner {
+        DeltaFifo(Arc::new(Mutex::new(FifoState {
             deltas: VecDeque::new(),
             popped: 0,
             last: HashMap::new(),
@@ -205,7 +208,7 @@ impl<K> DeltaFifo<K> {
             bytes: 0,
             bytes_max,
             coalesced: 0,
-            initial: Initial::Awaited,
+            initial: InitialSync::Awaited,
             closed: false,
             consumer: None,
         })))
@@ -216,85 +219,85 @@ impl<K> DeltaFifo<K> {
         self.extend([delta]);
     }
 
-    /// Appends deltas, as one: the consumer sees all or none of them.
+    /// Appends deltas atomically: the consumer sees all or none of them.
     pub fn extend(&self, deltas: impl IntoIterator<Item = Delta<K>>) {
-        let mut inner = lock(&self.0);
+        let mut fifo = lock(&self.0);
         for delta in deltas {
-            inner.push(delta);
+            fifo.push(delta);
         }
-        let consumer = inner.consumer.take();
-        drop(inner);
+        let consumer = fifo.consumer.take();
+        drop(fifo);
         if let Some(consumer) = consumer {
             consumer.wake();
         }
     }
 
-    /// The next deltas: of different keys, at most a thousand, and none behind a whole state. Waits for one; `None` when the
-    /// queue is closed and empty. What is handed out counts as processed when the next batch is asked for.
+    /// Pops the next deltas: of distinct keys, at most a thousand, and none after a complete list. Waits for a delta; returns
+    /// `None` when the queue is closed and empty. A batch counts as processed when the next one is popped.
     ///
-    /// Cancel-safe: a dropped future has taken nothing.
+    /// Cancel-safe: a dropped future has popped nothing.
     pub async fn pop_batch(&self) -> Option<Batch<K>> {
         std::future::poll_fn(|context| {
-            let mut inner = lock(&self.0);
-            inner.processed();
-            if let Some(batch) = inner.pop_batch() {
+            let mut fifo = lock(&self.0);
+            fifo.processed();
+            if let Some(batch) = fifo.pop_batch() {
                 return Poll::Ready(Some(batch));
             }
-            if inner.closed {
+            if fifo.closed {
                 return Poll::Ready(None);
             }
-            inner.consumer = Some(context.waker().clone());
+            fifo.consumer = Some(context.waker().clone());
             Poll::Pending
         })
         .await
     }
 
-    /// What was handed out has been processed.
+    /// Marks the popped batch as processed.
     pub fn processed(&self) {
         lock(&self.0).processed();
     }
 
-    /// True when the initial state was handed out and processed.
+    /// True when the initial state was popped and processed.
     pub fn has_synced(&self) -> bool {
-        lock(&self.0).initial == Initial::Done
+        lock(&self.0).initial == InitialSync::Done
     }
 
-    /// Nothing comes any more. What waits is still handed out.
+    /// Closes the queue. Deltas that wait can still be popped.
     pub fn close(&self) {
-        let mut inner = lock(&self.0);
-        inner.closed = true;
-        let consumer = inner.consumer.take();
-        drop(inner);
+        let mut fifo = lock(&self.0);
+        fifo.closed = true;
+        let consumer = fifo.consumer.take();
+        drop(fifo);
         if let Some(consumer) = consumer {
             consumer.wake();
         }
     }
 
-    /// How many deltas wait.
+    /// The number of deltas that wait.
     pub fn len(&self) -> usize {
         lock(&self.0).waiting
     }
 
-    /// True if none waits.
+    /// True if no delta waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// About how many bytes wait.
+    /// Estimated bytes of the deltas that wait.
     pub fn bytes(&self) -> usize {
         lock(&self.0).bytes
     }
 
-    /// How many deltas were taken over by a later one of the same key.
+    /// How many deltas a later delta of the same key replaced, so far.
     pub fn coalesced(&self) -> u64 {
         lock(&self.0).coalesced
     }
 }
 
-/// Room for fewer deltas than this is not given back.
+/// The queue keeps its allocation up to this many entries when it is empty.
 const CAPACITY_KEPT: usize = 4 * BATCH;
 
-impl<K> Inner<K> {
+impl<K> FifoState<K> {
     fn push(&mut self, delta: Delta<K>) {
         let over_budget = self.bytes > self.bytes_max;
         if over_budget && matches!(delta, Delta::Replaced { .. }) {
@@ -309,16 +312,16 @@ impl<K> Inner<K> {
                         self.take_over(before);
                     }
                 }
-                if self.initial == Initial::Awaited {
-                    self.initial = Initial::Done;
+                if self.initial == InitialSync::Awaited {
+                    self.initial = InitialSync::Done;
                 }
             }
             Delta::Replaced { .. } | Delta::Sync => {
-                // Deltas before a state or a sync must not move behind it.
+                // A delta before a complete list or a resync must not be replaced by one after it.
                 self.last.clear();
                 let is_state = matches!(delta, Delta::Replaced { .. });
-                if is_state && self.initial == Initial::Awaited {
-                    self.initial = Initial::Queued(position + 1);
+                if is_state && self.initial == InitialSync::Awaited {
+                    self.initial = InitialSync::Queued(position + 1);
                 }
             }
             Delta::Bookmark(_) => {}
@@ -328,7 +331,7 @@ impl<K> Inner<K> {
         self.deltas.push_back(Some(delta));
     }
 
-    /// A whole state comes: what waits before it need not be seen.
+    /// Drops all waiting deltas: a complete list follows.
     fn supersede(&mut self) {
         self.coalesced += self.waiting as u64;
         self.popped += self.deltas.len() as u64;
@@ -336,12 +339,12 @@ impl<K> Inner<K> {
         self.owed.clear();
         self.owed_versions.clear();
         (self.waiting, self.bytes) = (0, 0);
-        if matches!(self.initial, Initial::Queued(_)) {
-            self.initial = Initial::Awaited; // the state that comes is the initial one
+        if matches!(self.initial, InitialSync::Queued(_)) {
+            self.initial = InitialSync::Awaited; // the list that follows is the initial state
         }
     }
 
-    /// A later delta of the same key has come: this one need not be seen.
+    /// Drops a waiting delta that a later delta of the same key replaces.
     fn take_over(&mut self, position: u64) {
         let Some(index) = position.checked_sub(self.popped) else {
             return;
@@ -359,13 +362,13 @@ impl<K> Inner<K> {
     }
 
     fn processed(&mut self) {
-        if self.initial == Initial::Processing {
-            self.initial = Initial::Done;
+        if self.initial == InitialSync::Processing {
+            self.initial = InitialSync::Done;
         }
     }
 
     fn pop_batch(&mut self) -> Option<Batch<K>> {
-        let initial = matches!(self.initial, Initial::Queued(_));
+        let initial = matches!(self.initial, InitialSync::Queued(_));
         let mut deltas = Vec::new();
         let mut keys: HashSet<ObjectKey> = HashSet::new();
         while deltas.len() < BATCH {
@@ -377,7 +380,7 @@ impl<K> Inner<K> {
                     Some(key) => {
                         keys.insert(key.clone());
                     }
-                    // A whole state and a sync stand alone; a bookmark may follow what it closes.
+                    // A complete list and a resync are batches of their own; a bookmark may follow other deltas.
                     None if !deltas.is_empty() && !matches!(delta, Delta::Bookmark(_)) => break,
                     None => {}
                 },
@@ -405,10 +408,10 @@ impl<K> Inner<K> {
             self.deltas.shrink_to(BATCH);
             self.last.shrink_to(BATCH);
         }
-        if let Initial::Queued(end) = self.initial
+        if let InitialSync::Queued(end) = self.initial
             && self.popped >= end
         {
-            self.initial = Initial::Processing;
+            self.initial = InitialSync::Processing;
         }
         let incomplete_from = self.owed_versions.first().map(|(version, _)| *version);
         (!deltas.is_empty()).then_some(Batch {
@@ -421,11 +424,11 @@ impl<K> Inner<K> {
 
 impl<K> std::fmt::Debug for DeltaFifo<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let inner = lock(&self.0);
+        let fifo = lock(&self.0);
         f.debug_struct("DeltaFifo")
-            .field("waiting", &inner.waiting)
-            .field("bytes", &inner.bytes)
-            .field("initial", &inner.initial)
+            .field("waiting", &fifo.waiting)
+            .field("bytes", &fifo.bytes)
+            .field("initial", &fifo.initial)
             .finish_non_exhaustive()
     }
 }

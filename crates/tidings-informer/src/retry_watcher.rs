@@ -1,4 +1,4 @@
-//! A watch that goes on where the one before it ended.
+//! A watch without a store that resumes by itself when it ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,47 +12,45 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::reflector::Version;
 use crate::source::{BoxFuture, EventStream, SourceError, Watcher};
 
-/// From the start of one watch to the start of the next it takes at least this long: a server that closes every watch at once
-/// must not be asked again at once.
+/// The least time between the starts of two watches, so that a server that closes every watch at once is not flooded.
 const RESTARTS_APART: Duration = Duration::from_secs(1);
-/// The longest that a server may ask to wait.
+/// The longest `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// There is no version from which a watch could go on: "" and "0" are any state, and what follows them is not known.
+/// A watch cannot start at "" or "0": they mean any version, so it is unknown which changes follow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a watch cannot be resumed from the resource version {resource_version:?}")]
 pub struct NotResumable {
-    /// What was given.
+    /// The given resource version.
     pub resource_version: String,
 }
 
-/// The changes of a resource after a version, over as many watches as it takes: once each, in order.
+/// The changes of a resource after a version, each once and in order, over as many watches as necessary.
 ///
-/// A watch that ends or fails is opened again at the version that was reached. Bookmarks say how far that is, and are not
-/// handed out. What is at or before that version is not handed out a second time. The stream ends after
-/// [`WatchEvent::Error`], which comes
-/// * if the server says in a watch that the version is gone (410): what happened since can only be had by a list;
+/// A watch that ends or fails is resumed at the last version. Bookmarks advance that version and are not returned. Events at or
+/// before that version are not returned again. The stream ends after a [`WatchEvent::Error`], which is returned
+/// * if the server says in a watch that the version has expired (410): only a list can show what was missed;
 /// * if the server refuses (401, 403);
-/// * if something comes that cannot be followed: an object without a version, a kind of event that is not known. The status is
-///   then an internal error, and not the server's.
+/// * if an event cannot be processed: an object without a resource version, an unknown event type. The status is then an internal
+///   error made here, not by the server.
 ///
-/// Everything else is tried again until it works, also a version that is gone when a watch is opened; how long that may take
-/// is the caller's to say, by a timeout.
+/// All other errors are retried without end, including a version that has expired before a watch opens: use a timeout to limit
+/// this.
 ///
-/// ≠ client-go, where a wait that the server asks for counts only inside a watch: here it counts also when a watch is refused.
+/// client-go honors `Retry-After` only inside a watch; here it is also honored when the server refuses to open one.
 ///
-/// Bound: the batch that is being handed out; nothing is read ahead of it, and there is no task. Dropping the stream ends the
-/// watch at once, at every point.
+/// Holds at most one batch of events, reads nothing ahead of it, and has no task. Dropping the stream ends the watch at once.
 pub struct RetryWatcher<W: ?Sized> {
     source: Arc<W>,
     reached: Version,
-    /// When the last watch was asked for.
+    /// When the last watch was requested.
     asked: Option<Instant>,
-    place: Place,
+    state: RetryState,
 }
 
-enum Place {
-    /// Between two watches; not before this.
+/// What a retry watcher is doing.
+enum RetryState {
+    /// Between two watches, until the timer ends.
     Resting(Option<Pin<Box<Sleep>>>),
     Opening(BoxFuture<'static, Result<EventStream, SourceError>>),
     Reading {
@@ -63,10 +61,10 @@ enum Place {
 }
 
 impl<W: Watcher + ?Sized> RetryWatcher<W> {
-    /// The changes after a version: that of a list, or of an object.
+    /// Watches the changes after a resource version: that of a list, or of an object.
     ///
     /// # Errors
-    /// If it is "" or "0".
+    /// If the version is "" or "0".
     pub fn new(source: Arc<W>, resource_version: &str) -> Result<RetryWatcher<W>, NotResumable> {
         let reached = Version::new(resource_version);
         if reached.is_unset() {
@@ -78,11 +76,11 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
             source,
             reached,
             asked: None,
-            place: Place::Resting(None),
+            state: RetryState::Resting(None),
         })
     }
 
-    /// The version up to which everything was handed out.
+    /// The version up to which all events were returned.
     pub fn resource_version(&self) -> &Version {
         &self.reached
     }
@@ -94,24 +92,24 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<WatchEvent>> {
         loop {
-            let event = match &mut self.place {
-                Place::End => return Poll::Ready(None),
-                Place::Resting(rest) => {
+            let event = match &mut self.state {
+                RetryState::End => return Poll::Ready(None),
+                RetryState::Resting(rest) => {
                     if let Some(rest) = rest {
                         ready!(rest.as_mut().poll(context));
                     }
                     self.open();
                     continue;
                 }
-                Place::Opening(opening) => match ready!(opening.as_mut().poll(context)) {
+                RetryState::Opening(opening) => match ready!(opening.as_mut().poll(context)) {
                     Ok(stream) => {
                         let batch = Vec::new().into_iter();
-                        self.place = Place::Reading { stream, batch };
+                        self.state = RetryState::Reading { stream, batch };
                         continue;
                     }
                     Err(error) => self.not_opened(error),
                 },
-                Place::Reading { stream, batch } => match batch.next() {
+                RetryState::Reading { stream, batch } => match batch.next() {
                     Some(event) => self.take(event),
                     None => match ready!(stream.as_mut().poll_next(context)) {
                         Some(Ok(next)) => {
@@ -138,14 +136,14 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
             ..ListOptions::default()
         };
         let source = Arc::clone(&self.source);
-        self.place = Place::Opening(Box::pin(async move { source.watch(options).await }));
+        self.state = RetryState::Opening(Box::pin(async move { source.watch(options).await }));
     }
 
-    /// What of an event is handed out.
+    /// Advances the version, and returns the event if the caller shall see it.
     fn take(&mut self, event: WatchEvent) -> Option<WatchEvent> {
         let version = match &event {
             WatchEvent::Error(status) if is_final(status) || status.is_expired() => {
-                self.place = Place::End;
+                self.state = RetryState::End;
                 return Some(event);
             }
             WatchEvent::Error(status) => return self.rest(retry_after(status)),
@@ -160,7 +158,7 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
             return self.end(&format!("{} has no resource version", named(&event)));
         }
         if self.reached.includes(&version) {
-            return None; // said before
+            return None; // returned before
         }
         self.reached = version;
         (!matches!(event, WatchEvent::Bookmark { .. })).then_some(event)
@@ -169,7 +167,7 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
     fn not_opened(&mut self, error: SourceError) -> Option<WatchEvent> {
         match error {
             SourceError::Status(status) if is_final(&status) => {
-                self.place = Place::End;
+                self.state = RetryState::End;
                 Some(WatchEvent::Error(status))
             }
             other => self.rest(other.retry_after()),
@@ -179,9 +177,9 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
     /// The watch ended with an error.
     fn broke(&mut self, error: SourceError) -> Option<WatchEvent> {
         match error {
-            // Whether a source hands out the server's last word as an event or as an error, it is the same word.
+            // A source may return the server's final Status as an event or as an error: both mean the same.
             SourceError::Status(status) => self.take(WatchEvent::Error(status)),
-            // A stream that was cut inside an object is a connection that broke. Anything else comes again each time.
+            // A stream that ends inside an object is a broken connection. Other malformed data would come again each time.
             SourceError::Malformed(why) if !matches!(*why, SplitError::Scan(_)) => {
                 self.end(&crate::source::story(&SourceError::Malformed(why)))
             }
@@ -190,24 +188,24 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
     }
 
     fn end(&mut self, why: &str) -> Option<WatchEvent> {
-        self.place = Place::End;
-        let status = Status::internal(format_args!("the watch cannot be followed: {why}"));
+        self.state = RetryState::End;
+        let status = Status::internal(format_args!("the watch cannot be resumed: {why}"));
         Some(WatchEvent::Error(Box::new(status)))
     }
 
-    /// The watch is over; the next one begins after a while.
+    /// Ends the watch; the next one begins after a pause.
     fn rest(&mut self, asked_to_wait: Option<Duration>) -> Option<WatchEvent> {
         let now = Instant::now();
         let wait = asked_to_wait.unwrap_or_default().min(RETRY_AFTER_MAX);
         let earliest = self.asked.map_or(now, |asked| asked + RESTARTS_APART);
         let until = earliest.max(now + wait);
         let sleep = (until > now).then(|| Box::pin(sleep_until(until)));
-        self.place = Place::Resting(sleep);
+        self.state = RetryState::Resting(sleep);
         None
     }
 }
 
-/// Nobody may have this: trying again changes nothing.
+/// True if the server refuses access: a retry cannot help.
 fn is_final(status: &Status) -> bool {
     matches!(status.code, 401 | 403)
 }
@@ -217,7 +215,7 @@ fn retry_after(status: &Status) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
 }
 
-/// The object of an event, by its name.
+/// Names the object of an event for an error message.
 fn named(event: &WatchEvent) -> String {
     let of = |object: &Object| format!("{} {}", object.kind(), object.key());
     match event {

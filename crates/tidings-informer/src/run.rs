@@ -1,7 +1,7 @@
-//! The loop of a controller: takes keys from a queue and reconciles them, a bounded number at a time.
+//! The loop of a controller: takes keys from a work queue and reconciles a bounded number of them at a time.
 //!
-//! Each reconcile is a task of its own, so that one that panics is an error of its key and no more. The task holds the lease: the
-//! key goes to no other worker until the task has really ended, also when it was aborted.
+//! Each reconcile is a task of its own, so that a panic affects only its key. The task holds the lease: no other worker gets the
+//! key until the task has ended, even if it was aborted.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -17,12 +17,12 @@ use crate::object::Cached;
 use crate::share::{Event, HandlerOptions, Registration, SharedInformer, Stopped};
 use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
 
-/// How long aborted reconciles have to go away before the loop returns without them: one that never yields cannot be aborted.
+/// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.
 const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
-    /// Queues the keys that an event is about: for an update those of both states, so that who lost an object hears of it too.
-    /// The initial state and resyncs are queued behind what changes.
+    /// Adds a handler that queues keys for each event: for an update the keys of both states, so that an owner that lost the
+    /// object is reconciled too. Keys of the initial state and of resyncs get [`Priority::LOW`].
     ///
     /// # Errors
     /// If the informer has stopped.
@@ -57,21 +57,21 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     }
 }
 
-/// What a reconcile that went well wants next.
+/// What happens after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing, until the key is added again.
+    /// Wait until the key is added again.
     AwaitChange,
-    /// To run again after this time, whatever happens.
+    /// Reconcile the key again after this time, even without a change.
     RequeueAfter(Duration),
 }
 
-/// How [`run_controller`] runs.
+/// Options of [`run_controller`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How many reconciles run at once; none counts as one.
+    /// How many reconciles run at once; zero counts as one.
     pub concurrency: usize,
-    /// How long running reconciles have to finish after the stop.
+    /// How long running reconciles have to end after the stop.
     pub grace: Duration,
 }
 
@@ -84,29 +84,29 @@ impl Default for RunOptions {
     }
 }
 
-/// What a run came to.
+/// The counts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct RunSummary {
-    /// Reconciles that ended by themselves, well or not.
+    /// Reconciles that ended by themselves, successful or not.
     pub reconciles: u64,
-    /// Those that returned an error.
+    /// Reconciles that returned an error.
     pub errors: u64,
-    /// Those that panicked.
+    /// Reconciles that panicked.
     pub panics: u64,
-    /// Reconciles that outlived the grace and were aborted.
+    /// Reconciles that did not end within the grace and were aborted.
     pub abandoned: u64,
-    /// Keys that were queued or delayed and did not run because of the stop.
+    /// Keys that were queued or delayed at the end and were not reconciled.
     pub left: u64,
 }
 
 /// Reconciles the keys of `queue` until `stop` is ready or the queue is shut down and drained.
 ///
-/// A reconcile that fails or panics is tried again after its key's backoff; one that succeeds ends the backoff. Retries keep the
-/// priority that the key was handed out with. A key is never reconciled twice at once.
+/// A reconcile that fails or panics is retried after the backoff of its key; a success resets the backoff. Retries keep the
+/// priority of the key. A key is never reconciled by two tasks at once.
 ///
-/// At the stop the queue is shut down and no new reconcile starts. Those that run have `options.grace` to finish, then they are
-/// aborted. Dropping the future aborts them at once.
+/// When `stop` is ready, the queue is shut down and no further reconcile starts. Running ones have `options.grace` to end, then
+/// they are aborted. Dropping the future aborts them at once.
 pub async fn run_controller<T, E, R, F>(
     queue: WorkQueue<T>,
     options: RunOptions,
@@ -120,7 +120,7 @@ where
     F: Future<Output = Result<Action, E>> + Send + 'static,
 {
     let reconcile = Arc::new(reconcile);
-    let mut running = Running::new(queue.clone());
+    let mut running = RunningReconciles::new(queue.clone());
     let mut stop = pin!(stop);
     let mut drained = false;
     loop {
@@ -141,19 +141,19 @@ where
     running.stop(options.grace).await
 }
 
-/// The reconciles under way.
-struct Running<T: QueueKey> {
+/// The reconciles that are running.
+struct RunningReconciles<T: QueueKey> {
     queue: WorkQueue<T>,
-    /// Each says whether it went well.
+    /// Each returns whether it succeeded.
     tasks: JoinSet<bool>,
-    /// Whose task it is, for a task that cannot say so itself because it panicked.
+    /// The key and priority of each task, needed to retry a task that panicked.
     keys: HashMap<Id, (T, Priority)>,
     summary: RunSummary,
 }
 
-impl<T: QueueKey + Debug> Running<T> {
-    fn new(queue: WorkQueue<T>) -> Running<T> {
-        Running {
+impl<T: QueueKey + Debug> RunningReconciles<T> {
+    fn new(queue: WorkQueue<T>) -> RunningReconciles<T> {
+        RunningReconciles {
             queue,
             tasks: JoinSet::new(),
             keys: HashMap::new(),
@@ -186,7 +186,7 @@ impl<T: QueueKey + Debug> Running<T> {
             Err(_) => {
                 self.summary.panics += 1;
                 if let Some((key, priority)) = key {
-                    // Not the payload: it may quote the object. The panic hook has shown where it was.
+                    // Without the payload: it may quote the object. The panic hook has logged the location.
                     error!(?key, "reconcile panicked, will retry");
                     retry(&self.queue, key, priority);
                 }
@@ -203,14 +203,17 @@ impl<T: QueueKey + Debug> Running<T> {
         if !self.tasks.is_empty() {
             self.abort().await;
         }
-        // Only now: a key that was added while it ran is queued when it is done.
+        // After the tasks have ended: a key that was added while it ran is queued when its task ends.
         self.summary.left = (self.queue.len() + undelivered.len()) as u64;
         self.summary
     }
 
     async fn abort(&mut self) {
         let running = self.tasks.len();
-        warn!(running, "reconciles outlived the grace, aborting them");
+        warn!(
+            running,
+            "reconciles did not end within the grace, aborting them"
+        );
         self.tasks.abort_all();
         let deadline = Instant::now() + ABORT_WAIT_MAX;
         while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {

@@ -1,4 +1,4 @@
-//! The locks of this crate: the standard library's, or shuttle's where every order of threads is tried.
+//! The locks of this crate: the standard library's, or shuttle's for tests that try many thread schedules.
 
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -6,7 +6,7 @@ pub(crate) use std::sync::{Arc, Mutex, MutexGuard, Weak};
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Locks. A thread that panicked while it held the lock left the data whole: every change is one step.
+/// Locks, and ignores poisoning: every change under a lock is one step, so a panic leaves the data consistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()

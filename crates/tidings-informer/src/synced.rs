@@ -1,4 +1,4 @@
-//! Waiting until several things are done, and saying which are not.
+//! Waits until several caches, handlers or trackers are done, and names those that are not.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use crate::share::{Registration, SharedInformer};
 use crate::source::{BoxFuture, story};
 
-/// Something that is done at some time, and then for good.
+/// Something to wait for: a cache that syncs, for example. Once done, it stays done.
 pub trait DoneChecker: Send + Sync {
-    /// What it is, for logs and errors.
+    /// The name, for logs and errors.
     fn name(&self) -> &str;
 
     /// True if it is done. Does not wait.
@@ -24,22 +24,22 @@ pub trait DoneChecker: Send + Sync {
     /// Waits until it is done. Cancel-safe.
     ///
     /// # Errors
-    /// If it never will be.
+    /// If it will never be done.
     fn done(&self) -> BoxFuture<'_, Result<(), NeverDone>>;
 
-    /// What it is doing instead, if that can be said.
+    /// What it is doing while it is not done, if known.
     fn doing(&self) -> Option<String> {
         None
     }
 }
 
-/// Something will never be done.
+/// A [`DoneChecker`] will never be done.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(transparent)]
 pub struct NeverDone(Arc<dyn Error + Send + Sync>);
 
 impl NeverDone {
-    /// For this reason.
+    /// With this reason.
     pub fn new(why: impl Into<Box<dyn Error + Send + Sync>>) -> NeverDone {
         NeverDone(Arc::from(why.into()))
     }
@@ -64,7 +64,7 @@ impl<K: Send + Sync + 'static> DoneChecker for SharedInformer<K> {
     }
 }
 
-/// Done when the handler has been given the whole initial state.
+/// Done when the handler has received the complete initial state.
 impl<K: Send + Sync + 'static> DoneChecker for Registration<K> {
     fn name(&self) -> &str {
         self.name()
@@ -87,37 +87,37 @@ impl<K: Send + Sync + 'static> DoneChecker for Registration<K> {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitCause {
-    /// The time is over.
+    /// The timeout passed.
     #[error("timed out after {0:?}")]
     TimedOut(Duration),
-    /// There was time left, but something will never be done.
+    /// A checker will never be done; the timeout had not passed.
     #[error("{name} will never be done")]
     Never {
-        /// What.
+        /// Its name.
         name: String,
-        /// Why.
+        /// The reason.
         #[source]
         why: NeverDone,
     },
 }
 
-/// Something that is not done.
+/// A checker that is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// What.
+    /// Its name.
     pub name: String,
-    /// What it is doing instead, or why it will never be done.
+    /// What it is doing, or why it will never be done.
     pub doing: Option<String>,
 }
 
-/// Not everything is done.
+/// Not every checker is done.
 #[derive(Debug, Clone)]
 pub struct NotDone {
-    /// What was waited for.
+    /// The name of the wait, as given to [`wait_for`].
     pub what: String,
-    /// What is done, in the order in which it was.
+    /// The checkers that are done, in the order in which they became done.
     pub done: Vec<String>,
-    /// What is not, in the order of the names.
+    /// The checkers that are not done, sorted by name.
     pub missing: Vec<Missing>,
     /// Why waiting ended.
     pub cause: WaitCause,
@@ -143,13 +143,14 @@ impl Error for NotDone {
     }
 }
 
-/// Waits until everything is done, not longer than this. Returns the names in the order in which they were done; what is done
-/// already comes first, and counts also when there is no time. An empty set is done.
+/// Waits until every checker is done, for at most `longest`. Returns the names in the order in which they became done; checkers
+/// that are done at the start come first, and count even if `longest` is zero. An empty set is done.
 ///
-/// What will never be done does not make the others wait less: the error says the whole truth. Dropping the future is fine.
+/// A checker that will never be done does not cut the wait for the others, so that the error names all that are missing.
+/// Cancel-safe.
 ///
 /// # Errors
-/// If the time is over, or everything has come to an end and something will never be done.
+/// If the timeout passes, or if all others are done and a checker will never be.
 pub async fn wait_for(
     what: &str,
     checkers: &[&dyn DoneChecker],
@@ -164,7 +165,7 @@ pub async fn wait_for(
     let mut timer = pin!(sleep(longest));
     let timed_out = std::future::poll_fn(|context| {
         waiting.retain_mut(|(checker, future)| {
-            // Asked first: a future may take several turns to say what is so already, and there may be no time.
+            // Before the poll: a future may need several polls to notice that it is done, and `longest` may be zero.
             let outcome = if checker.is_done() {
                 Ok(())
             } else {
@@ -214,18 +215,18 @@ pub async fn wait_for(
     Err(not_done)
 }
 
-/// Which caches have their initial state.
+/// Which caches have synced.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SyncResult {
-    /// Each that was waited for, and whether it has.
+    /// Each cache by name, and whether it has synced.
     pub synced: BTreeMap<String, bool>,
-    /// Why waiting ended, if not all have.
+    /// Why waiting ended, if not all have synced.
     pub cause: Option<WaitCause>,
 }
 
 impl SyncResult {
-    /// Waits until all have, not longer than this.
+    /// Waits until all have synced, for at most `longest`.
     pub async fn wait(checkers: &[&dyn DoneChecker], longest: Duration) -> SyncResult {
         match wait_for("cache sync", checkers, longest).await {
             Ok(done) => SyncResult {
@@ -239,7 +240,7 @@ impl SyncResult {
                 ..
             }) => {
                 let done = done.into_iter().map(|name| (name, true));
-                // Last: of several with one name, one that is missing counts.
+                // The missing come last: if several share a name, one that is missing counts.
                 let missing = missing.into_iter().map(|missing| (missing.name, false));
                 SyncResult {
                     synced: done.chain(missing).collect(),
@@ -249,7 +250,7 @@ impl SyncResult {
         }
     }
 
-    /// The result as an error that names what is missing.
+    /// The result as an error that names the caches that have not synced.
     ///
     /// # Errors
     /// If not all have synced.
@@ -265,11 +266,11 @@ impl SyncResult {
     }
 }
 
-/// Not all caches have their initial state.
+/// Not all caches have synced.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("failed to sync all caches: {}", unsynced.join(", "))]
 pub struct SyncError {
-    /// Those that have not, in the order of their names.
+    /// The caches that have not synced, sorted by name.
     pub unsynced: Vec<String>,
     /// Why waiting ended.
     #[source]

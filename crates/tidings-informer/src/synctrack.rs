@@ -1,4 +1,4 @@
-//! Tracks whether what was handed on has been dealt with, and keeps what is worked out from it.
+//! Tracks whether the items of an initial state have been processed, and caches a value that is computed from them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::source::BoxFuture;
 use crate::sync::{Mutex, lock};
 use crate::synced::{DoneChecker, NeverDone};
 
-/// Set once, and then for good.
+/// A flag that is set once and never reset.
 #[derive(Debug)]
 struct Latch(watch::Sender<bool>);
 
@@ -30,28 +30,29 @@ impl Latch {
     }
 
     async fn wait(&self) {
-        // The sender is ours: it cannot be gone.
+        // The sender is in `self`, so this cannot fail.
         let _ = self.0.subscribe().wait_for(|latched| *latched).await;
     }
 }
 
-/// Tracks items that are dealt with one at a time: synced when where they come from has synced and as many are finished as were
-/// started. Once synced, it stays so.
+/// Tracks items that are processed in order. Synced when the upstream has synced and all started items are finished. Once synced,
+/// it stays synced.
 #[derive(Debug)]
 pub struct SingleFileTracker {
     name: String,
-    state: Mutex<Counted>,
+    state: Mutex<StartedCount>,
     synced: Latch,
 }
 
+/// How many items are started and not finished.
 #[derive(Debug, Default)]
-struct Counted {
+struct StartedCount {
     count: u64,
     upstream_synced: bool,
 }
 
 impl SingleFileTracker {
-    /// Nothing has started, and where the items come from has not synced. The name is for logs and errors.
+    /// A tracker without items, whose upstream has not synced. The name is for logs and errors.
     pub fn new(name: impl Into<String>) -> SingleFileTracker {
         SingleFileTracker {
             name: name.into(),
@@ -60,16 +61,15 @@ impl SingleFileTracker {
         }
     }
 
-    /// An item of the initial state is about to be dealt with. Before [`SingleFileTracker::upstream_has_synced`] for the last
-    /// of them.
+    /// Starts an item of the initial state. Call it for all of them before [`SingleFileTracker::upstream_has_synced`].
     pub fn start(&self) {
         lock(&self.state).count += 1;
     }
 
-    /// An item has been dealt with.
+    /// Finishes an item.
     ///
     /// # Panics
-    /// If more are finished than were started: whether it has synced could not be told any more.
+    /// If more items are finished than were started: the tracker could not know any longer whether it has synced.
     pub fn finished(&self) {
         let mut state = lock(&self.state);
         let left = state.count.checked_sub(1);
@@ -81,39 +81,40 @@ impl SingleFileTracker {
         self.synced.set_if(left == 0 && state.upstream_synced);
     }
 
-    /// Where the items come from has handed on the whole initial state.
+    /// The upstream has passed on the complete initial state.
     pub fn upstream_has_synced(&self) {
         let mut state = lock(&self.state);
         state.upstream_synced = true;
         self.synced.set_if(state.count == 0);
     }
 
-    /// True when the whole initial state has been dealt with.
+    /// True when the complete initial state has been processed.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
 }
 
-/// Tracks items by key, for those that are dealt with many at once and in any order. Once synced, it stays so.
+/// Tracks items by key, for items that are processed concurrently and in any order. Once synced, it stays synced.
 #[derive(Debug)]
 pub struct AsyncTracker<T> {
     name: String,
-    state: Mutex<Waiting<T>>,
+    state: Mutex<StartedKeys<T>>,
     synced: Latch,
 }
 
+/// The keys of the items that are started and not finished.
 #[derive(Debug)]
-struct Waiting<T> {
+struct StartedKeys<T> {
     keys: HashSet<T>,
     upstream_synced: bool,
 }
 
 impl<T: Eq + Hash> AsyncTracker<T> {
-    /// Nothing has started, and where the items come from has not synced. The name is for logs and errors.
+    /// A tracker without items, whose upstream has not synced. The name is for logs and errors.
     pub fn new(name: impl Into<String>) -> AsyncTracker<T> {
         AsyncTracker {
             name: name.into(),
-            state: Mutex::new(Waiting {
+            state: Mutex::new(StartedKeys {
                 keys: HashSet::new(),
                 upstream_synced: false,
             }),
@@ -121,12 +122,12 @@ impl<T: Eq + Hash> AsyncTracker<T> {
         }
     }
 
-    /// An item of the initial state is about to be dealt with. Starting it twice is starting it once.
+    /// Starts an item of the initial state. Starting it again has no effect.
     pub fn start(&self, key: T) {
         lock(&self.state).keys.insert(key);
     }
 
-    /// An item has been dealt with. One that was not started changes nothing.
+    /// Finishes an item. Has no effect on an item that was not started.
     pub fn finished(&self, key: &T) {
         let mut state = lock(&self.state);
         state.keys.remove(key);
@@ -134,14 +135,14 @@ impl<T: Eq + Hash> AsyncTracker<T> {
             .set_if(state.keys.is_empty() && state.upstream_synced);
     }
 
-    /// Where the items come from has handed on the whole initial state.
+    /// The upstream has passed on the complete initial state.
     pub fn upstream_has_synced(&self) {
         let mut state = lock(&self.state);
         state.upstream_synced = true;
         self.synced.set_if(state.keys.is_empty());
     }
 
-    /// True when the whole initial state has been dealt with.
+    /// True when the complete initial state has been processed.
     pub fn has_synced(&self) -> bool {
         self.synced.is_set()
     }
@@ -181,35 +182,37 @@ impl<T: Eq + Hash + Send> DoneChecker for AsyncTracker<T> {
     }
 }
 
-/// A value that is worked out when it is asked for, and kept until [`Lazy::notify`] says that it is out of date.
+/// A value that is computed on demand and kept until [`LazyValue::notify`]. client-go's `synctrack.Lazy`.
 ///
-/// Any number may ask at once: one works it out, the others wait for it, on their threads. What fails is not kept.
-pub struct Lazy<T, E> {
+/// If several threads call [`LazyValue::get`] at once, one computes the value and the others block until it is done. Errors are
+/// not kept.
+pub struct LazyValue<T, E> {
     evaluate: Box<dyn Fn() -> Result<T, E> + Send + Sync>,
-    /// The value since the last notification; replaced, not emptied, so that who works on an old one does not leave it here.
-    kept: Mutex<Arc<Kept<T>>>,
+    /// The value since the last notification. `notify` replaces the inner mutex, so that a thread that still computes an outdated
+    /// value does not store it here.
+    kept: Mutex<Arc<KeptValue<T>>>,
 }
 
-type Kept<T> = Mutex<Option<Arc<T>>>;
+type KeptValue<T> = Mutex<Option<Arc<T>>>;
 
-impl<T, E> Lazy<T, E> {
-    /// Works the value out by this function.
-    pub fn new(evaluate: impl Fn() -> Result<T, E> + Send + Sync + 'static) -> Lazy<T, E> {
-        Lazy {
+impl<T, E> LazyValue<T, E> {
+    /// A value that this function computes.
+    pub fn new(evaluate: impl Fn() -> Result<T, E> + Send + Sync + 'static) -> LazyValue<T, E> {
+        LazyValue {
             evaluate: Box::new(evaluate),
             kept: Mutex::new(Arc::new(Mutex::new(None))),
         }
     }
 
-    /// The value is out of date. Who asks from now on gets one that was worked out from now on.
+    /// Marks the value as outdated. Later calls of [`LazyValue::get`] return a value that was computed after this call.
     pub fn notify(&self) {
         *lock(&self.kept) = Arc::new(Mutex::new(None));
     }
 
-    /// The value.
+    /// The value, computed if necessary.
     ///
     /// # Errors
-    /// If it cannot be worked out; who asks next tries again.
+    /// If the function fails. The next call tries again.
     pub fn get(&self) -> Result<Arc<T>, E> {
         let kept = Arc::clone(&lock(&self.kept));
         let mut value = lock(&kept);
@@ -222,8 +225,8 @@ impl<T, E> Lazy<T, E> {
     }
 }
 
-impl<T, E> fmt::Debug for Lazy<T, E> {
+impl<T, E> fmt::Debug for LazyValue<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lazy")
+        f.write_str("LazyValue")
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting until something has happened, by a watch.
+//! Waits for events of a watch or an informer that meet conditions.
 
 use std::error::Error;
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::store::Store;
 /// Why a condition cannot say whether it is met.
 pub type ConditionError = Box<dyn Error + Send + Sync>;
 
-/// Looks at an event and says whether it is the one that was waited for.
+/// Looks at an event and says whether the condition is met.
 ///
-/// Over the events of a server it sees also [`WatchEvent::Error`]: what that means is the condition's to say.
+/// A condition over the events of a server also sees [`WatchEvent::Error`], and decides what that means.
 pub type Condition<'a, T> = Box<dyn FnMut(&T) -> Result<bool, ConditionError> + Send + 'a>;
 
-/// Looks at a store that has its initial state and says whether there is nothing to wait for.
+/// Looks at a synced store and says whether there is nothing to wait for.
 pub type Precondition<'a, K> =
     Box<dyn FnOnce(&Store<K>) -> Result<bool, ConditionError> + Send + 'a>;
 
@@ -32,22 +32,22 @@ pub type Precondition<'a, K> =
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unmet {
-    /// The time is over.
+    /// The timeout passed.
     #[error("timed out after {0:?} waiting for the condition")]
     TimedOut(Duration),
-    /// A condition failed.
+    /// A condition returned an error.
     #[error("the condition failed")]
     Condition(#[source] ConditionError),
-    /// The watch ended.
+    /// The watch ended without an error.
     #[error("the watch closed before the condition was met")]
     Closed,
-    /// The watch broke.
+    /// The watch ended with an error.
     #[error("the watch broke before the condition was met")]
     Source(#[source] SourceError),
-    /// There is no version to start from.
+    /// A watch cannot start at the given resource version.
     #[error(transparent)]
     NotResumable(#[from] NotResumable),
-    /// The informer did not get its initial state, for which a precondition waits.
+    /// The informer did not sync in time, and there is a precondition to check.
     #[error(transparent)]
     NotSynced(#[from] NotSynced),
     /// The informer has stopped.
@@ -58,9 +58,9 @@ pub enum Unmet {
 /// A condition was not met.
 #[derive(Debug)]
 pub struct UntilError<T> {
-    /// The last event that was looked at.
+    /// The last event that a condition saw.
     pub last: Option<T>,
-    /// Why.
+    /// Why the condition was not met.
     pub reason: Unmet,
 }
 
@@ -82,13 +82,13 @@ impl<T> From<Unmet> for UntilError<T> {
     }
 }
 
-/// Reads a watch until every condition was met, one after the other, not longer than this. Returns the event that met the last
-/// one; none if there are no conditions.
+/// Reads a watch until every condition was met, one after the other, for at most `longest`. Returns the event that met the last
+/// condition; `None` if there are no conditions.
 ///
-/// A condition is first asked about the event that met the one before it. Dropping the future ends the watch.
+/// A condition first sees the event that met the condition before it. Dropping the future ends the watch.
 ///
 /// # Errors
-/// If the time is over, a condition fails, or the watch ends.
+/// If the timeout passes, a condition fails, or the watch ends.
 pub async fn until_without_retry(
     mut watch: EventStream,
     conditions: Vec<Condition<'_, WatchEvent>>,
@@ -106,13 +106,13 @@ pub async fn until_without_retry(
             Poll::Pending => return Poll::Pending,
         }
     };
-    meet(next, conditions, Limit::new(longest)).await
+    meet(next, conditions, TimeLimit::new(longest)).await
 }
 
-/// Like [`until_without_retry`], from a version on, over as many watches as it takes; see [`RetryWatcher`].
+/// Like [`until_without_retry`], but starts after a resource version and reopens watches that end; see [`RetryWatcher`].
 ///
 /// # Errors
-/// If the version is "" or "0", the time is over, a condition fails, or the watch ends for good.
+/// If the version is "" or "0", the timeout passes, a condition fails, or the watch ends for good.
 pub async fn until<W: Watcher + ?Sized>(
     source: Arc<W>,
     resource_version: &str,
@@ -122,25 +122,25 @@ pub async fn until<W: Watcher + ?Sized>(
     let mut watch = RetryWatcher::new(source, resource_version).map_err(Unmet::from)?;
     let next =
         move |context: &mut Context<'_>| Pin::new(&mut watch).poll_next(context).map(as_read);
-    meet(next, conditions, Limit::new(longest)).await
+    meet(next, conditions, TimeLimit::new(longest)).await
 }
 
-/// Like [`until_without_retry`], over an informer, which is started if it has not been: no event is missed, over whatever
-/// happens between it and the server.
+/// Like [`until_without_retry`], over an informer, which is started if necessary. The informer relists and resumes as needed, so
+/// no change is missed.
 ///
-/// With a precondition, the initial state is waited for, and the precondition looks at it first: if it is met, the outcome is
-/// none. The conditions then see every object of that state as added, and everything after it.
+/// With a precondition, this waits for the initial state and checks the precondition on it first: if it is met, the result is
+/// `None`. Otherwise the conditions see every object of the initial state as added, and then every later event.
 ///
 /// # Errors
-/// If the time is over, a condition fails, or the informer stops.
+/// If the timeout passes, a condition fails, or the informer stops.
 pub async fn until_with_sync<K: Send + Sync + 'static>(
     informer: &SharedInformer<K>,
     precondition: Option<Precondition<'_, K>>,
     conditions: Vec<Condition<'_, WatchItem<K>>>,
     longest: Duration,
 ) -> Result<Option<WatchItem<K>>, UntilError<WatchItem<K>>> {
-    let limit = Limit::new(longest);
-    // Before the state is looked at: what happens meanwhile must not be missed.
+    let limit = TimeLimit::new(longest);
+    // Before the precondition reads the store: events that come after that read must not be missed.
     let mut watch = informer
         .as_watch(&HandlerOptions::default().name("until"))
         .map_err(Unmet::from)?;
@@ -161,16 +161,16 @@ fn as_read<T>(event: Option<T>) -> Option<Result<T, SourceError>> {
     event.map(Ok)
 }
 
-/// Until when to wait.
+/// A timeout that counts from its creation.
 #[derive(Clone, Copy)]
-struct Limit {
+struct TimeLimit {
     longest: Duration,
     start: Instant,
 }
 
-impl Limit {
-    fn new(longest: Duration) -> Limit {
-        Limit {
+impl TimeLimit {
+    fn new(longest: Duration) -> TimeLimit {
+        TimeLimit {
             longest,
             start: Instant::now(),
         }
@@ -181,11 +181,11 @@ impl Limit {
     }
 }
 
-/// Asks the conditions, one after the other, about what `next` brings.
+/// Checks the conditions, one after the other, against the events from `next`.
 async fn meet<T>(
     mut next: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<T, SourceError>>>,
     conditions: Vec<Condition<'_, T>>,
-    limit: Limit,
+    limit: TimeLimit,
 ) -> Result<Option<T>, UntilError<T>> {
     let mut timer = pin!(sleep(limit.longest.saturating_sub(limit.start.elapsed())));
     let mut last = None;
@@ -197,7 +197,7 @@ async fn meet<T>(
         loop {
             let reason = match met {
                 Ok(true) => break,
-                // Events may be ready for ever: the timer alone would not be asked.
+                // If events are always ready, the timer is never polled.
                 Ok(false) if last.is_some() && limit.is_over() => Unmet::TimedOut(limit.longest),
                 Ok(false) => {
                     let read = std::future::poll_fn(|context| match next(context) {

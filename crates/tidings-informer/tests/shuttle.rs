@@ -1,4 +1,4 @@
-//! The queues under many orders of threads: `cargo test -p tidings-informer --features shuttle --test shuttle`.
+//! Tests the queues under many thread schedules: `cargo test -p tidings-informer --features shuttle --test shuttle`.
 
 #![cfg(feature = "shuttle")]
 
@@ -17,7 +17,7 @@ fn cached(name: &str, version: u64) -> std::sync::Arc<Cached<Object>> {
 const ITEMS: usize = 3;
 const WORKERS: usize = 3;
 
-/// What happened to each item: how often it was added, and how much of that a worker had seen when it began.
+/// For each item how often it was added, and how many of these adds a worker had seen when it began.
 struct Record {
     busy: [AtomicU32; ITEMS],
     added: [AtomicU32; ITEMS],
@@ -54,8 +54,7 @@ impl Record {
     }
 }
 
-/// Workers wait in `get`; producers add and re-add; one shuts down with a drain. A lost wake-up is a deadlock, which shuttle
-/// reports.
+/// Workers wait in `get`; producers add and re-add; one shuts down with a drain. Shuttle reports a lost wake-up as a deadlock.
 #[test]
 fn b111_exclusion_and_no_loss_under_many_interleavings() {
     shuttle::check_random(
@@ -151,7 +150,7 @@ fn b111_added_while_processing_runs_exactly_once_more_under_many_interleavings()
     );
 }
 
-/// Workers that give up waiting at any moment take no wake-up with them.
+/// Workers that drop their wait at any moment lose no wake-up.
 #[test]
 fn a_dropped_get_loses_no_wake_up_under_many_interleavings() {
     shuttle::check_random(
@@ -192,7 +191,7 @@ fn a_dropped_get_loses_no_wake_up_under_many_interleavings() {
             for item in 0..ITEMS {
                 queue.add(item);
             }
-            // Nothing else will wake the steady worker: if a wake-up was lost, this loop has no end, which shuttle reports.
+            // Nothing else wakes the other worker: if a wake-up was lost, this loop never ends, which shuttle reports.
             fickle.join().unwrap();
             while !queue.is_empty() {
                 thread::yield_now();
@@ -207,7 +206,7 @@ fn a_dropped_get_loses_no_wake_up_under_many_interleavings() {
     );
 }
 
-/// Every order of a producer that outruns a consumer with little room: what comes out ends in what went in.
+/// A producer that is faster than the consumer, with a budget of zero: the last delta of each key must come out.
 #[test]
 fn deltas_are_handed_out_in_order_and_the_last_of_each_key_is_not_lost() {
     shuttle::check_random(

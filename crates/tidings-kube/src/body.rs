@@ -1,4 +1,4 @@
-//! Bodies become objects while they arrive.
+//! Splits response bodies into objects and events while they arrive.
 
 use std::io::Write as _;
 use std::pin::Pin;
@@ -16,57 +16,60 @@ use tidings_informer::{ListPart, SourceError};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::client::SILENCE_MAX;
-use crate::failure::{BrokenOff, Damaged, TimedOut};
+use crate::failure::{BrokenBody, DamagedBody, TimedOut};
 
-/// How much is decompressed at once. Gzip makes at most a thousand bytes of one, so this bounds what a frame can become before
-/// it is looked at.
+/// Compressed bytes that are decompressed at once. Gzip expands a byte to at most about a thousand, so this bounds the memory
+/// before the splitter checks its limits.
 const INFLATE_BYTES: usize = 4 << 10;
 
-enum Coding {
+/// The `Content-Encoding` of a body.
+enum ContentCoding {
     Identity,
-    /// A server may send a member for each piece of a watch, so there is more than one.
-    Gzip(Box<Gzip>),
+    /// A body may have several gzip members: some servers send one for each piece of a watch.
+    Gzip(Box<GzipBody>),
 }
 
-struct Gzip {
+/// A gzip body that is being decompressed.
+struct GzipBody {
     decoder: MultiGzDecoder<Vec<u8>>,
+    /// No byte has arrived: an empty body is valid.
     empty: bool,
 }
 
-impl Coding {
-    /// What the server chose, whether it was asked to or not.
-    fn of(headers: &HeaderMap) -> Result<Coding, SourceError> {
+impl ContentCoding {
+    /// The coding in the headers, whether the client asked for it or not.
+    fn of(headers: &HeaderMap) -> Result<ContentCoding, SourceError> {
         let Some(coding) = headers.get(CONTENT_ENCODING) else {
-            return Ok(Coding::Identity);
+            return Ok(ContentCoding::Identity);
         };
         match coding.as_bytes() {
-            b"" | b"identity" => Ok(Coding::Identity),
-            b"gzip" | b"x-gzip" => Ok(Coding::Gzip(Box::new(Gzip {
+            b"" | b"identity" => Ok(ContentCoding::Identity),
+            b"gzip" | b"x-gzip" => Ok(ContentCoding::Gzip(Box::new(GzipBody {
                 decoder: MultiGzDecoder::new(Vec::new()),
                 empty: true,
             }))),
             _ => Err(SourceError::Unexpected(
-                "a body in an encoding that was not asked for".into(),
+                "a body in an encoding that the client does not support".into(),
             )),
         }
     }
 
-    /// Hands on everything that can be known from the bytes so far: the next may be long in coming.
+    /// Passes on all bytes that can be decompressed so far, because the next bytes of a watch may come much later.
     fn decode(
         &mut self,
         bytes: &[u8],
         mut hand_on: impl FnMut(&[u8]) -> Result<(), SplitError>,
     ) -> Result<(), SourceError> {
         let gzip = match self {
-            Coding::Identity => return Ok(hand_on(bytes)?),
-            Coding::Gzip(gzip) => gzip,
+            ContentCoding::Identity => return Ok(hand_on(bytes)?),
+            ContentCoding::Gzip(gzip) => gzip,
         };
         for piece in bytes.chunks(INFLATE_BYTES) {
             gzip.empty = false;
             let written = gzip.decoder.write_all(piece);
             written
                 .and_then(|()| gzip.decoder.flush())
-                .map_err(|error| SourceError::transport(Damaged(error)))?;
+                .map_err(|error| SourceError::transport(DamagedBody(error)))?;
             let plain = gzip.decoder.get_mut();
             hand_on(plain)?;
             plain.clear();
@@ -76,31 +79,31 @@ impl Coding {
 
     fn finish(&mut self) -> Result<(), SourceError> {
         match self {
-            Coding::Gzip(gzip) if !gzip.empty => gzip
+            ContentCoding::Gzip(gzip) if !gzip.empty => gzip
                 .decoder
                 .try_finish()
-                .map_err(|error| SourceError::transport(Damaged(error))),
+                .map_err(|error| SourceError::transport(DamagedBody(error))),
             _ => Ok(()),
         }
     }
 }
 
-/// What a body is cut into.
-pub(crate) trait Cut: Unpin {
+/// Splits a body into pieces: objects or events.
+pub(crate) trait BodySplitter: Unpin {
     type Piece: Unpin;
     type Batch;
 
     fn feed(&mut self, bytes: &[u8], pieces: &mut Vec<Self::Piece>) -> Result<(), SplitError>;
     fn batch(pieces: Vec<Self::Piece>) -> Self::Batch;
-    /// What is known before the first piece, once.
+    /// The metadata that stands before the first piece. Returned once.
     fn begun(&mut self) -> Option<Self::Batch> {
         None
     }
-    /// The body is complete.
+    /// Ends a complete body.
     fn end(self) -> Result<Option<Self::Batch>, SourceError>;
 }
 
-impl Cut for WatchSplitter {
+impl BodySplitter for WatchSplitter {
     type Piece = WatchEvent;
     type Batch = Vec<WatchEvent>;
 
@@ -118,7 +121,7 @@ impl Cut for WatchSplitter {
     }
 }
 
-impl Cut for ListSplitter {
+impl BodySplitter for ListSplitter {
     type Piece = Object;
     type Batch = ListPart;
 
@@ -136,7 +139,7 @@ impl Cut for ListSplitter {
 
     fn end(self) -> Result<Option<ListPart>, SourceError> {
         let envelope = self.finish()?;
-        // A custom resource may call its list whatever it likes; these two are never one.
+        // Custom resources choose the kind of their lists, so only these two kinds are certainly not lists.
         let group = envelope.api_version.split('/').next().unwrap_or_default();
         match (group, &*envelope.kind) {
             ("meta.k8s.io", "Table") | ("v1", "Status") => Err(SourceError::Unexpected(format!(
@@ -148,25 +151,25 @@ impl Cut for ListSplitter {
     }
 }
 
-/// A body as batches: what each of its frames completes. After an error nothing follows; what was complete before it comes
-/// first.
-pub(crate) struct Batches<C: Cut> {
+/// A body as a stream of batches: one for the pieces that each frame completes. Complete pieces come before an error; the stream
+/// ends after an error.
+pub(crate) struct BodyBatches<C: BodySplitter> {
     body: Body,
-    coding: Coding,
-    /// None when it is over.
+    coding: ContentCoding,
+    /// `None` after the end or an error.
     cut: Option<C>,
-    /// What comes before anything else.
+    /// A batch to return before more of the body is read.
     waiting: Option<C::Batch>,
     failure: Option<SourceError>,
-    silence: Option<Silence>,
+    silence: Option<SilenceTimer>,
 }
 
-/// Gives up on a body of which nothing comes.
-struct Silence(Pin<Box<Sleep>>);
+/// Ends a body that sends nothing for [`SILENCE_MAX`].
+struct SilenceTimer(Pin<Box<Sleep>>);
 
-impl Silence {
-    fn new() -> Silence {
-        Silence(Box::pin(sleep(SILENCE_MAX)))
+impl SilenceTimer {
+    fn new() -> SilenceTimer {
+        SilenceTimer(Box::pin(sleep(SILENCE_MAX)))
     }
 
     fn broken(&mut self) {
@@ -178,34 +181,34 @@ impl Silence {
     }
 }
 
-impl Batches<ListSplitter> {
+impl BodyBatches<ListSplitter> {
     pub(crate) fn list(
         response: Response<Body>,
         options: SplitOptions,
     ) -> Result<Self, SourceError> {
-        let silence = Some(Silence::new());
-        Batches::new(response, ListSplitter::new(options), silence)
+        let silence = Some(SilenceTimer::new());
+        BodyBatches::new(response, ListSplitter::new(options), silence)
     }
 }
 
-impl Batches<WatchSplitter> {
-    /// How long a watch may be silent is the reflector's business.
+impl BodyBatches<WatchSplitter> {
+    /// The batches of a watch. Without a silence timer: the reflector has one.
     pub(crate) fn watch(
         response: Response<Body>,
         options: SplitOptions,
     ) -> Result<Self, SourceError> {
-        Batches::new(response, WatchSplitter::new(options), None)
+        BodyBatches::new(response, WatchSplitter::new(options), None)
     }
 }
 
-impl<C: Cut> Batches<C> {
+impl<C: BodySplitter> BodyBatches<C> {
     fn new(
         response: Response<Body>,
         cut: C,
-        silence: Option<Silence>,
-    ) -> Result<Batches<C>, SourceError> {
-        let coding = Coding::of(response.headers())?;
-        Ok(Batches {
+        silence: Option<SilenceTimer>,
+    ) -> Result<BodyBatches<C>, SourceError> {
+        let coding = ContentCoding::of(response.headers())?;
+        Ok(BodyBatches {
             body: response.into_body(),
             coding,
             cut: Some(cut),
@@ -215,7 +218,7 @@ impl<C: Cut> Batches<C> {
         })
     }
 
-    /// The next frame's bytes; None at the end of the body.
+    /// The bytes of the next frame; `None` at the end of the body.
     fn poll_bytes(
         &mut self,
         context: &mut Context<'_>,
@@ -234,8 +237,8 @@ impl<C: Cut> Batches<C> {
             silence.broken();
         }
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|error| SourceError::transport(BrokenOff(error)))?;
-            // Trailers say nothing about objects.
+            let frame = frame.map_err(|error| SourceError::transport(BrokenBody(error)))?;
+            // Trailers have no data.
             Ok(frame.into_data().unwrap_or_default())
         }))
     }
@@ -247,7 +250,7 @@ impl<C: Cut> Batches<C> {
 
     fn end(&mut self) -> Option<Result<C::Batch, SourceError>> {
         let cut = self.cut.take()?;
-        // Whether an object breaks off is worth more to know than that a checksum is missing.
+        // First the splitter: a truncated object is the more useful error than a missing gzip checksum.
         let ended = cut.end();
         ended
             .and_then(|last| self.coding.finish().map(|()| last))
@@ -255,7 +258,7 @@ impl<C: Cut> Batches<C> {
     }
 }
 
-impl<C: Cut> Stream for Batches<C>
+impl<C: BodySplitter> Stream for BodyBatches<C>
 where
     C::Batch: Unpin,
 {
@@ -290,7 +293,7 @@ where
                     this.fail(error);
                 }
             }
-            let begun = this.cut.as_mut().and_then(Cut::begun);
+            let begun = this.cut.as_mut().and_then(BodySplitter::begun);
             if !pieces.is_empty() {
                 this.waiting = Some(C::batch(pieces));
             }

@@ -1,4 +1,4 @@
-//! Sends requests, and sends them again.
+//! Sends requests, with retries, a rate limit and timeouts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use kube::client::Body;
 use tidings_informer::SourceError;
 use tokio::time::{sleep, timeout};
 
-use crate::failure::{TimedOut, Unanswered, after, is_lost_connection, is_overload};
+use crate::failure::{TimedOut, UnansweredRequest, after, is_lost_connection, is_overload};
 use crate::limiter::RateLimiter;
 use crate::resource::JSON;
 use crate::response::{failure, retry_after};
 use crate::warning::{Warning, WarningHandler, logs_once, warnings};
 
+/// The default number of retries.
 const RETRIES: u32 = 10;
 
-/// What the server asks to wait longer is not waited for here: whoever asked gets the error, which says how long, and can show
-/// it.
+/// The longest `Retry-After` that is waited for here. For a longer one the caller gets the error, which has the time.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Before a lost connection is tried again.
+/// The wait before a request is retried after its connection was lost.
 const RECONNECT_AFTER: Duration = Duration::from_secs(1);
 
-/// A server ends a request that is no watch after a minute. If nothing has come after two, nobody is there.
+/// How long a request other than a watch may be without a response. Servers end such requests after a minute.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// How bodies travel.
+/// The compression of response bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// As they are. Within a data centre this is faster.
+    /// No compression. Within a data center this is faster.
     #[default]
     None,
-    /// Compressed, where the server likes to.
+    /// Gzip, if the server supports it.
     Gzip,
 }
 
@@ -51,22 +51,23 @@ impl Compression {
 
 /// Sends requests to an API server: client-go's RESTClient over a [`kube::Client`]. Clones are cheap and share the connections.
 ///
-/// A request other than a watch is sent again, up to [`RestClient::retries`] times, if
-/// * the server answers 429 or 5xx and says when to come again (`Retry-After`, up to a minute),
-/// * it is a GET and the connection went away before an answer came.
+/// A request other than a watch is retried up to [`RestClient::retries`] times, if
+/// * the server answers 429 or 5xx with `Retry-After` of up to a minute,
+/// * it is a GET and the connection was lost before an answer came.
 ///
-/// A watch is sent once and waits for no limiter: the reflector resumes watches, and has to see what happens to them. For the
-/// same reason the `kube::Client` must not retry by itself. [`RestClient::from_config`] sees to that; who makes the client sets
-/// `Config::default_retry` to false, and `Config::disable_compression` to true if kube is built with its feature `gzip`, which
-/// reads the first member of a body only.
+/// A watch is sent once and does not wait for the rate limiter: the reflector resumes watches, and must see their errors. For
+/// this reason the `kube::Client` must not retry by itself. [`RestClient::from_config`] configures it so. If you make the client,
+/// set `Config::default_retry` to false, and `Config::disable_compression` to true if kube is built with its feature `gzip`,
+/// which reads only the first gzip member of a body.
 #[derive(Clone)]
 pub struct RestClient {
     client: kube::Client,
-    options: Arc<Options>,
+    options: Arc<ClientOptions>,
 }
 
+/// The options of a [`RestClient`].
 #[derive(Clone)]
-struct Options {
+struct ClientOptions {
     user_agent: HeaderValue,
     limiter: Option<RateLimiter>,
     on_warning: WarningHandler,
@@ -76,12 +77,12 @@ struct Options {
 }
 
 impl RestClient {
-    /// Sends through a client, which must not retry by itself.
+    /// A client over a `kube::Client`, which must not retry by itself.
     pub fn new(client: kube::Client) -> RestClient {
         let user_agent = concat!("tidings/", env!("CARGO_PKG_VERSION"));
         RestClient {
             client,
-            options: Arc::new(Options {
+            options: Arc::new(ClientOptions {
                 user_agent: HeaderValue::from_static(user_agent),
                 limiter: None,
                 on_warning: logs_once(),
@@ -92,21 +93,21 @@ impl RestClient {
         }
     }
 
-    /// Sends through a client of its own, without kube's retries and compression.
+    /// A client from a configuration, without kube's retries and compression.
     ///
     /// # Errors
-    /// If the configuration is of no use, or needs a feature of kube that the program was built without.
+    /// If the configuration is invalid, or needs a feature of kube that the program was built without.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    #[allow(clippy::result_large_err)] // it is kube's
+    #[allow(clippy::result_large_err)] // kube's error type
     pub fn from_config(mut config: kube::Config) -> Result<RestClient, kube::Error> {
         config.default_retry = false;
         config.disable_compression = true;
         kube::Client::try_from(config).map(RestClient::new)
     }
 
-    /// Says who asks; `tidings/<version>` if unset. What cannot stand in a header becomes a question mark.
+    /// Sets the user agent; the default is `tidings/<version>`. Characters that a header cannot have become question marks.
     #[must_use]
     pub fn user_agent(self, agent: &str) -> RestClient {
         let sendable = |character| match character {
@@ -121,54 +122,54 @@ impl RestClient {
         })
     }
 
-    /// Sends not faster than this. Watches are not counted and never wait.
+    /// Sets a rate limiter. Watches do not count and never wait.
     #[must_use]
     pub fn rate_limiter(self, limiter: RateLimiter) -> RestClient {
         self.with(|options| options.limiter = Some(limiter))
     }
 
-    /// Is told every warning of the server, in place of logging each text once. It runs where the request does: it must not
-    /// block.
+    /// Sets a function that is called with every warning of the server, instead of logging each text once. It runs in the task of
+    /// the request and must not block.
     #[must_use]
     pub fn warning_handler(self, handler: impl Fn(&Warning) + Send + Sync + 'static) -> RestClient {
         self.with(|options| options.on_warning = Arc::new(handler))
     }
 
-    /// How bodies travel; as they are if unset.
+    /// Sets the compression of response bodies; the default is none.
     #[must_use]
     pub fn compression(self, compression: Compression) -> RestClient {
         self.with(|options| options.compression = compression)
     }
 
-    /// How often a request is sent again; ten times if unset.
+    /// Sets how often a request is retried; the default is ten times.
     #[must_use]
     pub fn retries(self, retries: u32) -> RestClient {
         self.with(|options| options.retries = retries)
     }
 
-    /// How long a request other than a watch may take until its answer starts, with all retries and with waiting for the
-    /// limiter; unset, as long as these take.
+    /// Sets how long a request other than a watch may take until its response starts, including retries and the wait for the rate
+    /// limiter. There is no limit by default.
     #[must_use]
     pub fn timeout(self, longest: Duration) -> RestClient {
         self.with(|options| options.timeout = Some(longest))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Options)) -> RestClient {
+    fn with(mut self, change: impl FnOnce(&mut ClientOptions)) -> RestClient {
         change(Arc::make_mut(&mut self.options));
         self
     }
 
-    /// The client below, for everything that is not list and watch.
+    /// The underlying client, for requests other than list and watch.
     pub fn kube(&self) -> &kube::Client {
         &self.client
     }
 
-    /// Sends a request and waits for the head of its answer. Accepts JSON unless the request says something else.
+    /// Sends a request and waits for the head of its response. The default `Accept` is JSON.
     ///
-    /// Dropping the future ends it, whatever it is waiting for.
+    /// Dropping the future cancels the request.
     ///
     /// # Errors
-    /// If no answer comes, or one that is none of success.
+    /// If there is no response, or it is not a success.
     pub async fn request(&self, request: Request<Bytes>) -> Result<Response<Body>, SourceError> {
         let (mut head, body) = request.into_parts();
         let headers = &mut head.headers;
@@ -195,7 +196,7 @@ impl RestClient {
             None => attempts.await,
             Some(longest) => match timeout(longest, attempts).await {
                 Ok(outcome) => outcome,
-                // Whatever it was waiting for: who set the limit wants to hear of the limit (B130).
+                // The error names the timeout, whatever the request was waiting for (B130).
                 Err(_) => Err(unanswered(&head, TimedOut(longest))),
             },
         }
@@ -227,7 +228,7 @@ impl RestClient {
                         request = attempted(head),
                         error = error.story(),
                         ?wait,
-                        "a request is sent again"
+                        "a request failed and is retried"
                     );
                     previous = Some(error);
                     sleep(wait).await;
@@ -237,7 +238,7 @@ impl RestClient {
         }
     }
 
-    /// Sends once. An error comes with the wait after which it makes sense to send again.
+    /// Sends once. An error comes with the wait before a retry, if a retry makes sense.
     async fn attempt(
         &self,
         head: &request::Parts,
@@ -260,7 +261,7 @@ impl RestClient {
         let again = is_overload(response.status());
         let wait = retry_after(response.headers()).filter(|_| again);
         let status = failure(response, &attempted(head)).await;
-        // Asking again for a version that the server has not reached keeps the reflector from asking for another.
+        // No retries for a version that the server has not reached: the reflector must list at another version.
         let wait = wait.filter(|_| !status.is_too_large_resource_version());
         Err((status.into(), wait))
     }
@@ -274,7 +275,7 @@ fn unanswered(
     head: &request::Parts,
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> SourceError {
-    SourceError::transport(Unanswered {
+    SourceError::transport(UnansweredRequest {
         method: head.method.clone(),
         path: head.uri.path().to_owned(),
         cause: cause.into(),

@@ -1,4 +1,4 @@
-//! From a kubeconfig to a client.
+//! Makes a client from a kubeconfig.
 
 use std::path::Path;
 
@@ -6,38 +6,38 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::client::RestClient;
 
-/// A client, and what the kubeconfig says beside it.
+/// A client, and the namespace and server of its context.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Connection {
     /// The client.
     pub client: RestClient,
-    /// The namespace of the context, `default` if it names none.
+    /// The namespace of the context; `default` if it has none.
     pub namespace: String,
     /// The server's address.
     pub server: String,
 }
 
-/// There is no client to be had from a kubeconfig.
+/// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The kubeconfig cannot be found, read or understood, or names something that is not in it.
-    #[error("the kubeconfig is of no use: {0}")]
+    /// The kubeconfig is missing or invalid, or refers to an entry that it does not have.
+    #[error("the kubeconfig cannot be used: {0}")]
     Kubeconfig(Box<kube::config::KubeconfigError>),
     /// Neither a kubeconfig nor the environment of a Pod was found.
-    #[error("there is no kubeconfig and this is not a Pod: {0}")]
+    #[error("found no kubeconfig, and this program does not run in a Pod: {0}")]
     NotConfigured(Box<kube::config::InferConfigError>),
-    /// The certificates or credentials are of no use.
-    #[error("the kubeconfig's certificates or credentials are of no use: {0}")]
+    /// The certificates or credentials are invalid.
+    #[error("the kubeconfig's certificates or credentials cannot be used: {0}")]
     Client(Box<kube::Error>),
 }
 
-/// Connects as kubectl would: by a kubeconfig (the one named, else `KUBECONFIG`, else the one in the home directory) and one of
-/// its contexts, or as a Pod does.
+/// Makes a client as kubectl does: from a kubeconfig (the given one, else `KUBECONFIG`, else the one in the home directory) and
+/// one of its contexts, or from the service account of a Pod.
 ///
 /// # Errors
-/// If there is no such kubeconfig or context, or it is of no use. The server is not asked anything yet.
+/// If the kubeconfig or context is missing or invalid. No request is sent to the server.
 ///
 /// # Panics
 /// Outside a tokio runtime.

@@ -1,4 +1,4 @@
-//! Which resource a word means: `po`, `pods`, `Pod`, `deployments.apps`, `deployments.v1.apps`.
+//! Finds a resource by the names that kubectl accepts: `po`, `pods`, `Pod`, `deployments.apps`, `deployments.v1.apps`.
 
 use bytes::Bytes;
 use http::Request;
@@ -11,41 +11,42 @@ use tidings_informer::SourceError;
 
 use crate::client::RestClient;
 
-/// A resource that the server has.
+/// A resource that was found on the server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Resolved {
-    /// What it is called and where it is.
+    /// Its group, version, kind and plural name.
     pub resource: ApiResource,
-    /// Its objects are in namespaces.
+    /// True if its objects are in namespaces.
     pub namespaced: bool,
 }
 
-/// Why a word means nothing.
+/// Why no resource was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The server does not say what it has.
+    /// Discovery failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The server has nothing of that name.
+    /// The server has no resource of that name.
     #[error("the server doesn't have a resource type {0:?}")]
     Unknown(String),
-    /// The resource is there, but cannot be followed.
+    /// The resource exists, but cannot be listed and watched.
     #[error("the resource {0:?} cannot be listed and watched")]
     NotWatchable(String),
 }
 
+/// Asks for aggregated discovery; servers before 1.26 answer with plain JSON.
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-/// The discovery of a cluster with thousands of custom resources has a few megabytes.
+/// The largest discovery document. A cluster with thousands of custom resources has a few megabytes.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Finds the resource that a word means, as kubectl does: by plural, singular, short name or kind, in any case, with or without
-/// version and group. Of several groups the first that the server names counts.
+/// Finds a resource as kubectl does: by plural, singular, short name or kind, in any case, with or without version and group. If
+/// several groups have it, the first in the server's order counts.
 ///
 /// # Errors
-/// If the server cannot be asked, has no such resource, or has one that cannot be watched.
+/// If discovery fails, the server has no such resource, or it cannot be watched.
 pub async fn resolve(client: &RestClient, word: &str) -> Result<Resolved, ResolveError> {
     let (name, qualifier) = word.split_once('.').unwrap_or((word, ""));
     let name = name.to_lowercase();
@@ -83,29 +84,29 @@ pub async fn resolve(client: &RestClient, word: &str) -> Result<Resolved, Resolv
     })
 }
 
-/// The groups behind a path: from one answer, or one by one from servers before 1.26.
-async fn groups(client: &RestClient, path: &str) -> Result<Vec<Group>, SourceError> {
+/// The groups under a path: from one aggregated answer, or one by one from servers before 1.26.
+async fn groups(client: &RestClient, path: &str) -> Result<Vec<DiscoveredGroup>, SourceError> {
     #[derive(Deserialize)]
-    struct Answer {
+    struct DiscoveryAnswer {
         kind: String,
         #[serde(default)]
-        items: Vec<Group>,
+        items: Vec<DiscoveredGroup>,
         #[serde(default)]
         versions: Vec<String>,
         #[serde(default)]
-        groups: Vec<OldGroup>,
+        groups: Vec<LegacyGroup>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct OldGroup {
+    struct LegacyGroup {
         name: String,
-        versions: Vec<OldVersion>,
+        versions: Vec<LegacyVersion>,
     }
     #[derive(Deserialize)]
-    struct OldVersion {
+    struct LegacyVersion {
         version: String,
     }
-    let answer: Answer = get(client, path).await?;
+    let answer: DiscoveryAnswer = get(client, path).await?;
     if answer.kind == "APIGroupDiscoveryList" {
         return Ok(answer.items);
     }
@@ -116,8 +117,8 @@ async fn groups(client: &RestClient, path: &str) -> Result<Vec<Group>, SourceErr
     });
     let mut groups = Vec::new();
     for (name, versions) in core.into_iter().chain(others) {
-        let mut group = Group {
-            metadata: Named { name },
+        let mut group = DiscoveredGroup {
+            metadata: GroupMetadata { name },
             versions: Vec::new(),
         };
         for version in versions {
@@ -127,13 +128,13 @@ async fn groups(client: &RestClient, path: &str) -> Result<Vec<Group>, SourceErr
                 "/"
             };
             let path = format!("{path}{separator}{}/{version}", group.metadata.name);
-            let list: OldList = get(client, &path).await?;
+            let list: LegacyResourceList = get(client, &path).await?;
             let resources = list.resources.into_iter();
-            group.versions.push(Version {
+            group.versions.push(DiscoveredVersion {
                 version,
                 resources: resources
                     .filter(|resource| !resource.name.contains('/'))
-                    .map(Described::from)
+                    .map(DiscoveredResource::from)
                     .collect(),
             });
         }
@@ -153,34 +154,37 @@ async fn get<T: DeserializeOwned>(client: &RestClient, path: &str) -> Result<T, 
         .await
         .map_err(SourceError::transport)?;
     serde_json::from_slice(&body.to_bytes()).map_err(|_| {
-        SourceError::Unexpected(format!("something else as the list of resources at {path}"))
+        SourceError::Unexpected(format!(
+            "something that is not a list of resources at {path}"
+        ))
     })
 }
 
+/// A group of aggregated discovery.
 #[derive(Debug, Deserialize)]
-struct Group {
+struct DiscoveredGroup {
     #[serde(default)]
-    metadata: Named,
+    metadata: GroupMetadata,
     #[serde(default)]
-    versions: Vec<Version>,
+    versions: Vec<DiscoveredVersion>,
 }
 
 #[derive(Debug, Deserialize, Default)]
-struct Named {
+struct GroupMetadata {
     #[serde(default)]
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Version {
+struct DiscoveredVersion {
     version: String,
     #[serde(default)]
-    resources: Vec<Described>,
+    resources: Vec<DiscoveredResource>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Described {
+struct DiscoveredResource {
     resource: String,
     response_kind: Option<ResponseKind>,
     #[serde(default)]
@@ -198,14 +202,15 @@ struct ResponseKind {
     kind: String,
 }
 
+/// The resources of one version, from a server without aggregated discovery.
 #[derive(Debug, Deserialize)]
-struct OldList {
-    resources: Vec<OldResource>,
+struct LegacyResourceList {
+    resources: Vec<LegacyResource>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct OldResource {
+struct LegacyResource {
     name: String,
     kind: String,
     namespaced: bool,
@@ -217,9 +222,9 @@ struct OldResource {
     verbs: Vec<String>,
 }
 
-impl From<OldResource> for Described {
-    fn from(old: OldResource) -> Described {
-        Described {
+impl From<LegacyResource> for DiscoveredResource {
+    fn from(old: LegacyResource) -> DiscoveredResource {
+        DiscoveredResource {
             resource: old.name,
             response_kind: Some(ResponseKind { kind: old.kind }),
             scope: if old.namespaced {
@@ -235,7 +240,7 @@ impl From<OldResource> for Described {
     }
 }
 
-impl Described {
+impl DiscoveredResource {
     fn kind(&self) -> &str {
         self.response_kind.as_ref().map_or("", |kind| &kind.kind)
     }

@@ -1,4 +1,4 @@
-//! Shares informers over one client.
+//! A factory of shared informers over one client.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tidings_informer::{
 
 use crate::client::RestClient;
 use crate::informer::{ObjectMetadata, dynamic, informer, lazy, metadata, of_type, projected};
-use crate::resource::{Form, Scope, key};
+use crate::resource::{ObjectForm, Scope, key};
 
-/// Shares informers over one client: who asks for the same objects in the same form gets the same informer.
+/// Shares informers over one client: requests for equal resources, scopes and forms get one informer.
 ///
 /// Clones share the factory. It does not keep informers alive; see [`SharedInformerFactory`].
 #[derive(Debug, Clone)]
@@ -34,14 +34,14 @@ impl KubeInformerFactory {
         }
     }
 
-    /// Shows every informer that is made from now on to Prometheus.
+    /// Exports the metrics of informers that are made later to Prometheus.
     #[must_use]
     pub fn with_metrics(mut self, metrics: InformerMetrics) -> KubeInformerFactory {
         self.informers = self.informers.with_metrics(metrics);
         self
     }
 
-    /// How informers that are made from now on list and watch.
+    /// Sets how informers that are made later list and watch.
     #[must_use]
     pub fn reflector(mut self, options: ReflectorOptions) -> KubeInformerFactory {
         self.reflector = options;
@@ -57,8 +57,8 @@ impl KubeInformerFactory {
         self.shared(&resource, scope, form, || informer(&self.client, scope))
     }
 
-    /// The informer of a type, set up in a way of its own: with a transform, with an index over labels. The form is the name
-    /// of that way; who asks for the same form gets the same informer, and only the first sets it up.
+    /// The informer of a type with a special setup: a transform or an index over labels, for example. `form` names the setup:
+    /// calls with equal forms share one informer, and only the first call runs `set_up`.
     pub fn informer_with<K>(
         &self,
         scope: &Scope,
@@ -76,7 +76,7 @@ impl KubeInformerFactory {
         })
     }
 
-    /// The informer of a type whose objects are kept as bytes; see [`lazy`](crate::lazy).
+    /// The informer of a type that keeps objects as bytes; see [`lazy`](crate::lazy).
     pub fn lazy<K>(&self, scope: &Scope) -> SharedInformer<Lazy<K>>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
@@ -85,9 +85,9 @@ impl KubeInformerFactory {
         self.shared(&resource, scope, form, || lazy(&self.client, scope))
     }
 
-    /// The informer of a resource's bytes; see [`dynamic`](crate::dynamic).
+    /// The informer of a resource without a type; see [`dynamic`](crate::dynamic).
     pub fn dynamic(&self, resource: &ApiResource, scope: &Scope) -> SharedInformer<Object> {
-        self.shared(resource, scope, Form::Whole, || {
+        self.shared(resource, scope, ObjectForm::Whole, || {
             dynamic(&self.client, resource, scope)
         })
     }
@@ -98,17 +98,17 @@ impl KubeInformerFactory {
         resource: &ApiResource,
         scope: &Scope,
     ) -> SharedInformer<ObjectMetadata> {
-        self.shared(resource, scope, Form::Metadata, || {
+        self.shared(resource, scope, ObjectForm::Metadata, || {
             metadata(&self.client, resource, scope)
         })
     }
 
-    /// The informer of the few fields that matter; see [`projected`](crate::projected).
+    /// The informer of selected fields; see [`projected`](crate::projected).
     pub fn projected<P>(&self, resource: &ApiResource, scope: &Scope) -> SharedInformer<P>
     where
         P: DeserializeOwned + Send + Sync + 'static,
     {
-        self.shared(resource, scope, Form::Whole, || {
+        self.shared(resource, scope, ObjectForm::Whole, || {
             projected(&self.client, resource, scope)
         })
     }
@@ -117,7 +117,7 @@ impl KubeInformerFactory {
         &self,
         resource: &ApiResource,
         scope: &Scope,
-        form: Form,
+        form: ObjectForm,
         set_up: impl FnOnce() -> InformerBuilder<K>,
     ) -> SharedInformer<K> {
         let set_up = || set_up().reflector(self.reflector.clone());
@@ -132,15 +132,15 @@ impl KubeInformerFactory {
         self.informers.start();
     }
 
-    /// Waits until every informer has its initial state, not longer than this.
+    /// Waits until every started informer has synced, for at most `longest`.
     ///
     /// # Errors
-    /// With the informers that have not, and what is wrong with them.
+    /// With the informers that have not synced, and their problems.
     pub async fn wait_synced(&self, longest: Duration) -> Result<(), NotAllSynced> {
         self.informers.wait_synced(longest).await
     }
 
-    /// Stops every informer, and waits until all tasks have ended.
+    /// Stops every informer, and waits until all their tasks have ended.
     pub async fn shut_down(&self) {
         self.informers.shut_down().await;
     }
@@ -150,7 +150,7 @@ impl KubeInformerFactory {
         &self.client
     }
 
-    /// The informers, for those that are set up in another way.
+    /// The underlying factory, for informers that are built in another way.
     pub fn informers(&self) -> &SharedInformerFactory {
         &self.informers
     }

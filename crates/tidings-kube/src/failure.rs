@@ -1,4 +1,4 @@
-//! What becomes of requests that fail: errors that say what was attempted, and whether to attempt it again.
+//! The errors of failed requests, and which of them allow a retry.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -6,40 +6,41 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use tidings_informer::SourceError;
 
-/// A request that got no answer.
+/// A request without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path} failed")]
-pub(crate) struct Unanswered {
+pub(crate) struct UnansweredRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
     #[source]
     pub(crate) cause: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Nothing came in time.
+/// The server sent nothing in time.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing came within {} seconds", .0.as_secs_f64())]
+#[error("the server sent nothing within {} seconds", .0.as_secs_f64())]
 pub(crate) struct TimedOut(pub(crate) Duration);
 
-/// A body that is not what its header says.
+/// A body that cannot be decompressed.
 #[derive(Debug, thiserror::Error)]
-#[error("the compressed body is damaged or breaks off")]
-pub(crate) struct Damaged(#[source] pub(crate) std::io::Error);
+#[error("the compressed body is damaged or incomplete")]
+pub(crate) struct DamagedBody(#[source] pub(crate) std::io::Error);
 
-/// A body that broke off.
+/// The connection broke inside a body.
 #[derive(Debug, thiserror::Error)]
-#[error("the body broke off")]
-pub(crate) struct BrokenOff(#[source] pub(crate) kube::Error);
+#[error("the connection broke inside the body")]
+pub(crate) struct BrokenBody(#[source] pub(crate) kube::Error);
 
+/// The error of a retry, with that of the attempt before.
 #[derive(Debug, thiserror::Error)]
 #[error("tried again (error from a previous attempt: {previous})")]
-struct Retried {
+struct RetriedRequest {
     previous: String,
     #[source]
     error: std::sync::Arc<dyn std::error::Error + Send + Sync>,
 }
 
-/// The last error, with the one before it unless they are the same (B126).
+/// The last error, with the text of the one before unless they are equal (B126).
 pub(crate) fn after(error: SourceError, previous: Option<&SourceError>) -> SourceError {
     let Some(previous) = previous.map(SourceError::story) else {
         return error;
@@ -52,17 +53,17 @@ pub(crate) fn after(error: SourceError, previous: Option<&SourceError>) -> Sourc
             status.message = format!("{status} - error from a previous attempt: {previous}");
             SourceError::Status(status)
         }
-        SourceError::Transport(error) => SourceError::transport(Retried { previous, error }),
+        SourceError::Transport(error) => SourceError::transport(RetriedRequest { previous, error }),
         other => other,
     }
 }
 
-/// True if a server that answers like this may be asked again when it says when.
+/// True if a request with this status may be retried after `Retry-After`.
 pub(crate) fn is_overload(code: StatusCode) -> bool {
     code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error()
 }
 
-/// True if the connection went away before the answer came. Refused connections and failed handshakes are not among these.
+/// True if the connection was lost before the response. False for refused connections and failed handshakes.
 pub(crate) fn is_lost_connection(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {

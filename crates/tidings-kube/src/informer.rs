@@ -1,4 +1,4 @@
-//! Informers of kube's types, of bytes, of metadata, and of the few fields that matter.
+//! Informers of kube's types, of raw objects, of metadata, and of selected fields.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use tidings_informer::{Decode, DecodeError, InformerBuilder, Lazy, SharedInforme
 
 use crate::client::RestClient;
 use crate::list_watch::RestListWatch;
-use crate::resource::{Form, Scope, key};
+use crate::resource::{ObjectForm, Scope, key};
 
-/// What a metadata-only informer keeps of an object.
+/// An object in a metadata-only informer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct ObjectMetadata {
@@ -22,10 +22,10 @@ pub struct ObjectMetadata {
     pub metadata: ObjectMeta,
 }
 
-/// An informer of a type that knows its resource: one of Kubernetes, or a custom resource. A `PartialObjectMeta<K>` makes it
-/// ask for metadata only.
+/// An informer of a type that knows its resource: a Kubernetes type or a custom resource. For a `PartialObjectMeta<K>` it
+/// requests metadata only.
 ///
-/// A namespace makes sense for namespaced resources only: others have no such path, and the server answers 404.
+/// Set a namespace only for namespaced resources: for others the server answers 404.
 pub fn informer<K>(client: &RestClient, scope: &Scope) -> InformerBuilder<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static,
@@ -34,8 +34,8 @@ where
     builder(client, &resource, scope, form, Decode::json())
 }
 
-/// An informer of a type that keeps the bytes of objects and decodes them when they are asked for, as they do not fit into
-/// their type's struct without a multiple of the room.
+/// An informer of a type that keeps objects as bytes and decodes them on demand. The structs of Kubernetes types take several
+/// times the memory of the bytes.
 pub fn lazy<K>(client: &RestClient, scope: &Scope) -> InformerBuilder<Lazy<K>>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + 'static,
@@ -44,38 +44,44 @@ where
     builder(client, &resource, scope, form, Decode::lazy())
 }
 
-/// The resource of a type, and how to ask for it.
-pub(crate) fn of_type<K: Resource<DynamicType = ()>>() -> (ApiResource, Form) {
+/// The resource of a type, and the form to request.
+pub(crate) fn of_type<K: Resource<DynamicType = ()>>() -> (ApiResource, ObjectForm) {
     let form = if K::metadata_api() {
-        Form::Metadata
+        ObjectForm::Metadata
     } else {
-        Form::Whole
+        ObjectForm::Whole
     };
     (ApiResource::erase::<K>(&()), form)
 }
 
-/// An informer that keeps the bytes of objects, for resources that are known when the program runs.
+/// An informer that keeps objects as bytes, for resources that are known only at run time.
 ///
-/// Servers leave kind and apiVersion out of the items of a list. They are put in, so that all objects look the same.
+/// Servers leave `kind` and `apiVersion` out of list items. They are added, so that all objects have them.
 pub fn dynamic(
     client: &RestClient,
     resource: &ApiResource,
     scope: &Scope,
 ) -> InformerBuilder<Object> {
     let decode = with_type(resource);
-    builder(client, resource, scope, Form::Whole, decode)
+    builder(client, resource, scope, ObjectForm::Whole, decode)
 }
 
-/// An informer that asks for metadata and keeps that.
+/// An informer that requests and keeps metadata only.
 pub fn metadata(
     client: &RestClient,
     resource: &ApiResource,
     scope: &Scope,
 ) -> InformerBuilder<ObjectMetadata> {
-    builder(client, resource, scope, Form::Metadata, Decode::json())
+    builder(
+        client,
+        resource,
+        scope,
+        ObjectForm::Metadata,
+        Decode::json(),
+    )
 }
 
-/// An informer that keeps the few fields that matter, as a struct: the rest is never decoded.
+/// An informer that keeps only the fields of the struct `P`: the rest is never decoded.
 pub fn projected<P>(
     client: &RestClient,
     resource: &ApiResource,
@@ -84,24 +90,24 @@ pub fn projected<P>(
 where
     P: DeserializeOwned + Send + Sync + 'static,
 {
-    builder(client, resource, scope, Form::Whole, Decode::json())
+    builder(client, resource, scope, ObjectForm::Whole, Decode::json())
 }
 
 pub(crate) fn builder<K: Send + Sync + 'static>(
     client: &RestClient,
     resource: &ApiResource,
     scope: &Scope,
-    form: Form,
+    form: ObjectForm,
     decode: Decode<K>,
 ) -> InformerBuilder<K> {
-    // The reflector tries again, and shows that it does.
+    // The reflector retries by itself, and its state shows that.
     let client = client.clone().retries(0);
     let source = RestListWatch::new(&client, resource, &scope.namespace).form(form);
     SharedInformer::builder(Arc::new(source.selected(scope)), decode)
         .name(key(resource, scope, form).to_string())
 }
 
-/// Keeps the bytes, with kind and apiVersion in front where they are missing.
+/// Keeps the bytes, and adds `kind` and `apiVersion` where they are missing.
 fn with_type(resource: &ApiResource) -> Decode<Object> {
     let names = [
         ("apiVersion", &resource.api_version),
@@ -122,11 +128,11 @@ fn with_type(resource: &ApiResource) -> Decode<Object> {
     })
 }
 
-/// Lays what the server answered to a write over an informer's store, in the informer's own form: see
+/// Puts the server's answer to a write into the informer's overlay, decoded like its other objects: see
 /// [`tidings_informer::WriteOverlay`].
 ///
 /// # Errors
-/// If it cannot be read in that form.
+/// If the answer cannot be decoded into the informer's type.
 pub fn wrote<P, K>(informer: &SharedInformer<P>, answer: &K) -> Result<(), DecodeError>
 where
     P: Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! A lease of Kubernetes, for leader election.
+//! A Kubernetes Lease as the lock of a leader election.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ use tidings_informer::{BoxFuture, SourceError};
 
 use crate::client::RestClient;
 
-/// A `coordination.k8s.io/v1` Lease that programs elect their leader by.
+/// A `coordination.k8s.io/v1` Lease for leader election.
 #[derive(Debug, Clone)]
 pub struct KubeLeaseLock {
     client: RestClient,
@@ -20,12 +20,12 @@ pub struct KubeLeaseLock {
     identity: String,
 }
 
-/// Much more than a lease has.
+/// The largest answer that is read; a Lease is much smaller.
 const BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Lease {
+struct LeaseObject {
     api_version: String,
     kind: String,
     metadata: serde_json::Map<String, serde_json::Value>,
@@ -45,14 +45,14 @@ struct LeaseSpec {
     lease_transitions: Option<u32>,
 }
 
-/// Times as leases write them: with six digits behind the point.
+/// Times in the format of a Lease (`MicroTime`): with six digits of a second.
 mod micro_time {
     use std::time::SystemTime;
 
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    #[allow(clippy::ref_option)] // serde passes it so
+    #[allow(clippy::ref_option)] // serde requires this signature
     pub(super) fn serialize<S: Serializer>(
         time: &Option<SystemTime>,
         serializer: S,
@@ -76,7 +76,8 @@ mod micro_time {
 }
 
 impl KubeLeaseLock {
-    /// The lease of a name in a namespace; `identity` tells this program from the others, as the name of its Pod does.
+    /// A lock on the Lease with this namespace and name. `identity` must be unique among the candidates: the name of the Pod, for
+    /// example.
     pub fn new(
         client: &RestClient,
         namespace: impl Into<String>,
@@ -84,7 +85,7 @@ impl KubeLeaseLock {
         identity: impl Into<String>,
     ) -> KubeLeaseLock {
         KubeLeaseLock {
-            // The election has its own times; nothing may wait below it for longer.
+            // The election has its own deadlines: no retries, and a short timeout here.
             client: client.clone().retries(0).timeout(Duration::from_secs(10)),
             namespace: namespace.into(),
             name: name.into(),
@@ -103,8 +104,8 @@ impl KubeLeaseLock {
         &self,
         method: Method,
         path: &str,
-        body: Option<&Lease>,
-    ) -> Result<Lease, SourceError> {
+        body: Option<&LeaseObject>,
+    ) -> Result<LeaseObject, SourceError> {
         let body = match body {
             Some(lease) => serde_json::to_vec(lease).map_err(SourceError::transport)?,
             None => Vec::new(),
@@ -119,17 +120,17 @@ impl KubeLeaseLock {
         let answer = Limited::new(answer, BYTES_MAX).collect().await;
         let answer = answer.map_err(SourceError::transport)?.to_bytes();
         serde_json::from_slice(&answer)
-            .map_err(|_| SourceError::Unexpected("something else than a Lease".into()))
+            .map_err(|_| SourceError::Unexpected("something that is not a Lease".into()))
     }
 
-    fn lease(&self, record: LeaseRecord, version: Option<LeaseVersion>) -> Lease {
+    fn lease(&self, record: LeaseRecord, version: Option<LeaseVersion>) -> LeaseObject {
         let mut metadata = serde_json::Map::new();
         metadata.insert("name".into(), self.name.clone().into());
         metadata.insert("namespace".into(), self.namespace.clone().into());
         if let Some(version) = version {
             metadata.insert("resourceVersion".into(), version.into());
         }
-        Lease {
+        LeaseObject {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
             metadata,
@@ -144,7 +145,7 @@ impl KubeLeaseLock {
     }
 }
 
-fn version(lease: &Lease) -> LeaseVersion {
+fn version(lease: &LeaseObject) -> LeaseVersion {
     let version = lease.metadata.get("resourceVersion");
     version
         .and_then(|version| version.as_str())

@@ -1,12 +1,12 @@
-//! Informers over HTTP, through a client of [`kube`].
+//! Informers over HTTP, through a [`kube::Client`].
 //!
-//! `kube` reads kubeconfigs, authenticates, does TLS and writes objects. This crate takes one thing of it,
-//! [`kube::Client::send`], and builds list and watch on that: requests, retries, warnings, gzip, and bodies that are cut into
-//! objects while they arrive. What follows is the business of `tidings-informer`.
+//! `kube` reads kubeconfigs, authenticates, does TLS and writes objects. This crate builds list and watch on
+//! [`kube::Client::send`]: requests, retries, warnings, gzip, and bodies that are split into objects while they arrive. The
+//! reflectors and stores are in `tidings-informer`.
 //!
-//! A request walks through the modules in this order: `informer` and `factory` (what to follow) → `list_watch` (a
-//! [`RestListWatch`] asks for it) → `client` (a [`RestClient`] sends, and sends again) → `response` (what kind of answer it is)
-//! → `body` (bytes become objects).
+//! A request passes the modules in this order: `informer` and `factory` (choose the resource), `list_watch` (a [`RestListWatch`]
+//! makes the request), `client` (a [`RestClient`] sends and retries it), `response` (checks the response), `body` (splits it into
+//! objects).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,7 +25,7 @@
 //! # }
 //! ```
 //!
-//! Bounds: an object of at most 16 MiB at a time, of an error's body 64 KiB, ten retries, 256 remembered warnings.
+//! Bounds: objects of at most 16 MiB, error bodies of at most 64 KiB, ten retries, 256 remembered warnings.
 
 mod body;
 mod client;

@@ -1,25 +1,25 @@
-//! A bound on how often requests are sent.
+//! A rate limiter for requests.
 
 use std::sync::Arc;
 
 use tidings_informer::workqueue::TokenBucket;
 
-/// A token bucket: so many requests a second, and some at once. Clones share the bucket.
+/// A token bucket: a number of requests a second, with bursts. Clones share the bucket.
 #[derive(Clone, Debug)]
 pub struct RateLimiter(Arc<TokenBucket>);
 
-/// One request in about a quarter of an hour. Less is a mistake.
+/// The lowest rate, one request in about a quarter of an hour: a lower one is a mistake.
 const QPS_LEAST: f64 = 0.001;
 
 impl RateLimiter {
-    /// At most `burst` requests at once and `qps` a second in the long run. Both are raised to what lets a request through.
+    /// Allows bursts of `burst` requests, and `qps` a second on average. Values that would let no request through are raised.
     pub fn new(qps: f64, burst: u32) -> RateLimiter {
         RateLimiter(Arc::new(TokenBucket::new(qps.max(QPS_LEAST), burst.max(1))))
     }
 
     /// Waits for a token and takes it. Dropping the future takes none.
     pub async fn acquire(&self) {
-        // Without a deadline there is nothing that could fail.
+        // Cannot fail without a deadline.
         let _ = self.0.wait(None).await;
     }
 }

@@ -12,40 +12,40 @@ use tidings_informer::{
     BoxFuture, EventStream, ListStream, ListWatch, Lister, SourceError, Watcher,
 };
 
-use crate::body::Batches;
+use crate::body::BodyBatches;
 use crate::client::RestClient;
-use crate::resource::{Form, Scope, collection_path};
+use crate::resource::{ObjectForm, Scope, collection_path};
 use crate::response::check_json;
 
 /// Lists and watches the objects of a resource through a [`RestClient`].
 ///
-/// `metadata.managedFields` is left out while bodies are read, unless [`RestListWatch::keep_managed_fields`] is called.
+/// `metadata.managedFields` is removed while bodies are read, unless [`RestListWatch::keep_managed_fields`] is called.
 #[derive(Debug, Clone)]
 pub struct RestListWatch {
     client: RestClient,
     path: String,
-    form: Form,
+    form: ObjectForm,
     split: SplitOptions,
 }
 
 impl RestListWatch {
-    /// The objects of a resource: of one namespace, or all if that is empty.
+    /// Lists and watches a resource in one namespace, or in all if it is empty.
     pub fn new(client: &RestClient, resource: &ApiResource, namespace: &str) -> RestListWatch {
         RestListWatch {
             client: client.clone(),
             path: collection_path(resource, namespace),
-            form: Form::Whole,
+            form: ObjectForm::Whole,
             split: SplitOptions::default().without_managed_fields(),
         }
     }
 
-    /// Asks for kind and metadata only.
+    /// Requests kind and metadata only.
     #[must_use]
     pub fn metadata_only(self) -> RestListWatch {
-        self.form(Form::Metadata)
+        self.form(ObjectForm::Metadata)
     }
 
-    pub(crate) fn form(mut self, form: Form) -> RestListWatch {
+    pub(crate) fn form(mut self, form: ObjectForm) -> RestListWatch {
         self.form = form;
         self
     }
@@ -57,21 +57,21 @@ impl RestListWatch {
         self
     }
 
-    /// Refuses objects that are larger; 16 MiB if unset.
+    /// Sets the largest object that is accepted; the default is 16 MiB.
     #[must_use]
     pub fn object_bytes_max(mut self, bytes_max: usize) -> RestListWatch {
         self.split.object_bytes_max = bytes_max;
         self
     }
 
-    /// With the selectors of a scope. Its namespace is in the path already.
+    /// Adds the selectors of a scope. Its namespace is already in the path.
     pub(crate) fn selected(self, scope: &Scope) -> ListWatch {
         ListWatch::over(Arc::new(self))
             .label_selector(&*scope.label_selector)
             .field_selector(&*scope.field_selector)
     }
 
-    /// Sends the question, and sees that the answer is one.
+    /// Sends the request, and checks that the response is JSON.
     async fn ask(&self, options: &ListOptions) -> Result<Response<Body>, SourceError> {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(options.to_query())
@@ -92,7 +92,7 @@ impl Lister for RestListWatch {
         Box::pin(async move {
             options.watch = false;
             let response = self.ask(&options).await?;
-            let list: ListStream = Box::pin(Batches::list(response, self.split.clone())?);
+            let list: ListStream = Box::pin(BodyBatches::list(response, self.split.clone())?);
             Ok(list)
         })
     }
@@ -103,14 +103,14 @@ impl Watcher for RestListWatch {
         Box::pin(async move {
             options.watch = true;
             let response = self.ask(&options).await?;
-            let watch: EventStream = Box::pin(Batches::watch(response, self.split.clone())?);
+            let watch: EventStream = Box::pin(BodyBatches::watch(response, self.split.clone())?);
             Ok(watch)
         })
     }
 }
 
-/// Lists and watches those objects of a resource that have certain fields: client-go's `NewListWatchFromClient`. An empty
-/// namespace means all, an empty selector selects all.
+/// Lists and watches the objects of a resource that a field selector matches: client-go's `NewListWatchFromClient`. An empty
+/// namespace means all namespaces, an empty selector all objects.
 pub fn list_watch_from_client(
     client: &RestClient,
     resource: &ApiResource,
@@ -121,8 +121,8 @@ pub fn list_watch_from_client(
     RestListWatch::new(client, resource, namespace).selected(&scope)
 }
 
-/// Lists and watches a resource with options that a function changes: client-go's `NewFilteredListWatchFromClient`. See
-/// [`ListWatch::modify_options`] for what it may change.
+/// Lists and watches a resource with options that a function changes: client-go's `NewFilteredListWatchFromClient`.
+/// [`ListWatch::modify_options`] says which options it may change.
 pub fn filtered_list_watch_from_client(
     client: &RestClient,
     resource: &ApiResource,
@@ -133,7 +133,7 @@ pub fn filtered_list_watch_from_client(
     ListWatch::over(Arc::new(source)).modify_options(modifier)
 }
 
-/// client-go's constructors on [`ListWatch`] itself.
+/// client-go's constructors as methods of [`ListWatch`].
 pub trait ListWatchExt {
     /// See [`list_watch_from_client`].
     fn from_client(

@@ -1,4 +1,4 @@
-//! What is asked for: a resource, a scope, a form.
+//! What a request names: the resource, the scope and the form of its objects.
 
 use std::fmt::Write as _;
 
@@ -6,15 +6,15 @@ use http::HeaderValue;
 use kube::core::ApiResource;
 use tidings_informer::InformerKey;
 
-/// Which objects of a resource: a namespace, labels, fields. Empty text means all.
+/// Which objects of a resource: a namespace and selectors. Empty strings mean all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Scope {
-    /// One namespace. Leave it empty for resources that have none.
+    /// The namespace. Leave it empty for cluster-scoped resources.
     pub namespace: String,
-    /// Only objects with these labels.
+    /// The label selector.
     pub label_selector: String,
-    /// Only objects with these fields.
+    /// The field selector.
     pub field_selector: String,
 }
 
@@ -24,7 +24,7 @@ impl Scope {
         Scope::default()
     }
 
-    /// Those of one namespace.
+    /// The objects of one namespace.
     pub fn namespace(namespace: impl Into<String>) -> Scope {
         Scope {
             namespace: namespace.into(),
@@ -32,14 +32,14 @@ impl Scope {
         }
     }
 
-    /// Only those with these labels.
+    /// Sets the label selector.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Scope {
         self.label_selector = selector.into();
         self
     }
 
-    /// Only those with these fields.
+    /// Sets the field selector.
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Scope {
         self.field_selector = selector.into();
@@ -47,9 +47,9 @@ impl Scope {
     }
 }
 
-/// How objects are sent.
+/// Whether the server sends complete objects or metadata only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ObjectForm {
     Whole,
     /// Kind and metadata only.
     Metadata,
@@ -57,8 +57,8 @@ pub(crate) enum Form {
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-impl Form {
-    /// What to accept. A server that cannot cut objects down sends them whole.
+impl ObjectForm {
+    /// The `Accept` header. A server that cannot send metadata only sends complete objects.
     pub(crate) fn accept(self, watch: bool) -> HeaderValue {
         const LIST: HeaderValue = HeaderValue::from_static(
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
@@ -67,17 +67,17 @@ impl Form {
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
         );
         match self {
-            Form::Whole => JSON,
-            Form::Metadata if watch => OBJECT,
-            Form::Metadata => LIST,
+            ObjectForm::Whole => JSON,
+            ObjectForm::Metadata if watch => OBJECT,
+            ObjectForm::Metadata => LIST,
         }
     }
 
     /// The form in the key of an informer.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Form::Whole => "",
-            Form::Metadata => "metadata",
+            ObjectForm::Whole => "",
+            ObjectForm::Metadata => "metadata",
         }
     }
 }
@@ -107,7 +107,7 @@ pub fn collection_path(resource: &ApiResource, namespace: &str) -> String {
     path
 }
 
-/// Names come from users: one that is no name must not become another path.
+/// Appends a segment, percent-encoded: a name from a user must not lead to another path.
 fn push_segment(path: &mut String, segment: &str) {
     for byte in segment.bytes() {
         match byte {
@@ -115,15 +115,15 @@ fn push_segment(path: &mut String, segment: &str) {
                 path.push(char::from(byte));
             }
             other => {
-                // Writing into a String does not fail.
+                // Writing to a String cannot fail.
                 let _ = write!(path, "%{other:02X}");
             }
         }
     }
 }
 
-/// What tells this informer from others.
-pub(crate) fn key(resource: &ApiResource, scope: &Scope, form: Form) -> InformerKey {
+/// The key of an informer in a factory.
+pub(crate) fn key(resource: &ApiResource, scope: &Scope, form: ObjectForm) -> InformerKey {
     let ApiResource {
         api_version,
         plural,
@@ -170,7 +170,7 @@ mod tests {
         let key = key(
             &resource("apps", "Deployment", "deployments"),
             &scope,
-            Form::Metadata,
+            ObjectForm::Metadata,
         );
         assert_eq!(
             key.to_string(),

@@ -1,4 +1,4 @@
-//! What kind of answer a server gave.
+//! Checks responses, and makes Status errors of failed ones.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,13 +10,13 @@ use serde::Deserialize;
 use tidings_api::{Reason, Status};
 use tidings_informer::SourceError;
 
-/// How much of an error's body is read: a Status is smaller, and everything else is not read anyway.
+/// The largest error body that is read. A Status is smaller, and other bodies are ignored.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// How long an error's body may take.
+/// How long reading an error body may take.
 const ERROR_LONGEST: Duration = Duration::from_secs(10);
 
-/// Refuses an answer that is not JSON (B128). One that does not say what it is passes: the splitter will see.
+/// Rejects a response that is not JSON (B128). A response without a content type passes: the splitter checks its bytes.
 pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), SourceError> {
     let Some(header) = headers.get(CONTENT_TYPE) else {
         return Ok(());
@@ -32,7 +32,7 @@ pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), SourceError> {
     )))
 }
 
-/// How long the server asks to wait: seconds, or a date, counted from when the server says it is.
+/// The wait in `Retry-After`: seconds, or a date minus the server's `Date`.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<u64>() {
@@ -46,7 +46,7 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(then.duration_since(now).unwrap_or_default())
 }
 
-/// The Status of an answer that is none of success: the one in its body, or one made from its code (B127).
+/// The Status of a failed response: the one in its body, or one made from its code (B127).
 pub(crate) async fn failure(response: Response<Body>, attempted: &str) -> Status {
     let (parts, body) = response.into_parts();
     let code = parts.status.as_u16();
@@ -71,7 +71,7 @@ pub(crate) async fn failure(response: Response<Body>, attempted: &str) -> Status
     status
 }
 
-/// The whole body, unless it is too long or breaks off.
+/// The complete body; `None` if it is too long or the connection breaks.
 async fn read(mut body: Body) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -87,24 +87,24 @@ async fn read(mut body: Body) -> Option<Vec<u8>> {
 }
 
 fn parse(bytes: &[u8], code: u16) -> Option<Status> {
-    /// What shows that it is a Status: its kind, or (one of upstream's has none) its outcome and its code.
+    /// The fields that identify a Status: its kind, or (one in upstream has none) its `status` and `code`.
     #[derive(Deserialize, Default)]
     #[serde(default)]
-    struct Shape {
+    struct StatusProbe {
         kind: String,
         status: String,
         code: u16,
     }
-    let shape: Shape = serde_json::from_slice(bytes).ok()?;
-    let kindless = shape.kind.is_empty() && shape.code == code;
-    let failed = shape.status == "Failure" && (shape.kind == "Status" || kindless);
+    let probe: StatusProbe = serde_json::from_slice(bytes).ok()?;
+    let kindless = probe.kind.is_empty() && probe.code == code;
+    let failed = probe.status == "Failure" && (probe.kind == "Status" || kindless);
     if !failed {
         return None;
     }
     serde_json::from_slice(bytes).ok()
 }
 
-/// The reasons that upstream gives to codes. It has none for 410, which means one thing here.
+/// The reason for a code, as in upstream. Upstream has none for 410, which means an expired version here.
 fn reason(code: u16) -> Reason {
     match code {
         400 => Reason::BadRequest,

@@ -1,4 +1,4 @@
-//! What a server says beside its answer: `Warning` headers.
+//! `Warning` headers of responses.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,24 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::HeaderMap;
 use http::header::WARNING;
 
-/// A warning of the server. Deprecated versions are told this way.
+/// A warning of the server: that an API version is deprecated, for example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
     /// The code; API servers send 299.
     pub code: u16,
-    /// Who warns; API servers send `-`.
+    /// The sender of the warning; API servers send `-`.
     pub agent: String,
-    /// For people.
+    /// The text for people.
     pub text: String,
 }
 
-/// The code of a warning that is for people and stays true.
+/// The code of a persistent warning, the only code that API servers use.
 pub(crate) const PERSISTENT: u16 = 299;
 
+/// A function that is called with each warning.
 pub(crate) type WarningHandler = Arc<dyn Fn(&Warning) + Send + Sync>;
 
-/// The warnings of an answer. One that cannot be read hides those after it in the same header.
+/// The warnings of a response. If one cannot be parsed, those after it in the same header are ignored.
 pub(crate) fn warnings(headers: &HeaderMap) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for header in headers.get_all(WARNING) {
@@ -38,7 +39,7 @@ pub(crate) fn warnings(headers: &HeaderMap) -> Vec<Warning> {
     warnings
 }
 
-/// `code SP agent SP quoted-text [SP quoted-date]`, and what stands after the comma.
+/// Parses `code SP agent SP quoted-text [SP quoted-date]`. Also returns the text after the comma.
 fn parse(header: &str) -> Option<(Warning, &str)> {
     let (code, rest) = header.trim_start().split_once(' ')?;
     let (agent, rest) = rest.split_once(' ')?;
@@ -49,7 +50,7 @@ fn parse(header: &str) -> Option<(Warning, &str)> {
     let (text, rest) = unquote(rest.trim_start())?;
     let mut rest = rest.trim_start();
     if rest.starts_with('"') {
-        // The date says when the server warned, which is now.
+        // The date is ignored: it is the time of the response.
         rest = unquote(rest)?.1.trim_start();
     }
     let after = match rest.strip_prefix(',') {
@@ -68,7 +69,7 @@ fn parse(header: &str) -> Option<(Warning, &str)> {
     Some((warning, after))
 }
 
-/// A quoted string, and what stands after it.
+/// Parses a quoted string. Also returns the text after it.
 fn unquote(quoted: &str) -> Option<(String, &str)> {
     let mut text = String::new();
     let inner = quoted.strip_prefix('"')?;
@@ -83,9 +84,9 @@ fn unquote(quoted: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Logs each text once.
+/// A handler that logs each text once.
 pub(crate) fn logs_once() -> WarningHandler {
-    let known: Mutex<Known> = Mutex::default();
+    let known: Mutex<KnownTexts> = Mutex::default();
     Arc::new(move |warning| {
         if warning.code != PERSISTENT || warning.text.is_empty() {
             return;
@@ -100,16 +101,17 @@ pub(crate) fn logs_once() -> WarningHandler {
     })
 }
 
-/// How many texts are remembered; the oldest is forgotten first.
+/// Texts that are remembered. The oldest is forgotten first.
 const KNOWN_MAX: usize = 256;
 
+/// The texts of warnings that were logged.
 #[derive(Default)]
-struct Known {
+struct KnownTexts {
     texts: HashSet<Arc<str>>,
     order: VecDeque<Arc<str>>,
 }
 
-impl Known {
+impl KnownTexts {
     fn insert(&mut self, text: &str) -> bool {
         if self.texts.contains(text) {
             return false;
@@ -176,7 +178,7 @@ mod tests {
 
     #[test]
     fn b129_texts_are_remembered_up_to_a_bound() {
-        let mut known = Known::default();
+        let mut known = KnownTexts::default();
         assert!(known.insert("first"));
         assert!(!known.insert("first"));
         for number in 0..KNOWN_MAX {

@@ -1,4 +1,4 @@
-//! A client that costs little: HTTP/1.1 over TLS, one connection each.
+//! A cheap HTTP/1.1 client over TLS.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How to reach a server.
+/// The address and token of a server.
 #[derive(Clone)]
 pub struct Client {
     address: String,
@@ -20,12 +20,12 @@ pub struct Client {
     tls: TlsConnector,
 }
 
-/// One connection, with what has been read and not used yet.
+/// One connection, with the bytes that were read ahead.
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     head: String,
     buffer: Vec<u8>,
-    /// Bytes of a watch that are no whole line yet.
+    /// Bytes of a watch that are not a complete line yet.
     lines: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl Client {
     /// A client for the server at an https URL.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the URL does not start with `https://`, or TLS cannot be set up.
     pub fn new(url: &str, token: &str) -> anyhow::Result<Client> {
         let address = url
             .strip_prefix("https://")
@@ -61,7 +61,7 @@ impl Client {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the server cannot be reached.
     pub async fn connect(&self) -> anyhow::Result<Connection> {
         let stream = self.stream().await?;
         let head = format!(
@@ -76,10 +76,10 @@ impl Client {
         })
     }
 
-    /// Opens a stream that nothing has been sent over, for what this client does not speak.
+    /// Opens a TLS stream without sending anything, for protocols that this client does not implement.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the server cannot be reached.
     pub async fn stream(&self) -> anyhow::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
@@ -87,12 +87,12 @@ impl Client {
         Ok(self.tls.connect(name, stream).await?)
     }
 
-    /// The token that this client shows.
+    /// The bearer token of this client.
     pub fn token(&self) -> &str {
         &self.token
     }
 
-    /// Opens a watch and reads up to the end of the response's head.
+    /// Opens a watch and reads the head of its response.
     pub async fn watch(&self, path: &str) -> anyhow::Result<Connection> {
         let mut connection = self.connect().await?;
         connection.send("GET", path, b"").await?;
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// A whole response.
+/// A complete response.
 #[derive(Debug)]
 pub struct Response {
     /// The status code.
@@ -128,8 +128,8 @@ impl Response {
     }
 }
 
-/// The length of a body.
-enum Length {
+/// How the length of a body is given.
+enum BodyLength {
     Known(usize),
     Chunked,
 }
@@ -150,7 +150,7 @@ impl Connection {
         Ok(self.stream.flush().await?)
     }
 
-    async fn read_head(&mut self) -> anyhow::Result<(u16, Length, String)> {
+    async fn read_head(&mut self) -> anyhow::Result<(u16, BodyLength, String)> {
         let end = loop {
             if let Some(end) = memchr::memmem::find(&self.buffer, b"\r\n\r\n") {
                 break end;
@@ -169,7 +169,11 @@ impl Connection {
             .find_map(|line| line.strip_prefix("content-length:"))
             .and_then(|text| text.trim().parse().ok());
         self.buffer.drain(..end + 4);
-        Ok((code, length.map_or(Length::Chunked, Length::Known), head))
+        Ok((
+            code,
+            length.map_or(BodyLength::Chunked, BodyLength::Known),
+            head,
+        ))
     }
 
     async fn more(&mut self) -> anyhow::Result<usize> {
@@ -177,7 +181,7 @@ impl Connection {
         Ok(self.stream.read_buf(&mut self.buffer).await?)
     }
 
-    /// Sends a request and reads the whole response.
+    /// Sends a request and reads the complete response.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -191,13 +195,13 @@ impl Connection {
         let (code, length, head) = self.read_head().await?;
         let mut body = Vec::new();
         match length {
-            Length::Known(length) => {
+            BodyLength::Known(length) => {
                 while self.buffer.len() < length {
                     ensure!(self.more().await? > 0, "the connection was closed");
                 }
                 body.extend(self.buffer.drain(..length));
             }
-            Length::Chunked => while self.chunk(&mut body).await? {},
+            BodyLength::Chunked => while self.chunk(&mut body).await? {},
         }
         Ok(Response { code, head, body })
     }
@@ -219,7 +223,7 @@ impl Connection {
         Ok(size > 0)
     }
 
-    /// The next line of a watch; `None` at its clean end.
+    /// The next line of a watch; `None` at its regular end.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -238,8 +242,8 @@ impl Connection {
         }
     }
 
-    /// Sends a request and reads the whole response without keeping it. Returns the code and the size of the body, chunk heads
-    /// included.
+    /// Sends a request and reads the complete response without keeping it. Returns the code and the size of the body, including
+    /// chunk headers.
     ///
     /// # Errors
     /// If the connection breaks.
@@ -252,7 +256,7 @@ impl Connection {
         self.send(method, path, body).await?;
         let (code, length, _) = self.read_head().await?;
         let size = match length {
-            Length::Known(length) => {
+            BodyLength::Known(length) => {
                 while self.buffer.len() < length {
                     if self.more().await? == 0 {
                         bail!("the connection was closed");
@@ -261,12 +265,12 @@ impl Connection {
                 self.buffer.drain(..length);
                 length
             }
-            Length::Chunked => self.skip_until(b"\r\n0\r\n\r\n").await?,
+            BodyLength::Chunked => self.skip_until(b"\r\n0\r\n\r\n").await?,
         };
         Ok((code, size))
     }
 
-    /// Reads until some bytes have come, and forgets everything up to them. Returns how much that was.
+    /// Reads and discards bytes up to and including `mark`. Returns how many.
     pub async fn skip_until(&mut self, mark: &[u8]) -> anyhow::Result<usize> {
         let mut size = 0;
         loop {
@@ -283,7 +287,7 @@ impl Connection {
         }
     }
 
-    /// The next bytes of a stream, whatever they are. Empty at its end.
+    /// The next bytes of the stream, unparsed. Empty at its end.
     pub async fn next(&mut self) -> anyhow::Result<&[u8]> {
         self.buffer.clear();
         self.more().await?;
@@ -291,7 +295,7 @@ impl Connection {
     }
 }
 
-/// Measurements are of a server of one's own on loopback.
+/// Accepts any certificate: the server runs on loopback and belongs to the test.
 #[derive(Debug)]
 struct AnyCertificate;
 

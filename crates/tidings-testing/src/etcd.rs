@@ -1,4 +1,4 @@
-//! Real etcd processes, on free ports of this machine.
+//! Starts real etcd processes on free ports.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,37 +8,38 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tempfile::TempDir;
 
-/// How long a member may take to listen.
+/// How long a member may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A cluster of etcd. It is killed when this is dropped, and its data goes.
+/// An etcd cluster. Dropping it kills the members and removes their data.
 #[derive(Debug)]
 pub struct Etcd {
-    members: Vec<Member>,
+    members: Vec<EtcdMember>,
     directory: TempDir,
 }
 
+/// One process of a cluster.
 #[derive(Debug)]
-struct Member {
+struct EtcdMember {
     arguments: Vec<String>,
     client: SocketAddr,
     scheme: &'static str,
     process: Option<Child>,
 }
 
-/// Certificates for clients and members, as paths of PEM files.
+/// Paths of PEM files for TLS between clients and members.
 #[derive(Debug, Clone)]
 pub struct EtcdFiles {
-    /// Who signs.
+    /// The certificate authority.
     pub authority: PathBuf,
-    /// For the members, with the address 127.0.0.1.
+    /// The certificate of the members, for 127.0.0.1.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The key of that certificate.
     pub key: PathBuf,
 }
 
 impl Etcd {
-    /// A member alone.
+    /// Starts a cluster of one member.
     ///
     /// # Errors
     /// If there is no etcd on the path, or it does not start.
@@ -46,7 +47,7 @@ impl Etcd {
         Etcd::cluster(1, None)
     }
 
-    /// So many members. With files, clients must come with certificates.
+    /// Starts a cluster of `count` members. With `files`, clients need certificates.
     ///
     /// # Errors
     /// If there is no etcd on the path, or it does not start.
@@ -71,7 +72,7 @@ impl Etcd {
                 format!("--listen-peer-urls=http://{peer}"),
                 format!("--initial-advertise-peer-urls=http://{peer}"),
                 format!("--initial-cluster={}", peers.join(",")),
-                // A leader is found soon, also on a machine with much to do.
+                // For a quick election, even on a busy machine.
                 "--heartbeat-interval=50".to_owned(),
                 "--election-timeout=500".to_owned(),
                 "--logger=zap".to_owned(),
@@ -90,7 +91,7 @@ impl Etcd {
                     format!("--key-file={}", key.display()),
                 ]);
             }
-            Member {
+            EtcdMember {
                 arguments,
                 client: *client,
                 scheme,
@@ -121,12 +122,12 @@ impl Etcd {
         self.endpoints().join(",")
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// There is at least one.
+    /// True if there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
@@ -136,7 +137,7 @@ impl Etcd {
         self.members[index].process.as_ref().map(Child::id)
     }
 
-    /// Where a member keeps its data.
+    /// The data directory of a member.
     pub fn data_dir(&self, index: usize) -> PathBuf {
         self.directory.path().join(format!("m{index}"))
     }
@@ -153,7 +154,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Starts a member again, with the data that it had, and waits until it listens.
+    /// Restarts a member with its data, and waits until it listens.
     ///
     /// # Errors
     /// If it does not start.
@@ -163,7 +164,7 @@ impl Etcd {
         self.listening(index)
     }
 
-    /// Copies the data of a member alone, which must not run: a backup.
+    /// Copies the data of a single member as a backup. The member must not run.
     ///
     /// # Errors
     /// If the copy fails.
@@ -171,7 +172,7 @@ impl Etcd {
         copy(&self.data_dir(0), to)
     }
 
-    /// Puts a backup in the place of the data of a member alone, which must not run.
+    /// Replaces the data of a single member by a backup. The member must not run.
     ///
     /// # Errors
     /// If the copy fails.
@@ -188,7 +189,7 @@ impl Etcd {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("there is no etcd on the path: install the package etcd-server")?;
+            .context("found no `etcd` in PATH: install the package etcd-server")?;
         member.process = Some(process);
         Ok(())
     }
@@ -196,7 +197,7 @@ impl Etcd {
     fn listening(&mut self, index: usize) -> anyhow::Result<()> {
         let member = &mut self.members[index];
         let started = Instant::now();
-        // A member listens for clients when it has found the others.
+        // A member listens for clients only after it has joined the cluster.
         while TcpStream::connect(member.client).is_err() {
             if let Some(process) = &mut member.process
                 && let Some(status) = process.try_wait()?
@@ -220,7 +221,7 @@ impl Drop for Etcd {
     }
 }
 
-/// An address that nobody listens on. Not one of those that connections get: a member that is started again must find its own.
+/// A free address outside the ephemeral port range, so that no connection takes the port while its member restarts.
 fn free() -> std::io::Result<SocketAddr> {
     loop {
         let address = SocketAddr::from(([127, 0, 0, 1], fastrand::u16(10_000..32_000)));

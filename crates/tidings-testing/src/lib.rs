@@ -1,7 +1,7 @@
-//! Drives a server from outside: starts its process and etcd's, talks HTTP/1.1 over TLS to it, measures it.
+//! Starts servers and etcd as processes, sends them requests over HTTP/1.1 and TLS, and measures them.
 //!
-//! The client costs as little as it can, so that measurements are of the server, and it reads watches as bytes, so that tests
-//! see what is on the wire.
+//! The client uses little CPU, so that measurements show the server, and it reads watches as bytes, so that tests see the exact
+//! bytes on the wire.
 
 mod client;
 mod etcd;
@@ -9,4 +9,4 @@ mod process;
 
 pub use client::{Client, Connection, Response};
 pub use etcd::{Etcd, EtcdFiles};
-pub use process::{Server, Start, cpu, pause, resume};
+pub use process::{Server, StartOptions, cpu, pause, resume};

@@ -1,4 +1,4 @@
-//! The server under measurement: its process, CPU time and memory.
+//! A server process: starts, pauses and kills it, and reads its CPU time and memory.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How to start a server.
 #[derive(Debug)]
-pub struct Start<'a> {
+pub struct StartOptions<'a> {
     /// The binary `tidings`.
     pub binary: &'a Path,
     /// Its data directory.
@@ -25,25 +25,25 @@ pub struct Start<'a> {
     pub arguments: &'a [&'a str],
 }
 
-/// A server and how to reach it.
+/// A running server and its client.
 #[derive(Debug)]
 pub struct Server {
-    /// Talks to it as its administrator.
+    /// A client with the administrator's token.
     pub client: Client,
-    /// Where it is.
+    /// The URL of the server.
     pub url: String,
     pids: Vec<u32>,
     child: Option<Child>,
-    /// How long it took to be ready.
+    /// How long it took until it was ready.
     pub started_in: Duration,
 }
 
 impl Server {
-    /// Starts a server and waits until it is ready. It is killed when this is dropped.
+    /// Starts a server and waits until it is ready. Dropping it kills the server.
     ///
     /// # Errors
     /// If it does not start.
-    pub async fn start(start: &Start<'_>) -> anyhow::Result<Server> {
+    pub async fn start(start: &StartOptions<'_>) -> anyhow::Result<Server> {
         let started = Instant::now();
         let mut child = Command::new(start.binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
@@ -87,10 +87,10 @@ impl Server {
         })
     }
 
-    /// A server that runs already.
+    /// A handle for a server that is already running.
     ///
     /// # Errors
-    /// If the URL is not one.
+    /// If the URL does not start with `https://`.
     pub fn running(url: &str, token: &str, pids: &[u32]) -> anyhow::Result<Server> {
         let client = Client::new(url, token)?;
         Ok(Server {
@@ -107,7 +107,7 @@ impl Server {
         self.pids.iter().copied().map(cpu).sum()
     }
 
-    /// User and system time so far of the threads of that name.
+    /// User and system time so far of the threads with this name.
     pub fn thread_cpu(&self, name: &str) -> Duration {
         let threads = self.pids.iter().flat_map(|pid| threads(*pid));
         let threads = threads.filter(|path| is_named(path, name));
@@ -124,7 +124,7 @@ impl Server {
         &self.pids
     }
 
-    /// Kills it with SIGKILL and waits until it is gone.
+    /// Kills the server with SIGKILL and waits until it has ended.
     ///
     /// # Errors
     /// If the process cannot be killed.
@@ -135,7 +135,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server has ended by itself.
     ///
     /// # Errors
     /// If it is not a child of this process.
@@ -155,10 +155,9 @@ pub fn cpu(pid: u32) -> Duration {
     Duration::from_millis(ticks * 10) // Linux counts in hundredths of a second
 }
 
-/// Stops a process until [`resume`]: connections to it stay, and nobody answers.
+/// Stops a process with SIGSTOP until [`resume`]: its connections stay open but are not answered.
 ///
-/// The signal only asks for it. A thread on another processor may still answer a request, so
-/// this waits until the last one has stopped.
+/// A thread on another processor may still run when the signal was sent, so this waits until all threads have stopped.
 ///
 /// # Errors
 /// If there is no such process, or a thread of it does not stop.
@@ -175,7 +174,7 @@ pub fn pause(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets a process go on.
+/// Continues a paused process with SIGCONT.
 ///
 /// # Errors
 /// If there is no such process.
@@ -191,7 +190,7 @@ fn signal(pid: u32, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the threads of a process are described.
+/// The `/proc` directories of the threads of a process.
 fn threads(pid: u32) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -206,7 +205,7 @@ fn is_named(path: &str, name: &str) -> bool {
     fs::read_to_string(format!("{path}/comm")).is_ok_and(|comm| comm.trim() == name)
 }
 
-/// What the kernel says of a process or a thread, from its state on.
+/// The fields of `/proc/.../stat` of a process or thread, from the state on.
 fn stat(path: &str) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("{path}/stat")).ok()?;
     let fields = stat.rsplit_once(')')?.1.split_whitespace();

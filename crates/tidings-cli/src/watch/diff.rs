@@ -1,23 +1,23 @@
-//! What changed between two states of an object.
+//! The fields that differ between two states of an object.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// One field that changed.
+/// One changed field.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Change {
+pub(super) struct FieldChange {
     /// `spec.containers[web].image`
     pub(super) path: String,
     pub(super) old: Option<Value>,
     pub(super) new: Option<Value>,
 }
 
-/// The fields that differ, in the order of the new object. What changes with every write is left out.
-pub(super) fn diff(old: &Value, new: &Value) -> Vec<Change> {
+/// The fields that differ, in the order of the new object. Leaves out fields that change with every write.
+pub(super) fn diff(old: &Value, new: &Value) -> Vec<FieldChange> {
     let mut changes = Vec::new();
     compare(&mut changes, &mut String::new(), Some(old), Some(new));
-    // It repeats the others, and is longer than all of them. Alone it is news.
+    // This annotation repeats the other changes and is long: shown only if nothing else changed.
     if changes.iter().any(|change| change.path != LAST_APPLIED) {
         changes.retain(|change| change.path != LAST_APPLIED);
     }
@@ -26,13 +26,19 @@ pub(super) fn diff(old: &Value, new: &Value) -> Vec<Change> {
 
 const LAST_APPLIED: &str = "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]";
 
+/// Fields that change with every write.
 const NOISE: [&str; 3] = [
     "metadata.resourceVersion",
     "metadata.managedFields",
     "metadata.generation",
 ];
 
-fn compare(changes: &mut Vec<Change>, path: &mut String, old: Option<&Value>, new: Option<&Value>) {
+fn compare(
+    changes: &mut Vec<FieldChange>,
+    path: &mut String,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) {
     if old == new || NOISE.contains(&path.as_str()) {
         return;
     }
@@ -48,7 +54,7 @@ fn compare(changes: &mut Vec<Change>, path: &mut String, old: Option<&Value>, ne
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
             compare_lists(changes, path, old, new)
         }
-        // A subtree that comes or goes is told by its leaves, unless there are none.
+        // An added or removed subtree is reported by its leaves, unless it has none.
         (None, Some(Value::Object(fields))) if !fields.is_empty() => {
             for (key, value) in fields {
                 descend(path, &member(key), |path| {
@@ -63,7 +69,7 @@ fn compare(changes: &mut Vec<Change>, path: &mut String, old: Option<&Value>, ne
                 });
             }
         }
-        (old, new) => changes.push(Change {
+        (old, new) => changes.push(FieldChange {
             path: path.clone(),
             old: old.cloned(),
             new: new.cloned(),
@@ -71,7 +77,7 @@ fn compare(changes: &mut Vec<Change>, path: &mut String, old: Option<&Value>, ne
     }
 }
 
-/// A member of an object in a path: keys with dots, as those of labels are, in brackets.
+/// A member in a path: `.key`, or `[key]` if the key has dots, as keys of labels have.
 fn member(key: &str) -> String {
     if key.contains(['.', '/', '[']) {
         format!("[{key}]")
@@ -92,8 +98,8 @@ fn descend(path: &mut String, step: &str, go: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-/// Elements are the same by what names them, where something does, else by their place.
-fn compare_lists(changes: &mut Vec<Change>, path: &mut String, old: &[Value], new: &[Value]) {
+/// Compares elements with equal names, if all elements have a field that names them, else elements at equal positions.
+fn compare_lists(changes: &mut Vec<FieldChange>, path: &mut String, old: &[Value], new: &[Value]) {
     let key = ["name", "type", "uid", "key", "ip"]
         .into_iter()
         .find(|key| {

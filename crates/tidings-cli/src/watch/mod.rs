@@ -1,4 +1,4 @@
-//! `tidings watch`: a live view on the objects of a resource, on any API server.
+//! `tidings watch`: shows the objects of a resource and their changes, on any API server.
 
 mod diff;
 mod report;
@@ -18,18 +18,18 @@ use tidings_kube::{Connection, Resolved, Scope, connect, dynamic, resolve};
 use tokio::signal::unix::{SignalKind, signal};
 
 use report::{explain, patiently, refusal, report, say, sync};
-use show::{Output, Shown, Style};
-use target::Target;
+use show::{LineStyle, OutputFormat, ShownEvent};
+use target::WatchTarget;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct WatchArguments {
     /// What to follow: configmaps, cm, ConfigMap.v1, deployments.apps, deployments.v1.apps, or one object: cm/coredns
     resource: String,
 
     /// Only the object of this name
     name: Option<String>,
 
-    // Taken only to say what to write instead.
+    // Accepted only for an error that says what to write instead.
     #[arg(hide = true)]
     more: Vec<String>,
 
@@ -67,13 +67,13 @@ pub(crate) struct Arguments {
 
     /// How events are shown [default: a line with what changed]
     #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    output: Option<OutputFormat>,
 
     /// With -o name, put the type of the event first: DELETED  configmap/web (the other outputs always have it)
     #[arg(long)]
     output_watch_events: bool,
 
-    /// Leave out what is there already: only changes
+    /// Show only changes, not the existing objects
     #[arg(short = 'w', long)]
     watch_only: bool,
 
@@ -87,24 +87,25 @@ pub(crate) struct Arguments {
 
     /// Colors [default: on a terminal, unless NO_COLOR is set]
     #[arg(long, value_enum, default_value = "auto", hide_default_value = true)]
-    color: Color,
+    color: ColorChoice,
 }
 
+/// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Color {
+enum ColorChoice {
     Auto,
     Always,
     Never,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &WatchArguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(follow(arguments))
 }
 
-async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
+async fn follow(arguments: &WatchArguments) -> anyhow::Result<()> {
     if let Err(error) = LabelSelector::parse(&arguments.selector) {
         bail!(
             "the selector {:?} cannot be read: {error}",
@@ -140,7 +141,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
         outcome = report(&informer) => outcome?,
         () = stopped() => return Ok(()),
     }
-    // The events end when the reader has enough, or when the server refuses.
+    // The events end when standard output is closed, or when the server refuses.
     match informer.state() {
         ReflectorState::Stopped {
             problem: Some(problem),
@@ -149,6 +150,7 @@ async fn follow(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
+/// Waits for SIGINT or SIGTERM.
 async fn stopped() {
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;
@@ -159,14 +161,14 @@ async fn stopped() {
     }
 }
 
-impl Arguments {
-    fn target(&self) -> anyhow::Result<Target> {
+impl WatchArguments {
+    fn target(&self) -> anyhow::Result<WatchTarget> {
         let words: Vec<String> = std::iter::once(&self.resource)
             .chain(&self.name)
             .chain(&self.more)
             .cloned()
             .collect();
-        let target = Target::parse(&words)?;
+        let target = WatchTarget::parse(&words)?;
         if let Some(name) = &target.name
             && !self.field_selector.is_empty()
         {
@@ -178,9 +180,9 @@ impl Arguments {
     }
 }
 
-/// The namespace to follow; empty for all of them, and for what is in none.
+/// The namespace to watch; empty for all namespaces and for cluster-scoped resources.
 fn namespace<'a>(
-    arguments: &'a Arguments,
+    arguments: &'a WatchArguments,
     connection: &'a Connection,
     resolved: &Resolved,
 ) -> &'a str {
@@ -191,7 +193,7 @@ fn namespace<'a>(
     }
 }
 
-fn scope(arguments: &Arguments, target: &Target, namespace: &str) -> Scope {
+fn scope(arguments: &WatchArguments, target: &WatchTarget, namespace: &str) -> Scope {
     let fields = match &target.name {
         Some(name) => format!("metadata.name={name}"),
         None => arguments.field_selector.clone(),
@@ -201,8 +203,13 @@ fn scope(arguments: &Arguments, target: &Target, namespace: &str) -> Scope {
         .fields(fields)
 }
 
-/// What to say when there is nothing to show: silence could also mean that nothing works.
-fn nothing(arguments: &Arguments, target: &Target, resolved: &Resolved, namespace: &str) -> String {
+/// The message when there are no objects, so that an empty screen is not mistaken for a failure.
+fn nothing(
+    arguments: &WatchArguments,
+    target: &WatchTarget,
+    resolved: &Resolved,
+    namespace: &str,
+) -> String {
     let what = match &target.name {
         Some(name) => format!("{} {name}", resolved.resource.kind.to_lowercase()),
         None => resolved.resource.plural.clone(),
@@ -226,14 +233,16 @@ fn informer(connection: &Connection, resolved: &Resolved, scope: &Scope) -> Shar
         .build()
 }
 
-fn style(arguments: &Arguments, resolved: &Resolved) -> Style {
+fn style(arguments: &WatchArguments, resolved: &Resolved) -> LineStyle {
     let kind = resolved.resource.kind.to_lowercase();
     let color = match arguments.color {
-        Color::Always => true,
-        Color::Never => false,
-        Color::Auto => std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+        }
     };
-    Style {
+    LineStyle {
         output: arguments.output,
         events: arguments.output_watch_events,
         color,
@@ -248,20 +257,20 @@ fn style(arguments: &Arguments, resolved: &Resolved) -> Style {
 
 async fn show(
     mut events: Subscription<Object>,
-    style: &Style,
+    style: &LineStyle,
     watch_only: bool,
 ) -> anyhow::Result<()> {
     let stdout = std::io::stdout();
     while let Some(event) = events.next().await {
         let shown = match &event {
             Event::Added { initial: true, .. } if watch_only => continue,
-            Event::Added { object, .. } => Shown {
+            Event::Added { object, .. } => ShownEvent {
                 event: EventType::Added,
                 object: object.value(),
                 old: None,
                 unseen: false,
             },
-            Event::Updated { old, new } => Shown {
+            Event::Updated { old, new } => ShownEvent {
                 event: EventType::Modified,
                 object: new.value(),
                 old: Some(old.value()),
@@ -270,7 +279,7 @@ async fn show(
             Event::Deleted {
                 last,
                 final_state_known,
-            } => Shown {
+            } => ShownEvent {
                 event: EventType::Deleted,
                 object: last.value(),
                 old: None,
@@ -284,7 +293,7 @@ async fn show(
         let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         match written {
             Ok(()) => {}
-            // Who reads the lines has had enough: that is how `| head` ends.
+            // The reader of the pipe has ended, as in `| head`.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => return Err(error).context("the events cannot be written"),
         }

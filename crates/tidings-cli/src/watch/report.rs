@@ -1,4 +1,4 @@
-//! What is said on the side, on standard error: how the initial state comes, what is wrong, when the next try is.
+//! Messages on standard error: progress of the initial state, problems, and when the next retry is.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tidings_informer::{Problem, ReflectorState, SharedInformer, SourceError};
 use tidings_kube::ResolveError;
 use tokio::time::Instant;
 
-/// Who waits longer than this is told for whom.
+/// A wait that takes longer is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits for something from a server, and says so if it takes long.
+/// Waits for an answer of a server, and reports it if it takes long.
 pub(super) async fn patiently<T>(server: &str, waiting: impl Future<Output = T>) -> T {
     tokio::pin!(waiting);
     tokio::select! {
@@ -22,8 +22,8 @@ pub(super) async fn patiently<T>(server: &str, waiting: impl Future<Output = T>)
     waiting.await
 }
 
-/// Waits for the initial state and shows how it comes. A server that cannot be reached or that refuses is an error now; once it
-/// has answered, it is waited for.
+/// Waits for the initial state and shows its progress. Fails if the server cannot be reached or refuses; for other problems it
+/// waits for the next retry.
 pub(super) async fn sync(
     informer: &SharedInformer<Object>,
     server: &str,
@@ -65,7 +65,7 @@ pub(super) async fn sync(
     }
 }
 
-/// Says when the connection is lost, when it is tried again, and when it is back. Ends when the server refuses for good.
+/// Reports when the connection is lost, when the next retry is, and when it is back. Ends when the server refuses for good.
 pub(super) async fn report(informer: &SharedInformer<Object>) -> anyhow::Result<()> {
     let mut states = informer.watch_state();
     let mut degraded = false;
@@ -90,7 +90,7 @@ pub(super) async fn report(informer: &SharedInformer<Object>) -> anyhow::Result<
     }
 }
 
-/// One line beside the events; over what shows the progress, where that is shown.
+/// Prints a line on standard error, over the progress line if there is one.
 pub(super) fn say(text: &str) {
     let start = if std::io::stderr().is_terminal() {
         "\r\x1b[K"
@@ -112,7 +112,7 @@ pub(super) fn explain(error: ResolveError, server: &str) -> anyhow::Error {
         ResolveError::Source(error) => {
             anyhow::anyhow!("the server {server} cannot be reached: {}", root(&error))
         }
-        // What follows the first dot may be wrong, not the resource.
+        // The part after the first dot may be wrong, and not the resource.
         ResolveError::Unknown(word) if word.contains('.') => {
             let name = word.split('.').next().unwrap_or_default();
             anyhow::anyhow!(
@@ -123,7 +123,7 @@ pub(super) fn explain(error: ResolveError, server: &str) -> anyhow::Error {
     }
 }
 
-/// The server understood and will not, whoever asks again: a selector it does not know, a resource it does not have.
+/// True if a retry cannot help: the server rejects the selector, or does not have the resource.
 fn is_final(error: &SourceError) -> bool {
     matches!(
         error.code(),
@@ -146,7 +146,7 @@ fn trouble(problem: &Problem, wait: Duration) -> String {
     format!("{what}; trying again in {:.1} s", wait.as_secs_f64())
 }
 
-/// What is at the bottom of an error: a refused connection, an unknown certificate. What stands above only repeats it.
+/// The innermost cause of an error: a refused connection, an unknown certificate. The errors around it add nothing.
 fn root(error: &dyn std::error::Error) -> String {
     let mut root = error;
     while let Some(cause) = root.source() {
@@ -170,7 +170,7 @@ mod tests {
             (busy.into(), "the server refuses: come later"),
             (
                 Problem::Silent(Duration::from_secs(75)),
-                "lost the server: nothing came for 75 seconds",
+                "lost the server: the server sent nothing for 75 seconds",
             ),
         ] {
             assert_eq!(

@@ -1,15 +1,15 @@
-//! Events as lines.
+//! Formats events as lines, JSON, YAML or names.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 use tidings_api::{EventType, Object};
 
-use super::diff::{Change, diff};
+use super::diff::{FieldChange, diff};
 
 /// How events are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Output {
+pub(super) enum OutputFormat {
     /// A line of JSON for each event: its type and the object
     Json,
     /// A YAML document for each event
@@ -18,33 +18,33 @@ pub(super) enum Output {
     Name,
 }
 
-/// What is shown of one event.
-pub(super) struct Shown<'a> {
+/// One event to show.
+pub(super) struct ShownEvent<'a> {
     pub(super) event: EventType,
     pub(super) object: &'a Object,
     /// The state before an update.
     pub(super) old: Option<&'a Object>,
-    /// The deletion itself was not seen.
+    /// The deletion event was missed.
     pub(super) unseen: bool,
 }
 
-/// How lines are made.
-pub(super) struct Style {
-    pub(super) output: Option<Output>,
-    /// Names come with the type of the event.
+/// How events are formatted.
+pub(super) struct LineStyle {
+    pub(super) output: Option<OutputFormat>,
+    /// With `OutputFormat::Name`, put the type of the event before the name.
     pub(super) events: bool,
     pub(super) color: bool,
-    /// The namespace is part of the name.
+    /// Show the namespace with the name.
     pub(super) namespaces: bool,
-    /// `configmap`, as names are prefixed; with the group where there is one.
+    /// The prefix of names: `configmap`, or `deployment.apps` with a group.
     pub(super) prefix: String,
-    /// Values are not shown: the resource holds secrets.
+    /// Do not show values: the objects are Secrets.
     pub(super) secret: bool,
 }
 
-/// More changes than this of one update are counted, not shown.
+/// Changes of one update that are shown; further ones are only counted.
 const CHANGES_MAX: usize = 8;
-/// Longer values are cut.
+/// Characters of a value that are shown.
 const VALUE_CHARS_MAX: usize = 48;
 
 const GREEN: &str = "\x1b[32m";
@@ -53,7 +53,7 @@ const RED: &str = "\x1b[31m";
 const DIM: &str = "\x1b[2m";
 const RESET: &str = "\x1b[0m";
 
-impl Style {
+impl LineStyle {
     fn paint(&self, color: &str, text: &str) -> String {
         if self.color {
             format!("{color}{text}{RESET}")
@@ -62,14 +62,14 @@ impl Style {
         }
     }
 
-    /// The text of an event, with its last newline.
-    pub(super) fn text(&self, shown: &Shown<'_>, time: &str) -> String {
+    /// The text of an event, with a newline at its end.
+    pub(super) fn text(&self, shown: &ShownEvent<'_>, time: &str) -> String {
         match self.output {
-            Some(Output::Name) => self.name(shown),
-            Some(Output::Json) => {
+            Some(OutputFormat::Name) => self.name(shown),
+            Some(OutputFormat::Json) => {
                 String::from_utf8_lossy(&shown.object.event_bytes(shown.event)).into_owned()
             }
-            Some(Output::Yaml) => {
+            Some(OutputFormat::Yaml) => {
                 let object: Value =
                     serde_json::from_slice(shown.object.as_bytes()).unwrap_or_default();
                 let event = serde_json::json!({ "type": word(shown.event), "object": object });
@@ -80,8 +80,8 @@ impl Style {
         }
     }
 
-    /// A name that can be pasted behind `kubectl get`.
-    fn name(&self, shown: &Shown<'_>) -> String {
+    /// A name that can be pasted after `kubectl get`.
+    fn name(&self, shown: &ShownEvent<'_>) -> String {
         let mut name = format!("{}/{}", self.prefix, printable(&shown.object.name()));
         if self.namespaces {
             let _ = write!(name, " -n {}", printable(&shown.object.namespace()));
@@ -94,7 +94,7 @@ impl Style {
         }
     }
 
-    fn line(&self, shown: &Shown<'_>, time: &str) -> String {
+    fn line(&self, shown: &ShownEvent<'_>, time: &str) -> String {
         let mut line = String::new();
         if !time.is_empty() {
             line = self.paint(DIM, time);
@@ -133,9 +133,9 @@ impl Style {
         text
     }
 
-    fn change(&self, change: &Change) -> String {
+    fn change(&self, change: &FieldChange) -> String {
         let path = printable(&change.path);
-        // An annotation may hold what was applied.
+        // An annotation may contain the applied Secret.
         let is_plain = path.starts_with("metadata") && !path.starts_with("metadata.annotations");
         if self.secret && !is_plain {
             return match (&change.old, &change.new) {
@@ -192,7 +192,7 @@ fn brief(value: &Value) -> String {
     format!("{cut}…")
 }
 
-/// Nothing of an object may steer the terminal or break the line.
+/// Replaces control characters, so that an object can neither control the terminal nor break the line.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|character| match character {
@@ -211,8 +211,8 @@ mod tests {
         Object::parse(json.to_owned().into()).unwrap()
     }
 
-    fn style() -> Style {
-        Style {
+    fn style() -> LineStyle {
+        LineStyle {
             output: None,
             events: false,
             color: false,
@@ -222,9 +222,9 @@ mod tests {
         }
     }
 
-    fn update(style: &Style, old: &str, new: &str) -> String {
+    fn update(style: &LineStyle, old: &str, new: &str) -> String {
         let (old, new) = (object(old), object(new));
-        let shown = Shown {
+        let shown = ShownEvent {
             event: EventType::Modified,
             object: &new,
             old: Some(&old),
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn colors_tell_old_from_new() {
-        let colored = Style {
+        let colored = LineStyle {
             color: true,
             ..style()
         };
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn values_of_secrets_are_not_shown() {
-        let secret = Style {
+        let secret = LineStyle {
             secret: true,
             ..style()
         };
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_was_applied_as_a_secret_is_not_shown() {
-        let secret = Style {
+        let secret = LineStyle {
             secret: true,
             ..style()
         };
@@ -309,27 +309,27 @@ mod tests {
     #[test]
     fn the_other_outputs_have_the_whole_object_or_its_name() {
         let object = object(r#"{"metadata":{"name":"a"},"data":{"k":"v"}}"#);
-        let shown = Shown {
+        let shown = ShownEvent {
             event: EventType::Deleted,
             object: &object,
             old: None,
             unseen: true,
         };
         let text = |output| {
-            Style {
+            LineStyle {
                 output: Some(output),
                 namespaces: false,
                 ..style()
             }
             .text(&shown, "")
         };
-        assert_eq!(text(Output::Name), "configmap/a\n");
+        assert_eq!(text(OutputFormat::Name), "configmap/a\n");
         assert_eq!(
-            text(Output::Json),
+            text(OutputFormat::Json),
             "{\"type\":\"DELETED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"data\":{\"k\":\"v\"}}}\n"
         );
         assert_eq!(
-            text(Output::Yaml),
+            text(OutputFormat::Yaml),
             "---\ntype: DELETED\nobject:\n  metadata:\n    name: a\n  data:\n    k: v\n"
         );
     }
@@ -337,15 +337,15 @@ mod tests {
     #[test]
     fn names_can_have_their_namespace_and_what_happened() {
         let object = object(OLD);
-        let shown = Shown {
+        let shown = ShownEvent {
             event: EventType::Deleted,
             object: &object,
             old: None,
             unseen: false,
         };
         let name = |events, color| {
-            Style {
-                output: Some(Output::Name),
+            LineStyle {
+                output: Some(OutputFormat::Name),
                 events,
                 color,
                 ..style()

@@ -1,18 +1,18 @@
-//! What the words of the command line mean: `cm`, `cm coredns`, `cm/coredns`, `deployments.v1.apps`.
+//! Parses the resource and name on the command line: `cm`, `cm coredns`, `cm/coredns`, `deployments.v1.apps`.
 
 use anyhow::bail;
 
-/// What is followed.
+/// The resource to watch, or one object of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    /// A word that discovery understands.
+pub(super) struct WatchTarget {
+    /// A name of the resource for discovery.
     pub(super) resource: String,
     pub(super) name: Option<String>,
 }
 
-impl Target {
-    /// Reads the words as kubectl does. What kubectl cannot watch either gets an error that says what to write instead.
-    pub(super) fn parse(words: &[String]) -> anyhow::Result<Target> {
+impl WatchTarget {
+    /// Parses the words as kubectl does. For forms that cannot be watched, the error says what to write instead.
+    pub(super) fn parse(words: &[String]) -> anyhow::Result<WatchTarget> {
         let (resource, name) = match words {
             [word] => match word.split_once('/') {
                 Some((resource, name)) => (resource, Some(name)),
@@ -48,20 +48,20 @@ impl Target {
                 words.join(" ")
             );
         }
-        Ok(Target {
+        Ok(WatchTarget {
             resource: with_group(resource),
             name: name.map(str::to_owned),
         })
     }
 }
 
-/// These have a meaning in a path or in a field selector, and are in no name.
+/// False for text with characters that have a meaning in a path or a field selector; no name has them.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['/', ',', '=', '!', '\\', ' '])
 }
 
-/// `ConfigMap.v1` is `ConfigMap.v1.`, with the empty group at its end. kubectl wants the last dot; but no group is called like
-/// a version, so nothing else can be meant.
+/// Turns `ConfigMap.v1` into `ConfigMap.v1.`, with the empty core group. kubectl requires the last dot; it is optional here,
+/// because no group has the name of a version.
 fn with_group(resource: &str) -> String {
     match resource.split_once('.') {
         Some((_, qualifier)) if is_version(qualifier) => format!("{resource}."),
@@ -87,7 +87,7 @@ mod tests {
 
     fn parse(words: &str) -> Result<(String, Option<String>), String> {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        Target::parse(&words)
+        WatchTarget::parse(&words)
             .map(|target| (target.resource, target.name))
             .map_err(|error| error.to_string())
     }

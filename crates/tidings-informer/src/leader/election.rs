@@ -1,4 +1,4 @@
-//! What a candidate does next: a pure function of what it has seen, the time, and its chance.
+//! Decides what a candidate does next. Does no I/O and reads no clock: the caller passes the time and the answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,19 +7,19 @@ use tokio::time::Instant;
 use super::lock::{LeaseRecord, LeaseVersion, LockError};
 use super::{ElectionOptions, JITTER};
 
-/// How often a lease is given back again after a conflict.
+/// How often a candidate tries to release the lease when writes conflict.
 const RELEASES_MAX: u32 = 5;
 
-/// The time here, and the time that is written for people.
+/// The time of one step: the monotonic clock for decisions, and the wall clock for the lease record.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct ElectionTime {
     pub(super) instant: Instant,
     pub(super) wall: SystemTime,
 }
 
-/// The next thing to do.
+/// What the candidate does next.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum ElectionStep {
     Get,
     Create(LeaseRecord),
     Update(LeaseRecord, LeaseVersion),
@@ -27,63 +27,64 @@ pub(super) enum Step {
     End,
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum ElectionOutcome {
     Got(Result<Option<(LeaseRecord, LeaseVersion)>, LockError>),
     Written(Result<LeaseVersion, LockError>),
     Waited,
 }
 
-/// What the program is told.
+/// What the elector tells the program.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(super) enum ElectionNotice {
     NewLeader(String),
     StartedLeading,
-    /// It must not go on as the leader. That it has stopped is said when its work has ended.
+    /// The candidate must not lead any longer. `on_stopped_leading` is called later, when its work has ended.
     LostLead,
 }
 
-/// One candidate.
+/// The state of one candidate.
 #[derive(Debug)]
 pub(super) struct Election {
     options: ElectionOptions,
     identity: String,
-    observed: Option<Observed>,
+    observed: Option<ObservedLease>,
     leads: bool,
-    /// Until when a leader may lead without a renewal.
+    /// When the leader must stop unless it renews the lease before.
     lead_until: Option<Instant>,
-    /// Whom the program was told of last.
+    /// The leader that was last reported to the program.
     reported: Option<String>,
-    next: Next,
-    /// What is being written, and since when.
+    next: ElectionPhase,
+    /// The record that is being written, and when the write began.
     writing: Option<(LeaseRecord, Instant)>,
     releases: u32,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
 }
 
-/// The lease as it was seen or written last.
+/// The lease as it was last read or written.
 #[derive(Debug)]
-struct Observed {
+struct ObservedLease {
     record: LeaseRecord,
     version: LeaseVersion,
-    /// When this record was first seen, or before it was written. Local: nobody's clock is trusted.
+    /// When this record was first read, or when its write began, by the local clock: clocks of other candidates are not trusted.
     since: Instant,
 }
 
+/// What the candidate is about to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    /// Begin a try.
+enum ElectionPhase {
+    /// Begin an attempt to acquire or renew.
     Try,
-    /// Write without looking: the lease is ours unless proven otherwise.
+    /// Update the lease without reading it first: this candidate held it last.
     Renew,
-    Look,
+    Get,
     Create,
-    /// Write what was just looked at.
-    Take,
+    /// Update the lease that was just read.
+    Acquire,
     Rest(Instant),
-    GiveBack,
-    LookToGiveBack,
+    Release,
+    GetForRelease,
     End,
 }
 
@@ -97,68 +98,72 @@ impl Election {
             leads: false,
             lead_until: None,
             reported: None,
-            next: Next::Try,
+            next: ElectionPhase::Try,
             writing: None,
             releases: 0,
-            chance: fastrand::Rng::with_seed(seed),
+            rng: fastrand::Rng::with_seed(seed),
         }
     }
 
-    /// Until when this candidate may work as the leader; nobody else takes the lease before that. Counts from before the last
-    /// write that was answered: one whose answer was lost is older than when it was seen here, and nobody knows by how much.
+    /// When the lease of this candidate expires: no other takes it before. Counts from the start of the last write that was
+    /// answered. A write whose answer was lost may be older than the read that showed it, by an unknown time.
     pub(super) fn lease_end(&self) -> Option<Instant> {
         let lead_until = self.lead_until.filter(|_| self.is_holder())?;
         Some(lead_until + (self.options.lease_duration - self.options.renew_deadline))
     }
 
-    /// Until when work that is told now that the lead is lost may go on by itself. What is left of the lease after that is for
-    /// dropping it: `least`, or half of it if there is less.
+    /// When work must have ended by itself after the lead was lost at `now`. The rest of the lease is for aborting the work:
+    /// `least`, or half of what is left of the lease if that is less.
     pub(super) fn work_end(&self, now: Instant, least: Duration) -> Instant {
         let left = self.lease_end().map(|end| end.duration_since(now));
         left.map_or(now, |left| now + left.saturating_sub(least).max(left / 2))
     }
 
-    /// How long work may take to end when the program wants to stop.
+    /// How long the work may take to end when the program stops.
     pub(super) fn drain(&self) -> Duration {
         self.options.drain
     }
 
-    /// The same candidate, for another term; what it has seen does not count any more.
+    /// The candidate for another term, without what it has observed.
     pub(super) fn again(&self) -> Election {
         Election::new(self.options.clone(), &self.identity)
     }
 
-    /// When to give up on the step that was begun now.
+    /// When to give up a step that begins at `now`.
     pub(super) fn deadline(&self, now: Instant) -> Instant {
         let longest = now + self.options.renew_deadline;
         self.lead_until.map_or(longest, |until| until.min(longest))
     }
 
-    pub(super) fn step(&mut self, now: Now) -> Step {
-        if self.next == Next::Try {
+    pub(super) fn step(&mut self, now: ElectionTime) -> ElectionStep {
+        if self.next == ElectionPhase::Try {
             self.next = match &self.observed {
-                Some(observed) if self.leads && observed.end() > now.instant => Next::Renew,
-                _ => Next::Look,
+                Some(observed) if self.leads && observed.end() > now.instant => {
+                    ElectionPhase::Renew
+                }
+                _ => ElectionPhase::Get,
             };
         }
         match self.next {
-            Next::Try | Next::Look | Next::LookToGiveBack => Step::Get,
-            Next::Rest(until) => Step::Wait(until),
-            Next::End => Step::End,
-            Next::Create => Step::Create(self.write(now)),
-            Next::Renew | Next::Take | Next::GiveBack => {
+            ElectionPhase::Try | ElectionPhase::Get | ElectionPhase::GetForRelease => {
+                ElectionStep::Get
+            }
+            ElectionPhase::Rest(until) => ElectionStep::Wait(until),
+            ElectionPhase::End => ElectionStep::End,
+            ElectionPhase::Create => ElectionStep::Create(self.write(now)),
+            ElectionPhase::Renew | ElectionPhase::Acquire | ElectionPhase::Release => {
                 let record = self.write(now);
                 let version = self.observed.as_ref().map(|known| known.version.clone());
-                Step::Update(record, version.unwrap_or_default())
+                ElectionStep::Update(record, version.unwrap_or_default())
             }
         }
     }
 
-    /// The record to be written.
-    fn write(&mut self, now: Now) -> LeaseRecord {
+    /// The record to write in this phase.
+    fn write(&mut self, now: ElectionTime) -> LeaseRecord {
         let known = self.observed.as_ref().map(|observed| &observed.record);
         let transitions = known.map_or(0, |record| record.transitions);
-        let record = if self.next == Next::GiveBack {
+        let record = if self.next == ElectionPhase::Release {
             LeaseRecord {
                 holder: String::new(),
                 lease_duration_seconds: 1,
@@ -185,42 +190,50 @@ impl Election {
         record
     }
 
-    pub(super) fn observe(&mut self, outcome: Outcome, now: Instant) -> Vec<Notice> {
+    pub(super) fn observe(
+        &mut self,
+        outcome: ElectionOutcome,
+        now: Instant,
+    ) -> Vec<ElectionNotice> {
         let mut notices = Vec::new();
         match (self.next, outcome) {
-            (Next::Rest(_), Outcome::Waited) => {
-                self.next = Next::Try;
+            (ElectionPhase::Rest(_), ElectionOutcome::Waited) => {
+                self.next = ElectionPhase::Try;
                 if self.leads && self.lead_until.is_some_and(|until| now >= until) {
                     self.failed(now, &mut notices);
                 }
             }
-            (Next::GiveBack, Outcome::Written(written)) => self.gave_back(&written),
-            (Next::LookToGiveBack, Outcome::Got(got)) => self.looked_to_give_back(got, now),
-            (_, Outcome::Written(Ok(version))) => self.won(version, now, &mut notices),
-            // Somebody wrote the lease, or the answer was lost: look.
-            (Next::Renew, Outcome::Written(Err(_))) => self.next = Next::Look,
-            (_, Outcome::Got(Ok(None))) => {
-                // Deleted behind a leader's back it goes on from what the leader knows.
+            (ElectionPhase::Release, ElectionOutcome::Written(written)) => self.released(&written),
+            (ElectionPhase::GetForRelease, ElectionOutcome::Got(got)) => {
+                self.got_for_release(got, now)
+            }
+            (_, ElectionOutcome::Written(Ok(version))) => self.won(version, now, &mut notices),
+            // Another candidate wrote the lease, or the answer was lost: read it.
+            (ElectionPhase::Renew, ElectionOutcome::Written(Err(_))) => {
+                self.next = ElectionPhase::Get
+            }
+            (_, ElectionOutcome::Got(Ok(None))) => {
+                // If a lease is deleted while this candidate leads, it creates it again from the record that it knows.
                 if !self.leads {
                     self.observed = None;
                 }
-                self.next = Next::Create;
+                self.next = ElectionPhase::Create;
             }
-            (_, Outcome::Got(Ok(Some((record, version))))) => {
+            (_, ElectionOutcome::Got(Ok(Some((record, version))))) => {
                 self.see(record, version, now);
                 let free = self.observed.as_ref().is_none_or(|observed| {
                     observed.record.holder.is_empty() || observed.end() <= now
                 });
                 if self.is_holder() || free && !self.leads {
-                    self.next = Next::Take;
+                    self.next = ElectionPhase::Acquire;
                 } else {
                     self.failed(now, &mut notices);
                 }
             }
-            (_, Outcome::Got(Err(_)) | Outcome::Written(Err(_))) => {
+            (_, ElectionOutcome::Got(Err(_)) | ElectionOutcome::Written(Err(_))) => {
                 self.failed(now, &mut notices);
             }
-            (_, Outcome::Waited) => {}
+            (_, ElectionOutcome::Waited) => {}
         }
         notices
     }
@@ -234,23 +247,23 @@ impl Election {
     }
 
     fn see(&mut self, record: LeaseRecord, version: LeaseVersion, now: Instant) {
-        // Only a changed record is a renewal: a label on the lease is none.
+        // Only a changed record is a renewal; a changed label of the lease object is not.
         let since = match &self.observed {
             Some(observed) if observed.record == record => observed.since,
             _ => now,
         };
-        self.observed = Some(Observed {
+        self.observed = Some(ObservedLease {
             record,
             version,
             since,
         });
     }
 
-    fn won(&mut self, version: LeaseVersion, now: Instant, notices: &mut Vec<Notice>) {
+    fn won(&mut self, version: LeaseVersion, now: Instant, notices: &mut Vec<ElectionNotice>) {
         let Some((record, since)) = self.writing.take() else {
             return;
         };
-        self.observed = Some(Observed {
+        self.observed = Some(ObservedLease {
             record,
             version,
             since,
@@ -258,29 +271,29 @@ impl Election {
         self.lead_until = Some(since + self.options.renew_deadline);
         self.report(notices);
         if !std::mem::replace(&mut self.leads, true) {
-            notices.push(Notice::StartedLeading);
+            notices.push(ElectionNotice::StartedLeading);
         }
-        self.next = Next::Rest(now + self.options.retry_period);
+        self.next = ElectionPhase::Rest(now + self.options.retry_period);
     }
 
-    fn failed(&mut self, now: Instant, notices: &mut Vec<Notice>) {
+    fn failed(&mut self, now: Instant, notices: &mut Vec<ElectionNotice>) {
         self.report(notices);
         let Some(until) = self.lead_until.filter(|_| self.leads) else {
             let wait = self.options.retry_period;
-            self.next = Next::Rest(now + wait.mul_f64(1.0 + JITTER * self.chance.f64()));
+            self.next = ElectionPhase::Rest(now + wait.mul_f64(1.0 + JITTER * self.rng.f64()));
             return;
         };
-        // Whoever has held the lease since, it is over: going on until the deadline would be two leaders.
+        // Another candidate may lead already: to go on until the deadline could mean two leaders.
         if now >= until || !self.is_holder() {
-            notices.push(Notice::LostLead);
+            notices.push(ElectionNotice::LostLead);
             self.leads = false;
-            self.next = Next::End;
+            self.next = ElectionPhase::End;
             return;
         }
-        self.next = Next::Rest((now + self.options.retry_period).min(until));
+        self.next = ElectionPhase::Rest((now + self.options.retry_period).min(until));
     }
 
-    fn report(&mut self, notices: &mut Vec<Notice>) {
+    fn report(&mut self, notices: &mut Vec<ElectionNotice>) {
         let holder = self
             .observed
             .as_ref()
@@ -288,49 +301,49 @@ impl Election {
         let holder = holder.filter(|holder| !holder.is_empty());
         if holder != self.reported.as_ref() {
             self.reported = holder.cloned();
-            notices.extend(holder.cloned().map(Notice::NewLeader));
+            notices.extend(holder.cloned().map(ElectionNotice::NewLeader));
         }
     }
 
-    /// The program wants to stop; its work has ended.
+    /// The program stops, and its work has ended: releases the lease if the options say so.
     pub(super) fn stop(&mut self, now: Instant) {
-        let gives_back = self.leads && self.options.release;
+        let releases_lease = self.leads && self.options.release;
         self.leads = false;
         self.lead_until = Some(now + self.options.renew_deadline);
-        self.next = if gives_back {
-            Next::GiveBack
+        self.next = if releases_lease {
+            ElectionPhase::Release
         } else {
-            Next::End
+            ElectionPhase::End
         };
     }
 
-    fn gave_back(&mut self, written: &Result<LeaseVersion, LockError>) {
+    fn released(&mut self, written: &Result<LeaseVersion, LockError>) {
         self.releases += 1;
         let again = matches!(written, Err(LockError::Conflict)) && self.releases < RELEASES_MAX;
         self.next = if again {
-            Next::LookToGiveBack
+            ElectionPhase::GetForRelease
         } else {
-            Next::End
+            ElectionPhase::End
         };
     }
 
-    fn looked_to_give_back(
+    fn got_for_release(
         &mut self,
         got: Result<Option<(LeaseRecord, LeaseVersion)>, LockError>,
         now: Instant,
     ) {
-        self.next = Next::End;
+        self.next = ElectionPhase::End;
         if let Ok(Some((record, version))) = got {
             self.see(record, version, now);
-            // What is another's by now is not ours to give.
+            // Another candidate may hold the lease by now.
             if self.is_holder() {
-                self.next = Next::GiveBack;
+                self.next = ElectionPhase::Release;
             }
         }
     }
 }
 
-impl Observed {
+impl ObservedLease {
     fn end(&self) -> Instant {
         self.since + Duration::from_secs(u64::from(self.record.lease_duration_seconds))
     }

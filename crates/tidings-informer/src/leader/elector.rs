@@ -1,4 +1,4 @@
-//! Carries out what an election decides.
+//! Runs a candidate: carries out the steps of an election, and starts and stops the leader's work.
 
 use std::any::Any;
 use std::future::Future;
@@ -9,28 +9,28 @@ use std::time::{Duration, SystemTime};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::election::{Election, Notice, Now, Outcome, Step};
+use super::election::{Election, ElectionNotice, ElectionOutcome, ElectionStep, ElectionTime};
 use super::lock::{LeaseLock, LockError};
 use super::signal::{StopSignal, Stopper};
 use super::{BadElection, ElectionOptions};
 use crate::source::BoxFuture;
 use crate::workqueue::FAR;
 
-/// What was dropped has at least this long to go away, also if the lease is over already.
+/// How long aborted work has to end at least, even if the lease has expired.
 const END_LEAST: Duration = Duration::from_secs(1);
 
-/// What a candidate does with the lead. A function from [`StopSignal`] to a future is one, too: it is called for each term.
+/// What a candidate does while it leads. A function from [`StopSignal`] to a future implements this; it is called for each term.
 pub trait LeaderCallbacks: Send {
-    /// It leads. The future is the leader's work: it runs as a task of its own. When the lead is over, `stop` is raised, and the
-    /// work has some time to end by itself before it is dropped; [`LeaderElector::run`] says how long. If it ends earlier, the
-    /// lead goes on.
+    /// The candidate became the leader. The future is the leader's work and runs as a task. When the lead is over, `stop` is
+    /// raised, and the work has some time to end by itself before it is aborted; [`LeaderElector::run`] says how long. If the
+    /// work ends earlier, the candidate stays the leader.
     fn on_started_leading(&mut self, stop: StopSignal) -> BoxFuture<'static, ()>;
 
-    /// It does not lead, or not any more, and its work has ended. Called once a term, whatever happened before: also if it never
-    /// led, and when the future of [`LeaderElector::run`] is dropped.
+    /// The term is over and the work has ended. Called once for each term, even if the candidate never led, and when the future
+    /// of [`LeaderElector::run`] is dropped.
     fn on_stopped_leading(&mut self);
 
-    /// Somebody leads who did not before; it may be this candidate, which is told before it starts.
+    /// The leader changed. If this candidate is the new leader, this is called before `on_started_leading`.
     fn on_new_leader(&mut self, identity: &str) {
         let _ = identity;
     }
@@ -48,35 +48,35 @@ where
     fn on_stopped_leading(&mut self) {}
 }
 
-/// Why a candidate does not stand any more.
+/// Why a term ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ElectionEnd {
-    /// It was asked to stop.
+    /// The program asked the candidate to stop.
     Stopped,
-    /// It led, and could not renew the lease in time, or found it with another.
+    /// The candidate led, and could not renew the lease in time or found that another holds it.
     Lost,
 }
 
-/// A candidate for the lead.
+/// A candidate in a leader election.
 pub struct LeaderElector<L: ?Sized> {
     lock: Arc<L>,
     election: Election,
 }
 
-type Panic = Box<dyn Any + Send>;
+type PanicPayload = Box<dyn Any + Send>;
 
-/// Why a term is over.
+/// Why the loop of a term ended.
 enum TermEnd {
     Asked,
     Lost,
-    Panicked(Panic),
+    Panicked(PanicPayload),
 }
 
 impl<L: LeaseLock + ?Sized> LeaderElector<L> {
     /// A candidate that has not started.
     ///
     /// # Errors
-    /// If the times do not go together, or the lock has no identity.
+    /// If the durations are inconsistent, or the identity of the lock is empty.
     pub fn new(lock: Arc<L>, options: ElectionOptions) -> Result<LeaderElector<L>, BadElection> {
         options.check(lock.identity())?;
         Ok(LeaderElector {
@@ -85,23 +85,23 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         })
     }
 
-    /// Stands for the lead, leads, and renews, for one term: until `stop` is ready or the lead is lost.
-    /// [`LeaderElector::run_until_stopped`] stands again.
+    /// Runs one term: waits for the lease, leads and renews it, until `stop` is ready or the lead is lost.
+    /// [`LeaderElector::run_until_stopped`] runs further terms.
     ///
-    /// When `stop` is ready, the signal of the work is raised, and the lease is renewed until the work has ended, for at most
-    /// [`ElectionOptions::drain`]. When the lead is lost, the signal is raised too, and the work has what is left of the lease,
-    /// less up to a second in which it is dropped: with the default times four seconds if the server does not answer, and
-    /// nothing if another has the lease already.
+    /// When `stop` is ready, the work's signal is raised, and the lease is renewed until the work has ended, for at most
+    /// [`ElectionOptions::drain`]. When the lead is lost, the signal is raised too, and the work has the rest of the lease to
+    /// end, less up to a second for aborting it: with the default durations four seconds if the server does not answer, and no
+    /// time if another candidate holds the lease already.
     ///
-    /// At the end, in this order: the leader's work has ended or is dropped, the lease is given back if the options say so and
-    /// the candidate was asked to stop, and [`LeaderCallbacks::on_stopped_leading`] is called. ≠ client-go, which gives the
-    /// lease back before it tells the work to end. Work that does not let go of its thread is waited for until the lease runs
-    /// out, and the lease is then not given back.
+    /// At the end, in this order: the leader's work has ended or is aborted, the lease is released if the options say so and the
+    /// candidate was asked to stop, and [`LeaderCallbacks::on_stopped_leading`] is called. client-go differs: it releases the
+    /// lease before it tells the work to end. Work that never yields cannot be aborted: the elector waits for it until the lease
+    /// expires, and does not release the lease then.
     ///
-    /// Dropping the future stops the work, without waiting for it and without giving the lease back.
+    /// Dropping the future aborts the work without waiting for it, and does not release the lease.
     ///
     /// # Panics
-    /// If the work does, after the same steps: a leader that does nothing must not keep others from leading.
+    /// If the work panics, after the same steps: a leader without work must not keep the lease.
     pub async fn run(
         mut self,
         mut callbacks: impl LeaderCallbacks,
@@ -111,11 +111,11 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         self.term(&mut callbacks, stop).await.0
     }
 
-    /// Stands for the lead as [`LeaderElector::run`] does, and again whenever it is lost, until `stop` is ready. The callbacks
-    /// are told of each term. No term begins before the work of the one before has ended.
+    /// Runs terms as [`LeaderElector::run`] does until `stop` is ready. The callbacks are called for each term. No term begins
+    /// before the work of the one before has ended.
     ///
     /// # Panics
-    /// If the work does, as [`LeaderElector::run`].
+    /// If the work panics, as [`LeaderElector::run`].
     pub async fn run_until_stopped(
         mut self,
         mut callbacks: impl LeaderCallbacks,
@@ -139,7 +139,7 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         }
     }
 
-    /// One term. Returns the work, too, if it could not be ended.
+    /// Runs one term. Also returns the task of the work if it could not be ended.
     async fn term<C: LeaderCallbacks, S: Future<Output = ()>>(
         &mut self,
         callbacks: &mut C,
@@ -173,9 +173,9 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
             TermEnd::Asked => ElectionEnd::Stopped,
         };
         let panic = panic.or(candidate.drop_work(self.election.lease_end()).await);
-        // Nothing is given back if the lead is lost.
+        // If the lead was lost, the election has nothing to release.
         if candidate.work.is_none() {
-            self.give_back().await;
+            self.release_lease().await;
         }
         let asked = candidate.drain_until.is_some();
         let left = candidate.work.take().map(|work| work.task);
@@ -183,19 +183,19 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         if let Some(panic) = panic {
             std::panic::resume_unwind(panic);
         }
-        // Who was asked to stop and lost the lead meanwhile does not stand again.
+        // A candidate that was asked to stop, and lost the lead before it could, must not run another term.
         let end = if asked { ElectionEnd::Stopped } else { end };
         (end, left)
     }
 
-    /// Carries out one step, unless something ends the term before. What is under way goes on when the candidate is asked to
-    /// stop: it is likely to be the renewal that keeps the lease while the work ends.
+    /// Carries out one step, unless the term ends before. A step continues when the candidate is asked to stop: it is often the
+    /// renewal that keeps the lease while the work ends.
     async fn turn<C: LeaderCallbacks, S: Future<Output = ()>>(
         &self,
-        step: Step,
+        step: ElectionStep,
         candidate: &mut Candidate<'_, C>,
         mut stop: Pin<&mut S>,
-    ) -> Result<Outcome, TermEnd> {
+    ) -> Result<ElectionOutcome, TermEnd> {
         let mut carried_out = pin!(self.carry_out(step));
         loop {
             let drain_until = candidate.drain_until;
@@ -214,7 +214,7 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
                 () = at(drain_until) => {
                     tracing::warn!(
                         identity = self.lock.identity(),
-                        "the leader's work did not end in time, it is dropped"
+                        "the leader's work did not end in time, it is aborted"
                     );
                     return Err(TermEnd::Asked);
                 }
@@ -223,52 +223,53 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
         }
     }
 
-    async fn give_back(&mut self) {
+    async fn release_lease(&mut self) {
         self.election.stop(Instant::now());
         loop {
             let step = self.election.step(now());
-            if step == Step::End {
+            if step == ElectionStep::End {
                 return;
             }
             let outcome = self.carry_out(step).await;
-            if let Outcome::Written(Err(error)) = &outcome {
-                tracing::warn!(identity = self.lock.identity(), %error, "the lease is not given back");
+            if let ElectionOutcome::Written(Err(error)) = &outcome {
+                tracing::warn!(identity = self.lock.identity(), %error, "the lease was not released; others can take it when it expires");
             }
             self.election.observe(outcome, Instant::now());
         }
     }
 
-    async fn carry_out(&self, step: Step) -> Outcome {
+    async fn carry_out(&self, step: ElectionStep) -> ElectionOutcome {
         let deadline = self.election.deadline(Instant::now());
         let late = || LockError::failed("no answer in time");
         match step {
-            Step::Get => {
+            ElectionStep::Get => {
                 let got = timeout_at(deadline, self.lock.get()).await;
-                Outcome::Got(got.unwrap_or_else(|_| Err(late())))
+                ElectionOutcome::Got(got.unwrap_or_else(|_| Err(late())))
             }
-            Step::Create(record) => {
+            ElectionStep::Create(record) => {
                 let created = timeout_at(deadline, self.lock.create(record)).await;
-                Outcome::Written(created.unwrap_or_else(|_| Err(late())))
+                ElectionOutcome::Written(created.unwrap_or_else(|_| Err(late())))
             }
-            Step::Update(record, version) => {
+            ElectionStep::Update(record, version) => {
                 let updated = timeout_at(deadline, self.lock.update(record, version)).await;
-                Outcome::Written(updated.unwrap_or_else(|_| Err(late())))
+                ElectionOutcome::Written(updated.unwrap_or_else(|_| Err(late())))
             }
-            Step::Wait(until) => {
+            ElectionStep::Wait(until) => {
                 sleep_until(until).await;
-                Outcome::Waited
+                ElectionOutcome::Waited
             }
-            // A candidate that has come to its end has lost the lead, and left.
-            Step::End => std::future::pending().await,
+            // The term's loop ends when the lead is lost, before it would carry out this step.
+            ElectionStep::End => std::future::pending().await,
         }
     }
 }
 
-/// Microseconds: that is what a lease keeps, and what was written must be known again.
-fn now() -> Now {
+/// The current time. The wall clock is cut to microseconds, which is what a lease stores: a record that is read back must equal
+/// the one that was written.
+fn now() -> ElectionTime {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let micros = u64::try_from(since.as_micros()).unwrap_or(u64::MAX);
-    Now {
+    ElectionTime {
         instant: Instant::now(),
         wall: SystemTime::UNIX_EPOCH + Duration::from_micros(micros),
     }
@@ -281,23 +282,23 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// The panic that a task ended by.
-fn panic_of(ended: Result<(), JoinError>) -> Option<Panic> {
+/// The payload of the panic that ended a task, if one did.
+fn panic_of(ended: Result<(), JoinError>) -> Option<PanicPayload> {
     ended.map_err(JoinError::try_into_panic).err()?.ok()
 }
 
-/// The leader's work, and how to tell it to end.
-struct Work {
+/// The task of the leader's work, and its stop signal.
+struct LeaderWork {
     task: JoinHandle<()>,
     stopper: Stopper,
 }
 
-/// Says that it is over, whatever ends it.
+/// A candidate during one term. Aborts the work and calls `on_stopped_leading` when it is dropped.
 struct Candidate<'a, C: LeaderCallbacks> {
     callbacks: &'a mut C,
-    /// None before it leads, and when it has ended.
-    work: Option<Work>,
-    /// Set when the candidate was asked to stop: how long its work may go on.
+    /// `None` before the candidate leads, and after the work has ended.
+    work: Option<LeaderWork>,
+    /// Set when the candidate was asked to stop: when its work is aborted.
     drain_until: Option<Instant>,
 }
 
@@ -310,18 +311,18 @@ impl<C: LeaderCallbacks> Candidate<'_, C> {
         }
     }
 
-    /// Tells the program, and starts its work. Returns true if the lead is lost.
-    fn tell(&mut self, notices: Vec<Notice>) -> bool {
+    /// Calls the callbacks and starts the work. Returns true if the lead is lost.
+    fn tell(&mut self, notices: Vec<ElectionNotice>) -> bool {
         for notice in notices {
             match notice {
-                Notice::NewLeader(identity) => self.callbacks.on_new_leader(&identity),
-                Notice::StartedLeading => {
+                ElectionNotice::NewLeader(identity) => self.callbacks.on_new_leader(&identity),
+                ElectionNotice::StartedLeading => {
                     let (stopper, signal) = Stopper::new();
                     let work = self.callbacks.on_started_leading(signal);
                     let task = tokio::spawn(work);
-                    self.work = Some(Work { task, stopper });
+                    self.work = Some(LeaderWork { task, stopper });
                 }
-                Notice::LostLead => return true,
+                ElectionNotice::LostLead => return true,
             }
         }
         false
@@ -333,8 +334,8 @@ impl<C: LeaderCallbacks> Candidate<'_, C> {
         }
     }
 
-    /// Waits until the work has ended, and takes its panic. Waits for ever if there is none.
-    async fn work_ended(&mut self) -> Option<Panic> {
+    /// Waits until the work has ended, and returns its panic. Waits forever if there is no work.
+    async fn work_ended(&mut self) -> Option<PanicPayload> {
         let Some(work) = &mut self.work else {
             return std::future::pending().await;
         };
@@ -343,20 +344,22 @@ impl<C: LeaderCallbacks> Candidate<'_, C> {
         panic_of(ended)
     }
 
-    /// Waits until the work has ended, not longer than this.
-    async fn ended_by(&mut self, until: Instant) -> Option<Panic> {
+    /// Waits until the work has ended, at most until `until`.
+    async fn ended_by(&mut self, until: Instant) -> Option<PanicPayload> {
         self.work.as_ref()?;
         timeout_at(until, self.work_ended()).await.unwrap_or(None)
     }
 
-    /// Drops the leader's work. It is still there if it has not gone when the lease has.
-    async fn drop_work(&mut self, lease_end: Option<Instant>) -> Option<Panic> {
+    /// Aborts the work and waits for its end, at most until the lease expires. `self.work` stays set if it has not ended.
+    async fn drop_work(&mut self, lease_end: Option<Instant>) -> Option<PanicPayload> {
         self.work.as_ref()?.task.abort();
         let least = Instant::now() + END_LEAST;
         let until = lease_end.map_or(least, |end| end.max(least));
         let panic = self.ended_by(until).await;
         if self.work.is_some() {
-            tracing::error!("the leader's work does not end, and the lease has");
+            tracing::error!(
+                "the leader's work has not ended, and the lease has expired: two leaders may work at once"
+            );
         }
         panic
     }

@@ -1,42 +1,42 @@
-//! The lease that an election is about.
+//! The lease record of an election, and the trait of what stores it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::source::{BoxFuture, SourceError};
 
-/// What a lease says.
+/// The contents of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who holds it; empty if nobody does.
+    /// The identity of the holder; empty if there is none.
     pub holder: String,
-    /// How long it is good for after a renewal.
+    /// How long the lease is valid after a renewal.
     pub lease_duration_seconds: u32,
-    /// When the holder got it, by the holder's clock. For people.
+    /// When the holder acquired it, by the holder's clock. Only for people.
     pub acquire_time: SystemTime,
-    /// When it was renewed, by the holder's clock. For people, and to tell one renewal from the next.
+    /// When it was renewed, by the holder's clock. For people, and to tell renewals apart.
     pub renew_time: SystemTime,
-    /// How often it went from one holder to another.
+    /// How often the holder changed.
     pub transitions: u32,
 }
 
-/// Which state of the lease was read or written: its resource version.
+/// The resource version of the lease that was read or written.
 pub type LeaseVersion = String;
 
 /// Why a lease could not be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else wrote it first (409).
-    #[error("the lease has been written by somebody else")]
+    /// Another candidate wrote the lease first (409).
+    #[error("another candidate has written the lease")]
     Conflict,
     /// Anything else.
-    #[error("the lease cannot be had")]
+    #[error("the lease cannot be read or written")]
     Failed(#[source] Arc<dyn std::error::Error + Send + Sync>),
 }
 
 impl LockError {
-    /// For this reason.
+    /// A [`LockError::Failed`] with this cause.
     pub fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> LockError {
         LockError::Failed(Arc::from(why.into()))
     }
@@ -51,18 +51,18 @@ impl From<SourceError> for LockError {
     }
 }
 
-/// Where a lease is kept. Every future may be dropped before it is done; whether the write happened is then not known.
+/// Reads and writes a lease. Every future may be dropped before it is done; it is then unknown whether its write happened.
 pub trait LeaseLock: Send + Sync {
-    /// Who this is, among all that could hold the lease.
+    /// The identity of this candidate, unique among all candidates for the lease.
     fn identity(&self) -> &str;
 
-    /// The lease; none if there is none yet.
+    /// Reads the lease; `None` if it does not exist.
     fn get(&self) -> BoxFuture<'_, Result<Option<(LeaseRecord, LeaseVersion)>, LockError>>;
 
-    /// Creates the lease. Fails with [`LockError::Conflict`] if there is one.
+    /// Creates the lease. Fails with [`LockError::Conflict`] if it exists.
     fn create(&self, record: LeaseRecord) -> BoxFuture<'_, Result<LeaseVersion, LockError>>;
 
-    /// Writes the lease. Fails with [`LockError::Conflict`] if it is not at this version any more.
+    /// Updates the lease. Fails with [`LockError::Conflict`] if it is not at `version`.
     fn update(
         &self,
         record: LeaseRecord,

@@ -1,8 +1,9 @@
-//! Leader election: of several programs that could do a work, one does it.
+//! Leader election: one of several replicas of a program does the work.
 //!
-//! They share a lease, an object of the server. Who holds it renews it; who does not watches whether it is renewed, and takes it
-//! when it has not been for as long as it says. Nobody compares clocks: how old a lease is counts from when its last change was
-//! seen here. The decisions are in `election`, which knows no clock and does no I/O; `elector` carries them out.
+//! The replicas share a Lease object on the server. Its holder renews it. Each other candidate reads it regularly, and takes it
+//! when it has not changed for the lease duration. Clocks of different machines are never compared: the age of a lease counts
+//! from when this candidate saw its last change. `election` makes the decisions, without I/O and without a clock; `elector`
+//! carries them out.
 //!
 //! A controller that finishes its reconciles when it is asked to stop, before another program leads:
 //!
@@ -17,7 +18,7 @@
 //! #     stop: impl Future<Output = ()>,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
 //! let elector = LeaderElector::new(lock, ElectionOptions::default())?;
-//! // Called for each term. A queue is of one term, as a controller that stops shuts it down.
+//! // Called for each term. Each term needs its own queue: a controller shuts its queue down when it stops.
 //! let work = |stop: StopSignal| async move {
 //!     let queue: WorkQueue<String> = WorkQueue::new();
 //!     let reconcile = async |_| Ok::<_, std::fmt::Error>(Action::AwaitChange);
@@ -39,28 +40,30 @@ pub use elector::{ElectionEnd, LeaderCallbacks, LeaderElector};
 pub use lock::{LeaseLock, LeaseRecord, LeaseVersion, LockError};
 pub use signal::StopSignal;
 
-/// A wait `d` of who does not lead is drawn from `[d, d × (1 + JITTER))`, so that many do not try at once.
+/// The wait `d` of a candidate that does not lead is drawn from `[d, d * (1 + JITTER))`, so that candidates do not all try at
+/// once.
 const JITTER: f64 = 1.2;
 
-/// How an election goes.
+/// Options of an election.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ElectionOptions {
-    /// How long others wait after the last renewal before they take the lease. In whole seconds, as it is written there.
+    /// How long other candidates wait after the last renewal before they take the lease. In whole seconds, as the lease stores
+    /// it.
     pub lease_duration: Duration,
-    /// A leader that has not renewed for so long stops leading. Counts from before the last write that succeeded, so that it is
-    /// over before anybody else may begin, however slow that write was.
+    /// A leader that has not renewed for this long stops leading. Counts from the start of its last successful write, so that it
+    /// stops before another candidate may begin, however slow that write was.
     pub renew_deadline: Duration,
-    /// How often a leader renews and others look.
+    /// How often a leader renews the lease, and other candidates read it.
     pub retry_period: Duration,
-    /// How long the leader's work may take to end when the candidate is asked to stop; the lease is renewed meanwhile. Longer
-    /// than [`RunOptions::grace`](crate::RunOptions::grace), so that a controller can say what it left. Zero drops the work at
-    /// once.
+    /// How long the leader's work may take to end when the candidate is asked to stop; the lease is renewed meanwhile. Make it
+    /// longer than [`RunOptions::grace`](crate::RunOptions::grace), so that a controller can return its summary. Zero aborts the
+    /// work at once.
     pub drain: Duration,
-    /// Give the lease back when asked to stop, so that others need not wait for its end. Who leaves anything running behind the
-    /// future of [`LeaderCallbacks::on_started_leading`] must not.
+    /// Release the lease when asked to stop, so that other candidates need not wait until it expires. Set it to false if anything
+    /// keeps running after the future of [`LeaderCallbacks::on_started_leading`] has ended.
     pub release: bool,
-    /// Makes waits repeatable.
+    /// The seed of the random waits, to repeat them.
     pub seed: Option<u64>,
 }
 
@@ -78,7 +81,7 @@ impl Default for ElectionOptions {
 }
 
 impl ElectionOptions {
-    /// Other times.
+    /// Sets the three durations of the lease.
     #[must_use]
     pub fn times(
         mut self,
@@ -92,21 +95,21 @@ impl ElectionOptions {
         self
     }
 
-    /// How long the leader's work may take to end when the candidate is asked to stop.
+    /// Sets how long the leader's work may take to end when the candidate is asked to stop.
     #[must_use]
     pub fn drain(mut self, drain: Duration) -> ElectionOptions {
         self.drain = drain;
         self
     }
 
-    /// Whether to give the lease back when asked to stop.
+    /// Sets whether to release the lease when asked to stop.
     #[must_use]
     pub fn release(mut self, release: bool) -> ElectionOptions {
         self.release = release;
         self
     }
 
-    /// The same seed draws the same waits.
+    /// Sets the seed: equal seeds draw equal waits.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> ElectionOptions {
         self.seed = Some(seed);
@@ -142,37 +145,37 @@ impl ElectionOptions {
     }
 }
 
-/// An election that could not go well.
+/// Invalid options of an election.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadElection {
-    /// Two leaders could lead at once.
+    /// There could be two leaders at once.
     #[error(
         "the lease duration ({lease_duration:?}) must be greater than the renew deadline ({renew_deadline:?})"
     )]
     LeaseDurationTooShort {
-        /// What it is.
+        /// The lease duration.
         lease_duration: Duration,
-        /// What it must exceed.
+        /// The renew deadline, which it must exceed.
         renew_deadline: Duration,
     },
-    /// A leader would stop before it has tried to renew.
+    /// A leader would stop before it tries to renew.
     #[error(
         "the renew deadline ({renew_deadline:?}) must be greater than 1.2 times the retry period ({retry_period:?})"
     )]
     RenewDeadlineTooShort {
-        /// What it is.
+        /// The renew deadline.
         renew_deadline: Duration,
-        /// What it must exceed by a factor of 1.2.
+        /// The retry period, which it must exceed by a factor of 1.2.
         retry_period: Duration,
     },
-    /// The lease duration is written in whole seconds.
+    /// A lease stores its duration in whole seconds.
     #[error("the lease duration ({0:?}) must be in whole seconds, and at least one")]
     LeaseDurationIsNotInSeconds(Duration),
-    /// The server would be asked without pause.
+    /// The server would get requests without a pause.
     #[error("the retry period must be greater than zero")]
     RetryPeriodIsZero,
-    /// An empty holder means that nobody holds the lease.
+    /// An empty holder means that the lease has no holder.
     #[error("the identity of the lock is empty")]
     NoIdentity,
 }

@@ -1,32 +1,32 @@
-//! Tells the leader's work that the lead is over.
+//! The signal that tells the leader's work to end.
 
 use std::future::Future;
 
 use tokio::sync::watch;
 
-/// Says that the lead is over, or about to be: the candidate was asked to stop, or has lost the lead. Clones share it. It stays
-/// said, and is also said when the future of the election is dropped.
+/// Raised when the candidate was asked to stop, has lost the lead, or when the future of the election is dropped. Stays raised.
+/// Clones share it.
 #[derive(Debug, Clone)]
 pub struct StopSignal(watch::Receiver<bool>);
 
 impl StopSignal {
-    /// True when the work is to end.
+    /// True when the work must end.
     pub fn is_raised(&self) -> bool {
-        // Nobody is left who could say it later.
+        // Without a sender nothing could raise it later.
         *self.0.borrow() || self.0.has_changed().is_err()
     }
 
-    /// Waits until the work is to end: what [`run_controller`](crate::run_controller) takes as its stop.
+    /// Waits until the work must end. [`run_controller`](crate::run_controller) takes this as its `stop`.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let mut raised = self.0.clone();
         async move {
-            // An error says that the other side is gone, which means the same.
+            // An error means that the sender was dropped, which also ends the work.
             let _ = raised.wait_for(|raised| *raised).await;
         }
     }
 }
 
-/// The side that says it.
+/// Raises a [`StopSignal`].
 #[derive(Debug)]
 pub(super) struct Stopper(watch::Sender<bool>);
 

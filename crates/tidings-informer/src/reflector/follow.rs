@@ -1,47 +1,48 @@
-//! Which events of a watch count, and how far they lead: pure.
+//! Filters the events of a watch and tracks the version that they reach. Does no I/O and reads no clock.
 
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
 use super::problem::Problem;
 use super::version::Version;
 
-/// Follows one watch.
+/// The version that one watch has reached.
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct WatchFollower {
     pub(super) reached: Version,
-    /// The watch began at no version in particular: the additions that come first are in no order, and none of them says how
-    /// far the watch has come (B68).
+    /// The watch began at "" or "0": its first `ADDED` events are in no order, so their versions do not say how far the watch has
+    /// come (B68).
     unordered: bool,
 }
 
-/// What of a batch counts.
+/// The events of a batch to apply.
 #[derive(Debug, Default)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedEvents {
     pub(super) events: Vec<WatchEvent>,
-    /// Why the watch cannot go on.
+    /// Why the watch cannot continue.
     pub(super) problem: Option<Problem>,
-    /// What was skipped, for a report.
+    /// Reports of events that were skipped.
     pub(super) skipped: Vec<Problem>,
+    /// True if the batch has a bookmark.
     pub(super) bookmarked: bool,
 }
 
-impl Follow {
-    pub(super) fn new(from: Version, zero_is_a_version: bool) -> Follow {
-        Follow {
+impl WatchFollower {
+    pub(super) fn new(from: Version, zero_is_a_version: bool) -> WatchFollower {
+        WatchFollower {
             unordered: from.is_unset() && !zero_is_a_version,
             reached: from,
         }
     }
 
-    /// `latest` gives the version that the store has of an object.
+    /// Filters a batch. `latest` returns the version that the store has of an object.
     pub(super) fn admit(
         &mut self,
         batch: Vec<WatchEvent>,
         latest: impl Fn(&ObjectKey) -> Option<u64>,
-    ) -> Admitted {
-        let mut admitted = Admitted {
+    ) -> AdmittedEvents {
+        let mut admitted = AdmittedEvents {
             events: Vec::with_capacity(batch.len()),
-            ..Admitted::default()
+            ..AdmittedEvents::default()
         };
         for event in batch {
             let (object, added) = match &event {
@@ -54,7 +55,7 @@ impl Follow {
                 } => {
                     let version = Version::new(resource_version);
                     if version.text().is_empty() {
-                        continue; // it says nothing
+                        continue; // a bookmark without a version
                     }
                     if version.is_before(&self.reached) {
                         admitted.problem = Some(Problem::OutOfOrder);
@@ -76,12 +77,12 @@ impl Follow {
             let version = Version::new(&object.resource_version());
             if !self.unordered && version.is_before(&self.reached) {
                 if latest(&object.key()) >= version.number() {
-                    continue; // said before
+                    continue; // the store has it
                 }
                 admitted.problem = Some(Problem::OutOfOrder);
                 break;
             }
-            // What has no version says nothing about how far the watch has come.
+            // An object without a version does not move the watch.
             let says_how_far = !version.text().is_empty();
             let in_order = !self.unordered || !added;
             if says_how_far && in_order {
@@ -94,7 +95,7 @@ impl Follow {
     }
 }
 
-/// The kind of something that cannot be an object of the resource.
+/// The kind of an event's object, if it cannot be an object of the resource: a `Table`, a `Status`, or an object without a name.
 pub(super) fn foreign(object: &Object) -> Option<String> {
     let kind = object.kind();
     let is_meta = object.api_version().starts_with("meta.k8s.io/");
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn b137_an_older_event_that_the_store_has_is_dropped_and_another_ends_the_watch() {
-        let mut follow = Follow::new(Version::new("10"), false);
+        let mut follow = WatchFollower::new(Version::new("10"), false);
         let known = |key: &ObjectKey| (key.name() == "a").then_some(11);
         let admitted = follow.admit(
             vec![
@@ -129,18 +130,18 @@ mod tests {
             ],
             known,
         );
-        assert_eq!(admitted.events.len(), 3, "said before");
+        assert_eq!(admitted.events.len(), 3, "the store has the repeated event");
         assert!(admitted.problem.is_none());
         assert_eq!(follow.reached.text(), "13");
         let admitted = follow.admit(vec![event("a", 12), event("d", 14)], known);
         assert!(admitted.events.is_empty());
         assert!(matches!(admitted.problem, Some(Problem::OutOfOrder)));
-        assert_eq!(follow.reached.text(), "13", "it is not moved back");
+        assert_eq!(follow.reached.text(), "13", "the version does not go back");
     }
 
     #[test]
     fn versions_that_are_no_numbers_are_taken_as_they_come() {
-        let mut follow = Follow::new(Version::new("z"), false);
+        let mut follow = WatchFollower::new(Version::new("z"), false);
         let json = r#"{"metadata":{"name":"a","resourceVersion":"b"}}"#;
         let event = WatchEvent::Added(Object::parse(json.into()).unwrap());
         let admitted = follow.admit(vec![event], |_| None);

@@ -1,4 +1,4 @@
-//! What a reflector does next: a pure function of what it has seen, the time, and its chance.
+//! Decides what a reflector does next. Does no I/O and reads no clock: the caller passes the time and the outcomes.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use super::{Problem, RelistReason};
 use crate::backoff::ExponentialBackoff;
 use crate::source::{PAGE_SIZE, SourceError};
 
-/// A watch that ends sooner than this without an event is a failure: a server that closes every watch at once must not be
-/// asked again at once.
+/// A watch that ends sooner than this without an event is a failure, so that a server that closes every watch at once is not
+/// flooded.
 pub(super) const VERY_SHORT: Duration = Duration::from_secs(1);
-/// How often a watch may break at one version before the state is listed again: something there cannot be delivered.
+/// How often a watch may break at one version before the reflector relists: an event there may be impossible to deliver.
 const FRUITLESS_MAX: u32 = 5;
-/// How often the initial events may break off before they are listed instead.
+/// How often the initial events may fail before the reflector lists instead.
 const INITIAL_ATTEMPTS_MAX: u32 = 3;
-/// How long a server is taken for one that cannot send initial events.
+/// How long the reflector remembers that a server cannot send initial events.
 const UNSUPPORTED_FOR: Duration = Duration::from_secs(3600);
-/// The longest that a server may ask to wait.
+/// The longest `Retry-After` that is honored.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
-/// An internal error after this long without one starts a new window of patience.
+/// An internal error after this long without one starts a new [`ReflectorOptions::internal_error_patience`].
 const INTERNAL_ERRORS_APART: Duration = Duration::from_secs(60);
 
-/// The next thing to do.
+/// What the reflector does next.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
-    /// List: "0" is any state, "" the newest, else one at least that new. A limit of zero asks for everything at once.
+pub(super) enum ReflectorStep {
+    /// List at a resource version: "0" means any, "" the newest, else at least that one. A limit of zero disables paging.
     List {
         resource_version: String,
         limit: usize,
     },
-    /// Watch with initial events: "" is the newest state.
+    /// Watch with initial events; the resource version "" means the newest.
     WatchList {
         resource_version: String,
         timeout: Duration,
@@ -44,80 +44,90 @@ pub(super) enum Step {
     Wait {
         delay: Duration,
     },
-    /// The server refuses, and that is final.
+    /// The server refuses, and the options say to stop then.
     Stop,
 }
 
-/// What came of it.
+/// The result of a step.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// The state was listed; the store has it.
+pub(super) enum StepOutcome {
+    /// The list is complete and in the store.
     Listed {
         version: Version,
         paginated: bool,
     },
-    /// The initial events are complete; the store has them, and the same stream goes on.
+    /// The initial events are complete and in the store; the stream continues as a watch.
     InitialEventsEnded {
         version: Version,
     },
-    /// The state was had, and is older than the store's. It was not taken.
+    /// The list is older than the store, and was discarded.
     WentBack,
-    /// A watch was open and has ended, after everything up to `reached`.
-    Ended(Ended),
-    /// A list or watch could not be had.
+    /// An open watch ended.
+    Ended(EndedWatch),
+    /// A list failed, or a watch did not open.
     Failed(Problem),
-    /// A watch was open and its initial events did not come to their end.
+    /// A watch opened and failed before its initial events were complete.
     InitialEventsFailed(Problem),
     Waited,
 }
 
+/// A watch that was open and has ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedWatch {
+    /// The store has all events up to this version.
     pub(super) reached: Version,
     pub(super) events: usize,
     pub(super) lasted: Duration,
-    /// Why, if not by the server's regular decision.
+    /// Why it ended; `None` if the server closed it normally.
     pub(super) problem: Option<Problem>,
 }
 
+/// The state from which a reflector's next step follows.
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct ReflectorMachine {
     options: ReflectorOptions,
     backoff: ExponentialBackoff,
-    chance: fastrand::Rng,
+    rng: fastrand::Rng,
     sends_initial_events: bool,
-    /// The version that the store reflects; `None` before the first state.
+    /// The version of the store; `None` before the first list.
     reached: Option<Version>,
-    next: Next,
-    /// The state has to be the newest: the version that the store has is of no use.
+    next: NextRequest,
+    /// The next list must be the newest: the server cannot serve the version of the store.
     newest: bool,
-    /// The server pages its lists even where any state will do: it has no cache, so paging costs nothing.
+    /// The server pages lists at "0": it has no watch cache, so paging costs nothing.
     paginated: bool,
+    /// Until when initial events are not requested, because the server could not send them.
     unsupported_until: Option<Instant>,
+    /// Failed attempts to get initial events.
     initial_attempts: u32,
+    /// Watches in a row that broke at one version.
     fruitless: u32,
+    /// The first and the last of the current internal errors.
     internal_errors: Option<(Instant, Instant)>,
+    /// The wait before the next request.
     delay: Option<Duration>,
+    /// Why the next list is made.
     relist: RelistReason,
 }
 
+/// The next request after any wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextRequest {
     State,
     Watch,
     Stop,
 }
 
-impl Machine {
-    pub(super) fn new(options: ReflectorOptions, sends_initial_events: bool) -> Machine {
+impl ReflectorMachine {
+    pub(super) fn new(options: ReflectorOptions, sends_initial_events: bool) -> ReflectorMachine {
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-        Machine {
+        ReflectorMachine {
             backoff: ExponentialBackoff::new(options.backoff.clone(), seed),
-            chance: fastrand::Rng::with_seed(seed ^ 0x5eed),
+            rng: fastrand::Rng::with_seed(seed ^ 0x5eed),
             options,
             sends_initial_events,
             reached: None,
-            next: Next::State,
+            next: NextRequest::State,
             newest: false,
             paginated: false,
             unsupported_until: None,
@@ -134,37 +144,37 @@ impl Machine {
         self.backoff.failures()
     }
 
-    /// The version that the store reflects.
+    /// The version of the store.
     pub(super) fn reached(&self) -> Option<&Version> {
         self.reached.as_ref()
     }
 
-    /// Why the state is asked for.
+    /// Why the next list is made.
     pub(super) fn relist_reason(&self) -> RelistReason {
         self.relist
     }
 
-    pub(super) fn step(&mut self, now: Instant) -> Step {
+    pub(super) fn step(&mut self, now: Instant) -> ReflectorStep {
         if let Some(delay) = self.delay {
-            return Step::Wait { delay };
+            return ReflectorStep::Wait { delay };
         }
         match self.next {
-            Next::Stop => Step::Stop,
-            Next::Watch => Step::Watch {
+            NextRequest::Stop => ReflectorStep::Stop,
+            NextRequest::Watch => ReflectorStep::Watch {
                 from: self.reached.clone().unwrap_or_default(),
                 timeout: self.watch_timeout(),
             },
-            Next::State if self.asks_for_initial_events(now) => Step::WatchList {
+            NextRequest::State if self.asks_for_initial_events(now) => ReflectorStep::WatchList {
                 resource_version: self.known_version().unwrap_or_default(),
                 timeout: self.watch_timeout(),
             },
-            Next::State => {
+            NextRequest::State => {
                 let resource_version = match self.known_version() {
                     Some(version) => version,
                     None if self.newest => String::new(),
                     None => "0".to_owned(),
                 };
-                Step::List {
+                ReflectorStep::List {
                     limit: self.limit(&resource_version),
                     resource_version,
                 }
@@ -172,7 +182,7 @@ impl Machine {
         }
     }
 
-    /// The version that a new state must not be older than.
+    /// The version that the next list must not be older than.
     fn known_version(&self) -> Option<String> {
         let known = self.reached.as_ref().filter(|_| !self.newest)?;
         (!known.is_unset()).then(|| known.text().to_owned())
@@ -184,7 +194,7 @@ impl Machine {
             && self.unsupported_until.is_none_or(|until| now >= until)
     }
 
-    /// A server answers a list at a real version from its cache only if it is not paged.
+    /// The page size of a list. A server answers a list at a version other than "0" from its watch cache only if it is not paged.
     fn limit(&self, resource_version: &str) -> usize {
         match self.options.page_size {
             Some(page_size) => page_size,
@@ -194,37 +204,37 @@ impl Machine {
         }
     }
 
-    /// Drawn, so that the watches of many programs do not all end at once.
+    /// A random timeout, so that the watches of many clients do not all end at once.
     fn watch_timeout(&mut self) -> Duration {
         let least = self.options.watch_timeout_least();
-        least.mul_f64(1.0 + self.chance.f64())
+        least.mul_f64(1.0 + self.rng.f64())
     }
 
-    pub(super) fn observe(&mut self, outcome: &Outcome, now: Instant) {
+    pub(super) fn observe(&mut self, outcome: &StepOutcome, now: Instant) {
         match outcome {
-            Outcome::Waited => self.delay = None,
-            Outcome::Listed { version, paginated } => {
-                // A first list may be of any state; that such a list was paged says that the server has no cache.
+            StepOutcome::Waited => self.delay = None,
+            StepOutcome::Listed { version, paginated } => {
+                // A first list at "0" that was paged shows that the server has no watch cache.
                 self.paginated |= self.reached.is_none() && !self.newest && *paginated;
                 self.has_state(version.clone());
             }
-            Outcome::InitialEventsEnded { version } => {
+            StepOutcome::InitialEventsEnded { version } => {
                 self.backoff.healthy(now);
                 self.has_state(version.clone());
             }
-            Outcome::WentBack => {
+            StepOutcome::WentBack => {
                 self.reached = None;
-                self.next = Next::State;
+                self.next = NextRequest::State;
                 self.newest = true;
                 self.relist = RelistReason::WentBack;
             }
-            Outcome::Ended(ended) => self.watch_ended(ended, now),
-            Outcome::Failed(problem) => {
+            StepOutcome::Ended(ended) => self.watch_ended(ended, now),
+            StepOutcome::Failed(problem) => {
                 let nobody_there = matches!(problem, Problem::Source(SourceError::Transport(_)));
                 self.initial_attempts += u32::from(!nobody_there && !is_busy(problem));
                 self.failed(problem, now);
             }
-            Outcome::InitialEventsFailed(problem) => {
+            StepOutcome::InitialEventsFailed(problem) => {
                 self.initial_attempts += u32::from(!is_busy(problem));
                 self.failed(problem, now);
             }
@@ -233,13 +243,13 @@ impl Machine {
 
     fn has_state(&mut self, version: Version) {
         self.reached = Some(version);
-        self.next = Next::Watch;
+        self.next = NextRequest::Watch;
         self.newest = false;
         self.initial_attempts = 0;
         self.fruitless = 0;
     }
 
-    fn watch_ended(&mut self, ended: &Ended, now: Instant) {
+    fn watch_ended(&mut self, ended: &EndedWatch, now: Instant) {
         let progressed = self.reached.as_ref() != Some(&ended.reached);
         self.reached = Some(ended.reached.clone());
         let of_use = progressed || ended.lasted >= VERY_SHORT;
@@ -252,7 +262,7 @@ impl Machine {
             self.fruitless = 0;
         }
         match &ended.problem {
-            // A watch ends when its time is over, when a server restarts, when a connection breaks: go on at once.
+            // Watches end normally at their timeout, when a server restarts or a connection breaks: resume at once.
             None | Some(Problem::Silent(_) | Problem::Source(SourceError::Transport(_)))
                 if of_use => {}
             None => self.failed(&Problem::VeryShortWatch, now),
@@ -262,16 +272,16 @@ impl Machine {
 
     fn failed(&mut self, problem: &Problem, now: Instant) {
         let waits = match self.next {
-            Next::State => self.state_failed(problem, now),
-            Next::Watch => self.watch_failed(problem, now),
-            Next::Stop => return,
+            NextRequest::State => self.state_failed(problem, now),
+            NextRequest::Watch => self.watch_failed(problem, now),
+            NextRequest::Stop => return,
         };
         let error = problem.source_error();
-        // That a server cannot stream its state is no refusal: it is asked in another way, and does not wait.
+        // A server that cannot send initial events does not refuse: the reflector lists instead, without a wait.
         let refused = error
             .is_some_and(|error| error.is_refusal() || waits && error.is_refusal_of_the_question());
         if refused && self.options.on_refusal == OnRefusal::Stop {
-            self.next = Next::Stop;
+            self.next = NextRequest::Stop;
             return;
         }
         if waits {
@@ -281,7 +291,7 @@ impl Machine {
         }
     }
 
-    /// Returns true if there is a wait before the next try.
+    /// Handles a failed list or failed initial events. Returns true if the next attempt must wait.
     fn state_failed(&mut self, problem: &Problem, now: Instant) -> bool {
         let error = problem.source_error();
         if error.is_some_and(SourceError::version_is_unusable) && !self.newest {
@@ -291,8 +301,8 @@ impl Machine {
         if !self.asks_for_initial_events(now) {
             return true;
         }
-        // A server that cannot do it, or that fails again and again at it, is asked for a list instead. That nobody is there, or
-        // that there are too many, says nothing about it.
+        // List instead if the server cannot send initial events or fails repeatedly at it. Connection errors and 429 are not
+        // counted as attempts: they say nothing about initial events.
         let refused = error.is_some_and(SourceError::is_refusal_of_the_question);
         let stalled = matches!(problem, Problem::InitialEventsStalled);
         if refused || stalled || self.initial_attempts >= INITIAL_ATTEMPTS_MAX {
@@ -303,12 +313,12 @@ impl Machine {
         true
     }
 
-    /// Resume unless the server said that the version is unusable or the state is provably lost. Returns true: there is
-    /// always a wait.
+    /// Handles a failed watch: resumes it, unless the server cannot serve the version or the events are not reliable. Returns
+    /// true: there is always a wait.
     fn watch_failed(&mut self, problem: &Problem, now: Instant) -> bool {
         if let Some(reason) = self.relist_after(problem, now) {
             self.relist = reason;
-            self.next = Next::State;
+            self.next = NextRequest::State;
             self.fruitless = 0;
             self.newest = reason == RelistReason::OutOfOrder;
         }
@@ -334,8 +344,8 @@ impl Machine {
                 .internal_errors_exhaust(patience, now)
                 .then_some(RelistReason::InternalErrors);
         }
-        // The connection may fail as often as it likes: that says nothing about the version. An answer that breaks at the
-        // same version each time does.
+        // Connection errors say nothing about the version, however many there are. Responses that break at one version each time
+        // do.
         let says_something = error.is_internal() || matches!(error, SourceError::Malformed(_));
         self.fruitless += u32::from(says_something);
         (says_something && self.fruitless >= FRUITLESS_MAX).then_some(RelistReason::Stuck)
@@ -351,7 +361,7 @@ impl Machine {
     }
 }
 
-/// There are too many requests: that says nothing about this one.
+/// True if the server has too many requests, or cannot serve the version: this says nothing about the kind of request.
 fn is_busy(problem: &Problem) -> bool {
     problem
         .source_error()

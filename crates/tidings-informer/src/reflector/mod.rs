@@ -1,7 +1,7 @@
-//! The reflector: it makes a store reflect what a lister-watcher sees.
+//! The reflector: keeps a store up to date with a lister-watcher.
 //!
-//! The decisions are in [`machine`] (what to do next) and [`follow`] (which events count); both know no clock and do no I/O.
-//! Here is the task that carries them out.
+//! [`machine`] decides what to do next and [`follow`] which events count; both do no I/O and read no clock. This file carries out
+//! their decisions.
 
 mod follow;
 mod machine;
@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
 use crate::sync::{Mutex, lock};
-use follow::{Follow, foreign};
-use machine::{Ended, Machine, Outcome, Step, VERY_SHORT};
-use trace::Trace;
+use follow::{WatchFollower, foreign};
+use machine::{EndedWatch, ReflectorMachine, ReflectorStep, StepOutcome, VERY_SHORT};
+use trace::StepTrace;
 
 pub use options::{InitialState, OnRefusal, ReflectorOptions};
 pub use problem::Problem;
@@ -29,51 +29,53 @@ pub(crate) use state::{Observers, WATCH_ENDS};
 pub use state::{ProblemHandler, ReflectorState, ReflectorStats, RelistReason};
 pub use version::Version;
 
-/// A server that has not ended a watch this long after it should have is not going to.
+/// A watch that the server has not ended this long after its timeout is given up.
 const GRACE: Duration = Duration::from_secs(15);
-/// Less than this is noise on a network.
+/// The least [`ReflectorOptions::silence_max`]: shorter pauses are normal on a network.
 const SILENCE_LEAST: Duration = Duration::from_secs(1);
-/// As good as for ever, and not more than a clock can hold.
+/// The largest [`ReflectorOptions::silence_max`]: a longer one could overflow an `Instant`.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How often missing initial events are complained about.
+/// How often missing initial events are logged.
 const INITIAL_EVENTS_WARNING: Duration = Duration::from_secs(10);
-/// Initial events that stop for this long are listed instead.
+/// If initial events stop for this long, the reflector lists instead.
 const INITIAL_EVENTS_STALL: Duration = Duration::from_secs(60);
 
-/// What a reflector keeps up to date.
+/// The store that a reflector keeps up to date.
 ///
-/// A whole state comes in parts, [`ReflectorStore::collect`], and counts when it is complete, [`ReflectorStore::replace`].
-/// Until then nothing that readers see may change.
+/// A list arrives in parts by [`ReflectorStore::collect`] and takes effect at [`ReflectorStore::replace`]. Readers must not see
+/// any change before that.
 pub trait ReflectorStore: Send {
-    /// A part of a new state: additions, and changes of what was added before.
+    /// Adds a part of a list or of the initial events: additions, and changes of objects that were added before.
     fn collect(&mut self, part: Vec<WatchEvent>);
 
-    /// The parts so far are void.
+    /// Discards the parts collected so far.
     fn discard(&mut self);
 
-    /// The server's history broke: that an object of the next state has the version of a known one says nothing.
+    /// Discards the parts, and must not compare the next list with the store by version: the server lost history, so equal
+    /// versions can belong to different contents.
     fn distrust(&mut self);
 
-    /// The parts are the whole state at a version.
+    /// Replaces the content of the store by the collected parts, the complete list at a version.
     fn replace(&mut self, version: &Version);
 
-    /// These are the next changes, in order. Bookmarks say how far the store is complete; errors never come here.
+    /// Applies the next changes, in order. A bookmark says up to which version the store is complete. Error events never come
+    /// here.
     fn apply(&mut self, events: Vec<WatchEvent>);
 
-    /// The version of an object that the store has.
+    /// The version of an object in the store.
     fn latest(&self, key: &ObjectKey) -> Option<u64>;
 }
 
-/// Drives a lister-watcher into a store.
+/// Lists and watches a source, and keeps a store up to date.
 ///
-/// Dropping the future of [`Reflector::run`] stops it, at every point.
+/// Dropping the future of [`Reflector::run`] stops it, at any point.
 pub struct Reflector<L: ?Sized, S> {
     source: Arc<L>,
     store: S,
     name: Arc<str>,
     options: ReflectorOptions,
     observers: Arc<Observers>,
-    /// How long a stream may be silent; longer than asked for where the server sends no bookmarks.
+    /// How long a watch may be silent: the option, or longer if the server sends no bookmarks.
     silence: Duration,
 }
 
@@ -101,15 +103,16 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         self
     }
 
-    /// Runs until it is dropped, or until the server refuses and the options say to stop then.
+    /// Runs until the future is dropped, or until the server refuses and the options say to stop then.
     pub async fn run(mut self) -> Problem {
-        let mut machine = Machine::new(self.options.clone(), self.source.sends_initial_events());
+        let mut machine =
+            ReflectorMachine::new(self.options.clone(), self.source.sends_initial_events());
         let mut degraded_since: Option<Instant> = None;
         let mut last: Option<Problem> = None;
         loop {
             let step = machine.step(Instant::now());
             let outcome = match step {
-                Step::List {
+                ReflectorStep::List {
                     resource_version,
                     limit,
                 } => {
@@ -117,7 +120,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                     self.list(resource_version, limit, reached, machine.relist_reason())
                         .await
                 }
-                Step::WatchList {
+                ReflectorStep::WatchList {
                     resource_version,
                     timeout,
                 } => {
@@ -125,10 +128,10 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                     self.watch_list(resource_version, timeout, &mut machine, &mut degraded_since)
                         .await
                 }
-                Step::Watch { from, timeout } => {
+                ReflectorStep::Watch { from, timeout } => {
                     self.watch(from, timeout, &mut degraded_since).await
                 }
-                Step::Wait { delay } => {
+                ReflectorStep::Wait { delay } => {
                     let now = Instant::now();
                     let problem = last.clone().unwrap_or(Problem::VeryShortWatch);
                     self.observers.state.send_replace(ReflectorState::Degraded {
@@ -138,9 +141,9 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                         next_retry: now + delay,
                     });
                     sleep(delay).await;
-                    Outcome::Waited
+                    StepOutcome::Waited
                 }
-                Step::Stop => {
+                ReflectorStep::Stop => {
                     let problem = last.unwrap_or(Problem::VeryShortWatch);
                     let stopped = ReflectorState::Stopped {
                         problem: Some(problem.clone()),
@@ -151,18 +154,18 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             };
             machine.observe(&outcome, Instant::now());
             match outcome {
-                Outcome::Failed(problem) | Outcome::InitialEventsFailed(problem) => {
+                StepOutcome::Failed(problem) | StepOutcome::InitialEventsFailed(problem) => {
                     self.observers.report(&problem);
                     last = Some(problem);
                 }
-                Outcome::Ended(ended) => {
+                StepOutcome::Ended(ended) => {
                     self.observers.stats.ended(ended.problem.as_ref());
                     if let Some(problem) = &ended.problem {
                         self.observers.report(problem);
                     }
                     last = ended.problem;
                 }
-                Outcome::Listed { .. } => degraded_since = None,
+                StepOutcome::Listed { .. } => degraded_since = None,
                 _ => {}
             }
         }
@@ -174,7 +177,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         limit: usize,
         reached: Option<Version>,
         reason: RelistReason,
-    ) -> Outcome {
+    ) -> StepOutcome {
         let lists = self.options.lists.clone();
         let _permit = match &lists {
             Some(lists) => lists.acquire().await.ok(),
@@ -185,7 +188,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         observers
             .state
             .send_replace(ReflectorState::Listing { received: 0 });
-        let mut trace = Trace::new("a list", Arc::clone(&self.name));
+        let mut trace = StepTrace::new("a list", Arc::clone(&self.name));
         let source = Arc::clone(&self.source);
         let heard = Mutex::new(Instant::now());
         let store = &mut self.store;
@@ -219,26 +222,26 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             biased;
             listed = listing => listed,
             () = silence(&heard, self.options.silence_max) => {
-                return Outcome::Failed(Problem::Silent(self.options.silence_max));
+                return StepOutcome::Failed(Problem::Silent(self.options.silence_max));
             }
         };
         let listed = match listed {
             Ok(listed) => listed,
-            Err(error) => return Outcome::Failed(error.into()),
+            Err(error) => return StepOutcome::Failed(error.into()),
         };
         let version = Version::new(&listed.resource_version);
         if !self.replace(&version, reached.as_ref()) {
-            return Outcome::WentBack;
+            return StepOutcome::WentBack;
         }
         trace.step("replacing", received);
-        Outcome::Listed {
+        StepOutcome::Listed {
             version,
             paginated: listed.paginated,
         }
     }
 
-    /// Takes over the state that was collected. Returns false if it is older than what the store has reached: the server has
-    /// lost a part of its history, and the state must be had again without comparing it.
+    /// Replaces the content of the store by the collected list. Returns false if the list is older than the store: the server has
+    /// lost history, and the reflector must list again without comparing versions.
     fn replace(&mut self, version: &Version, reached: Option<&Version>) -> bool {
         if let Some(reached) = reached.filter(|reached| version.is_before(reached)) {
             self.observers.report(&Problem::WentBack {
@@ -266,9 +269,9 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         &mut self,
         resource_version: String,
         lasting: Duration,
-        machine: &mut Machine,
+        machine: &mut ReflectorMachine,
         degraded_since: &mut Option<Instant>,
-    ) -> Outcome {
+    ) -> StepOutcome {
         let start = Instant::now();
         let options = ListOptions {
             resource_version,
@@ -280,10 +283,10 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             .state
             .send_replace(ReflectorState::Streaming { received: 0 });
         self.store.discard();
-        let mut trace = Trace::new("a first stream", Arc::clone(&self.name));
+        let mut trace = StepTrace::new("a list by initial events", Arc::clone(&self.name));
         let mut stream = match self.open(options).await {
             Ok(stream) => stream,
-            Err(problem) => return Outcome::Failed(problem),
+            Err(problem) => return StepOutcome::Failed(problem),
         };
         self.observers.stats.opened();
         trace.step("opening", 0);
@@ -292,16 +295,16 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             .await;
         let (version, rest) = match collected {
             Ok(collected) => collected,
-            Err(problem) => return Outcome::InitialEventsFailed(problem),
+            Err(problem) => return StepOutcome::InitialEventsFailed(problem),
         };
         if !self.replace(&version, machine.reached()) {
-            return Outcome::WentBack;
+            return StepOutcome::WentBack;
         }
         *degraded_since = None;
         trace.step("replacing", 0);
         drop(trace);
         machine.observe(
-            &Outcome::InitialEventsEnded {
+            &StepOutcome::InitialEventsEnded {
                 version: version.clone(),
             },
             Instant::now(),
@@ -309,12 +312,12 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         self.follow(stream, version, rest, start, lasting).await
     }
 
-    /// Takes in the initial events. Returns the version at which they end, and what came behind them.
+    /// Collects the initial events. Returns the version of the bookmark that ends them, and the events after it in its batch.
     async fn collect(
         &mut self,
         stream: &mut EventStream,
         deadline: Instant,
-        trace: &mut Trace,
+        trace: &mut StepTrace,
     ) -> Result<(Version, Vec<WatchEvent>), Problem> {
         let mut received = 0;
         let mut heard = Instant::now();
@@ -390,7 +393,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         from: Version,
         lasting: Duration,
         degraded_since: &mut Option<Instant>,
-    ) -> Outcome {
+    ) -> StepOutcome {
         let start = Instant::now();
         let options = ListOptions {
             resource_version: from.text().to_owned(),
@@ -398,7 +401,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         };
         let stream = match self.open(options).await {
             Ok(stream) => stream,
-            Err(problem) => return Outcome::Failed(problem),
+            Err(problem) => return StepOutcome::Failed(problem),
         };
         *degraded_since = None;
         self.observers.stats.opened();
@@ -410,7 +413,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         self.follow(stream, from, Vec::new(), start, lasting).await
     }
 
-    /// Applies what a watch brings until it ends.
+    /// Applies the events of a watch until it ends.
     async fn follow(
         &mut self,
         mut stream: EventStream,
@@ -418,9 +421,9 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         rest: Vec<WatchEvent>,
         start: Instant,
         lasting: Duration,
-    ) -> Outcome {
+    ) -> StepOutcome {
         let deadline = start + lasting + GRACE;
-        let mut follow = Follow::new(from.clone(), self.source.zero_is_a_version());
+        let mut follow = WatchFollower::new(from.clone(), self.source.zero_is_a_version());
         let mut events = 0;
         let mut bookmarked = false;
         let mut batch = rest;
@@ -464,7 +467,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         if problem.is_none() && follow.reached == from && lasted < VERY_SHORT {
             problem = Some(Problem::VeryShortWatch);
         }
-        Outcome::Ended(Ended {
+        StepOutcome::Ended(EndedWatch {
             reached: follow.reached,
             events,
             lasted,
@@ -473,7 +476,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
     }
 }
 
-/// Waits until nothing was heard for so long.
+/// Waits until nothing was received for `longest`.
 async fn silence(heard: &Mutex<Instant>, longest: Duration) {
     loop {
         let until = *lock(heard) + longest;

@@ -1,4 +1,4 @@
-//! What can be set on a reflector.
+//! The options of a reflector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,52 +10,53 @@ use crate::backoff::BackoffOptions;
 /// How a reflector gets its initial state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InitialState {
-    /// By a list, from the server's cache the first time.
+    /// By a list; the first one from the server's watch cache.
     #[default]
     Listed,
-    /// By the first events of the watch (`sendInitialEvents`), if the server can; else by a list. The newest state.
+    /// By the initial events of a watch (`sendInitialEvents`), at the newest version. By a list if the server cannot send them.
     Streamed,
 }
 
-/// What to do when the server refuses: nobody may have this (401, 403), it does not exist (404), or the question is wrong, by its
-/// selectors for example (400, 405, 406, 415, 422, 501).
+/// What to do when the server refuses: access is denied (401, 403), the resource does not exist (404), or the request is invalid,
+/// because of a selector for example (400, 405, 406, 415, 422, 501).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnRefusal {
-    /// Try again, as after every failure: permissions come and go.
+    /// Retry with backoff: permissions and resources can appear later.
     #[default]
     KeepTrying,
-    /// Stop; who waits gets the error.
+    /// Stop; waiting callers get the error.
     Stop,
 }
 
-/// What can be set on a reflector.
+/// Options of a reflector.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ReflectorOptions {
-    /// How the state is had.
+    /// How the reflector gets its initial state.
     pub initial_state: InitialState,
-    /// The page size of every list. Unset, it is 500 where the server reads its store, and none where that would keep it from
-    /// answering from its cache.
+    /// The page size of every list. If unset, 500, or no paging where it would keep the server from answering from its watch
+    /// cache.
     pub page_size: Option<usize>,
-    /// The server is asked to end a watch after a time drawn between this and its double. Less than five minutes is raised
-    /// to five.
+    /// Each watch asks the server for a timeout between this and twice this, at random. Values below five minutes count as five
+    /// minutes.
     pub watch_timeout_least: Duration,
-    /// A stream that is silent for longer is given up and resumed. Less than a second is raised to one. Servers send a bookmark each minute; for a server that is
-    /// found to send none, the time doubles up to the watch timeout.
+    /// A stream that is silent for longer is closed and resumed. Values below a second count as one second. Servers send a
+    /// bookmark each minute; for a server that sends none, this doubles up to the watch timeout.
     pub silence_max: Duration,
-    /// How waits grow.
+    /// How waits between failed requests grow.
     pub backoff: BackoffOptions,
-    /// For how long internal errors (500) in a watch are answered by resuming it before the state is listed again. Unset:
-    /// until five in a row at one version. Zero: at once.
+    /// How long watches are resumed after internal errors (500) before the reflector relists. Unset: until five in a row at one
+    /// version. Zero: it relists at once.
     pub internal_error_patience: Option<Duration>,
     /// What to do when the server refuses.
     pub on_refusal: OnRefusal,
-    /// Lists wait for one of these permits: many informers of one program do not list all at once.
+    /// Each list needs one of these permits, so that the informers of a program do not all list at once.
     pub lists: Option<Arc<Semaphore>>,
-    /// Makes waits and timeouts repeatable.
+    /// The seed of the random waits and timeouts, to repeat them.
     pub seed: Option<u64>,
 }
 
+/// The default and the smallest value of [`ReflectorOptions::watch_timeout_least`].
 const WATCH_TIMEOUT_LEAST: Duration = Duration::from_secs(300);
 
 impl Default for ReflectorOptions {

@@ -1,70 +1,71 @@
-//! What goes wrong between a reflector and its source.
+//! The problems that a reflector reports.
 
 use std::time::Duration;
 
 use crate::source::SourceError;
 
-/// What went wrong. None of these stops a reflector unless it was told to stop on refusals.
+/// A problem of a reflector or informer. A reflector goes on after each, except refusals with
+/// [`OnRefusal::Stop`](super::OnRefusal) and panics.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The source failed.
+    /// A list or watch failed.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A watch ended within a second and brought nothing.
-    #[error("very short watch: it ended within a second and brought nothing")]
+    /// A watch ended within a second without events.
+    #[error("very short watch: it ended within a second without events")]
     VeryShortWatch,
-    /// Nothing came for this long, not even a bookmark: the connection is taken for dead.
-    #[error("nothing came for {} seconds", .0.as_secs())]
+    /// The server sent nothing for this long, not even a bookmark: the connection counts as dead.
+    #[error("the server sent nothing for {} seconds", .0.as_secs())]
     Silent(Duration),
-    /// A watch ended before its initial events did.
-    #[error("the watch ended before its initial events did")]
+    /// A watch ended before its initial events were complete.
+    #[error("the watch ended before its initial events were complete")]
     InitialEventsBrokeOff,
-    /// Initial events stopped coming, and their end did not come either.
-    #[error("the end of the initial events does not come")]
+    /// No initial events came for a minute, and no bookmark that ends them.
+    #[error("the initial events stopped without the bookmark that ends them")]
     InitialEventsStalled,
-    /// An event came that is older than what came before it, of an object that is not known to be newer.
+    /// An event is older than the one before it, and the store does not have it.
     #[error("the events of the watch are out of order")]
     OutOfOrder,
-    /// The server's newest version is before one that it sent earlier: it was restored from a backup, or is another server.
+    /// The server's current version is lower than one that it sent before: it was restored from a backup, or is another server.
     #[error("the server's version went back from {from} to {to}")]
     WentBack {
-        /// What the store had reached.
+        /// The version of the store.
         from: Box<str>,
-        /// What the server has now.
+        /// The version of the server.
         to: Box<str>,
     },
-    /// The source panicked, or the comparison of an index's values did. The informer has stopped. An index function that
-    /// panics leaves its object out of the index and stops nothing: [`Problem::NotIndexed`].
+    /// The source or the `Ord` of an index's values panicked, and the informer has stopped. A panic of an index function only
+    /// leaves its object out of the index: [`Problem::NotIndexed`].
     #[error("the source or the order of an index panicked")]
     Panicked,
-    /// Something that is not an object of the resource was skipped.
+    /// An event was skipped because its object does not belong to the resource.
     #[error("skipped an event that carries a {0}")]
     WrongKind(String),
-    /// An object could not be taken into the store. It is left out until it changes.
+    /// An object could not be decoded. It is left out of the store until it changes.
     #[error("{key} is left out of the store")]
     Quarantined {
-        /// Its key, or what is known of it.
+        /// Its key.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         error: crate::object::DecodeError,
     },
-    /// An index function failed for an object. The object is in the store, and not in that index.
+    /// An index function failed for an object. The object is in the store but not in that index.
     #[error("{key} is left out of the index {index}")]
     NotIndexed {
         /// The object's key.
         key: String,
         /// The name of the index.
         index: String,
-        /// Why.
+        /// The cause.
         #[source]
         error: crate::store::IndexError,
     },
 }
 
 impl Problem {
-    /// The error of the source, if it is one.
+    /// The error of the list or watch, for a [`Problem::Source`].
     pub fn source_error(&self) -> Option<&SourceError> {
         match self {
             Problem::Source(error) => Some(error),
@@ -72,7 +73,7 @@ impl Problem {
         }
     }
 
-    /// The problem and what caused it, in one line.
+    /// The problem and its causes in one line.
     pub fn story(&self) -> String {
         match self {
             Problem::Source(error) => error.story(),

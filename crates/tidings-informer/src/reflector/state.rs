@@ -1,4 +1,4 @@
-//! What can be seen of a reflector from outside.
+//! The state, statistics and observers of a reflector.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -15,35 +15,35 @@ use super::problem::Problem;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum ReflectorState {
-    /// It has asked nothing yet, or waits for its turn.
+    /// No request has been answered yet, or a list waits for a permit.
     #[default]
     Connecting,
-    /// A list is coming in.
+    /// Receiving a list.
     Listing {
-        /// How many objects came so far.
+        /// Objects received so far.
         received: usize,
     },
-    /// The initial events of a watch are coming in.
+    /// Receiving the initial events of a watch.
     Streaming {
-        /// How many came so far.
+        /// Events received so far.
         received: usize,
     },
-    /// The store reflects the server, and follows it.
+    /// The store has the complete state, and a watch keeps it up to date.
     Synced,
-    /// Something is wrong. The store keeps what it has, and the next try is due.
+    /// Requests fail. The store keeps its objects until a retry succeeds.
     Degraded {
-        /// What.
+        /// The last problem.
         problem: Problem,
-        /// Since when.
+        /// When the first of these failures happened.
         since: Instant,
-        /// How many tries have failed in a row.
+        /// Failures in a row.
         attempts: u32,
-        /// When the next is due.
+        /// When the next attempt is due.
         next_retry: Instant,
     },
-    /// It has stopped for good.
+    /// The reflector has stopped for good.
     Stopped {
-        /// Why, if not because it was asked to.
+        /// Why; `None` if it was asked to stop.
         problem: Option<Problem>,
     },
 }
@@ -72,23 +72,23 @@ impl fmt::Display for ReflectorState {
     }
 }
 
-/// Why a state was asked for as a whole.
+/// Why a reflector lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RelistReason {
-    /// There was none.
+    /// The store has no state yet.
     First,
-    /// The server no longer has the version, or does not have it yet.
+    /// The server no longer has the version of the store, or has not reached it.
     Expired,
     /// Events came out of order.
     OutOfOrder,
-    /// The server could not read an object.
+    /// The server could not read a stored object.
     StateUnreadable,
     /// Internal errors went on for longer than the options allow.
     InternalErrors,
-    /// A watch broke again and again at one version.
+    /// Watches broke repeatedly at one version.
     Stuck,
-    /// The server's version went back.
+    /// The server's version is lower than before.
     WentBack,
 }
 
@@ -104,7 +104,7 @@ impl RelistReason {
         RelistReason::WentBack,
     ];
 
-    /// As a metric label.
+    /// The reason as a metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             RelistReason::First => "first",
@@ -121,7 +121,7 @@ impl RelistReason {
 /// Why watches ended, in the order of the counters.
 pub(crate) const WATCH_ENDS: [&str; 5] = ["regular", "connection", "silent", "error", "short"];
 
-/// Figures of a reflector.
+/// Counts of lists, watches and received objects.
 #[derive(Debug)]
 pub struct ReflectorStats {
     pub(crate) lists: [AtomicU64; 7],
@@ -131,7 +131,7 @@ pub struct ReflectorStats {
     pub(crate) bytes: AtomicU64,
     pub(crate) problems: AtomicU64,
     started: Instant,
-    /// Milliseconds after the start; so that it can be an atomic.
+    /// When the server last sent something new, in milliseconds after `started`.
     progressed_ms: AtomicU64,
 }
 
@@ -185,27 +185,27 @@ impl ReflectorStats {
         self.progressed_ms.store(elapsed, Ordering::Relaxed);
     }
 
-    /// How often the state was asked for as a whole, for a reason.
+    /// The number of lists (and requests for initial events) for a reason.
     pub fn lists(&self, reason: RelistReason) -> u64 {
         self.lists[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// How often a watch was opened.
+    /// The number of watches that opened.
     pub fn watches(&self) -> u64 {
         self.watches.load(Ordering::Relaxed)
     }
 
-    /// How many objects came, in lists and events.
+    /// Objects received in lists and events.
     pub fn objects_received(&self) -> u64 {
         self.objects.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of objects came.
+    /// Bytes of objects received.
     pub fn bytes_received(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How long ago the server last said something new: an event, a bookmark, a list.
+    /// Time since the server last sent something new: an event, a bookmark or a list.
     pub fn since_progress(&self) -> std::time::Duration {
         let progressed = self.progressed_ms.load(Ordering::Relaxed);
         let progressed = std::time::Duration::from_millis(progressed);
@@ -213,10 +213,10 @@ impl ReflectorStats {
     }
 }
 
-/// Is told of every problem: of failed lists and watches, of errors inside a watch, of objects that are left out.
+/// Called with every problem: failed lists and watches, errors inside a watch, objects that are left out.
 pub type ProblemHandler = Arc<dyn Fn(&Problem) + Send + Sync>;
 
-/// Who watches a reflector.
+/// Where a reflector publishes its state, statistics and problems.
 pub(crate) struct Observers {
     pub(crate) name: Arc<str>,
     pub(crate) state: watch::Sender<ReflectorState>,
@@ -240,7 +240,7 @@ impl Observers {
         }
     }
 
-    /// Reports a problem. Regular ends of an old version and of a connection are not worth a warning.
+    /// Reports a problem. Expired versions and silent connections are normal and logged at debug level only.
     pub(crate) fn report(&self, problem: &Problem) {
         self.stats.problems.fetch_add(1, Ordering::Relaxed);
         let regular = match problem {

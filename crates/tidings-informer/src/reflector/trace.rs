@@ -1,15 +1,15 @@
-//! What took so long.
+//! Traces the steps of lists that take long.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Work that takes longer is traced.
+/// Lists that take longer are logged with their steps.
 const LONG: Duration = Duration::from_secs(10);
 
-/// The steps of one list or first stream, logged when it ends if it took long.
+/// The durations of the steps of one list or of initial events. Logged on drop if they took longer than [`LONG`].
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(super) struct StepTrace {
     what: &'static str,
     reflector: std::sync::Arc<str>,
     start: Instant,
@@ -17,10 +17,10 @@ pub(super) struct Trace {
     steps: Vec<(&'static str, Duration, usize)>,
 }
 
-impl Trace {
-    pub(super) fn new(what: &'static str, reflector: std::sync::Arc<str>) -> Trace {
+impl StepTrace {
+    pub(super) fn new(what: &'static str, reflector: std::sync::Arc<str>) -> StepTrace {
         let now = Instant::now();
-        Trace {
+        StepTrace {
             what,
             reflector,
             start: now,
@@ -29,7 +29,7 @@ impl Trace {
         }
     }
 
-    /// A step is done; a step of the same name as the last continues it.
+    /// Records a finished step. Steps of one name in a row are added up.
     pub(super) fn step(&mut self, step: &'static str, objects: usize) {
         let now = Instant::now();
         let took = now - self.last;
@@ -44,7 +44,7 @@ impl Trace {
     }
 }
 
-impl Drop for Trace {
+impl Drop for StepTrace {
     fn drop(&mut self) {
         let total = self.start.elapsed();
         if total <= LONG {

@@ -1,11 +1,11 @@
-//! A resource version as a reflector keeps it.
+//! A resource version as text and, where possible, as a number.
 
 use tidings_api::ResourceVersion;
 
-/// The text that is sent back to the server, and its number where it is one.
+/// A resource version: the server's text, and its number if it is one.
 ///
-/// Versions are decimal numbers and can be compared within a resource; a server that sends something else gets it back as it
-/// was, and is not checked for going back.
+/// Kubernetes versions are decimal numbers and can be compared within a resource. A version that is not a number is sent back to
+/// the server unchanged, and is never compared by size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Version {
     text: Box<str>,
@@ -13,7 +13,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// From the text of a server.
+    /// Parses the server's text.
     pub fn new(text: &str) -> Version {
         Version {
             number: text.parse().ok().map(ResourceVersion::get),
@@ -21,17 +21,17 @@ impl Version {
         }
     }
 
-    /// As the server wrote it.
+    /// The server's text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// As a number.
+    /// The number, if it is one.
     pub fn number(&self) -> Option<u64> {
         self.number
     }
 
-    /// Unset or "0": no version in particular.
+    /// True for "" and "0", which mean any version.
     pub fn is_unset(&self) -> bool {
         matches!(&*self.text, "" | "0")
     }
@@ -41,7 +41,7 @@ impl Version {
         matches!((self.number, other.number), (Some(this), Some(other)) if this < other)
     }
 
-    /// True if this state includes that of `other`: equal, or a larger number.
+    /// True if a state at this version includes `other`: equal text, or a number that is not smaller.
     pub fn includes(&self, other: &Version) -> bool {
         self == other
             || matches!((self.number, other.number), (Some(this), Some(other)) if this >= other)

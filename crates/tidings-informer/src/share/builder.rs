@@ -1,12 +1,12 @@
-//! Sets up informers.
+//! The builder of shared informers.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::engine::{Alive, Inner, Life, Parts, Progress};
+use super::engine::{InformerCore, InformerProgress, Lifecycle, ReflectorSetup, StopOnLastHandle};
 use super::informer::SharedInformer;
-use super::log::{Log, LogOptions};
+use super::log::{EventLog, LogOptions};
 use crate::object::{Decode, DecodeError};
 use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, Problem, ProblemHandler, ReflectorOptions};
@@ -14,7 +14,7 @@ use crate::source::ListerWatcher;
 use crate::store::{Indexer, WriteOverlay};
 use crate::sync::Mutex;
 
-/// Sets up an informer.
+/// Configures and builds a [`SharedInformer`].
 pub struct InformerBuilder<K> {
     source: Arc<dyn ListerWatcher>,
     decode: Decode<K>,
@@ -40,14 +40,14 @@ impl<K: Send + Sync + 'static> InformerBuilder<K> {
         }
     }
 
-    /// Its name in logs, metrics and errors.
+    /// Sets the name for logs, metrics and errors.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Transforms every object once, before anyone sees it.
+    /// Transforms every object once, before it is stored.
     #[must_use]
     pub fn transform(
         mut self,
@@ -57,74 +57,74 @@ impl<K: Send + Sync + 'static> InformerBuilder<K> {
         self
     }
 
-    /// How it lists and watches.
+    /// Sets how the informer lists and watches.
     #[must_use]
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
         self
     }
 
-    /// How much it keeps for its slowest handler.
+    /// Sets how many events the informer keeps for its slowest handler.
     #[must_use]
     pub fn log(mut self, options: LogOptions) -> Self {
         self.log = options;
         self
     }
 
-    /// How many bytes of changes may wait for the store before they are coalesced by key.
+    /// Sets how many bytes of deltas may wait for the store before the queue coalesces them by key.
     #[must_use]
     pub fn queue_bytes_max(mut self, bytes_max: usize) -> Self {
         self.queue_bytes_max = bytes_max;
         self
     }
 
-    /// Is told of every problem, also of those inside a watch.
+    /// Sets a function that is called with every problem, including errors inside a watch.
     #[must_use]
     pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
         self.on_problem = Some(Arc::new(handler));
         self
     }
 
-    /// Keeps an index over all labels, from which selectors are answered.
+    /// Keeps an index over all labels, which serves label selectors.
     #[must_use]
     pub fn label_index(mut self) -> Self {
         self.label_index = true;
         self
     }
 
-    /// The informer, which has not started.
+    /// Builds the informer without starting it.
     pub fn build(self) -> SharedInformer<K> {
         let indexer = Arc::new(Indexer::new());
         if self.label_index {
-            // The store is new: there is no other.
+            // The store is empty and has no other index, so this cannot fail.
             let _ = indexer.add_label_index();
         }
         let observers = Arc::new(Observers::new(Arc::clone(&self.name), self.on_problem));
-        let inner = Arc::new(Inner {
-            log: Log::new(self.log, indexer.snapshot()),
+        let core = Arc::new(InformerCore {
+            log: EventLog::new(self.log, indexer.snapshot()),
             queue: DeltaFifo::new(self.queue_bytes_max),
             overlay: WriteOverlay::new(indexer.store()),
             indexer,
             observers,
             name: self.name,
-            progress: watch::Sender::new(Progress::default()),
+            progress: watch::Sender::new(InformerProgress::default()),
             quarantine: Arc::default(),
             decode_nanos: Arc::default(),
             decode: self.decode.clone(),
             ending: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
-            life: Mutex::new(Life::New(Box::new(Parts {
+            stop_turn: tokio::sync::Mutex::default(),
+            lifecycle: Mutex::new(Lifecycle::New(Box::new(ReflectorSetup {
                 source: self.source,
                 decode: self.decode,
                 options: self.reflector,
             }))),
             handlers: Mutex::default(),
         });
-        let alive = Arc::new(Alive(Arc::downgrade(&inner)));
-        SharedInformer::new(inner, alive)
+        let alive = Arc::new(StopOnLastHandle(Arc::downgrade(&core)));
+        SharedInformer::new(core, alive)
     }
 
-    /// The informer, started.
+    /// Builds and starts the informer.
     pub fn start(self) -> SharedInformer<K> {
         let informer = self.build();
         informer.start();

@@ -1,4 +1,4 @@
-//! What an informer runs on: its parts, its two tasks, and how they end.
+//! The shared core of an informer: its parts, its two tasks, and how they stop.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 
 use super::handler::Registration;
 use super::informer::InformerStats;
-use super::log::{Lag, Log};
+use super::log::{EventLog, Lag};
 use crate::controller::Processor;
 use crate::intake::{Intake, Quarantine};
-use crate::metrics::Observed;
+use crate::metrics::ObservedInformer;
 use crate::object::Decode;
 use crate::queue::DeltaFifo;
 use crate::reflector::{
@@ -23,48 +23,51 @@ use crate::source::ListerWatcher;
 use crate::store::{Indexer, WriteOverlay};
 use crate::sync::{Mutex, lock};
 
-/// What an informer and its tasks share.
-pub(super) struct Inner<K> {
+/// The state that the handles of an informer and its tasks share.
+pub(super) struct InformerCore<K> {
     pub(super) name: Arc<str>,
     pub(super) indexer: Arc<Indexer<K>>,
     pub(super) queue: DeltaFifo<K>,
-    pub(super) log: Log<K>,
+    pub(super) log: EventLog<K>,
     pub(super) overlay: WriteOverlay<K>,
     pub(super) observers: Arc<Observers>,
-    pub(super) progress: watch::Sender<Progress>,
+    pub(super) progress: watch::Sender<InformerProgress>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) decode_nanos: Arc<AtomicU64>,
     pub(super) decode: Decode<K>,
-    pub(super) life: Mutex<Life<K>>,
-    /// Tasks that are ending and that nobody has waited for; who does takes a turn.
+    pub(super) lifecycle: Mutex<Lifecycle<K>>,
+    /// Tasks that were told to end and that no call of `stop` has waited for.
     pub(super) ending: Mutex<Vec<JoinHandle<()>>>,
-    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held by the call of `stop` that waits for the tasks in `ending`.
+    pub(super) stop_turn: tokio::sync::Mutex<()>,
     pub(super) handlers: Mutex<Vec<(Registration<K>, JoinHandle<()>)>>,
 }
 
-/// Stops the informer when the last handle goes.
-pub(super) struct Alive<K: Send + Sync + 'static>(pub(super) std::sync::Weak<Inner<K>>);
+/// Stops the informer when the last handle is dropped.
+pub(super) struct StopOnLastHandle<K: Send + Sync + 'static>(
+    pub(super) std::sync::Weak<InformerCore<K>>,
+);
 
-impl<K: Send + Sync + 'static> Drop for Alive<K> {
+impl<K: Send + Sync + 'static> Drop for StopOnLastHandle<K> {
     fn drop(&mut self) {
-        let Some(inner) = self.0.upgrade() else {
+        let Some(core) = self.0.upgrade() else {
             return;
         };
-        let handlers = lock(&inner.handlers).len();
-        if handlers > 0 && matches!(&*lock(&inner.life), Life::New(_)) {
-            let informer = &*inner.name;
+        let handlers = lock(&core.handlers).len();
+        if handlers > 0 && matches!(&*lock(&core.lifecycle), Lifecycle::New(_)) {
+            let informer = &*core.name;
             tracing::warn!(
                 informer,
                 handlers,
-                "an informer with handlers was dropped before it was started: its handlers get nothing; keep the informer"
+                "an informer with handlers was dropped before it was started: its handlers get no events; keep the informer"
             );
         }
-        inner.abort();
+        core.abort();
     }
 }
 
-/// Ends the informer when one of its tasks panics: in a source, or in the order of an index's values.
-struct EndOnPanic<K: Send + Sync + 'static>(Arc<Inner<K>>);
+/// Stops the informer when one of its tasks panics: in the source, or in the `Ord` of an index's values.
+struct EndOnPanic<K: Send + Sync + 'static>(Arc<InformerCore<K>>);
 
 impl<K: Send + Sync + 'static> Drop for EndOnPanic<K> {
     fn drop(&mut self) {
@@ -75,27 +78,31 @@ impl<K: Send + Sync + 'static> Drop for EndOnPanic<K> {
     }
 }
 
+/// What tasks can wait for: the version of the store, and whether it has synced or the informer has stopped.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct InformerProgress {
     pub(super) version: Version,
     pub(super) synced: bool,
     pub(super) stopped: bool,
 }
 
-pub(super) struct Parts<K> {
+/// What the reflector is made from when the informer starts.
+pub(super) struct ReflectorSetup<K> {
     pub(super) source: Arc<dyn ListerWatcher>,
     pub(super) decode: Decode<K>,
     pub(super) options: ReflectorOptions,
 }
 
-pub(super) enum Life<K> {
-    New(Box<Parts<K>>),
+/// Whether an informer has started or stopped.
+pub(super) enum Lifecycle<K> {
+    New(Box<ReflectorSetup<K>>),
     Running(Vec<JoinHandle<()>>),
     Stopped,
 }
 
-impl<K: Send + Sync + 'static> Inner<K> {
-    pub(super) fn spawn(self: &Arc<Self>, parts: Parts<K>) -> Vec<JoinHandle<()>> {
+impl<K: Send + Sync + 'static> InformerCore<K> {
+    /// Spawns the task that reflects and the task that applies deltas.
+    pub(super) fn spawn(self: &Arc<Self>, parts: ReflectorSetup<K>) -> Vec<JoinHandle<()>> {
         let intake = Intake::new(
             self.queue.clone(),
             self.indexer.store(),
@@ -109,7 +116,7 @@ impl<K: Send + Sync + 'static> Inner<K> {
         let reflecting = {
             let guard = EndOnPanic(Arc::clone(self));
             tokio::spawn(async move {
-                // The server refused for good.
+                // Returns only if the server refuses and the options say to stop.
                 reflector.run().await;
                 guard.0.end();
             })
@@ -124,10 +131,10 @@ impl<K: Send + Sync + 'static> Inner<K> {
         vec![reflecting, controlling]
     }
 
-    /// Applies what is queued to the store and tells the log.
+    /// Applies queued deltas to the store and appends their events to the log.
     async fn control(&self, processor: &Processor<K>) {
         loop {
-            // Only handlers that block make this wait.
+            // Waits only for handlers with `Overflow::Block`.
             poll_fn(|context| self.log.poll_room(context)).await;
             let Some(changes) = processor.next().await else {
                 return;
@@ -146,10 +153,10 @@ impl<K: Send + Sync + 'static> Inner<K> {
         }
     }
 
-    /// Ends everything. The tasks are in `ending`, for who wants to wait for them.
+    /// Stops all tasks and moves them to `ending`.
     pub(super) fn abort(&self) {
-        let life = std::mem::replace(&mut *lock(&self.life), Life::Stopped);
-        if let Life::Running(tasks) = life {
+        let lifecycle = std::mem::replace(&mut *lock(&self.lifecycle), Lifecycle::Stopped);
+        if let Lifecycle::Running(tasks) = lifecycle {
             for task in &tasks {
                 task.abort();
             }
@@ -159,7 +166,7 @@ impl<K: Send + Sync + 'static> Inner<K> {
         self.end();
     }
 
-    /// Says that it has stopped, unless that was said before.
+    /// Sets the state to stopped, unless it is already.
     fn stopped(&self, problem: Option<Problem>) {
         self.observers.state.send_if_modified(|state| {
             let running = !matches!(state, ReflectorState::Stopped { .. });
@@ -170,6 +177,7 @@ impl<K: Send + Sync + 'static> Inner<K> {
         });
     }
 
+    /// Closes the queue and the log, and removes the handlers.
     fn end(&self) {
         self.progress
             .send_modify(|progress| progress.stopped = true);
@@ -201,7 +209,7 @@ impl<K: Send + Sync + 'static> Inner<K> {
     }
 }
 
-impl<K: Send + Sync + 'static> Observed for Inner<K> {
+impl<K: Send + Sync + 'static> ObservedInformer for InformerCore<K> {
     fn is_stopped(&self) -> bool {
         self.progress.borrow().stopped
     }
@@ -211,7 +219,7 @@ impl<K: Send + Sync + 'static> Observed for Inner<K> {
     }
 
     fn stats(&self) -> InformerStats {
-        Inner::stats(self)
+        InformerCore::stats(self)
     }
 
     fn reflector(&self) -> &ReflectorStats {

@@ -1,43 +1,43 @@
-//! What a handler is told.
+//! The events that handlers receive.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::object::Cached;
 
-/// One thing that happened to the store, in the order in which it happened.
+/// One change of the store. Events come in the order of the changes.
 ///
-/// When an event is delivered, the store has it already.
+/// The store already has the change when its event is delivered.
 #[non_exhaustive]
 pub enum Event<K> {
-    /// An object came.
+    /// An object was added.
     Added {
         /// The object.
         object: Arc<Cached<K>>,
-        /// It was there when the handler began, or when the informer did.
+        /// True if the object belongs to the initial state of the handler or of the informer.
         initial: bool,
     },
-    /// An object changed. Both states are of one object: one that was deleted and created again is deleted and added.
+    /// An object changed. Both states have one uid: an object that was deleted and created again gives `Deleted` and `Added`.
     Updated {
-        /// What the handler was told last.
+        /// The state that the handler saw last.
         old: Arc<Cached<K>>,
-        /// What it is now.
+        /// The new state.
         new: Arc<Cached<K>>,
     },
-    /// An object went.
+    /// An object was deleted.
     Deleted {
-        /// Its last state.
+        /// Its last known state.
         last: Arc<Cached<K>>,
-        /// This is the state in which it was deleted. False if the deletion itself was not seen, because the connection was
-        /// lost or the handler was slow: then `last` is the last state that was.
+        /// True if `last` is the state in which the object was deleted. False if the deletion event was missed, because the
+        /// connection was lost or the handler was slow (client-go's `DeletedFinalStateUnknown`).
         final_state_known: bool,
     },
-    /// Nothing happened: the handler asked to look at every object again from time to time.
+    /// The object did not change: it is delivered again because the handler asked for resyncs.
     Resync {
         /// The object.
         object: Arc<Cached<K>>,
     },
-    /// Every object of the initial state was delivered. Comes once.
+    /// Every object of the initial state was delivered. Delivered once.
     Synced,
 }
 

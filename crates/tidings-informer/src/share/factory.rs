@@ -1,4 +1,4 @@
-//! Informers by what they follow: one for all who ask for the same.
+//! The factory: one shared informer for each resource, scope and form.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -13,24 +13,24 @@ use crate::reflector::ReflectorState;
 use crate::source::BoxFuture;
 use crate::sync::{Mutex, lock};
 
-/// What an informer follows, and in which form. Two who ask for the same share one informer.
+/// Identifies an informer in a factory. Callers with equal keys and types share one informer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct InformerKey {
     /// The resource: `v1/pods`, `apps/v1/deployments`.
     pub resource: String,
-    /// One namespace; empty for all.
+    /// The namespace; empty for all.
     pub namespace: String,
-    /// Only objects with these labels.
+    /// The label selector; empty for all objects.
     pub label_selector: String,
-    /// Only objects with these fields.
+    /// The field selector; empty for all objects.
     pub field_selector: String,
-    /// What tells apart two forms of the same type: a transform, for example.
+    /// Tells informers of one type apart that keep it differently, by a transform for example.
     pub form: String,
 }
 
 impl InformerKey {
-    /// All objects of a resource.
+    /// The key for all objects of a resource.
     pub fn new(resource: impl Into<String>) -> InformerKey {
         InformerKey {
             resource: resource.into(),
@@ -38,28 +38,28 @@ impl InformerKey {
         }
     }
 
-    /// In one namespace.
+    /// Restricts the key to one namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> InformerKey {
         self.namespace = namespace.into();
         self
     }
 
-    /// With these labels.
+    /// Sets the label selector.
     #[must_use]
     pub fn label_selector(mut self, selector: impl Into<String>) -> InformerKey {
         self.label_selector = selector.into();
         self
     }
 
-    /// With these fields.
+    /// Sets the field selector.
     #[must_use]
     pub fn field_selector(mut self, selector: impl Into<String>) -> InformerKey {
         self.field_selector = selector.into();
         self
     }
 
-    /// In a form of its own.
+    /// Sets the form.
     #[must_use]
     pub fn form(mut self, form: impl Into<String>) -> InformerKey {
         self.form = form.into();
@@ -85,7 +85,7 @@ impl fmt::Display for InformerKey {
     }
 }
 
-/// An informer of any type, which the factory does not keep alive.
+/// A weakly held informer of any type.
 trait AnyInformer: Send + Sync {
     fn start(&self);
     fn stop(&self) -> BoxFuture<'static, ()>;
@@ -96,15 +96,16 @@ trait AnyInformer: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-struct Shared<K: Send + Sync + 'static>(WeakInformer<K>);
+/// An informer in the factory's table.
+struct FactoryEntry<K: Send + Sync + 'static>(WeakInformer<K>);
 
-impl<K: Send + Sync + 'static> Shared<K> {
+impl<K: Send + Sync + 'static> FactoryEntry<K> {
     fn get(&self) -> Option<SharedInformer<K>> {
         self.0.upgrade().filter(|informer| !informer.is_stopped())
     }
 }
 
-impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
+impl<K: Send + Sync + 'static> AnyInformer for FactoryEntry<K> {
     fn start(&self) {
         if let Some(informer) = self.get() {
             informer.start();
@@ -135,7 +136,7 @@ impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
         Box::pin(async move {
             match informer {
                 Some(informer) => informer.wait_synced().await,
-                None => Ok(()), // nobody wants it any more
+                None => Ok(()), // dropped by all its users
             }
         })
     }
@@ -150,7 +151,7 @@ impl<K: Send + Sync + 'static> AnyInformer for Shared<K> {
     }
 }
 
-/// An informer that others wait for.
+/// An informer that has not synced.
 #[derive(Debug, Clone)]
 pub struct Laggard {
     /// Its name.
@@ -159,10 +160,10 @@ pub struct Laggard {
     pub state: ReflectorState,
 }
 
-/// Not every informer has its initial state.
+/// Not every informer has synced.
 #[derive(Debug, Clone)]
 pub struct NotAllSynced {
-    /// Those that have not.
+    /// The informers that have not synced, sorted by name.
     pub laggards: Vec<Laggard>,
 }
 
@@ -179,9 +180,10 @@ impl fmt::Display for NotAllSynced {
 
 impl std::error::Error for NotAllSynced {}
 
-/// Shares informers. Clones share the factory.
+/// Shares informers between the parts of a program. Clones share the factory.
 ///
-/// The factory does not keep informers alive: one whose last handle is dropped stops, and who asks again gets a new one.
+/// The factory does not keep informers alive: an informer stops when its last handle is dropped, and the next request for its key
+/// makes a new one.
 #[derive(Clone, Default)]
 pub struct SharedInformerFactory {
     informers: Arc<Mutex<Informers>>,
@@ -196,16 +198,16 @@ impl SharedInformerFactory {
         SharedInformerFactory::default()
     }
 
-    /// Shows every informer of this factory to Prometheus.
+    /// Exports the metrics of every informer of this factory to Prometheus.
     #[must_use]
     pub fn with_metrics(mut self, metrics: InformerMetrics) -> SharedInformerFactory {
         self.metrics = Some(metrics);
         self
     }
 
-    /// The informer for a key: the one that is there, or a new one that has not started.
+    /// The informer for a key: the existing one, or a new one that has not started.
     ///
-    /// `set_up` is called only for a new one. It gets the name that the key has.
+    /// `set_up` is called only for a new one, which is named after the key.
     pub fn informer<K: Send + Sync + 'static>(
         &self,
         key: &InformerKey,
@@ -216,8 +218,8 @@ impl SharedInformerFactory {
         let id = (key.clone(), TypeId::of::<K>());
         let shared = informers
             .get(&id)
-            .and_then(|shared| shared.as_any().downcast_ref::<Shared<K>>())
-            .and_then(Shared::get);
+            .and_then(|shared| shared.as_any().downcast_ref::<FactoryEntry<K>>())
+            .and_then(FactoryEntry::get);
         if let Some(informer) = shared {
             return informer;
         }
@@ -227,7 +229,7 @@ impl SharedInformerFactory {
             false => key.to_string(),
         };
         let informer = set_up().name(name).build();
-        informers.insert(id, Box::new(Shared(informer.downgrade())));
+        informers.insert(id, Box::new(FactoryEntry(informer.downgrade())));
         if let Some(metrics) = &self.metrics {
             metrics.observe(&informer);
         }
@@ -241,7 +243,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// How many informers are alive.
+    /// The number of informers that have not stopped.
     pub fn len(&self) -> usize {
         let informers = lock(&self.informers);
         informers
@@ -255,7 +257,7 @@ impl SharedInformerFactory {
         self.len() == 0
     }
 
-    /// Stops the informers of one key, of every type. Who asks again gets a new one.
+    /// Stops the informers with this key, of every type. The next request for the key makes a new one.
     pub async fn stop(&self, key: &InformerKey) {
         let mut stopping = Vec::new();
         lock(&self.informers).retain(|(candidate, _), informer| {
@@ -270,7 +272,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Stops every informer, and waits until all tasks have ended.
+    /// Stops every informer, and waits until all their tasks have ended.
     pub async fn shut_down(&self) {
         let informers = std::mem::take(&mut *lock(&self.informers));
         for informer in informers.into_values() {
@@ -278,11 +280,10 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Waits until every informer that was started has its initial state, not longer than this.
+    /// Waits until every started informer has synced, for at most `longest`.
     ///
     /// # Errors
-    /// With the informers that have not, what they are doing, and their last problems. One that has stopped for good does not
-    /// make the others wait.
+    /// With the informers that have not synced, what they are doing, and their last problems.
     pub async fn wait_synced(&self, longest: Duration) -> Result<(), NotAllSynced> {
         let deadline = tokio::time::Instant::now() + longest;
         let waits: Vec<_> = {

@@ -1,4 +1,4 @@
-//! Handlers: tasks that walk the log for a user's code.
+//! Handlers: tasks that read the log and call the program's functions.
 
 use std::any::Any;
 use std::future::Future;
@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::event::Event;
-use super::log::{Lag, Log, Seat};
-use super::subscription::{Control, Subscription};
+use super::log::{EventLog, Lag, SubscriberId};
+use super::subscription::{Subscription, SubscriptionControl};
 use crate::object::Cached;
 
-/// A handler that panicked rests for so long.
+/// The pause after a handler panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Handles events one after the other, by their type. What is not overridden does nothing.
+/// Handles events, one call at a time. Methods that are not overridden do nothing.
 pub trait ResourceEventHandler<K>: Send + 'static {
-    /// An object came; `initial` if it was there from the start.
+    /// An object was added; `initial` if it belongs to the initial state.
     fn on_add(&mut self, object: &Arc<Cached<K>>, initial: bool) {
         let _ = (object, initial);
     }
@@ -30,12 +30,12 @@ pub trait ResourceEventHandler<K>: Send + 'static {
         let _ = (old, new);
     }
 
-    /// An object went; `last` is its last state, the final one if that is known.
+    /// An object was deleted; `last` is its last known state, and `final_state_known` says whether it is the final one.
     fn on_delete(&mut self, last: &Arc<Cached<K>>, final_state_known: bool) {
         let _ = (last, final_state_known);
     }
 
-    /// Look at an object again. As in client-go, this is an update to what it is.
+    /// A resync of an object that did not change. As in client-go, calls `on_update` with equal states.
     fn on_resync(&mut self, object: &Arc<Cached<K>>) {
         self.on_update(object, object);
     }
@@ -43,7 +43,7 @@ pub trait ResourceEventHandler<K>: Send + 'static {
     /// Every object of the initial state was delivered.
     fn on_synced(&mut self) {}
 
-    /// Takes an event apart.
+    /// Calls the method for an event.
     fn handle(&mut self, event: &Event<K>) {
         match event {
             Event::Added { object, initial } => self.on_add(object, *initial),
@@ -58,11 +58,12 @@ pub trait ResourceEventHandler<K>: Send + 'static {
     }
 }
 
-/// Passes on the objects that a filter lets through: one that comes to pass is added, one that ceases to is deleted.
+/// Passes on only objects that a filter accepts. An update that makes an object accepted is an add, one that makes it rejected is
+/// a delete.
 pub struct FilteringResourceEventHandler<F, H> {
-    /// Lets an object through.
+    /// Accepts or rejects an object.
     pub filter: F,
-    /// Gets what passes.
+    /// Receives the accepted objects.
     pub handler: H,
 }
 
@@ -109,21 +110,21 @@ impl<F, H> std::fmt::Debug for FilteringResourceEventHandler<F, H> {
     }
 }
 
-/// What becomes of the events that a handler has not been given yet when it is removed.
+/// What happens to undelivered events when a handler is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pending {
-    /// It is given them first.
+    /// They are delivered before the handler ends.
     Deliver,
-    /// They are dropped; the call that runs is not interrupted.
+    /// They are dropped. A running call is not interrupted.
     Drop,
 }
 
-/// A handler that was added to an informer. Dropping this changes nothing: the handler goes with the informer.
+/// A handler that was added to an informer. Dropping the registration does not remove the handler.
 pub struct Registration<K> {
     pub(super) name: Arc<str>,
-    log: Log<K>,
-    seat: Seat,
-    control: Arc<Control>,
+    log: EventLog<K>,
+    subscriber_id: SubscriberId,
+    control: Arc<SubscriptionControl>,
     synced: watch::Receiver<bool>,
     ended: watch::Receiver<bool>,
     pub(super) task: tokio::task::Id,
@@ -134,7 +135,7 @@ impl<K> Clone for Registration<K> {
         Registration {
             name: Arc::clone(&self.name),
             log: self.log.clone(),
-            seat: self.seat,
+            subscriber_id: self.subscriber_id,
             control: Arc::clone(&self.control),
             synced: self.synced.clone(),
             ended: self.ended.clone(),
@@ -149,36 +150,36 @@ impl<K: Send + Sync + 'static> Registration<K> {
         &self.name
     }
 
-    /// True when the handler has been given the whole initial state and every call has returned, or panicked.
+    /// True when the handler was called for the complete initial state, and every such call has returned or panicked.
     pub fn has_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// Waits for [`Registration::has_synced`]. False if the handler ended before.
+    /// Waits for [`Registration::has_synced`]. Returns false if the handler ended before.
     pub async fn synced(&self) -> bool {
         let mut synced = self.synced.clone();
-        // The sender lives as long as the handler.
+        // The sender is dropped when the handler ends.
         synced.wait_for(|synced| *synced).await.is_ok()
     }
 
-    /// How far the handler is behind.
+    /// How far the handler is behind the store.
     pub fn lag(&self) -> Lag {
-        self.log.lag(self.seat).and(self.control.lag())
+        self.log.lag(self.subscriber_id).and(self.control.lag())
     }
 
-    /// Removes the handler without waiting: nothing pending is delivered, a running call ends in its own time. May be called
-    /// any number of times.
+    /// Removes the handler without waiting: pending events are dropped, a running call is not interrupted. May be called any
+    /// number of times.
     pub fn remove(&self) {
         self.control.abort();
-        self.log.wake(self.seat);
+        self.log.wake(self.subscriber_id);
     }
 
-    /// Removes the handler and waits until its last call has returned. Called by the handler itself it does not wait, as that
-    /// would be for ever.
+    /// Removes the handler and waits until its last call has returned. Does not wait if the handler itself calls it, which would
+    /// be a deadlock.
     pub async fn shut_down(&self, pending: Pending) {
         match pending {
             Pending::Drop => self.remove(),
-            Pending::Deliver => self.log.stop_at_end(self.seat),
+            Pending::Deliver => self.log.stop_at_end(self.subscriber_id),
         }
         if tokio::task::try_id() == Some(self.task) {
             return;
@@ -197,35 +198,36 @@ impl<K> std::fmt::Debug for Registration<K> {
     }
 }
 
-/// An async function of events.
+/// An async function that handles events.
 pub(super) type AsyncHandler<K> =
     Box<dyn FnMut(Event<K>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
 
-pub(super) enum Callback<K> {
+/// The function that a handler calls.
+pub(super) enum HandlerCallback<K> {
     Sync(Box<dyn ResourceEventHandler<K>>),
     Async(AsyncHandler<K>),
 }
 
-/// Gives a handler its events until they end.
+/// Spawns the task that calls a handler with its events until they end.
 pub(super) fn spawn<K: Send + Sync + 'static>(
-    log: Log<K>,
+    log: EventLog<K>,
     name: Arc<str>,
     mut subscription: Subscription<K>,
-    mut callback: Callback<K>,
+    mut callback: HandlerCallback<K>,
 ) -> (Registration<K>, tokio::task::JoinHandle<()>) {
     let (synced_sender, synced) = watch::channel(false);
     let (ended_sender, ended) = watch::channel(false);
-    let (control, seat) = subscription.control();
+    let (control, subscriber_id) = subscription.control();
     let task_name = Arc::clone(&name);
     let task = tokio::spawn(async move {
         let _ended = SetOnDrop(ended_sender);
         while let Some(event) = subscription.next().await {
             let is_synced = matches!(event, Event::Synced);
             let outcome = match &mut callback {
-                Callback::Sync(handler) => {
+                HandlerCallback::Sync(handler) => {
                     catch_unwind(AssertUnwindSafe(|| handler.handle(&event)))
                 }
-                Callback::Async(handler) => call(handler, event).await,
+                HandlerCallback::Async(handler) => call(handler, event).await,
             };
             if is_synced {
                 synced_sender.send_replace(true);
@@ -235,11 +237,11 @@ pub(super) fn spawn<K: Send + Sync + 'static>(
                 tracing::error!(
                     handler = &*task_name,
                     panic = message,
-                    "a handler panicked; it goes on"
+                    "a handler panicked; it continues with the next event"
                 );
                 tokio::time::sleep(AFTER_PANIC).await;
             }
-            // Events may be ready for a long time: let others have the thread.
+            // Events may be ready without a pause: yield to other tasks.
             tokio::task::coop::consume_budget().await;
         }
         if let Err(error) = subscription.outcome() {
@@ -249,7 +251,7 @@ pub(super) fn spawn<K: Send + Sync + 'static>(
     let registration = Registration {
         name,
         log,
-        seat,
+        subscriber_id,
         control,
         synced,
         ended,
@@ -258,6 +260,7 @@ pub(super) fn spawn<K: Send + Sync + 'static>(
     (registration, task)
 }
 
+/// Sends true when it is dropped.
 struct SetOnDrop(watch::Sender<bool>);
 
 impl Drop for SetOnDrop {
@@ -266,7 +269,7 @@ impl Drop for SetOnDrop {
     }
 }
 
-/// Calls an async function; a panic, before or while it runs, is its outcome.
+/// Calls an async function and catches its panics.
 async fn call<K>(
     handler: &mut AsyncHandler<K>,
     event: Event<K>,
@@ -283,9 +286,9 @@ async fn call<K>(
     .await
 }
 
-/// What a panic said; panics are the program's own words, not an object's.
+/// The message of a panic. It is logged: it is the text of the program and not content of an object.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a panic without words")
+        .unwrap_or("a panic without a message")
 }

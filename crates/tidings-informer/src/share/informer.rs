@@ -1,4 +1,4 @@
-//! The shared informer: a reflector, a queue, a controller, a store and a log, put together.
+//! The shared informer: a reflector, a queue, a controller, a store and a log of events.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,39 +8,39 @@ use tidings_api::Object;
 use tokio::sync::watch;
 
 use super::builder::InformerBuilder;
-use super::engine::{Alive, Inner, Life};
+use super::engine::{InformerCore, Lifecycle, StopOnLastHandle};
 use super::event::Event;
-use super::handler::{self, Callback, Registration, ResourceEventHandler};
+use super::handler::{self, HandlerCallback, Registration, ResourceEventHandler};
 use super::subscription::{HandlerOptions, Subscription};
 use crate::lister::GenericLister;
-use crate::metrics::Observed;
+use crate::metrics::ObservedInformer;
 use crate::object::{Cached, Decode, DecodeError};
 use crate::reflector::{ReflectorState, ReflectorStats, Version};
 use crate::source::ListerWatcher;
 use crate::store::{Index, IndexConflict, IndexError, IndexValue, Store, WriteOverlay};
 use crate::sync::lock;
 
-/// Follows a resource: one reflector, one store, many handlers.
+/// Keeps a local copy of a resource: one reflector, one store, many handlers.
 ///
-/// Clones share the informer. When the last clone, lister and subscription is dropped, it stops.
+/// Clones share the informer. It stops when its last clone, lister and subscription is dropped.
 pub struct SharedInformer<K: Send + Sync + 'static> {
-    inner: Arc<Inner<K>>,
-    alive: Arc<Alive<K>>,
+    core: Arc<InformerCore<K>>,
+    alive: Arc<StopOnLastHandle<K>>,
 }
 
-/// client-go's name of the informer; every informer here has indexes.
+/// client-go's name for an informer with indexes; here every informer has them.
 pub type SharedIndexInformer<K> = SharedInformer<K>;
 
 impl<K: Send + Sync + 'static> Clone for SharedInformer<K> {
     fn clone(&self) -> Self {
         SharedInformer {
-            inner: Arc::clone(&self.inner),
+            core: Arc::clone(&self.core),
             alive: Arc::clone(&self.alive),
         }
     }
 }
 
-/// The informer has stopped, or was asked to.
+/// The informer has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the informer {informer} has stopped; start another")]
 pub struct Stopped {
@@ -48,7 +48,7 @@ pub struct Stopped {
     pub informer: Arc<str>,
 }
 
-/// An informer that has no state, and what is wrong with it.
+/// An informer that has not synced, and what it is doing.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the informer {informer} has not synced: {state}")]
 pub struct NotSynced {
@@ -58,7 +58,7 @@ pub struct NotSynced {
     pub state: ReflectorState,
 }
 
-/// A version that an informer has not reached, and what the informer is doing.
+/// An informer did not reach a version in time.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the informer {informer} is at version {reached:?} and not at {wanted:?}: {state}", reached = reached.text(), wanted = wanted.text())]
 pub struct NotReached {
@@ -72,110 +72,119 @@ pub struct NotReached {
     pub state: ReflectorState,
 }
 
-/// The version did not come before the informer stopped.
+/// The error of [`SharedInformer::wait_for`]: the informer stopped before it reached the version.
 pub type Closed = Stopped;
 
-/// Figures of an informer.
+/// Counts and sizes of an informer.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct InformerStats {
     /// Objects in the store.
     pub objects: usize,
-    /// About how many bytes they keep.
+    /// Estimated bytes of these objects.
     pub object_bytes: usize,
     /// Deltas that wait for the store.
     pub queued: usize,
-    /// About how many bytes they keep.
+    /// Estimated bytes of these deltas.
     pub queued_bytes: usize,
-    /// Deltas that were taken over by later ones of the same key.
+    /// Deltas that a later delta of the same key replaced, so far.
     pub coalesced: u64,
     /// Events that wait for the slowest handler.
     pub logged: usize,
-    /// About how many bytes they keep.
+    /// Estimated bytes of these events.
     pub logged_bytes: usize,
     /// Handlers and subscriptions.
     pub handlers: usize,
     /// Objects that are left out because they cannot be decoded.
     pub quarantined: usize,
-    /// Time spent in comparing and decoding objects.
+    /// Time spent comparing and decoding objects.
     pub decoding: Duration,
     /// The version of the store.
     pub version: Version,
 }
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
-    pub(super) fn new(inner: Arc<Inner<K>>, alive: Arc<Alive<K>>) -> SharedInformer<K> {
-        SharedInformer { inner, alive }
+    pub(super) fn new(
+        core: Arc<InformerCore<K>>,
+        alive: Arc<StopOnLastHandle<K>>,
+    ) -> SharedInformer<K> {
+        SharedInformer { core, alive }
     }
 
-    /// Sets up an informer over a source.
+    /// A builder for an informer over a source.
     pub fn builder(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
         InformerBuilder::new(source, decode)
     }
 
-    /// Starts. Does nothing if it has started before.
+    /// Starts the informer. Does nothing if it was started before.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(&self) {
-        let mut life = lock(&self.inner.life);
-        let Life::New(_) = &*life else { return };
-        let Life::New(parts) = std::mem::replace(&mut *life, Life::Running(Vec::new())) else {
+        let mut lifecycle = lock(&self.core.lifecycle);
+        let Lifecycle::New(_) = &*lifecycle else {
             return;
         };
-        *life = Life::Running(self.inner.spawn(*parts));
+        let Lifecycle::New(parts) =
+            std::mem::replace(&mut *lifecycle, Lifecycle::Running(Vec::new()))
+        else {
+            return;
+        };
+        *lifecycle = Lifecycle::Running(self.core.spawn(*parts));
     }
 
-    /// Stops, and waits until every task has ended; a handler's call that runs is not interrupted. The store keeps what it has.
+    /// Stops the informer and waits until every task has ended; a running handler call is not interrupted. The store keeps its
+    /// objects.
     ///
-    /// Called by one of its handlers it does not wait, as that would be for ever.
+    /// Does not wait if one of its handlers calls it, which would be a deadlock.
     pub async fn stop(&self) {
         let own = tokio::task::try_id();
         let in_handler = {
-            let handlers = lock(&self.inner.handlers);
+            let handlers = lock(&self.core.handlers);
             let mut ids = handlers.iter().map(|(registration, _)| registration.task);
             ids.any(|id| Some(id) == own)
         };
-        self.inner.abort();
+        self.core.abort();
         if in_handler {
             return;
         }
-        // Whoever comes first waits for the tasks, and the others for him.
-        let _turn = self.inner.turn.lock().await;
+        // One call waits for the tasks, and concurrent calls wait for that call.
+        let _turn = self.core.stop_turn.lock().await;
         loop {
-            let task = lock(&self.inner.ending).pop();
+            let task = lock(&self.core.ending).pop();
             let Some(task) = task else { return };
-            // Whether it ended or was cut off, it is over.
+            // An aborted task has ended too.
             let _ = task.await;
         }
     }
 
-    /// Its name.
+    /// The name of the informer.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        &self.core.name
     }
 
-    /// True if it has been started.
+    /// True if the informer was started.
     pub fn is_started(&self) -> bool {
-        !matches!(&*lock(&self.inner.life), Life::New(_))
+        !matches!(&*lock(&self.core.lifecycle), Lifecycle::New(_))
     }
 
-    /// True after [`SharedInformer::stop`], or when the server refused and it was told to stop then.
+    /// True after [`SharedInformer::stop`], after a panic of the source, or after a refusal with
+    /// [`OnRefusal::Stop`](crate::OnRefusal).
     pub fn is_stopped(&self) -> bool {
-        self.inner.progress.borrow().stopped
+        self.core.progress.borrow().stopped
     }
 
     /// True when the store has the initial state.
     pub fn has_synced(&self) -> bool {
-        self.inner.progress.borrow().synced
+        self.core.progress.borrow().synced
     }
 
     /// Waits for the initial state. Any number of tasks may wait.
     ///
     /// # Errors
-    /// If it stops before.
+    /// If the informer stops before.
     pub async fn wait_synced(&self) -> Result<(), NotSynced> {
-        let mut progress = self.inner.progress.subscribe();
+        let mut progress = self.core.progress.subscribe();
         let waited = progress.wait_for(|progress| progress.synced || progress.stopped);
         match waited.await {
             Ok(progress) if progress.synced => Ok(()),
@@ -183,10 +192,10 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         }
     }
 
-    /// Waits for the initial state, not longer than this.
+    /// Waits for the initial state, for at most `longest`.
     ///
     /// # Errors
-    /// If it does not come; the error says what the informer is doing and what is wrong.
+    /// If the informer has not synced by then. The error says what it is doing and its last problem.
     pub async fn wait_synced_within(&self, longest: Duration) -> Result<(), NotSynced> {
         match tokio::time::timeout(longest, self.wait_synced()).await {
             Ok(outcome) => outcome,
@@ -196,34 +205,34 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
 
     fn not_synced(&self) -> NotSynced {
         NotSynced {
-            informer: Arc::clone(&self.inner.name),
+            informer: Arc::clone(&self.core.name),
             state: self.state(),
         }
     }
 
-    /// What it is doing.
+    /// What the informer is doing.
     pub fn state(&self) -> ReflectorState {
-        self.inner.observers.state.borrow().clone()
+        self.core.observers.state.borrow().clone()
     }
 
-    /// Follows what it is doing.
+    /// A receiver for changes of [`SharedInformer::state`].
     pub fn watch_state(&self) -> watch::Receiver<ReflectorState> {
-        self.inner.observers.state.subscribe()
+        self.core.observers.state.subscribe()
     }
 
     /// The version that the store has reached.
     pub fn last_sync_resource_version(&self) -> Version {
-        self.inner.progress.borrow().version.clone()
+        self.core.progress.borrow().version.clone()
     }
 
-    /// Waits until the store includes a version: what a write returned, for example. A version that is no number is included
-    /// when the store is at exactly that one.
+    /// Waits until the store includes a version, that of a write for example. A version that is not a number is included only
+    /// when the store is at exactly that version.
     ///
     /// # Errors
     /// If the informer stops before.
     pub async fn wait_for(&self, version: impl Into<Version>) -> Result<(), Closed> {
         let version = version.into();
-        let mut progress = self.inner.progress.subscribe();
+        let mut progress = self.core.progress.subscribe();
         let reached = progress.wait_for(|progress| {
             progress.stopped || progress.synced && progress.version.includes(&version)
         });
@@ -233,13 +242,13 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         }
     }
 
-    /// Waits until the store includes a version, not longer than this.
+    /// Waits until the store includes a version, for at most `longest`.
     ///
-    /// An informer with a selector, or of another resource than the one that was written, reaches the version with the next
-    /// event or bookmark that it gets; bookmarks come about once a minute.
+    /// An informer that does not receive the write itself (because of a selector, or of another resource) reaches the version
+    /// with its next event or bookmark; bookmarks come about once a minute.
     ///
     /// # Errors
-    /// If the version does not come, or the informer stops before.
+    /// If the store does not reach the version by then, or the informer stops before.
     pub async fn wait_for_within(
         &self,
         version: impl Into<Version>,
@@ -250,7 +259,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         match waited.await {
             Ok(Ok(())) => Ok(()),
             _ => Err(NotReached {
-                informer: Arc::clone(&self.inner.name),
+                informer: Arc::clone(&self.core.name),
                 wanted,
                 reached: self.last_sync_resource_version(),
                 state: self.state(),
@@ -260,44 +269,44 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
 
     fn stopped(&self) -> Stopped {
         Stopped {
-            informer: Arc::clone(&self.inner.name),
+            informer: Arc::clone(&self.core.name),
         }
     }
 
-    /// The store. It stays readable when the informer has stopped, and does not keep it from stopping.
+    /// The store. It stays readable after the informer has stopped, and does not keep the informer running.
     pub fn store(&self) -> Store<K> {
-        self.inner.indexer.store()
+        self.core.indexer.store()
     }
 
-    /// Reads the store, and keeps the informer running.
+    /// A lister that reads the store and keeps the informer running.
     pub fn lister(&self) -> GenericLister<K> {
         GenericLister::new(self.clone())
     }
 
-    /// The program's own writes, laid over the store until the watch has caught up with them.
+    /// The program's own writes, visible over the store until the watch has caught up with them.
     pub fn overlay(&self) -> &WriteOverlay<K> {
-        &self.inner.overlay
+        &self.core.overlay
     }
 
-    /// Lays what the server answered to a write over the store, decoded and transformed as everything else.
+    /// Puts the server's answer to a write into the overlay, decoded and transformed like all objects.
     ///
     /// # Errors
-    /// If it cannot be decoded.
+    /// If the object cannot be decoded.
     pub fn wrote(&self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
-        let written = Cached::new(object, &self.inner.decode)?;
-        self.inner.overlay.wrote(&written);
+        let written = Cached::new(object, &self.core.decode)?;
+        self.core.overlay.wrote(&written);
         Ok(written)
     }
 
-    /// The informer without keeping it running: for handlers that need their own informer, which would keep itself alive.
+    /// A weak handle, which does not keep the informer running: for handlers that need their own informer.
     pub fn downgrade(&self) -> WeakInformer<K> {
         WeakInformer {
-            inner: Arc::downgrade(&self.inner),
+            core: Arc::downgrade(&self.core),
             alive: Arc::downgrade(&self.alive),
         }
     }
 
-    /// Adds an index; see [`crate::Indexer::add_index`]. At any time.
+    /// Adds an index, before or after the start; see [`crate::Indexer::add_index`].
     ///
     /// # Errors
     /// If there is an index of that name.
@@ -318,10 +327,10 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         name: &str,
         values: impl Fn(&Cached<K>) -> Result<Vec<V>, IndexError> + Send + Sync + 'static,
     ) -> Result<Index<K, V>, IndexConflict> {
-        self.inner.indexer.add_index(name, values)
+        self.core.indexer.add_index(name, values)
     }
 
-    /// The events from now on, after the state as it is now.
+    /// Subscribes to events: first the current state, then every change.
     ///
     /// # Errors
     /// If the informer has stopped.
@@ -329,14 +338,14 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         if self.is_stopped() {
             return Err(self.stopped());
         }
-        let subscription = Subscription::new(self.inner.log.clone(), options);
+        let subscription = Subscription::new(self.core.log.clone(), options);
         Ok(subscription.keeping(self.alive.clone()))
     }
 
-    /// Adds a handler, at any time. It is given the state as it is now, and everything after it.
+    /// Adds a handler, before or after the start. It receives the current state first, then every change.
     ///
-    /// A handler that holds the informer, a lister or a subscription keeps it running: give it the [`Store`] or a
-    /// [`WeakInformer`].
+    /// A handler that holds the informer, a lister or a subscription keeps the informer running: give it the [`Store`] or a
+    /// [`WeakInformer`] instead.
     ///
     /// # Errors
     /// If the informer has stopped.
@@ -346,10 +355,10 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         options: &HandlerOptions,
     ) -> Result<Registration<K>, Stopped> {
         let name = handler_name(options, std::any::type_name_of_val(&handler));
-        self.add(name, options, Callback::Sync(Box::new(handler)))
+        self.add(name, options, HandlerCallback::Sync(Box::new(handler)))
     }
 
-    /// Adds an async function of events as a handler: the next event waits until it is done.
+    /// Adds an async function as a handler. The next event waits until the function returns.
     ///
     /// # Errors
     /// If the informer has stopped.
@@ -363,7 +372,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         T: Future<Output = ()> + Send + 'static,
     {
         let name = handler_name(options, std::any::type_name::<F>());
-        let callback = Callback::Async(Box::new(move |event| Box::pin(function(event))));
+        let callback = HandlerCallback::Async(Box::new(move |event| Box::pin(function(event))));
         self.add(name, options, callback)
     }
 
@@ -371,32 +380,32 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         &self,
         name: Arc<str>,
         options: &HandlerOptions,
-        callback: Callback<K>,
+        callback: HandlerCallback<K>,
     ) -> Result<Registration<K>, Stopped> {
-        let mut handlers = lock(&self.inner.handlers);
+        let mut handlers = lock(&self.core.handlers);
         if self.is_stopped() {
             return Err(self.stopped());
         }
-        let subscription = Subscription::new(self.inner.log.clone(), options);
-        let log = self.inner.log.clone();
+        let subscription = Subscription::new(self.core.log.clone(), options);
+        let log = self.core.log.clone();
         let (registration, task) = handler::spawn(log, name, subscription, callback);
         handlers.retain(|(_, task)| !task.is_finished());
         handlers.push((registration.clone(), task));
         Ok(registration)
     }
 
-    /// The handlers that were added and have not ended, and how far they are behind.
+    /// The handlers that were added and have not ended.
     pub fn registrations(&self) -> Vec<Registration<K>> {
-        let handlers = lock(&self.inner.handlers);
+        let handlers = lock(&self.core.handlers);
         let alive = handlers.iter().filter(|(_, task)| !task.is_finished());
         alive
             .map(|(registration, _)| registration.clone())
             .collect()
     }
 
-    /// Objects that are left out of the store because they cannot be decoded, and why.
+    /// Keys of the objects that are left out of the store because they cannot be decoded, and the errors.
     pub fn quarantined(&self) -> Vec<(String, DecodeError)> {
-        let quarantine = lock(&self.inner.quarantine);
+        let quarantine = lock(&self.core.quarantine);
         let mut left_out: Vec<_> = quarantine
             .iter()
             .map(|(key, quarantined)| (key.to_string(), quarantined.error.clone()))
@@ -405,33 +414,33 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         left_out
     }
 
-    /// Figures.
+    /// Counts and sizes.
     pub fn stats(&self) -> InformerStats {
-        self.inner.stats()
+        self.core.stats()
     }
 
-    /// Figures of listing and watching.
+    /// Counts of lists and watches.
     pub fn reflector_stats(&self) -> &ReflectorStats {
-        &self.inner.observers.stats
+        &self.core.observers.stats
     }
 
-    pub(crate) fn observed(&self) -> std::sync::Weak<dyn Observed> {
-        let inner: std::sync::Weak<Inner<K>> = Arc::downgrade(&self.inner);
-        inner
+    pub(crate) fn observed(&self) -> std::sync::Weak<dyn ObservedInformer> {
+        let core: std::sync::Weak<InformerCore<K>> = Arc::downgrade(&self.core);
+        core
     }
 }
 
-/// An informer that may have stopped because nobody holds it.
+/// A handle that does not keep the informer running.
 pub struct WeakInformer<K: Send + Sync + 'static> {
-    inner: std::sync::Weak<Inner<K>>,
-    alive: std::sync::Weak<Alive<K>>,
+    core: std::sync::Weak<InformerCore<K>>,
+    alive: std::sync::Weak<StopOnLastHandle<K>>,
 }
 
 impl<K: Send + Sync + 'static> WeakInformer<K> {
-    /// The informer, if somebody still holds it.
+    /// The informer, if another handle still keeps it.
     pub fn upgrade(&self) -> Option<SharedInformer<K>> {
         Some(SharedInformer {
-            inner: self.inner.upgrade()?,
+            core: self.core.upgrade()?,
             alive: self.alive.upgrade()?,
         })
     }
@@ -440,7 +449,7 @@ impl<K: Send + Sync + 'static> WeakInformer<K> {
 impl<K: Send + Sync + 'static> Clone for WeakInformer<K> {
     fn clone(&self) -> WeakInformer<K> {
         WeakInformer {
-            inner: self.inner.clone(),
+            core: self.core.clone(),
             alive: self.alive.clone(),
         }
     }
@@ -452,7 +461,7 @@ impl<K: Send + Sync + 'static> std::fmt::Debug for WeakInformer<K> {
     }
 }
 
-/// A handler's name: the one it was given, or that of its type; of a closure, that of the function it is in.
+/// A handler's name: the one in the options, or the name of its type; for a closure, the name of the enclosing function.
 fn handler_name(options: &HandlerOptions, type_name: &str) -> Arc<str> {
     let function = type_name.split("::{{closure}}").next();
     match &options.name {
@@ -464,8 +473,8 @@ fn handler_name(options: &HandlerOptions, type_name: &str) -> Arc<str> {
 impl<K: Send + Sync + 'static> std::fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SharedInformer")
-            .field("name", &self.inner.name)
-            .field("store", &self.inner.indexer)
+            .field("name", &self.core.name)
+            .field("store", &self.core.indexer)
             .finish_non_exhaustive()
     }
 }

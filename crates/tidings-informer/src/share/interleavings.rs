@@ -1,4 +1,4 @@
-//! The log under many orders of threads: `cargo test -p tidings-informer --features shuttle --lib`.
+//! Tests the log under many thread schedules: `cargo test -p tidings-informer --features shuttle --lib`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use shuttle::thread;
 use tidings_api::{Object, ObjectKey};
 
 use super::event::Event;
-use super::log::{Log, LogOptions, Overflow};
+use super::log::{EventLog, LogOptions, Overflow};
 use super::subscription::{HandlerOptions, Subscription};
 use crate::object::{Cached, Decode};
-use crate::store::{Indexer, Write};
+use crate::store::{Indexer, StoreWrite};
 
 fn cached(name: &str, version: u64) -> Arc<Cached<Object>> {
     let json = format!(
@@ -21,7 +21,7 @@ fn cached(name: &str, version: u64) -> Arc<Cached<Object>> {
     Cached::new(&object, &Decode::bytes()).unwrap()
 }
 
-/// What a subscriber knows when the log has ended.
+/// The objects and versions that a subscriber knows when the log has ended.
 fn replay(mut subscription: Subscription<Object>) -> BTreeMap<String, u64> {
     let mut known = BTreeMap::new();
     while let Some(event) = block_on(subscription.next()) {
@@ -46,14 +46,14 @@ fn replay(mut subscription: Subscription<Object>) -> BTreeMap<String, u64> {
     known
 }
 
-/// A writer with little room, one subscriber from the start, one that comes at any time, one that blocks the writer and one
-/// that goes. A lost wake-up is a deadlock, which shuttle reports.
+/// A writer with a log of one event, a subscriber from the start, one that subscribes at any time, one that blocks the writer,
+/// and one that unsubscribes. Shuttle reports a lost wake-up as a deadlock.
 #[test]
 fn b83_subscribers_that_come_at_any_time_replay_to_the_last_state() {
     shuttle::check_random(
         || {
             let indexer: Arc<Indexer<Object>> = Arc::default();
-            let log = Log::new(LogOptions::new(1, usize::MAX), indexer.snapshot());
+            let log = EventLog::new(LogOptions::new(1, usize::MAX), indexer.snapshot());
             let subscribe = |overflow| {
                 let options = HandlerOptions::default().overflow(overflow);
                 Subscription::new(log.clone(), &options)
@@ -69,9 +69,9 @@ fn b83_subscribers_that_come_at_any_time_replay_to_the_last_state() {
                     for version in 2..=5 {
                         block_on(std::future::poll_fn(|context| log.poll_room(context)));
                         let write = if version == 4 {
-                            Write::Delete(ObjectKey::new("", "a"))
+                            StoreWrite::Delete(ObjectKey::new("", "a"))
                         } else {
-                            Write::Put(cached(["a", "b"][version as usize % 2], version))
+                            StoreWrite::Put(cached(["a", "b"][version as usize % 2], version))
                         };
                         let (applied, _) = indexer.write(vec![write], None);
                         let events =

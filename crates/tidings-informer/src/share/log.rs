@@ -1,11 +1,11 @@
 //! The log of events that all handlers of an informer share.
 //!
-//! The controller appends batches, each with the state after it; every subscriber has a cursor. A batch goes when all have
-//! taken it, or when the log is full. A subscriber that finds its place gone knows the state that it has seen and the state
-//! now: what it missed is their difference, one event for each key. So a slow subscriber costs at most the objects that have
-//! changed since, never a queue of its own.
+//! The controller appends batches, each with a snapshot of the store after it; every subscriber has a cursor. A batch is removed
+//! when all subscribers have read it, or when the log is full. A subscriber whose next batch was removed compares the snapshot
+//! that it saw last with the current one, and gets one event for each key that differs. So a slow subscriber costs at most the
+//! objects that have changed, and never has a queue of its own.
 //!
-//! Bounds: events and bytes, see [`LogOptions`]. Only subscribers that block can make the controller wait.
+//! Bounds: events and bytes, see [`LogOptions`]. Only subscribers with [`Overflow::Block`] can make the controller wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::event::Event;
 use crate::store::Snapshot;
 use crate::sync::{Mutex, lock};
 
-/// How much a log holds for its slowest subscriber.
+/// How much the log keeps for its slowest subscriber.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// Events beyond this are let go.
+    /// The log removes its oldest events beyond this number.
     pub events_max: usize,
-    /// Bytes of objects beyond this are let go.
+    /// The log removes its oldest events beyond this many bytes of objects.
     pub bytes_max: usize,
 }
 
@@ -38,7 +38,7 @@ impl Default for LogOptions {
 }
 
 impl LogOptions {
-    /// Other bounds.
+    /// Options with these bounds.
     #[must_use]
     pub fn new(events_max: usize, bytes_max: usize) -> LogOptions {
         LogOptions {
@@ -48,115 +48,122 @@ impl LogOptions {
     }
 }
 
-/// What happens to a handler that is slower than the changes.
+/// What happens to a handler that falls behind the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Overflow {
-    /// It gets one event for each object that has changed since: from what it was told last to what is now.
+    /// It gets one event for each object that has changed: from the state that it saw last to the current one.
     #[default]
     Coalesce,
-    /// It gets every object again: changed ones as changes, the others as [`Event::Resync`].
+    /// It gets every object again: changed ones as with `Coalesce`, the others as [`Event::Resync`].
     DropToSnapshot,
-    /// The store waits for it, and with it every other handler. The reflector does not: its queue coalesces by key.
+    /// The store waits for it, and so do all other handlers. The reflector does not wait: its queue coalesces by key.
     Block,
-    /// It is told that it fell behind, and gets nothing more.
+    /// Its subscription ends with [`FellBehind`](super::FellBehind).
     Error,
 }
 
+/// Events that were appended together.
 pub(super) struct LogBatch<K> {
     pub(super) events: Vec<Event<K>>,
-    /// This is the initial state: `after` has it, and there is no event for each object.
+    /// The batch is the initial state: its objects are in `after`, and have no events.
     pub(super) initial: bool,
+    /// The store after these events.
     pub(super) after: Arc<Snapshot<K>>,
     pub(super) bytes: usize,
-    /// Events and bytes that were appended before this batch, ever.
+    /// Events and bytes appended before this batch, since the log was created.
     events_before: u64,
     bytes_before: u64,
     pub(super) appended: Instant,
 }
 
+/// A subscriber's cursor in the log.
 struct Subscriber {
-    /// Tells it from others that had its slot before.
+    /// Tells it from earlier subscribers in the same slot.
     generation: u64,
-    /// The batch that it reads next.
+    /// The number of the batch that it reads next.
     next: u64,
-    /// Events and bytes that were appended before that batch, ever.
+    /// Events and bytes appended before that batch, since the log was created.
     events_before: u64,
     bytes_before: u64,
-    /// Since when something waits for it.
+    /// When the oldest batch that it has not read was appended.
     waits_since: Option<Instant>,
+    /// It uses [`Overflow::Block`].
     blocks: bool,
-    /// It ends before this batch.
+    /// Its subscription ends before this batch.
     stop_at: Option<u64>,
     waker: Option<Waker>,
 }
 
-struct Inner<K> {
+/// The log under its lock.
+struct LogState<K> {
+    /// Each batch, and how many subscribers have not read it.
     batches: VecDeque<(Arc<LogBatch<K>>, usize)>,
     /// The number of the first batch in the log.
     first: u64,
     events: usize,
     bytes: usize,
+    /// Events and bytes appended since the log was created.
     events_ever: u64,
     bytes_ever: u64,
     options: LogOptions,
     subscribers: slab::Slab<Subscriber>,
     generations: u64,
-    /// The state after the last batch.
+    /// The store after the last batch.
     state: Arc<Snapshot<K>>,
     synced: bool,
     closed: bool,
-    /// The controller, waiting for room.
+    /// The controller, if it waits for room.
     writer: Option<Waker>,
 }
 
 /// The log; clones share it.
-pub(super) struct Log<K>(Arc<Mutex<Inner<K>>>);
+pub(super) struct EventLog<K>(Arc<Mutex<LogState<K>>>);
 
-impl<K> Clone for Log<K> {
-    fn clone(&self) -> Log<K> {
-        Log(Arc::clone(&self.0))
+impl<K> Clone for EventLog<K> {
+    fn clone(&self) -> EventLog<K> {
+        EventLog(Arc::clone(&self.0))
     }
 }
 
-/// Names a subscriber of a log, also when it has gone.
+/// Identifies a subscriber of a log. Ids of subscribers that have left match nothing.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seat {
+pub(super) struct SubscriberId {
     slot: usize,
     generation: u64,
 }
 
-/// Where a subscriber begins.
-pub(super) struct Start<K> {
-    pub(super) seat: Seat,
+/// A new subscriber, and the state that it begins with.
+pub(super) struct SubscriptionStart<K> {
+    pub(super) id: SubscriberId,
     pub(super) state: Arc<Snapshot<K>>,
     pub(super) synced: bool,
 }
 
-/// What a subscriber finds.
-pub(super) enum Found<K> {
+/// What a subscriber reads.
+pub(super) enum LogRead<K> {
     Batch(Arc<LogBatch<K>>),
-    /// Its place is gone; this is the state now.
+    /// Its next batch was removed; this is the current state.
     Gone {
         state: Arc<Snapshot<K>>,
         synced: bool,
     },
-    /// There is nothing more for it.
+    /// The log was closed, or the subscriber was told to stop here.
     End,
 }
 
-/// How far a handler is behind.
+/// How far a handler is behind the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Events that were published and are not done: objects of the initial state, and the event that is being handled, count.
+    /// Events that are not handled yet, including objects of the initial state and the event that is being handled.
     pub events: u64,
-    /// About how many bytes their objects have.
+    /// Estimated bytes of their objects.
     pub bytes: u64,
-    /// How long the oldest of them has waited.
+    /// How long the oldest of these events has waited.
     pub age: Duration,
 }
 
 impl Lag {
-    /// Behind by this, and with something older too.
+    /// The sum of two lags.
     pub(super) fn and(self, older: Lag) -> Lag {
         Lag {
             events: self.events + older.events,
@@ -166,9 +173,9 @@ impl Lag {
     }
 }
 
-impl<K: Send + Sync + 'static> Log<K> {
-    pub(super) fn new(options: LogOptions, state: Arc<Snapshot<K>>) -> Log<K> {
-        Log(Arc::new(Mutex::new(Inner {
+impl<K: Send + Sync + 'static> EventLog<K> {
+    pub(super) fn new(options: LogOptions, state: Arc<Snapshot<K>>) -> EventLog<K> {
+        EventLog(Arc::new(Mutex::new(LogState {
             batches: VecDeque::new(),
             first: 0,
             events: 0,
@@ -185,57 +192,57 @@ impl<K: Send + Sync + 'static> Log<K> {
         })))
     }
 
-    /// A cursor behind the current state, and that state.
-    pub(super) fn subscribe(&self, overflow: Overflow) -> Start<K> {
-        let mut inner = lock(&self.0);
-        inner.generations += 1;
-        let generation = inner.generations;
+    /// Adds a subscriber that has seen the current state.
+    pub(super) fn subscribe(&self, overflow: Overflow) -> SubscriptionStart<K> {
+        let mut log = lock(&self.0);
+        log.generations += 1;
+        let generation = log.generations;
         let subscriber = Subscriber {
             generation,
-            next: inner.end(),
-            events_before: inner.events_ever,
-            bytes_before: inner.bytes_ever,
+            next: log.end(),
+            events_before: log.events_ever,
+            bytes_before: log.bytes_ever,
             waits_since: None,
             blocks: overflow == Overflow::Block,
             stop_at: None,
             waker: None,
         };
-        let slot = inner.subscribers.insert(subscriber);
-        Start {
-            seat: Seat { slot, generation },
-            state: Arc::clone(&inner.state),
-            synced: inner.synced,
+        let slot = log.subscribers.insert(subscriber);
+        SubscriptionStart {
+            id: SubscriberId { slot, generation },
+            state: Arc::clone(&log.state),
+            synced: log.synced,
         }
     }
 
-    pub(super) fn unsubscribe(&self, seat: Seat) {
-        let mut inner = lock(&self.0);
-        let subscriber = inner.subscribers.remove(seat.slot);
-        let skip = subscriber.next.saturating_sub(inner.first) as usize;
-        for (_, readers) in inner.batches.iter_mut().skip(skip) {
+    pub(super) fn unsubscribe(&self, id: SubscriberId) {
+        let mut log = lock(&self.0);
+        let subscriber = log.subscribers.remove(id.slot);
+        let skip = subscriber.next.saturating_sub(log.first) as usize;
+        for (_, readers) in log.batches.iter_mut().skip(skip) {
             *readers -= 1;
         }
-        inner.trim();
-        let writer = inner.writer.take();
-        drop(inner);
+        log.trim();
+        let writer = log.writer.take();
+        drop(log);
         wake(writer);
     }
 
-    /// Waits until no subscriber that blocks is further behind than the log is long.
+    /// Waits while the log is full and a subscriber with [`Overflow::Block`] has not read its first batch.
     pub(super) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut inner = lock(&self.0);
-        if inner.is_full() && inner.is_held() && !inner.closed {
-            inner.writer = Some(context.waker().clone());
+        let mut log = lock(&self.0);
+        if log.is_full() && log.is_held() && !log.closed {
+            log.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
         Poll::Ready(())
     }
 
-    /// Appends a batch and wakes who waits for one.
+    /// Appends a batch and wakes the subscribers.
     pub(super) fn append(&self, events: Vec<Event<K>>, initial: bool, after: Arc<Snapshot<K>>) {
-        let mut inner = lock(&self.0);
-        inner.state = Arc::clone(&after);
-        inner.synced |= initial;
+        let mut log = lock(&self.0);
+        log.state = Arc::clone(&after);
+        log.synced |= initial;
         if events.is_empty() && !initial {
             return;
         }
@@ -244,123 +251,127 @@ impl<K: Send + Sync + 'static> Log<K> {
             bytes,
             initial,
             after,
-            events_before: inner.events_ever,
-            bytes_before: inner.bytes_ever,
+            events_before: log.events_ever,
+            bytes_before: log.bytes_ever,
             appended: Instant::now(),
             events,
         });
-        inner.events += batch.events.len();
-        inner.bytes += bytes;
-        inner.events_ever += batch.events.len() as u64;
-        inner.bytes_ever += bytes as u64;
-        let readers = inner.subscribers.len();
+        log.events += batch.events.len();
+        log.bytes += bytes;
+        log.events_ever += batch.events.len() as u64;
+        log.bytes_ever += bytes as u64;
+        let readers = log.subscribers.len();
         let appended = batch.appended;
-        inner.batches.push_back((batch, readers));
-        for (_, subscriber) in &mut inner.subscribers {
+        log.batches.push_back((batch, readers));
+        for (_, subscriber) in &mut log.subscribers {
             subscriber.waits_since.get_or_insert(appended);
         }
-        inner.trim();
-        let wakers: Vec<Waker> = inner
+        log.trim();
+        let wakers: Vec<Waker> = log
             .subscribers
             .iter_mut()
             .filter_map(|(_, subscriber)| subscriber.waker.take())
             .collect();
-        drop(inner);
+        drop(log);
         for waker in wakers {
             waker.wake();
         }
     }
 
-    pub(super) fn poll_next(&self, seat: Seat, context: &mut Context<'_>) -> Poll<Found<K>> {
+    pub(super) fn poll_next(
+        &self,
+        id: SubscriberId,
+        context: &mut Context<'_>,
+    ) -> Poll<LogRead<K>> {
         let mut guard = lock(&self.0);
-        let inner = &mut *guard;
-        let end = inner.end();
-        let subscriber = &mut inner.subscribers[seat.slot];
+        let log = &mut *guard;
+        let end = log.end();
+        let subscriber = &mut log.subscribers[id.slot];
         if subscriber
             .stop_at
             .is_some_and(|stop| subscriber.next >= stop)
         {
-            return Poll::Ready(Found::End);
+            return Poll::Ready(LogRead::End);
         }
-        if subscriber.next < inner.first {
+        if subscriber.next < log.first {
             subscriber.next = end;
-            subscriber.events_before = inner.events_ever;
-            subscriber.bytes_before = inner.bytes_ever;
+            subscriber.events_before = log.events_ever;
+            subscriber.bytes_before = log.bytes_ever;
             subscriber.waits_since = None;
-            let state = Arc::clone(&inner.state);
-            let synced = inner.synced;
-            // The batches that are left have been jumped over.
-            for (_, readers) in &mut inner.batches {
+            let state = Arc::clone(&log.state);
+            let synced = log.synced;
+            // It skips the batches that are left.
+            for (_, readers) in &mut log.batches {
                 *readers -= 1;
             }
-            inner.trim();
-            return Poll::Ready(Found::Gone { state, synced });
+            log.trim();
+            return Poll::Ready(LogRead::Gone { state, synced });
         }
-        let index = (subscriber.next - inner.first) as usize;
-        if let Some((batch, readers)) = inner.batches.get_mut(index) {
+        let index = (subscriber.next - log.first) as usize;
+        if let Some((batch, readers)) = log.batches.get_mut(index) {
             subscriber.next += 1;
             *readers -= 1;
             let batch = Arc::clone(batch);
             subscriber.events_before = batch.events_before + batch.events.len() as u64;
             subscriber.bytes_before = batch.bytes_before + batch.bytes as u64;
-            let following = inner.batches.get(index + 1);
+            let following = log.batches.get(index + 1);
             subscriber.waits_since = following.map(|(batch, _)| batch.appended);
-            inner.trim();
-            let writer = inner.writer.take();
+            log.trim();
+            let writer = log.writer.take();
             drop(guard);
             wake(writer);
-            return Poll::Ready(Found::Batch(batch));
+            return Poll::Ready(LogRead::Batch(batch));
         }
-        if inner.closed {
-            return Poll::Ready(Found::End);
+        if log.closed {
+            return Poll::Ready(LogRead::End);
         }
         subscriber.waker = Some(context.waker().clone());
         Poll::Pending
     }
 
-    /// Lets a subscriber take what is there now, and then end.
-    pub(super) fn stop_at_end(&self, seat: Seat) {
-        let mut inner = lock(&self.0);
-        let end = inner.end();
-        let waker = inner.subscriber(seat).and_then(|subscriber| {
+    /// Lets a subscriber read what is in the log at this time, and then ends it.
+    pub(super) fn stop_at_end(&self, id: SubscriberId) {
+        let mut log = lock(&self.0);
+        let end = log.end();
+        let waker = log.subscriber(id).and_then(|subscriber| {
             subscriber.stop_at = Some(end);
             subscriber.waker.take()
         });
-        drop(inner);
+        drop(log);
         wake(waker);
     }
 
-    /// Wakes a subscriber, to look at something else than the log.
-    pub(super) fn wake(&self, seat: Seat) {
-        let mut inner = lock(&self.0);
-        let waker = inner
-            .subscriber(seat)
+    /// Wakes a subscriber, so that it checks whether it was aborted.
+    pub(super) fn wake(&self, id: SubscriberId) {
+        let mut log = lock(&self.0);
+        let waker = log
+            .subscriber(id)
             .and_then(|subscriber| subscriber.waker.take());
-        drop(inner);
+        drop(log);
         wake(waker);
     }
 
-    /// Nothing comes any more. What is there can still be taken.
+    /// Closes the log. Subscribers can still read what it holds.
     pub(super) fn close(&self) {
-        let mut inner = lock(&self.0);
-        inner.closed = true;
-        let mut wakers: Vec<Waker> = inner
+        let mut log = lock(&self.0);
+        log.closed = true;
+        let mut wakers: Vec<Waker> = log
             .subscribers
             .iter_mut()
             .filter_map(|(_, subscriber)| subscriber.waker.take())
             .collect();
-        wakers.extend(inner.writer.take());
-        drop(inner);
+        wakers.extend(log.writer.take());
+        drop(log);
         for waker in wakers {
             waker.wake();
         }
     }
 
-    /// Nothing if the subscriber has gone.
-    pub(super) fn lag(&self, seat: Seat) -> Lag {
-        let mut inner = lock(&self.0);
-        let (events, bytes) = (inner.events_ever, inner.bytes_ever);
-        let Some(subscriber) = inner.subscriber(seat) else {
+    /// How far a subscriber is behind; zero if it has left.
+    pub(super) fn lag(&self, id: SubscriberId) -> Lag {
+        let mut log = lock(&self.0);
+        let (events, bytes) = (log.events_ever, log.bytes_ever);
+        let Some(subscriber) = log.subscriber(id) else {
             return Lag::default();
         };
         Lag {
@@ -378,8 +389,8 @@ impl<K: Send + Sync + 'static> Log<K> {
 
     /// Events and bytes in the log.
     pub(super) fn size(&self) -> (usize, usize) {
-        let inner = lock(&self.0);
-        (inner.events, inner.bytes)
+        let log = lock(&self.0);
+        (log.events, log.bytes)
     }
 }
 
@@ -389,10 +400,10 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-impl<K> Inner<K> {
-    fn subscriber(&mut self, seat: Seat) -> Option<&mut Subscriber> {
-        let subscriber = self.subscribers.get_mut(seat.slot)?;
-        (subscriber.generation == seat.generation).then_some(subscriber)
+impl<K> LogState<K> {
+    fn subscriber(&mut self, id: SubscriberId) -> Option<&mut Subscriber> {
+        let subscriber = self.subscribers.get_mut(id.slot)?;
+        (subscriber.generation == id.generation).then_some(subscriber)
     }
 
     fn end(&self) -> u64 {
@@ -403,13 +414,14 @@ impl<K> Inner<K> {
         self.events > self.options.events_max || self.bytes > self.options.bytes_max
     }
 
-    /// A subscriber that blocks has not taken the first batch.
+    /// True if a subscriber with [`Overflow::Block`] has not read the first batch.
     fn is_held(&self) -> bool {
         let mut subscribers = self.subscribers.iter();
         subscribers.any(|(_, subscriber)| subscriber.blocks && subscriber.next <= self.first)
     }
 
-    /// Lets go what everyone has taken, and what there is no room for. The last batch stays while someone needs it.
+    /// Removes batches that all subscribers have read, and the oldest ones while the log is too large. The last batch stays until
+    /// all have read it.
     fn trim(&mut self) {
         while let Some((batch, readers)) = self.batches.front() {
             let taken = *readers == 0;

@@ -1,4 +1,4 @@
-//! One subscriber's walk along the log.
+//! Subscriptions: a subscriber reads the log, and catches up by snapshots where it missed batches.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,44 +13,44 @@ use tidings_api::ObjectKey;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::event::Event;
-use super::log::{Found, Lag, Log, LogBatch, Overflow, Seat};
-use crate::store::{Difference, Snapshot};
+use super::log::{EventLog, Lag, LogBatch, LogRead, Overflow, SubscriberId};
+use crate::store::{Snapshot, SnapshotDifference};
 use crate::sync::{Mutex, lock};
 
-/// A resync more often than this is a busy loop.
+/// The shortest time between resyncs: more frequent ones would be a busy loop.
 const RESYNC_LEAST: Duration = Duration::from_secs(1);
-/// How many objects of a snapshot are looked up at once.
+/// Objects that a snapshot cursor fetches at a time.
 const CHUNK: usize = 64;
 
-/// How a handler wants its events.
+/// Options of a handler or subscription.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 #[derive(Default)]
 pub struct HandlerOptions {
     /// The name, for logs and metrics.
     pub name: Option<Arc<str>>,
-    /// Deliver every object again this often, as [`Event::Resync`]. Never unless set, and never if zero; at most once a second.
+    /// How often every object is delivered again as [`Event::Resync`]: at most once a second, never if unset or zero.
     pub resync: Option<Duration>,
-    /// What happens when the handler is slower than the changes.
+    /// What happens when the handler falls behind the log.
     pub overflow: Overflow,
 }
 
 impl HandlerOptions {
-    /// A name for logs and metrics.
+    /// Sets the name for logs and metrics.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> HandlerOptions {
         self.name = Some(name.into());
         self
     }
 
-    /// Delivers every object again this often.
+    /// Sets how often every object is delivered again.
     #[must_use]
     pub fn resync(mut self, every: Duration) -> HandlerOptions {
         self.resync = Some(every);
         self
     }
 
-    /// What happens when the handler is slower than the changes.
+    /// Sets what happens when the handler falls behind the log.
     #[must_use]
     pub fn overflow(mut self, overflow: Overflow) -> HandlerOptions {
         self.overflow = overflow;
@@ -58,72 +58,77 @@ impl HandlerOptions {
     }
 }
 
-/// The handler was slower than the changes, and asked to be told: [`Overflow::Error`].
+/// The handler fell behind the log, and its options say [`Overflow::Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the handler fell behind the changes; subscribe again")]
 pub struct FellBehind;
 
-/// The events of an informer: the state as it was when the subscription began, and everything after it, once and in order.
+/// The events of an informer: the state when the subscription began, then every change, once and in order.
 ///
 /// Ends when the informer stops. Dropping it ends the subscription.
 pub struct Subscription<K: Send + Sync + 'static> {
-    log: Log<K>,
-    seat: Seat,
+    log: EventLog<K>,
+    subscriber_id: SubscriberId,
     overflow: Overflow,
-    place: Place<K>,
-    /// What the subscriber has seen when it has taken everything up to its place.
+    position: ReadPosition<K>,
+    /// The state that the subscriber has seen when it has handled all events at its position.
     seen: Arc<Snapshot<K>>,
     synced: bool,
     fell_behind: bool,
-    resync: Option<Resync>,
-    control: Arc<Control>,
+    resync: Option<ResyncTimer>,
+    control: Arc<SubscriptionControl>,
     /// Keeps the informer running.
     _alive: Option<Arc<dyn Send + Sync>>,
 }
 
-/// What is known of a subscription from outside, and how it is ended from there.
+/// Aborts a subscription from another task, and measures its lag.
 #[derive(Debug, Default)]
-pub(super) struct Control {
+pub(super) struct SubscriptionControl {
     aborted: AtomicBool,
-    /// Events that were taken from the log and are not done: those that wait, and the one that was handed out last.
+    /// Events that were read from the log and are not handled, including the one that was delivered last.
     taken: AtomicU64,
-    place: Mutex<Taken>,
+    details: Mutex<TakenEvents>,
 }
 
-/// Since when events are taken and not done, and how large they are on average.
+/// When the unhandled events were appended, and their average size.
 #[derive(Debug, Default)]
-struct Taken {
+struct TakenEvents {
     since: Option<Instant>,
     bytes_each: u64,
 }
 
-impl Control {
-    /// How far the subscriber is behind with what it has taken from the log.
+impl SubscriptionControl {
+    /// The lag of the events that the subscriber has read from the log.
     pub(super) fn lag(&self) -> Lag {
         let events = self.taken.load(Ordering::Relaxed);
         if events == 0 {
             return Lag::default();
         }
-        let place = lock(&self.place);
+        let details = lock(&self.details);
         Lag {
             events,
-            bytes: events * place.bytes_each,
-            age: place.since.map_or(Duration::ZERO, |since| since.elapsed()),
+            bytes: events * details.bytes_each,
+            age: details
+                .since
+                .map_or(Duration::ZERO, |since| since.elapsed()),
         }
     }
 
-    fn took<K: Send + Sync + 'static>(&self, place: &Place<K>) {
-        let (since, bytes) = match place {
-            Place::Between | Place::End => return,
-            Place::Snapshot { walk, .. } => (Instant::now(), walk.snapshot.memory_bytes()),
-            Place::Batch(batch, _) => (batch.appended, batch.bytes),
-            Place::Missed(events) => {
+    /// Records the events at a new position as read and not handled.
+    fn took<K: Send + Sync + 'static>(&self, position: &ReadPosition<K>) {
+        let (since, bytes) = match position {
+            ReadPosition::Between | ReadPosition::End => return,
+            ReadPosition::Snapshot { cursor, .. } => {
+                (Instant::now(), cursor.snapshot.memory_bytes())
+            }
+            ReadPosition::Batch(batch, _) => (batch.appended, batch.bytes),
+            ReadPosition::Missed(events) => {
                 let bytes = events.as_slice().iter().map(Event::memory_bytes).sum();
                 (Instant::now(), bytes)
             }
         };
-        let events = place.left();
-        *lock(&self.place) = Taken {
+        let events = position.left();
+        *lock(&self.details) = TakenEvents {
             since: Some(since),
             bytes_each: (bytes / events.max(1)) as u64,
         };
@@ -135,54 +140,56 @@ impl Control {
     }
 }
 
-struct Resync {
+/// When the next resync is due.
+struct ResyncTimer {
     every: Duration,
     timer: Pin<Box<Sleep>>,
 }
 
-/// Where a subscriber is.
-enum Place<K> {
-    /// Between two batches.
+/// Where a subscriber takes its next event from.
+enum ReadPosition<K> {
+    /// From the next batch of the log.
     Between,
-    /// In a snapshot.
+    /// From a snapshot: the initial state or a resync.
     Snapshot {
-        walk: Walk<K>,
-        kind: Kind,
+        cursor: SnapshotCursor<K>,
+        kind: SnapshotPurpose,
     },
-    /// In a batch.
+    /// From a batch of the log, at an index.
     Batch(Arc<LogBatch<K>>, usize),
-    /// In what it has missed.
+    /// From the differences that it has missed.
     Missed(std::vec::IntoIter<Event<K>>),
     End,
 }
 
+/// Why a snapshot is delivered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SnapshotPurpose {
     Initial,
     Resync,
 }
 
-impl<K: Send + Sync + 'static> Place<K> {
-    fn snapshot(snapshot: &Arc<Snapshot<K>>, kind: Kind) -> Place<K> {
-        Place::Snapshot {
-            walk: Walk::new(Arc::clone(snapshot)),
+impl<K: Send + Sync + 'static> ReadPosition<K> {
+    fn snapshot(snapshot: &Arc<Snapshot<K>>, kind: SnapshotPurpose) -> ReadPosition<K> {
+        ReadPosition::Snapshot {
+            cursor: SnapshotCursor::new(Arc::clone(snapshot)),
             kind,
         }
     }
 
-    /// How many events are left here.
+    /// The number of events left at this position.
     fn left(&self) -> usize {
         match self {
-            Place::Between | Place::End => 0,
-            Place::Snapshot { walk, .. } => walk.snapshot.len() - walk.given,
-            Place::Batch(batch, index) => batch.events.len().saturating_sub(*index),
-            Place::Missed(events) => events.len(),
+            ReadPosition::Between | ReadPosition::End => 0,
+            ReadPosition::Snapshot { cursor, .. } => cursor.snapshot.len() - cursor.given,
+            ReadPosition::Batch(batch, index) => batch.events.len().saturating_sub(*index),
+            ReadPosition::Missed(events) => events.len(),
         }
     }
 }
 
-/// Walks a snapshot without borrowing it.
-struct Walk<K> {
+/// Iterates over a snapshot without borrowing it.
+struct SnapshotCursor<K> {
     snapshot: Arc<Snapshot<K>>,
     given: usize,
     chunk: VecDeque<Arc<crate::object::Cached<K>>>,
@@ -190,9 +197,9 @@ struct Walk<K> {
     done: bool,
 }
 
-impl<K: Send + Sync + 'static> Walk<K> {
-    fn new(snapshot: Arc<Snapshot<K>>) -> Walk<K> {
-        Walk {
+impl<K: Send + Sync + 'static> SnapshotCursor<K> {
+    fn new(snapshot: Arc<Snapshot<K>>) -> SnapshotCursor<K> {
+        SnapshotCursor {
             snapshot,
             given: 0,
             chunk: VecDeque::new(),
@@ -216,28 +223,28 @@ impl<K: Send + Sync + 'static> Walk<K> {
 }
 
 impl<K: Send + Sync + 'static> Subscription<K> {
-    pub(super) fn new(log: Log<K>, options: &HandlerOptions) -> Subscription<K> {
+    pub(super) fn new(log: EventLog<K>, options: &HandlerOptions) -> Subscription<K> {
         let start = log.subscribe(options.overflow);
-        let place = if start.synced {
-            Place::snapshot(&start.state, Kind::Initial)
+        let position = if start.synced {
+            ReadPosition::snapshot(&start.state, SnapshotPurpose::Initial)
         } else {
-            Place::Between
+            ReadPosition::Between
         };
-        let control = Arc::<Control>::default();
-        control.took(&place);
+        let control = Arc::<SubscriptionControl>::default();
+        control.took(&position);
         let resync = options.resync.filter(|every| !every.is_zero());
         let resync = resync.map(|every| {
             let every = every.max(RESYNC_LEAST);
-            Resync {
+            ResyncTimer {
                 every,
                 timer: Box::pin(sleep_until(Instant::now() + every)),
             }
         });
         Subscription {
             log,
-            seat: start.seat,
+            subscriber_id: start.id,
             overflow: options.overflow,
-            place,
+            position,
             seen: start.state,
             synced: false,
             fell_behind: false,
@@ -247,26 +254,26 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         }
     }
 
-    /// Keeps something alive as long as the subscription.
+    /// Keeps the informer running as long as the subscription exists.
     pub(super) fn keeping(mut self, alive: Arc<dyn Send + Sync>) -> Subscription<K> {
         self._alive = Some(alive);
         self
     }
 
-    /// How far the subscriber is behind.
+    /// How far the subscriber is behind the store.
     pub fn lag(&self) -> Lag {
-        self.log.lag(self.seat).and(self.control.lag())
+        self.log.lag(self.subscriber_id).and(self.control.lag())
     }
 
-    /// No more resyncs.
+    /// Stops resyncs.
     pub fn stop_resync(&mut self) {
         self.resync = None;
     }
 
-    /// Set if the stream ended because the subscriber fell behind.
+    /// Whether the stream ended because the subscriber fell behind.
     ///
     /// # Errors
-    /// If it did.
+    /// If it fell behind.
     pub fn outcome(&self) -> Result<(), FellBehind> {
         if self.fell_behind {
             Err(FellBehind)
@@ -280,69 +287,69 @@ impl<K: Send + Sync + 'static> Subscription<K> {
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
-    pub(super) fn control(&self) -> (Arc<Control>, Seat) {
-        (Arc::clone(&self.control), self.seat)
+    pub(super) fn control(&self) -> (Arc<SubscriptionControl>, SubscriberId) {
+        (Arc::clone(&self.control), self.subscriber_id)
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Event<K>>> {
         loop {
             if self.control.aborted.load(Ordering::Acquire) {
-                self.place = Place::End;
+                self.position = ReadPosition::End;
             }
-            if let Some(event) = self.here() {
-                let taken = self.place.left() as u64 + 1;
+            if let Some(event) = self.next_at_position() {
+                let taken = self.position.left() as u64 + 1;
                 self.control.taken.store(taken, Ordering::Relaxed);
                 return Poll::Ready(Some(event));
             }
             self.control.taken.store(0, Ordering::Relaxed);
-            if matches!(self.place, Place::End) {
+            if matches!(self.position, ReadPosition::End) {
                 return Poll::Ready(None);
             }
-            match self.log.poll_next(self.seat, context) {
-                Poll::Ready(Found::Batch(batch)) => self.take(batch),
-                Poll::Ready(Found::Gone { state, synced }) => {
+            match self.log.poll_next(self.subscriber_id, context) {
+                Poll::Ready(LogRead::Batch(batch)) => self.take(batch),
+                Poll::Ready(LogRead::Gone { state, synced }) => {
                     if let Some(event) = self.jump(state, synced) {
                         return Poll::Ready(Some(event));
                     }
                 }
-                Poll::Ready(Found::End) => self.place = Place::End,
-                // Only who has caught up looks at everything again: what waits is newer.
+                Poll::Ready(LogRead::End) => self.position = ReadPosition::End,
+                // A resync starts only when no newer events wait.
                 Poll::Pending => {
                     if !self.resync_is_due(context) {
                         return Poll::Pending;
                     }
-                    self.enter(Place::snapshot(&self.seen, Kind::Resync));
+                    self.enter(ReadPosition::snapshot(&self.seen, SnapshotPurpose::Resync));
                 }
             }
         }
     }
 
-    /// The next event of the place where the subscriber is.
-    fn here(&mut self) -> Option<Event<K>> {
-        let event = match &mut self.place {
-            Place::Between | Place::End => return None,
-            Place::Snapshot { walk, kind } => match (walk.next(), *kind) {
-                (Some(object), Kind::Initial) => Some(Event::Added {
+    /// The next event at the current position.
+    fn next_at_position(&mut self) -> Option<Event<K>> {
+        let event = match &mut self.position {
+            ReadPosition::Between | ReadPosition::End => return None,
+            ReadPosition::Snapshot { cursor, kind } => match (cursor.next(), *kind) {
+                (Some(object), SnapshotPurpose::Initial) => Some(Event::Added {
                     object,
                     initial: true,
                 }),
-                (Some(object), Kind::Resync) => Some(Event::Resync { object }),
-                (None, Kind::Initial) => {
+                (Some(object), SnapshotPurpose::Resync) => Some(Event::Resync { object }),
+                (None, SnapshotPurpose::Initial) => {
                     self.synced = true;
-                    self.place = Place::Between;
+                    self.position = ReadPosition::Between;
                     return Some(Event::Synced);
                 }
-                (None, Kind::Resync) => None,
+                (None, SnapshotPurpose::Resync) => None,
             },
-            Place::Batch(batch, index) => {
+            ReadPosition::Batch(batch, index) => {
                 let event = batch.events.get(*index).cloned();
                 *index += 1;
                 event
             }
-            Place::Missed(events) => events.next(),
+            ReadPosition::Missed(events) => events.next(),
         };
         if event.is_none() {
-            self.place = Place::Between;
+            self.position = ReadPosition::Between;
         }
         event
     }
@@ -350,22 +357,22 @@ impl<K: Send + Sync + 'static> Subscription<K> {
     fn take(&mut self, batch: Arc<LogBatch<K>>) {
         self.seen = Arc::clone(&batch.after);
         self.enter(if batch.initial && !self.synced {
-            Place::snapshot(&batch.after, Kind::Initial)
+            ReadPosition::snapshot(&batch.after, SnapshotPurpose::Initial)
         } else {
-            Place::Batch(batch, 0)
+            ReadPosition::Batch(batch, 0)
         });
     }
 
-    fn enter(&mut self, place: Place<K>) {
-        self.control.took(&place);
-        self.place = place;
+    fn enter(&mut self, position: ReadPosition<K>) {
+        self.control.took(&position);
+        self.position = position;
     }
 
-    /// The log has gone on without the subscriber.
+    /// The subscriber's next batch was removed: continues at the current state as its options say.
     fn jump(&mut self, state: Arc<Snapshot<K>>, synced: bool) -> Option<Event<K>> {
         if self.overflow == Overflow::Error {
             self.fell_behind = true;
-            self.place = Place::End;
+            self.position = ReadPosition::End;
             return None;
         }
         let initial = !self.synced;
@@ -384,7 +391,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
             missed.push(Event::Synced);
         }
         self.seen = state;
-        self.enter(Place::Missed(missed.into_iter()));
+        self.enter(ReadPosition::Missed(missed.into_iter()));
         None
     }
 
@@ -401,7 +408,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
     }
 }
 
-/// What happened between two states: deletions first, then the rest, each in the order of the keys.
+/// The events that lead from one state to another: deletions first, then the others, each sorted by key.
 fn missed<K: Send + Sync + 'static>(
     before: &Snapshot<K>,
     after: &Snapshot<K>,
@@ -410,16 +417,16 @@ fn missed<K: Send + Sync + 'static>(
     let (mut gone, mut rest) = (Vec::new(), Vec::new());
     for difference in before.differences(after) {
         let (old, new) = match difference {
-            Difference::Added(new) => (None, Some(new)),
-            Difference::Updated(old, new) if old.uid() == new.uid() => {
+            SnapshotDifference::Added(new) => (None, Some(new)),
+            SnapshotDifference::Updated(old, new) if old.uid() == new.uid() => {
                 rest.push(Event::Updated {
                     old: Arc::clone(old),
                     new: Arc::clone(new),
                 });
                 continue;
             }
-            Difference::Updated(old, new) => (Some(old), Some(new)),
-            Difference::Deleted(old) => (Some(old), None),
+            SnapshotDifference::Updated(old, new) => (Some(old), Some(new)),
+            SnapshotDifference::Deleted(old) => (Some(old), None),
         };
         gone.extend(old.map(|old| Event::Deleted {
             last: Arc::clone(old),
@@ -444,7 +451,7 @@ impl<K: Send + Sync + 'static> Stream for Subscription<K> {
 
 impl<K: Send + Sync + 'static> Drop for Subscription<K> {
     fn drop(&mut self) {
-        self.log.unsubscribe(self.seat);
+        self.log.unsubscribe(self.subscriber_id);
     }
 }
 

@@ -1,4 +1,4 @@
-//! An informer as a watch: its events in the words of a server.
+//! An informer as a watch: its events as `ADDED`, `MODIFIED` and `DELETED`.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,24 +13,24 @@ use super::informer::{SharedInformer, Stopped};
 use super::subscription::{FellBehind, HandlerOptions, Subscription};
 use crate::object::Cached;
 
-/// One event of an informer in the words of a watch.
+/// One event of an informer as a watch event.
 #[non_exhaustive]
 pub struct WatchItem<K> {
     /// Added, modified or deleted; never anything else.
     pub event_type: EventType,
     /// The object; its last known state if it was deleted.
     pub object: Arc<Cached<K>>,
-    /// False if the object was deleted and this is not the state in which it was; see [`Event::Deleted`].
+    /// False if the object was deleted and its final state is not known; see [`Event::Deleted`].
     pub final_state_known: bool,
 }
 
 impl<K> WatchItem<K> {
-    /// None for what no watch has a word for: that the initial state is complete.
+    /// Converts an event; `None` for [`Event::Synced`], which has no watch event.
     pub fn from_event(event: Event<K>) -> Option<WatchItem<K>> {
         let (event_type, object, final_state_known) = match event {
             Event::Added { object, .. } => (EventType::Added, object, true),
             Event::Updated { new, .. } => (EventType::Modified, new, true),
-            // As in client-go: an update to what it is.
+            // As in client-go: an update with equal states.
             Event::Resync { object } => (EventType::Modified, object, true),
             Event::Deleted {
                 last,
@@ -67,10 +67,10 @@ impl<K> fmt::Debug for WatchItem<K> {
     }
 }
 
-/// The events of an informer as those of a watch that began with the initial state: per object in order.
+/// The events of an informer as a watch that begins with the initial state. The events of each object are in order.
 ///
-/// ≠ client-go, whose buffer of this is unbounded: it is a [`Subscription`], with its bounds, and nothing is buffered here.
-/// Ends when the informer stops. Dropping it ends the subscription, also where the informer waits for it.
+/// client-go buffers these events without a bound. Here they come from a [`Subscription`] with its bounds, and nothing is
+/// buffered. Ends when the informer stops. Dropping it ends the subscription, even while the informer waits for it.
 #[derive(Debug)]
 pub struct InformerWatch<K: Send + Sync + 'static>(Subscription<K>);
 
@@ -80,10 +80,10 @@ impl<K: Send + Sync + 'static> InformerWatch<K> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    /// Set if the stream ended because its reader fell behind.
+    /// Whether the stream ended because its reader fell behind.
     ///
     /// # Errors
-    /// If it did.
+    /// If it fell behind.
     pub fn outcome(&self) -> Result<(), FellBehind> {
         self.0.outcome()
     }
@@ -116,7 +116,7 @@ impl<K: Send + Sync + 'static> Stream for InformerWatch<K> {
 }
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
-    /// The state as it is now and the events after it, as those of a watch.
+    /// The current state and every later event as a watch.
     ///
     /// # Errors
     /// If the informer has stopped.

@@ -9,27 +9,28 @@ use crate::source::{
     BoxFuture, EventStream, ListStream, Lister, ListerWatcher, SourceError, Watcher,
 };
 
-/// Lists, as a function.
+/// A function that lists.
 pub type ListFunc =
     Arc<dyn Fn(ListOptions) -> BoxFuture<'static, Result<ListStream, SourceError>> + Send + Sync>;
 
-/// Watches, as a function.
+/// A function that watches.
 pub type WatchFunc =
     Arc<dyn Fn(ListOptions) -> BoxFuture<'static, Result<EventStream, SourceError>> + Send + Sync>;
 
-type Modifier = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
+/// A function that changes the options of lists and watches.
+type OptionsModifier = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 
-/// A lister-watcher made of two functions, with what narrows both.
+/// A lister-watcher made of two functions. Modifiers such as selectors apply to both.
 #[derive(Clone)]
 pub struct ListWatch {
     list: ListFunc,
     watch: WatchFunc,
-    modifiers: Vec<Modifier>,
+    modifiers: Vec<OptionsModifier>,
     sends_initial_events: bool,
 }
 
 impl ListWatch {
-    /// Lists and watches by these functions.
+    /// A lister-watcher that calls these functions.
     pub fn new(list: ListFunc, watch: WatchFunc) -> ListWatch {
         ListWatch {
             list,
@@ -39,7 +40,7 @@ impl ListWatch {
         }
     }
 
-    /// Lists and watches by another lister-watcher.
+    /// A lister-watcher that calls another one.
     pub fn over(source: Arc<dyn ListerWatcher>) -> ListWatch {
         let sends_initial_events = source.sends_initial_events();
         let watcher = Arc::clone(&source);
@@ -57,10 +58,10 @@ impl ListWatch {
         }
     }
 
-    /// Changes the options of every list and watch: selectors, a timeout, whatever a server understands.
+    /// Changes the options of every list and watch.
     ///
-    /// What the reflector needs to keep its promises is not up for change: the version and its match, `watch`, bookmarks,
-    /// initial events, paging. They are as the reflector set them whatever the function does.
+    /// Only changes to the selectors and the timeout count. The reflector relies on the other options (resource version, match,
+    /// `watch`, bookmarks, initial events, paging), so they stay as it set them.
     #[must_use]
     pub fn modify_options(
         mut self,
@@ -70,21 +71,21 @@ impl ListWatch {
         self
     }
 
-    /// Only objects with these fields.
+    /// Restricts lists and watches to objects that a field selector matches.
     #[must_use]
     pub fn field_selector(self, selector: impl Into<String>) -> ListWatch {
         let selector = selector.into();
         self.modify_options(move |options| options.field_selector.clone_from(&selector))
     }
 
-    /// Only objects with these labels.
+    /// Restricts lists and watches to objects that a label selector matches.
     #[must_use]
     pub fn label_selector(self, selector: impl Into<String>) -> ListWatch {
         let selector = selector.into();
         self.modify_options(move |options| options.label_selector.clone_from(&selector))
     }
 
-    /// Says that watches cannot send the initial state: do not ask.
+    /// Declares that watches cannot send initial events, so that no reflector asks for them.
     #[must_use]
     pub fn without_initial_events(mut self) -> ListWatch {
         self.sends_initial_events = false;

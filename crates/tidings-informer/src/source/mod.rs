@@ -1,4 +1,4 @@
-//! Where objects come from.
+//! Sources of objects: the traits of listers and watchers, and the streams that they return.
 
 mod error;
 mod list_watch;
@@ -21,26 +21,26 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A watch: batches of events in order. It ends cleanly, or with an error as its last item.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<Vec<WatchEvent>, SourceError>> + Send>>;
 
-/// One page of a list while it arrives: objects, and [`ListPart::End`] as its last item unless that is an error.
+/// One page of a list as it arrives. The last item is [`ListPart::End`] or an error.
 pub type ListStream = Pin<Box<dyn Stream<Item = Result<ListPart, SourceError>> + Send>>;
 
-/// A part of a page.
+/// One part of a page of a list.
 #[derive(Debug)]
 pub enum ListPart {
-    /// What the page says about itself in front of its objects, if it does: the next page can be asked for now.
+    /// The metadata of the page, if it comes before the objects. The next page can be requested at once.
     Begin(ListMetadata),
     /// The next objects.
     Items(Vec<Object>),
-    /// There are no more on this page; this is what the page says about itself.
+    /// The end of the page, with its metadata.
     End(ListMetadata),
 }
 
-/// A page that is complete: for sources that have it at once.
+/// A complete page, for sources that do not stream.
 #[derive(Debug, Clone, Default)]
 pub struct List {
     /// The objects.
     pub items: Vec<Object>,
-    /// What the page says about itself: its version, and where the next page starts.
+    /// The resource version of the page, and the continue token of the next one.
     pub metadata: ListMetadata,
 }
 
@@ -48,13 +48,14 @@ impl List {
     /// The page as a stream.
     pub fn into_stream(self) -> ListStream {
         let parts = [ListPart::Items(self.items), ListPart::End(self.metadata)];
-        Box::pin(Parts(parts.into_iter()))
+        Box::pin(CompletePageStream(parts.into_iter()))
     }
 }
 
-struct Parts(std::array::IntoIter<ListPart, 2>);
+/// The stream of [`List::into_stream`].
+struct CompletePageStream(std::array::IntoIter<ListPart, 2>);
 
-impl Stream for Parts {
+impl Stream for CompletePageStream {
     type Item = Result<ListPart, SourceError>;
 
     fn poll_next(
@@ -67,7 +68,7 @@ impl Stream for Parts {
 
 /// Lists the objects of a resource.
 pub trait Lister: Send + Sync + 'static {
-    /// One page of the state of the resource, as the options ask. Paging is the [`Pager`]'s business.
+    /// Lists one page with these options. A [`Pager`] requests the further pages.
     ///
     /// May be cancelled by dropping the future or the stream.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>>;
@@ -75,19 +76,19 @@ pub trait Lister: Send + Sync + 'static {
 
 /// Watches the changes of a resource.
 pub trait Watcher: Send + Sync + 'static {
-    /// The changes of the resource after the version that the options name.
+    /// Watches the changes after the resource version in the options.
     ///
     /// May be cancelled by dropping the future; dropping the stream ends the watch. A future that fails leaves nothing open.
     fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>>;
 
-    /// False if [`Watcher::watch`] cannot send the initial state (`sendInitialEvents`). A server that cannot is found out; this
-    /// saves the question.
+    /// False if [`Watcher::watch`] cannot send initial events (`sendInitialEvents`). A reflector also notices this by itself;
+    /// false saves it the attempt.
     fn sends_initial_events(&self) -> bool {
         true
     }
 
-    /// True if "0" is a version like any other: a watch from there is one from the beginning. To an API server it means any
-    /// state, which comes first, in no order.
+    /// True if a watch from "0" starts at the beginning of history. For an API server "0" means any version: the watch begins
+    /// with an unordered list of the current objects.
     fn zero_is_a_version(&self) -> bool {
         false
     }
@@ -98,6 +99,7 @@ pub trait ListerWatcher: Lister + Watcher {}
 
 impl<T: Lister + Watcher + ?Sized> ListerWatcher for T {}
 
+/// The next item of a stream.
 pub(crate) async fn next<T>(stream: &mut Pin<Box<dyn Stream<Item = T> + Send>>) -> Option<T> {
     std::future::poll_fn(|context| stream.as_mut().poll_next(context)).await
 }

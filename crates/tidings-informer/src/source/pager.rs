@@ -1,4 +1,4 @@
-//! A list, page by page.
+//! Reads a list page by page.
 
 use std::sync::Arc;
 
@@ -7,42 +7,42 @@ use tokio::sync::mpsc;
 
 use crate::source::{BoxFuture, List, ListPart, ListStream, Lister, SourceError, next};
 
-/// How many objects a page has unless something else is said.
+/// The default number of objects per page.
 pub const PAGE_SIZE: usize = 500;
 
-/// How many pages are fetched before they are asked for.
+/// Pages that [`Pager::each_item`] fetches ahead.
 const PAGES_AHEAD: usize = 10;
 
-/// Reads a list page by page, and hands out the objects as they arrive.
+/// Reads a list page by page, and passes on the objects as they arrive.
 ///
-/// The next page is asked for as soon as it is known where it starts, which most servers say in front of the objects. What comes of
-/// it waits in the connection: the bound is that of its buffers. [`Pager::each_item`] fetches further ahead.
+/// The next page is requested as soon as its continue token is known; most servers send it before the objects. Its response waits
+/// in the buffers of the connection. [`Pager::each_item`] fetches further ahead.
 pub struct Pager<'a, L: ?Sized> {
     lister: &'a L,
     page_size: usize,
     full_list_if_expired: bool,
 }
 
-/// What a paged list says about itself.
+/// The result of a paged list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The version of the first page: the state is at least that new.
+    /// The resource version of the first page: the list is at least that new.
     pub resource_version: String,
-    /// More than one page was read.
+    /// True if more than one page was read.
     pub paginated: bool,
 }
 
-/// What a pager hands out.
+/// A part of a paged list.
 #[derive(Debug)]
 pub enum Paged {
     /// The next objects.
     Items(Vec<Object>),
-    /// What was handed out so far is void: the pages have expired, and the whole list follows.
+    /// Discard all items so far: the continue token has expired, and the complete list follows.
     Restart,
 }
 
 impl<'a, L: Lister + ?Sized> Pager<'a, L> {
-    /// Pages of [`PAGE_SIZE`], and the whole list when they expire.
+    /// A pager with pages of [`PAGE_SIZE`] that falls back to the complete list when a continue token expires.
     pub fn new(lister: &'a L) -> Pager<'a, L> {
         Pager {
             lister,
@@ -51,14 +51,14 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
         }
     }
 
-    /// Pages of another size; zero asks for the whole list at once.
+    /// Sets the page size; zero requests the complete list at once.
     #[must_use]
     pub fn page_size(mut self, page_size: usize) -> Self {
         self.page_size = page_size;
         self
     }
 
-    /// What to do when the continue token of a later page has expired: ask once for the whole list (the default), or fail.
+    /// Whether to request the complete list when a continue token has expired (the default), or to fail.
     #[must_use]
     pub fn full_list_if_expired(mut self, full: bool) -> Self {
         self.full_list_if_expired = full;
@@ -68,7 +68,7 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
     /// Reads all pages.
     ///
     /// # Errors
-    /// With the first error of the source. What was handed out until then is not a list.
+    /// With the first error of the source. The items before it are an incomplete list.
     pub async fn list(
         &self,
         options: ListOptions,
@@ -78,7 +78,7 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
             limit: i64::try_from(self.page_size).unwrap_or(i64::MAX),
             ..options
         };
-        let mut opening = Opening::Asked(self.lister.list(asked.clone()));
+        let mut opening = PageRequest::Asked(self.lister.list(asked.clone()));
         let mut first: Option<String> = None;
         loop {
             match self.page(opening, &asked, &mut on_part).await {
@@ -93,7 +93,7 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
                     }
                     opening = next.unwrap_or_else(|| {
                         let options = following(&asked, metadata.continue_token);
-                        Opening::Asked(self.lister.list(options))
+                        PageRequest::Asked(self.lister.list(options))
                     });
                 }
                 Err(error)
@@ -104,7 +104,7 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
                         limit: 0,
                         ..asked.clone()
                     };
-                    let opening = Opening::Asked(self.lister.list(whole));
+                    let opening = PageRequest::Asked(self.lister.list(whole));
                     let (metadata, _) = self.page(opening, &asked, &mut on_part).await?;
                     return Ok(Listed {
                         resource_version: metadata.resource_version,
@@ -116,26 +116,26 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
         }
     }
 
-    /// Reads a page, and asks for the next as soon as it is known where that starts.
+    /// Reads a page, and requests the next one as soon as its continue token is known.
     async fn page(
         &self,
-        opening: Opening<'a>,
+        opening: PageRequest<'a>,
         asked: &ListOptions,
         on_part: &mut impl FnMut(Paged),
-    ) -> Result<(ListMetadata, Option<Opening<'a>>), SourceError> {
+    ) -> Result<(ListMetadata, Option<PageRequest<'a>>), SourceError> {
         let mut page = match opening {
-            Opening::Asked(asked) => asked.await?,
-            Opening::Open(page) => page?,
+            PageRequest::Asked(asked) => asked.await?,
+            PageRequest::Open(page) => page?,
         };
-        let mut next_page: Option<Opening<'a>> = None;
+        let mut next_page: Option<PageRequest<'a>> = None;
         loop {
             let part = match &mut next_page {
-                Some(Opening::Asked(opening)) => {
+                Some(PageRequest::Asked(opening)) => {
                     tokio::select! {
                         biased;
                         part = next(&mut page) => part,
                         opened = opening => {
-                            next_page = Some(Opening::Open(opened));
+                            next_page = Some(PageRequest::Open(opened));
                             continue;
                         }
                     }
@@ -146,24 +146,24 @@ impl<'a, L: Lister + ?Sized> Pager<'a, L> {
                 Some(ListPart::Begin(metadata)) => {
                     if !metadata.continue_token.is_empty() {
                         let options = following(asked, metadata.continue_token);
-                        next_page = Some(Opening::Asked(self.lister.list(options)));
+                        next_page = Some(PageRequest::Asked(self.lister.list(options)));
                     }
                 }
                 Some(ListPart::Items(items)) => on_part(Paged::Items(items)),
                 Some(ListPart::End(metadata)) => return Ok((metadata, next_page)),
-                None => return Err(SourceError::Unexpected("a list that breaks off".into())),
+                None => return Err(SourceError::Unexpected("a list without an end".into())),
             }
         }
     }
 }
 
-/// A page that has been asked for.
-enum Opening<'a> {
+/// A page that has been requested: still without an answer, or answered.
+enum PageRequest<'a> {
     Asked(BoxFuture<'a, Result<ListStream, SourceError>>),
     Open(Result<ListStream, SourceError>),
 }
 
-/// The options of a page after the first. A server refuses a version beside a continue token, which has its own.
+/// The options of a page after the first. They have no resource version: a server rejects one beside a continue token.
 fn following(asked: &ListOptions, continue_token: String) -> ListOptions {
     ListOptions {
         continue_token,
@@ -174,12 +174,12 @@ fn following(asked: &ListOptions, continue_token: String) -> ListOptions {
 }
 
 impl<L: Lister + ?Sized> Pager<'_, L> {
-    /// Hands each object to `on_item` while the next pages are fetched, up to ten ahead.
+    /// Passes each object to `on_item` while up to ten further pages are fetched.
     ///
-    /// There is no way back from an object that was handed out, so expired pages are an error here.
+    /// Objects that `on_item` has seen cannot be taken back, so an expired continue token is an error here.
     ///
     /// # Errors
-    /// With the first error of the source or of `on_item`; fetching stops then.
+    /// With the first error of the source or of `on_item`. Fetching stops then.
     pub async fn each_item<E: From<SourceError>>(
         lister: Arc<L>,
         options: ListOptions,
@@ -193,7 +193,7 @@ impl<L: Lister + ?Sized> Pager<'_, L> {
                 limit: i64::try_from(page_size).unwrap_or(i64::MAX),
                 ..options
             };
-            let mut opening = Opening::Asked(pager.lister.list(asked.clone()));
+            let mut opening = PageRequest::Asked(pager.lister.list(asked.clone()));
             loop {
                 let mut items = Vec::new();
                 let mut take = |part| {
@@ -215,7 +215,7 @@ impl<L: Lister + ?Sized> Pager<'_, L> {
                 }
                 opening = next.unwrap_or_else(|| {
                     let options = following(&asked, continue_token);
-                    Opening::Asked(pager.lister.list(options))
+                    PageRequest::Asked(pager.lister.list(options))
                 });
             }
         });

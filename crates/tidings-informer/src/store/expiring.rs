@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::sync::{Mutex, lock};
 
-/// Objects by key, each for a limited time. Expired ones are invisible, and go when they are next looked at.
+/// Values by key, each for a limited time. Expired ones are invisible, and removed when they are next read.
 #[derive(Debug)]
 pub struct ExpirationCache<T> {
     time_to_live: Duration,
@@ -16,7 +16,7 @@ pub struct ExpirationCache<T> {
 }
 
 impl<T: Clone> ExpirationCache<T> {
-    /// Entries live this long; for ever if that is zero.
+    /// A cache whose entries expire after `time_to_live`; never if it is zero.
     pub fn new(time_to_live: Duration) -> ExpirationCache<T> {
         ExpirationCache {
             time_to_live,
@@ -24,7 +24,7 @@ impl<T: Clone> ExpirationCache<T> {
         }
     }
 
-    /// Adds or replaces an entry, whose time begins now.
+    /// Adds or replaces an entry; its time to live starts at this call.
     pub fn put(&self, key: ObjectKey, value: T) {
         lock(&self.entries).insert(key, (Instant::now(), value));
     }
@@ -34,7 +34,7 @@ impl<T: Clone> ExpirationCache<T> {
         lock(&self.entries).remove(key);
     }
 
-    /// These are all entries.
+    /// Replaces all entries by these.
     pub fn replace(&self, entries: impl IntoIterator<Item = (ObjectKey, T)>) {
         let now = Instant::now();
         let entries = entries.into_iter().map(|(key, value)| (key, (now, value)));
@@ -45,7 +45,7 @@ impl<T: Clone> ExpirationCache<T> {
         self.time_to_live.is_zero() || since.elapsed() <= self.time_to_live
     }
 
-    /// An entry that has not expired.
+    /// The value of a key, if it has not expired.
     pub fn get(&self, key: &ObjectKey) -> Option<T> {
         let mut entries = lock(&self.entries);
         let (since, value) = entries.get(key)?;
@@ -56,7 +56,7 @@ impl<T: Clone> ExpirationCache<T> {
         None
     }
 
-    /// The entries that have not expired, in the order of their keys.
+    /// The values that have not expired, sorted by key.
     pub fn list(&self) -> Vec<T> {
         let mut entries = lock(&self.entries);
         entries.retain(|_, (since, _)| self.is_fresh(*since));

@@ -1,7 +1,7 @@
 //! Secondary indexes.
 //!
-//! An index is one ordered map of (value, key) to object: a lookup is a range, a value without objects takes no room, and a
-//! clone for a snapshot costs nothing.
+//! An index is one ordered persistent map from (value, key) to object: a lookup is a range, a value without objects takes no
+//! memory, and a clone for a snapshot is O(1).
 
 use std::any::Any;
 use std::fmt;
@@ -13,29 +13,29 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use tidings_api::ObjectKey;
 
-use super::snapshot::Held;
+use super::snapshot::HeldObject;
 use crate::object::Cached;
 
-/// Why an index function has no answer for an object.
+/// Why an index function failed for an object.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct IndexError(String);
 
 impl IndexError {
-    /// For this reason.
+    /// With this reason.
     pub fn new(reason: impl fmt::Display) -> IndexError {
         IndexError(reason.to_string())
     }
 }
 
-/// Values that an index can have.
+/// The values of an index. Implemented for all types that qualify.
 pub trait IndexValue: Ord + Clone + Send + Sync + 'static {}
 
 impl<T: Ord + Clone + Send + Sync + 'static> IndexValue for T {}
 
 type IndexFunc<K, V> = dyn Fn(&Cached<K>) -> Result<Vec<V>, IndexError> + Send + Sync;
 
-/// Names an index of a store, and knows the type of its values.
+/// A handle to an index of a store, with the type of its values.
 pub struct Index<K, V> {
     pub(super) name: Arc<str>,
     marker: PhantomData<fn(&K) -> V>,
@@ -67,9 +67,9 @@ impl<K, V> fmt::Debug for Index<K, V> {
     }
 }
 
-/// An index of any type of values.
+/// An index with values of any type.
 pub(super) trait AnyIndex<K>: Send + Sync {
-    /// Follows a change. An error names the object's new state only: the old one has left the index.
+    /// Updates the index for a changed object. An error is that of the new state; the old state is removed in any case.
     fn change(
         &mut self,
         old: Option<&Arc<Cached<K>>>,
@@ -79,10 +79,11 @@ pub(super) trait AnyIndex<K>: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
+/// The index function and the entries.
 pub(super) struct IndexData<K, V> {
     function: Arc<IndexFunc<K, V>>,
-    /// The end of the range of a value is the start of the next: keys are never empty.
-    entries: OrdMap<(V, ObjectKey), Held<K>>,
+    /// Sorted by value, then by key. Keys are never empty, so (value, "") is the start of a value's range.
+    entries: OrdMap<(V, ObjectKey), HeldObject<K>>,
 }
 
 impl<K: Send + Sync + 'static, V: IndexValue> IndexData<K, V> {
@@ -100,7 +101,7 @@ impl<K: Send + Sync + 'static, V: IndexValue> IndexData<K, V> {
             .unwrap_or_else(|_| Err(IndexError::new("the index function panicked")))
     }
 
-    /// The objects with a value, in the order of their keys.
+    /// The objects that have a value, sorted by key.
     pub(super) fn lookup<'a>(
         &'a self,
         value: &V,
@@ -113,7 +114,7 @@ impl<K: Send + Sync + 'static, V: IndexValue> IndexData<K, V> {
             .map(|(_, held)| &held.0)
     }
 
-    /// Every value that some object has, in order.
+    /// All values in the index, sorted.
     pub(super) fn all_values(&self) -> Vec<V> {
         let mut values: Vec<V> = Vec::new();
         for (value, _) in self.entries.keys() {
@@ -131,7 +132,7 @@ impl<K: Send + Sync + 'static, V: IndexValue> AnyIndex<K> for IndexData<K, V> {
         old: Option<&Arc<Cached<K>>>,
         new: Option<&Arc<Cached<K>>>,
     ) -> Result<(), IndexError> {
-        // The function must give the same values for the same object; one that failed for the old gave none.
+        // The function must return equal values for equal objects. If it failed for the old state, there are no entries of it.
         let before = old.map_or_else(Vec::new, |old| self.values(old).unwrap_or_default());
         let after = new.map_or(Ok(Vec::new()), |new| self.values(new));
         let kept = after.as_deref().unwrap_or_default();
@@ -145,7 +146,7 @@ impl<K: Send + Sync + 'static, V: IndexValue> AnyIndex<K> for IndexData<K, V> {
         if let Some(new) = new {
             for value in kept {
                 let entry = (value.clone(), new.key().clone());
-                self.entries.insert(entry, Held(Arc::clone(new)));
+                self.entries.insert(entry, HeldObject(Arc::clone(new)));
             }
         }
         after.map(drop)

@@ -8,41 +8,41 @@ use imbl::ordmap::DiffItem;
 use tidings_api::ObjectKey;
 
 use super::index::{AnyIndex, Index, IndexData, IndexError, IndexValue};
-use super::snapshot::{Held, NamedIndex, Snapshot};
+use super::snapshot::{HeldObject, NamedIndex, Snapshot};
 use super::{LABEL_INDEX, Store};
 use crate::object::Cached;
 use crate::reflector::Version;
 
-/// Writes a store, and reads it as a [`Store`].
+/// Writes a store. Dereferences to the [`Store`] for reading.
 ///
-/// A write changes a private copy, which shares with the published one what did not change, and publishes it when it is done.
-/// Index functions run on the writer's time; readers never wait.
+/// A write changes a private snapshot, which shares all unchanged parts with the published one, and then publishes it. Index
+/// functions run in the writer; readers never wait.
 pub struct Indexer<K> {
     store: Store<K>,
     /// The next snapshot. Writers take turns.
     working: Mutex<Snapshot<K>>,
 }
 
-/// There is an index of that name.
+/// The store already has an index of this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the store has an index {0:?} already")]
 pub struct IndexConflict(pub String);
 
 /// One write.
 #[derive(Debug)]
-pub(crate) enum Write<K> {
+pub(crate) enum StoreWrite<K> {
     Put(Arc<Cached<K>>),
     Delete(ObjectKey),
 }
 
-/// What a write changed.
+/// An object before and after a write.
 #[derive(Debug)]
-pub(crate) struct Applied<K> {
+pub(crate) struct AppliedWrite<K> {
     pub(crate) old: Option<Arc<Cached<K>>>,
     pub(crate) new: Option<Arc<Cached<K>>>,
 }
 
-/// An object that an index function has no answer for.
+/// An object that is missing in an index because the index function failed.
 #[derive(Debug)]
 pub(crate) struct NotIndexed {
     pub(crate) key: ObjectKey,
@@ -65,14 +65,14 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         Indexer::default()
     }
 
-    /// The reading side.
+    /// The reading side of the store.
     pub fn store(&self) -> Store<K> {
         self.store.clone()
     }
 
-    /// Adds an index. It covers the objects that the store has already, and may be added at any time.
+    /// Adds an index, at any time. It covers the objects that are already in the store.
     ///
-    /// An object for which the function fails or panics is in the store and not in the index.
+    /// An object for which the function fails or panics stays in the store but is not in the index.
     ///
     /// # Errors
     /// If there is an index of that name.
@@ -89,7 +89,7 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         let mut data = IndexData::new(function);
         for held in working.objects.values() {
             if let Err(error) = data.change(None, Some(&held.0)) {
-                tracing::warn!(index = &*name, key = %held.0.key(), %error, "an object is not in an index");
+                tracing::warn!(index = &*name, key = %held.0.key(), %error, "the index function failed: the object is left out of the index");
             }
         }
         working.indexes.push(NamedIndex {
@@ -100,11 +100,11 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         Ok(Index::new(name))
     }
 
-    /// Adds an index over all labels: selectors that name a value are answered from it. Worth its room where selectors are
-    /// frequent and select few of many.
+    /// Adds an index over all labels, which serves selectors that require a value of a label. Worth its memory where selectors
+    /// are frequent and match few of many objects.
     ///
     /// # Errors
-    /// If there is one already.
+    /// If the store already has it.
     pub fn add_label_index(&self) -> Result<(), IndexConflict> {
         let labels = |object: &Cached<K>| {
             let pairs = object.labels().iter();
@@ -118,39 +118,39 @@ impl<K: Send + Sync + 'static> Indexer<K> {
 
     /// Adds an object or updates the one with its key.
     pub fn put(&self, object: Arc<Cached<K>>) {
-        self.write(vec![Write::Put(object)], None);
+        self.write(vec![StoreWrite::Put(object)], None);
     }
 
     /// Deletes an object.
     pub fn delete(&self, key: &ObjectKey) {
-        self.write(vec![Write::Delete(key.clone())], None);
+        self.write(vec![StoreWrite::Delete(key.clone())], None);
     }
 
-    /// These are all objects, at this version. Of several with one key the last counts.
+    /// Replaces all objects by these, at a version. Of several objects with one key the last counts.
     pub fn replace(&self, objects: impl IntoIterator<Item = Arc<Cached<K>>>, version: &Version) {
         let listed = objects
             .into_iter()
-            .map(|object| (object.key().clone(), Held(object)));
+            .map(|object| (object.key().clone(), HeldObject(object)));
         self.replace_with(listed.collect(), version);
     }
 
-    /// These are all objects, at this version. Returns the deletions first, then the rest, each in the order of the keys.
+    /// Replaces all objects by these, at a version. Returns the deletions first, then the other changes, each sorted by key.
     ///
-    /// What is the same object as before is no change and is not looked at twice. The old generation is freed elsewhere: who
-    /// replaces a hundred thousand objects does not pay for their end.
+    /// Objects that share their allocation with the stored one are unchanged. The old map is freed on another thread: freeing a
+    /// hundred thousand objects must not delay the caller.
     pub(crate) fn replace_with(
         &self,
-        listed: OrdMap<ObjectKey, Held<K>>,
+        listed: OrdMap<ObjectKey, HeldObject<K>>,
         version: &Version,
-    ) -> (Vec<Applied<K>>, Vec<NotIndexed>) {
+    ) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
         let mut working = self.working();
         let (mut applied, mut changed) = (Vec::new(), Vec::new());
         for item in working.objects.diff(&listed) {
             match item {
-                DiffItem::Remove(_, old) => applied.push(Applied::new(Some(&old.0), None)),
-                DiffItem::Add(_, new) => changed.push(Applied::new(None, Some(&new.0))),
+                DiffItem::Remove(_, old) => applied.push(AppliedWrite::new(Some(&old.0), None)),
+                DiffItem::Add(_, new) => changed.push(AppliedWrite::new(None, Some(&new.0))),
                 DiffItem::Update { old, new } => {
-                    changed.push(Applied::new(Some(&old.1.0), Some(&new.1.0)));
+                    changed.push(AppliedWrite::new(Some(&old.1.0), Some(&new.1.0)));
                 }
             }
         }
@@ -167,12 +167,12 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         (applied, not_indexed)
     }
 
-    /// Does several writes and publishes once. The version of the store only grows.
+    /// Applies several writes and publishes once. The version of the store only grows.
     pub(crate) fn write(
         &self,
-        writes: Vec<Write<K>>,
+        writes: Vec<StoreWrite<K>>,
         version: Option<&Version>,
-    ) -> (Vec<Applied<K>>, Vec<NotIndexed>) {
+    ) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
         let mut working = self.working();
         let applied = working.apply(writes);
         if let Some(version) = version.filter(|version| !version.is_before(&working.version)) {
@@ -191,7 +191,7 @@ impl<K: Send + Sync + 'static> Indexer<K> {
     }
 }
 
-/// Drops something large where nobody waits.
+/// Drops a large value on a blocking thread.
 fn free_elsewhere(garbage: impl Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(move || drop(garbage))),
@@ -199,9 +199,9 @@ fn free_elsewhere(garbage: impl Send + 'static) {
     }
 }
 
-impl<K> Applied<K> {
-    fn new(old: Option<&Arc<Cached<K>>>, new: Option<&Arc<Cached<K>>>) -> Applied<K> {
-        Applied {
+impl<K> AppliedWrite<K> {
+    fn new(old: Option<&Arc<Cached<K>>>, new: Option<&Arc<Cached<K>>>) -> AppliedWrite<K> {
+        AppliedWrite {
             old: old.cloned(),
             new: new.cloned(),
         }
@@ -209,20 +209,20 @@ impl<K> Applied<K> {
 }
 
 impl<K: Send + Sync + 'static> Snapshot<K> {
-    fn apply(&mut self, writes: Vec<Write<K>>) -> (Vec<Applied<K>>, Vec<NotIndexed>) {
+    fn apply(&mut self, writes: Vec<StoreWrite<K>>) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
         let mut applied = Vec::with_capacity(writes.len());
         let mut not_indexed = Vec::new();
         for write in writes {
             let (old, new) = match write {
-                Write::Put(object) => {
-                    let held = Held(Arc::clone(&object));
+                StoreWrite::Put(object) => {
+                    let held = HeldObject(Arc::clone(&object));
                     let old = self.objects.insert(object.key().clone(), held);
                     (old.map(|old| old.0), Some(object))
                 }
-                Write::Delete(key) => (self.objects.remove(&key).map(|old| old.0), None),
+                StoreWrite::Delete(key) => (self.objects.remove(&key).map(|old| old.0), None),
             };
             if old.is_some() || new.is_some() {
-                let change = Applied { old, new };
+                let change = AppliedWrite { old, new };
                 self.account(&change, &mut not_indexed);
                 applied.push(change);
             }
@@ -230,8 +230,8 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         (applied, not_indexed)
     }
 
-    /// Brings indexes and figures up to a change.
-    fn account(&mut self, change: &Applied<K>, not_indexed: &mut Vec<NotIndexed>) {
+    /// Updates the indexes and the size for a change.
+    fn account(&mut self, change: &AppliedWrite<K>, not_indexed: &mut Vec<NotIndexed>) {
         let bytes = |object: &Option<Arc<Cached<K>>>| {
             object.as_ref().map_or(0, |object| object.memory_bytes())
         };

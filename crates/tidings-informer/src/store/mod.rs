@@ -1,7 +1,7 @@
-//! What a program knows of a resource: objects by key, indexes over them, read without locks.
+//! The store: objects by key with indexes over them, read without locks.
 //!
-//! An [`Indexer`] writes; a [`Store`] reads. Each write publishes one new [`Snapshot`], and a reader sees one or the other,
-//! whole. Nobody waits for anybody.
+//! An [`Indexer`] writes; a [`Store`] reads. Each write publishes one new [`Snapshot`]: a reader sees the state before or after
+//! it, never a part of it, and never waits for a writer.
 
 mod expiring;
 mod index;
@@ -19,17 +19,17 @@ use crate::object::Cached;
 
 pub use expiring::ExpirationCache;
 pub use index::{Index, IndexError, IndexValue};
-pub(crate) use indexer::{Applied, NotIndexed, Write};
+pub(crate) use indexer::{AppliedWrite, NotIndexed, StoreWrite};
 pub use indexer::{IndexConflict, Indexer};
 pub use overlay::WriteOverlay;
-pub(crate) use snapshot::{Difference, Held};
+pub(crate) use snapshot::{HeldObject, SnapshotDifference};
 pub use snapshot::{Snapshot, UnknownIndex};
 pub use undelta::UndeltaStore;
 
 /// The name of the index over labels.
 pub(crate) const LABEL_INDEX: &str = "labels";
 
-/// Reads a store. Cloning it costs nothing.
+/// The reading side of a store. Cloning it is cheap.
 pub struct Store<K> {
     published: Arc<ArcSwap<Snapshot<K>>>,
 }
@@ -49,7 +49,7 @@ impl<K: Send + Sync + 'static> Store<K> {
         }
     }
 
-    /// The state now: for several reads that belong together, or to walk in peace.
+    /// The current state, for several consistent reads or for iteration.
     pub fn snapshot(&self) -> Arc<Snapshot<K>> {
         self.published.load_full()
     }
@@ -64,18 +64,18 @@ impl<K: Send + Sync + 'static> Store<K> {
         self.get_by_key(ObjectKey::new(namespace, name).as_str())
     }
 
-    /// All objects, in the order of their keys. [`Store::snapshot`] has them without a copy.
+    /// All objects, sorted by key. [`Store::snapshot`] avoids the copy of the list.
     pub fn list(&self) -> Vec<Arc<Cached<K>>> {
         self.published.load().iter().cloned().collect()
     }
 
-    /// All keys, in order.
+    /// All keys, sorted.
     pub fn list_keys(&self) -> Vec<ObjectKey> {
         let snapshot = self.published.load();
         snapshot.iter().map(|object| object.key().clone()).collect()
     }
 
-    /// The objects that a selector selects, of one namespace or of all.
+    /// The objects that a selector matches, in one namespace or in all, sorted by key.
     pub fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
         self.published
             .load()
@@ -84,10 +84,10 @@ impl<K: Send + Sync + 'static> Store<K> {
             .collect()
     }
 
-    /// The objects with a value in an index, in the order of their keys.
+    /// The objects that have a value in an index, sorted by key.
     ///
     /// # Errors
-    /// If the index is of another store.
+    /// If the index belongs to another store.
     pub fn by_index<V: IndexValue>(
         &self,
         index: &Index<K, V>,
@@ -98,12 +98,12 @@ impl<K: Send + Sync + 'static> Store<K> {
         Ok(found.cloned().collect())
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.published.load().len()
     }
 
-    /// True if there are none.
+    /// True if the store is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

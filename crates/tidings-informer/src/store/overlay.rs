@@ -1,4 +1,4 @@
-//! The program's own writes, laid over a store.
+//! The write overlay: makes the program's own writes visible before the watch delivers them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,26 +10,27 @@ use crate::object::{Cached, Decode, DecodeError, Uid};
 use crate::reflector::Version;
 use crate::sync::{Mutex, lock};
 
-/// What a program wrote and the watch has not brought back yet.
+/// Writes of this program that the watch has not delivered yet.
 ///
-/// A write is visible here from the moment it is laid over, and until the store includes its version. client-go calls this a
-/// MutationCache.
+/// A write is visible here until the store includes its version. client-go's `MutationCache`.
 ///
-/// Bound: an entry goes when the store's version has passed it, so there are at most as many as writes within the lag of the
-/// watch.
+/// Bound: an entry is removed when the store reaches its version, so there are at most as many entries as writes within the lag
+/// of the watch.
 pub struct WriteOverlay<K> {
     store: Store<K>,
-    writes: Mutex<Writes<K>>,
+    writes: Mutex<OverlayWrites<K>>,
 }
 
-struct Writes<K> {
-    laid: HashMap<ObjectKey, Written<K>>,
-    /// The version of the store when it was last looked at.
+/// The writes under their lock.
+struct OverlayWrites<K> {
+    by_key: HashMap<ObjectKey, OverlayWrite<K>>,
+    /// The version of the store at the last call of `caught_up`.
     seen: Version,
 }
 
-struct Written<K> {
-    /// The version of the write; of a deletion, whose own version is not known, that of the object before it.
+/// One write.
+struct OverlayWrite<K> {
+    /// The version of the write. For a deletion, whose own version is not known, the version of the last state.
     version: u64,
     uid: Uid,
     /// `None` for a deletion.
@@ -40,17 +41,17 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
     pub(crate) fn new(store: Store<K>) -> WriteOverlay<K> {
         WriteOverlay {
             store,
-            writes: Mutex::new(Writes {
-                laid: HashMap::new(),
+            writes: Mutex::new(OverlayWrites {
+                by_key: HashMap::new(),
                 seen: Version::default(),
             }),
         }
     }
 
-    /// Lays an object over the store, as the server returned it from a create or update.
+    /// Adds an object as the server returned it from a create or update.
     ///
     /// # Errors
-    /// If it cannot be decoded.
+    /// If the object cannot be decoded.
     pub fn wrote_raw(
         &self,
         object: &Object,
@@ -61,9 +62,9 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         Ok(written)
     }
 
-    /// Lays an object over the store that was decoded already.
+    /// Adds a decoded object that the server returned from a create or update.
     pub fn wrote(&self, object: &Arc<Cached<K>>) {
-        let written = Written {
+        let written = OverlayWrite {
             version: object.version(),
             uid: object.uid(),
             object: Some(Arc::clone(object)),
@@ -71,13 +72,12 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         self.lay(object.key().clone(), written);
     }
 
-    /// Says that the program deleted an object, whose last known state is this. It is hidden until the watch shows that it has
-    /// gone.
+    /// Hides an object that the program deleted until the watch delivers the deletion. `last` is its last known state.
     ///
-    /// Only for a deletion that is done: an object that waits for finalizers is what the server answers to the deletion, and
-    /// goes into [`WriteOverlay::wrote`].
+    /// Only for a completed deletion. If the object waits for finalizers, the server answers the deletion with the object: pass
+    /// that to [`WriteOverlay::wrote`].
     pub fn deleted(&self, last: &Cached<K>) {
-        let written = Written {
+        let written = OverlayWrite {
             version: last.version(),
             uid: last.uid(),
             object: None,
@@ -85,40 +85,40 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         self.lay(last.key().clone(), written);
     }
 
-    fn lay(&self, key: ObjectKey, written: Written<K>) {
+    fn lay(&self, key: ObjectKey, written: OverlayWrite<K>) {
         let mut writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
-        let newer = writes.laid.get(&key).is_none_or(|known| {
-            // An answer that comes late does not bring back what was deleted after it.
+        let newer = writes.by_key.get(&key).is_none_or(|known| {
+            // A late answer to a write must not bring back an object that was deleted after it.
             let of_deleted = known.object.is_none() && known.uid == written.uid;
             known.version <= written.version && !of_deleted
         });
         if newer && !written.is_old(&key, &snapshot) {
-            writes.laid.insert(key, written);
+            writes.by_key.insert(key, written);
         }
     }
 
-    /// Forgets what the store has caught up with.
+    /// Removes the writes that the store includes.
     pub(crate) fn caught_up(&self) {
         let mut writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
         if snapshot.version().is_before(&writes.seen) {
-            writes.laid.clear(); // the server has lost them
+            writes.by_key.clear(); // the server went back and has lost them
         }
         writes.seen = snapshot.version().clone();
-        if !writes.laid.is_empty() {
+        if !writes.by_key.is_empty() {
             writes
-                .laid
+                .by_key
                 .retain(|key, written| !written.is_old(key, &snapshot));
         }
     }
 
-    /// An object by its namespace, which is empty for cluster-scoped objects, and its name, with the program's own writes.
+    /// An object by namespace (empty for cluster-scoped objects) and name, with the program's own writes.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Cached<K>>> {
         self.get_by_key(ObjectKey::new(namespace, name).as_str())
     }
 
-    /// The objects whose labels a selector selects, in the order of their keys, with the program's own writes.
+    /// The objects that a selector matches, sorted by key, with the program's own writes.
     pub fn select(&self, selector: &LabelSelector) -> Vec<Arc<Cached<K>>> {
         let mut objects = self.list();
         objects.retain(|object| selector.matches(object.labels()));
@@ -127,10 +127,10 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
 
     /// An object by its key, with the program's own writes.
     pub fn get_by_key(&self, key: &str) -> Option<Arc<Cached<K>>> {
-        // The lock first: a write that is forgotten in between is in the snapshot then.
+        // Lock before the snapshot: a write that is removed in between would be in neither.
         let writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
-        match writes.laid.get(key) {
+        match writes.by_key.get(key) {
             Some(written) if !written.is_old(&ObjectKey::from_joined(key), &snapshot) => {
                 written.object.clone()
             }
@@ -138,18 +138,18 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         }
     }
 
-    /// All objects in the order of their keys, with the program's own writes.
+    /// All objects, sorted by key, with the program's own writes.
     pub fn list(&self) -> Vec<Arc<Cached<K>>> {
         let writes = lock(&self.writes);
         let snapshot = self.store.snapshot();
         let mut objects = snapshot.objects.clone();
-        for (key, written) in &writes.laid {
+        for (key, written) in &writes.by_key {
             if written.is_old(key, &snapshot) {
                 continue;
             }
             match &written.object {
                 Some(object) => {
-                    objects.insert(key.clone(), super::Held(Arc::clone(object)));
+                    objects.insert(key.clone(), super::HeldObject(Arc::clone(object)));
                 }
                 None => {
                     objects.remove(key);
@@ -159,19 +159,19 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         objects.values().map(|held| Arc::clone(&held.0)).collect()
     }
 
-    /// How many writes the store has not caught up with.
+    /// The number of writes that the store does not include yet.
     pub fn len(&self) -> usize {
-        lock(&self.writes).laid.len()
+        lock(&self.writes).by_key.len()
     }
 
-    /// True if there are none.
+    /// True if the store includes all writes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-impl<K: Send + Sync + 'static> Written<K> {
-    /// The store has this write, or something newer.
+impl<K: Send + Sync + 'static> OverlayWrite<K> {
+    /// True if the store includes this write or a newer one.
     fn is_old(&self, key: &ObjectKey, snapshot: &Snapshot<K>) -> bool {
         let passed = snapshot
             .version()
@@ -179,13 +179,13 @@ impl<K: Send + Sync + 'static> Written<K> {
             .is_some_and(|version| version >= self.version);
         let stored = snapshot.get_by_key(key.as_str());
         if self.object.is_none() {
-            // An object that was created again is another.
+            // A stored object with another uid was created again after the deletion.
             return stored.map_or(passed, |stored| {
                 let is_another = stored.uid() != self.uid || self.uid.is_unset();
                 is_another && stored.version() > self.version
             });
         }
-        // What was written to the object before is over if it is older.
+        // The version of the store may lag behind its objects: a stored object of a later version includes the write.
         passed
             || stored.is_some_and(|stored| stored.version() >= self.version && !self.uid.is_unset())
     }
@@ -194,7 +194,7 @@ impl<K: Send + Sync + 'static> Written<K> {
 impl<K> std::fmt::Debug for WriteOverlay<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WriteOverlay")
-            .field("writes", &lock(&self.writes).laid.len())
+            .field("writes", &lock(&self.writes).by_key.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The state of a store at a version.
+//! Snapshots: the immutable state of a store at a version.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,21 +11,22 @@ use super::index::{AnyIndex, Index, IndexData, IndexValue};
 use crate::object::Cached;
 use crate::reflector::Version;
 
-/// An object in a map: two are equal if they are the same allocation.
-pub(crate) struct Held<K>(pub(crate) Arc<Cached<K>>);
+/// An object in a persistent map. Equal if it is the same allocation, so that comparing maps is cheap.
+pub(crate) struct HeldObject<K>(pub(crate) Arc<Cached<K>>);
 
-impl<K> Clone for Held<K> {
-    fn clone(&self) -> Held<K> {
-        Held(Arc::clone(&self.0))
+impl<K> Clone for HeldObject<K> {
+    fn clone(&self) -> HeldObject<K> {
+        HeldObject(Arc::clone(&self.0))
     }
 }
 
-impl<K> PartialEq for Held<K> {
-    fn eq(&self, other: &Held<K>) -> bool {
+impl<K> PartialEq for HeldObject<K> {
+    fn eq(&self, other: &HeldObject<K>) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
+/// An index and its name.
 pub(super) struct NamedIndex<K> {
     pub(super) name: Arc<str>,
     pub(super) data: Box<dyn AnyIndex<K>>,
@@ -40,23 +41,23 @@ impl<K> Clone for NamedIndex<K> {
     }
 }
 
-/// The state of a store at a version: all objects in the order of their keys, and every index over exactly these objects.
+/// The state of a store at a version: all objects sorted by key, and every index over exactly these objects.
 ///
-/// It never changes. Having one costs nothing, and keeps alive what it shows.
+/// Immutable. Holding one is cheap, but keeps its objects in memory.
 pub struct Snapshot<K> {
-    pub(super) objects: OrdMap<ObjectKey, Held<K>>,
+    pub(super) objects: OrdMap<ObjectKey, HeldObject<K>>,
     pub(super) indexes: Vec<NamedIndex<K>>,
     pub(super) version: Version,
     pub(super) memory_bytes: usize,
 }
 
-/// There is no index of that name, or it has values of another type.
+/// The store has no index of this name, or it has values of another type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no index {0:?} with values of this type")]
 pub struct UnknownIndex(pub String);
 
-/// How the state of an object differs between two snapshots.
-pub(crate) enum Difference<'a, K> {
+/// How an object differs between two snapshots.
+pub(crate) enum SnapshotDifference<'a, K> {
     Added(&'a Arc<Cached<K>>),
     Updated(&'a Arc<Cached<K>>, &'a Arc<Cached<K>>),
     Deleted(&'a Arc<Cached<K>>),
@@ -72,27 +73,27 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         }
     }
 
-    /// The version of which this is the state. Unset before the first state.
+    /// The resource version of this state. Unset before the first list.
     pub fn version(&self) -> &Version {
         &self.version
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// True if there are none.
+    /// True if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
 
-    /// About how many bytes the objects keep.
+    /// Estimated bytes of the objects.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// An object by its namespace, which is empty for cluster-scoped objects, and its name.
+    /// An object by namespace (empty for cluster-scoped objects) and name.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Cached<K>>> {
         self.get_by_key(ObjectKey::new(namespace, name).as_str())
     }
@@ -102,19 +103,18 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         self.objects.get(key).map(|held| &held.0)
     }
 
-    /// All objects, in the order of their keys.
+    /// All objects, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Cached<K>>> {
         self.objects.values().map(|held| &held.0)
     }
 
-    /// All objects behind a key, in order.
+    /// The objects after a key, sorted by key.
     pub fn after(&self, key: &str) -> impl Iterator<Item = &Arc<Cached<K>>> {
         let range = (Bound::Excluded(key), Bound::Unbounded);
         self.objects.range::<_, str>(range).map(|(_, held)| &held.0)
     }
 
-    /// The objects of a namespace, in the order of their names. The objects are ordered by it already: this is an index that
-    /// costs nothing.
+    /// The objects of a namespace, sorted by name. Reads a range of the keys, so it needs no index.
     pub fn namespace<'a>(
         &'a self,
         namespace: &str,
@@ -128,10 +128,10 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
             .map(|(_, held)| &held.0)
     }
 
-    /// The objects with a value in an index, in the order of their keys.
+    /// The objects that have a value in an index, sorted by key.
     ///
     /// # Errors
-    /// If the index is of another store.
+    /// If the index belongs to another store.
     pub fn by_index<'a, V: IndexValue>(
         &'a self,
         index: &Index<K, V>,
@@ -140,10 +140,10 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         Ok(self.index(&index.name)?.lookup(value))
     }
 
-    /// The values that an index has, in order.
+    /// The values of an index, sorted.
     ///
     /// # Errors
-    /// If the index is of another store.
+    /// If the index belongs to another store.
     pub fn index_values<V: IndexValue>(&self, index: &Index<K, V>) -> Result<Vec<V>, UnknownIndex> {
         Ok(self.index(&index.name)?.all_values())
     }
@@ -159,7 +159,7 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
             .ok_or_else(|| UnknownIndex(name.to_owned()))
     }
 
-    /// The objects that a selector selects, in the order of their keys. An index over labels is used if there is one.
+    /// The objects that a selector matches, sorted by key. Uses the label index if there is one.
     pub fn select<'a>(
         &'a self,
         namespace: Option<&str>,
@@ -185,15 +185,15 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         }
     }
 
-    /// What changed between this state and a later one, in the order of the keys. What both share is not looked at.
+    /// The differences between this state and a later one, sorted by key. Skips the parts that both share.
     pub(crate) fn differences<'a>(
         &'a self,
         later: &'a Snapshot<K>,
-    ) -> impl Iterator<Item = Difference<'a, K>> {
+    ) -> impl Iterator<Item = SnapshotDifference<'a, K>> {
         self.objects.diff(&later.objects).map(|item| match item {
-            DiffItem::Add(_, new) => Difference::Added(&new.0),
-            DiffItem::Update { old, new } => Difference::Updated(&old.1.0, &new.1.0),
-            DiffItem::Remove(_, old) => Difference::Deleted(&old.0),
+            DiffItem::Add(_, new) => SnapshotDifference::Added(&new.0),
+            DiffItem::Update { old, new } => SnapshotDifference::Updated(&old.1.0, &new.1.0),
+            DiffItem::Remove(_, old) => SnapshotDifference::Deleted(&old.0),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! A store that tells its whole state after each change.
+//! A store that pushes its complete state after each write.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use crate::object::Cached;
 use crate::reflector::Version;
 use crate::sync::{Mutex, lock};
 
-type Push<K> = Box<dyn FnMut(Arc<Snapshot<K>>) + Send>;
+/// The function that gets the state after each write.
+type PushFunc<K> = Box<dyn FnMut(Arc<Snapshot<K>>) + Send>;
 
-/// A store that pushes its complete state once for each write, and never for a read.
+/// A store that pushes its complete state once for each write, and never for a read. client-go's `UndeltaStore`.
 ///
-/// Writers take turns, so the pushes are in the order of the writes and none is skipped. The function that is pushed to may
-/// read the store; it must not write it, which would be for ever.
+/// Pushes come in the order of the writes, and none is skipped. The push function may read the store but must not write it, which
+/// would be a deadlock.
 pub struct UndeltaStore<K> {
     indexer: Indexer<K>,
-    push: Mutex<Push<K>>,
+    push: Mutex<PushFunc<K>>,
 }
 
 impl<K: Send + Sync + 'static> UndeltaStore<K> {
-    /// An empty store. Nothing is pushed before the first write.
+    /// An empty store that calls `push` after each write.
     pub fn new(push: impl FnMut(Arc<Snapshot<K>>) + Send + 'static) -> UndeltaStore<K> {
         UndeltaStore {
             indexer: Indexer::new(),
@@ -35,12 +36,12 @@ impl<K: Send + Sync + 'static> UndeltaStore<K> {
         self.write(|indexer| indexer.put(object));
     }
 
-    /// Deletes an object. This is a write also if there is none.
+    /// Deletes an object. Pushes even if the object does not exist.
     pub fn delete(&self, key: &ObjectKey) {
         self.write(|indexer| indexer.delete(key));
     }
 
-    /// These are all objects, at this version: one write.
+    /// Replaces all objects by these, at a version, in one write.
     pub fn replace(&self, objects: impl IntoIterator<Item = Arc<Cached<K>>>, version: &Version) {
         self.write(|indexer| indexer.replace(objects, version));
     }

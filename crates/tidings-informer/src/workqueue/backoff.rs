@@ -1,4 +1,4 @@
-//! Backoff by id for callers that ask "is it still too early?" instead of waiting in a queue.
+//! Backoff by id, for callers that check whether an id is in backoff instead of waiting in a queue.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,24 +10,25 @@ use tokio::time::Instant;
 use super::limit::doubled;
 use super::trim;
 
-/// Says whether an entry is too old to count: given when the event happened, when the entry was last updated, and the maximum.
+/// Says whether an entry has expired, from the time of the event, the time of the entry's last update, and the maximum wait.
 type HasExpired = Box<dyn Fn(Instant, Instant, Duration) -> bool + Send>;
 
-/// Doubles the wait of an id at each call of [`next`](Backoff::next) up to a maximum, and starts anew when an id was quiet for
-/// twice the maximum.
+/// Doubles the wait of an id at each call of [`next`](Backoff::next) up to a maximum, and starts over when an id had no event for
+/// twice the maximum. client-go's `flowcontrol.Backoff`.
 ///
-/// Entries stay until [`gc`](Backoff::gc) finds them expired or they are deleted: the owner calls it now and then.
+/// Entries stay until they are reset or until [`gc`](Backoff::gc) removes expired ones: the owner calls it regularly.
 pub struct Backoff<K> {
     initial: Duration,
     max: Duration,
     jitter_factor: f64,
     random: Box<dyn FnMut() -> f64 + Send>,
     has_expired: HasExpired,
-    entries: HashMap<K, Entry>,
+    entries: HashMap<K, BackoffEntry>,
 }
 
+/// The current wait of an id.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct BackoffEntry {
     wait: Duration,
     updated: Instant,
 }
@@ -45,7 +46,7 @@ impl<K> fmt::Debug for Backoff<K> {
 }
 
 impl<K: Eq + Hash> Backoff<K> {
-    /// Without jitter.
+    /// A backoff without jitter.
     #[must_use]
     pub fn new(initial: Duration, max: Duration) -> Backoff<K> {
         Backoff {
@@ -60,22 +61,22 @@ impl<K: Eq + Hash> Backoff<K> {
         }
     }
 
-    /// Adds up to `factor` times the wait before each doubling, never beyond the maximum.
+    /// Adds jitter: up to `factor` times the wait before each doubling, never beyond the maximum.
     #[must_use]
     pub fn with_jitter(mut self, factor: f64) -> Backoff<K> {
         self.jitter_factor = factor.max(0.0);
         self
     }
 
-    /// Takes the jitter from `random`, which gives numbers in [0, 1).
+    /// Draws the jitter from `random`, which returns numbers in [0, 1).
     #[must_use]
     pub fn with_random(mut self, random: impl FnMut() -> f64 + Send + 'static) -> Backoff<K> {
         self.random = Box::new(random);
         self
     }
 
-    /// Replaces the rule of twice the maximum. `has_expired` is given the time of the event, that of the entry's last update, and
-    /// the maximum.
+    /// Replaces the rule that an entry expires after twice the maximum. `has_expired` gets the time of the event, the time of the
+    /// entry's last update, and the maximum.
     #[must_use]
     pub fn with_expiry(
         mut self,
@@ -85,7 +86,7 @@ impl<K: Eq + Hash> Backoff<K> {
         self
     }
 
-    /// The wait of an id; nought if it has none.
+    /// The wait of an id; zero if it has none.
     #[must_use]
     pub fn get(&self, id: &K) -> Duration {
         self.entries
@@ -93,7 +94,7 @@ impl<K: Eq + Hash> Backoff<K> {
             .map_or(Duration::ZERO, |entry| entry.wait)
     }
 
-    /// Moves an id to its next wait because of something that happened at `event`.
+    /// Increases the wait of an id because of an event at time `event`.
     pub fn next(&mut self, id: K, event: Instant, now: Instant) {
         let live = self
             .entries
@@ -104,15 +105,15 @@ impl<K: Eq + Hash> Backoff<K> {
             (doubled(entry.wait, 1), entry.wait)
         });
         let wait = grown.saturating_add(self.jitter(from)).min(self.max);
-        self.entries.insert(id, Entry { wait, updated: now });
+        self.entries.insert(id, BackoffEntry { wait, updated: now });
     }
 
-    /// Ends an id's run; its next wait is the initial one.
+    /// Removes the wait of an id; its next wait is the initial one.
     pub fn reset(&mut self, id: &K) {
         self.entries.remove(id);
     }
 
-    /// Whether what happened at `event` is so recent that the id still waits for it.
+    /// Whether less time than the id's wait has passed since `event`.
     #[must_use]
     pub fn is_in_backoff_since(&self, id: &K, event: Instant, now: Instant) -> bool {
         self.live(id, event)
@@ -126,7 +127,7 @@ impl<K: Eq + Hash> Backoff<K> {
             .is_some_and(|entry| event.saturating_duration_since(entry.updated) < entry.wait)
     }
 
-    /// Drops the entries that have expired.
+    /// Removes expired entries.
     pub fn gc(&mut self, now: Instant) {
         let (has_expired, max) = (&self.has_expired, self.max);
         self.entries
@@ -134,25 +135,25 @@ impl<K: Eq + Hash> Backoff<K> {
         trim(&mut self.entries);
     }
 
-    /// How many ids it remembers.
+    /// The number of ids with an entry.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it remembers nothing.
+    /// Whether no id has an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    fn live(&self, id: &K, event: Instant) -> Option<&Entry> {
+    fn live(&self, id: &K, event: Instant) -> Option<&BackoffEntry> {
         self.entries
             .get(id)
             .filter(|entry| !self.is_old(entry, event))
     }
 
-    fn is_old(&self, entry: &Entry, event: Instant) -> bool {
+    fn is_old(&self, entry: &BackoffEntry, event: Instant) -> bool {
         (self.has_expired)(event, entry.updated, self.max)
     }
 

@@ -1,4 +1,4 @@
-//! A token bucket: a burst at once, then a steady rate.
+//! A token bucket: allows a burst at once, then a steady rate.
 
 use std::time::Duration;
 
@@ -8,42 +8,43 @@ use super::FAR;
 use super::limit::RateLimiter;
 use crate::sync::{Mutex, lock};
 
-/// Holds up to `burst` tokens and gains `rate` a second. Shared by reference.
+/// Holds up to `burst` tokens and gains `rate` tokens a second.
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: f64,
     burst: f64,
-    state: Mutex<State>,
+    state: Mutex<BucketState>,
 }
 
+/// The tokens under their lock.
 #[derive(Debug)]
-struct State {
-    /// Below zero when tokens of the future are promised.
+struct BucketState {
+    /// Negative when future tokens are reserved.
     tokens: f64,
-    /// When `tokens` was right; `None` before the first use.
+    /// When `tokens` was computed; `None` before the first use.
     last: Option<Instant>,
-    /// When the last promised token comes.
+    /// When the last reserved token becomes available.
     promised: Option<Instant>,
 }
 
 /// Why [`TokenBucket::wait`] gave no token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
-    /// The next token comes after the deadline. This is known, and said, before any wait.
+    /// The next token would come after the deadline. Returned at once, without waiting.
     #[error("the next token comes after the deadline")]
     Deadline,
 }
 
 impl TokenBucket {
-    /// `rate` tokens a second; a bucket that is full at first. A rate that is not positive never gains a token; a burst of none
-    /// counts as one.
+    /// A full bucket that gains `rate` tokens a second. With a rate that is not positive it gains none; a burst of zero counts as
+    /// one.
     #[must_use]
     pub fn new(rate: f64, burst: u32) -> TokenBucket {
         let burst = f64::from(burst.max(1));
         TokenBucket {
             rate: if rate > 0.0 { rate } else { 0.0 },
             burst,
-            state: Mutex::new(State {
+            state: Mutex::new(BucketState {
                 tokens: burst,
                 last: None,
                 promised: None,
@@ -51,7 +52,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token if there is one.
+    /// Takes a token if one is available.
     pub fn try_accept(&self, now: Instant) -> bool {
         let mut state = lock(&self.state);
         self.gain(&mut state, now);
@@ -62,7 +63,7 @@ impl TokenBucket {
         there
     }
 
-    /// Takes a token, perhaps one of the future, and says how long to wait for it.
+    /// Reserves the next token, and returns how long to wait for it.
     pub fn reserve(&self, now: Instant) -> Duration {
         let mut state = lock(&self.state);
         self.gain(&mut state, now);
@@ -101,12 +102,12 @@ impl TokenBucket {
         Ok(())
     }
 
-    fn promise(&self, state: &mut State, ready: Instant) {
+    fn promise(&self, state: &mut BucketState, ready: Instant) {
         state.tokens -= 1.0;
         state.promised = state.promised.max(Some(ready));
     }
 
-    fn gain(&self, state: &mut State, now: Instant) {
+    fn gain(&self, state: &mut BucketState, now: Instant) {
         let passed = state
             .last
             .map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
@@ -114,12 +115,12 @@ impl TokenBucket {
         state.last = state.last.max(Some(now));
     }
 
-    /// How long until a balance of `tokens` is made good.
+    /// How long until a negative balance of `tokens` is back at zero.
     fn wait_for(&self, tokens: f64) -> Duration {
         if tokens >= 0.0 {
             return Duration::ZERO;
         }
-        // Fails for a rate of nought, where the quotient is infinite.
+        // Fails for a rate of zero, where the quotient is infinite.
         Duration::try_from_secs_f64(-tokens / self.rate).map_or(FAR, |wait| wait.min(FAR))
     }
 }
@@ -136,7 +137,7 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// A promised token that goes back if nobody stays to use it.
+/// A reserved token. Dropping it unused returns it to the bucket.
 struct Reservation<'a> {
     bucket: &'a TokenBucket,
     ready: Instant,
@@ -149,7 +150,7 @@ impl Drop for Reservation<'_> {
             return;
         }
         let mut state = lock(&self.bucket.state);
-        // Those who came later keep their times, so the tokens promised after this one are not free: giving them out again would
+        // Later reservations keep their times, so the tokens reserved after this one are not free: to return the full token would
         // let two through at once.
         let later = state.promised.map_or(Duration::ZERO, |last| {
             last.saturating_duration_since(self.ready)

@@ -1,17 +1,17 @@
-//! What the queue holds and whose turn it is: no lock, no task, no clock of its own.
+//! The state of the work queue and the order of its items, without a lock, a task or a clock.
 //!
-//! An item is in up to three places: *queued* (it waits for a worker), *processing* (a worker has it) and *delayed* (it will be
-//! queued at a time). It is never queued and processing at once: an add of an item that is being processed is kept beside it
-//! and queued when it is done.
+//! An item is *queued* (waits for a worker), *processing* (a worker has it), *delayed* (will be queued at a set time), or delayed
+//! and one of the other two. It is never queued and processing at once: when an item is added while it is being processed, it is
+//! queued again when the worker is done.
 //!
-//! Order. Each priority has a lane. Inside a lane flows take turns, and a flow is first in, first out. Between lanes the higher
-//! priority goes first, but a lane rises by one for each `age_step` that its oldest item has waited, up to the highest lane that
-//! has items; lanes at the same height take turns. So an item at priority p below the top waits p·`age_step`, and from then on
-//! its lane has at least one pick in as many as there are lanes with items, and its flow a fair share of those. Ageing lifts a
-//! lane and not an item, so that the backlog of one flow never overtakes the fresh items of another at the same priority.
+//! Order. Each priority has a lane. Inside a lane flows take turns, and a flow is first in, first out. The lane with the highest
+//! priority is served first, but a lane rises by one for each `age_step` that its oldest item has waited, up to the highest lane
+//! that has items; lanes at the same height take turns. So a lane that is p below the top waits at most p * `age_step`; from then
+//! on it gets at least one pick in n, where n is the number of lanes with items, and its flows share these picks fairly. Ageing
+//! lifts a lane and not an item, so the backlog of one flow never overtakes the new items of another at the same priority.
 //!
-//! Cost: O(log n) for each operation, and a look at each lane (at most 256, in practice three) for a pick. Memory: what is
-//! queued, processing or delayed, and nothing for a key that is none of these.
+//! Cost: O(log n) for each operation; a pick also visits each lane (at most 256, in practice three). Memory: only for keys that
+//! are queued, processing or delayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -22,56 +22,60 @@ use tokio::time::Instant;
 use super::lane::Lane;
 use super::{Priority, QueueKey, trim};
 
-/// What an add came to.
+/// The effect of an add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Added {
-    /// The item is newly queued.
+pub enum AddResult {
+    /// The item was queued.
     Queued,
-    /// The item is being processed; it will be queued again once it is done.
+    /// The item is being processed, and will be queued again when the worker is done.
     AfterProcessing,
-    /// The item was already going to be processed; its priority may have risen or its time come nearer.
+    /// The item was queued or delayed before. Its priority may have risen, or its time may be earlier.
     Merged,
-    /// The item is newly delayed.
+    /// The item was delayed.
     Delayed,
-    /// The queue is shutting down.
+    /// The queue is shutting down; the item was not added.
     Refused,
 }
 
-/// An item handed to a worker.
+/// An item that a worker takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Popped<T> {
+pub struct PoppedItem<T> {
     /// The item.
     pub item: T,
     /// The highest priority that it was added with.
     pub priority: Priority,
-    /// How long it was ready and waiting.
+    /// How long it was queued.
     pub waited: Duration,
 }
 
-/// A worker's hold on an item has ended.
+/// An item that a worker is done with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedItem {
     /// How long the worker had it.
     pub worked: Duration,
-    /// It was added meanwhile and is queued again.
+    /// True if it was added while it was processed, and is queued again.
     pub requeued: bool,
 }
 
+/// Where a queued item is in its lane.
 #[derive(Debug, Clone, Copy)]
-struct Queued {
+struct QueuedItem {
     priority: Priority,
     sequence: u64,
     since: Instant,
 }
 
+/// An item that a worker has.
 #[derive(Debug)]
-struct Processing {
+struct ProcessingItem {
     started: Instant,
-    again: Option<Queued>,
+    /// Set if the item was added while it was processed.
+    again: Option<QueuedItem>,
 }
 
+/// An item that will be queued at the time `ready`.
 #[derive(Debug, Clone, Copy)]
-struct Delayed {
+struct DelayedItem {
     priority: Priority,
     ready: Instant,
     sequence: u64,
@@ -79,14 +83,15 @@ struct Delayed {
 
 /// The queue as a state machine; [`WorkQueue`](super::WorkQueue) puts a lock and a wait around it.
 #[derive(Debug)]
-pub struct Core<T> {
+pub struct QueueCore<T> {
     age_step: Duration,
     lanes: BTreeMap<Priority, Lane<T>>,
-    queued: HashMap<T, Queued>,
-    processing: HashMap<T, Processing>,
-    delayed: HashMap<T, Delayed>,
+    queued: HashMap<T, QueuedItem>,
+    processing: HashMap<T, ProcessingItem>,
+    delayed: HashMap<T, DelayedItem>,
+    /// The delayed items by time.
     timetable: BTreeMap<(Instant, u64), T>,
-    /// How many of `processing` will be queued again.
+    /// How many items in `processing` will be queued again.
     again: usize,
     sequence: u64,
     picks: u64,
@@ -95,11 +100,11 @@ pub struct Core<T> {
     undelivered: Vec<T>,
 }
 
-impl<T: QueueKey> Core<T> {
+impl<T: QueueKey> QueueCore<T> {
     /// An empty queue. An `age_step` below a millisecond counts as one.
     #[must_use]
-    pub fn new(age_step: Duration) -> Core<T> {
-        Core {
+    pub fn new(age_step: Duration) -> QueueCore<T> {
+        QueueCore {
             age_step: age_step.max(Duration::from_millis(1)),
             lanes: BTreeMap::new(),
             queued: HashMap::new(),
@@ -115,20 +120,26 @@ impl<T: QueueKey> Core<T> {
         }
     }
 
-    /// Marks an item as in need of processing. Of two priorities the higher counts; the item keeps the place of its first add.
-    pub fn add(&mut self, item: T, priority: Priority, now: Instant) -> Added {
+    /// Adds an item. Of several adds the highest priority counts; the item keeps the position of its first add.
+    pub fn add(&mut self, item: T, priority: Priority, now: Instant) -> AddResult {
         if self.shutting_down {
-            return Added::Refused;
+            return AddResult::Refused;
         }
         self.advance(now);
         self.mark(item, priority, now)
     }
 
-    /// Marks an item as in need of processing from `ready` on. Of two times the earlier counts, of two priorities the higher.
+    /// Adds an item at the time `ready`. Of several adds the earliest time and the highest priority count.
     ///
-    /// A delayed item stays delayed when it is also added at once, and is then processed twice: whoever asked for a look in a
-    /// minute may not be served by a look now.
-    pub fn add_at(&mut self, item: T, priority: Priority, ready: Instant, now: Instant) -> Added {
+    /// A delayed item stays delayed when it is also added at once, and is then processed twice: a check that must run in a minute
+    /// is not replaced by one that runs earlier.
+    pub fn add_at(
+        &mut self,
+        item: T,
+        priority: Priority,
+        ready: Instant,
+        now: Instant,
+    ) -> AddResult {
         if ready <= now || self.shutting_down {
             return self.add(item, priority, now);
         }
@@ -136,13 +147,13 @@ impl<T: QueueKey> Core<T> {
         let Some(known) = self.delayed.get_mut(&item) else {
             let sequence = next(&mut self.sequence);
             self.timetable.insert((ready, sequence), item.clone());
-            let delayed = Delayed {
+            let delayed = DelayedItem {
                 priority,
                 ready,
                 sequence,
             };
             self.delayed.insert(item, delayed);
-            return Added::Delayed;
+            return AddResult::Delayed;
         };
         known.priority = known.priority.max(priority);
         if ready < known.ready {
@@ -150,7 +161,7 @@ impl<T: QueueKey> Core<T> {
             known.ready = ready;
             self.timetable.insert((ready, known.sequence), item);
         }
-        Added::Merged
+        AddResult::Merged
     }
 
     /// Queues the delayed items that are due.
@@ -170,8 +181,8 @@ impl<T: QueueKey> Core<T> {
         }
     }
 
-    /// Takes the item whose turn it is; the caller must call [`done`](Core::done) for it.
-    pub fn pop(&mut self, now: Instant) -> Option<Popped<T>> {
+    /// Takes the next item; the caller must call [`done`](QueueCore::done) for it.
+    pub fn pop(&mut self, now: Instant) -> Option<PoppedItem<T>> {
         self.advance(now);
         let lane = self.choose(now)?;
         let lane = self.lanes.get_mut(&lane)?;
@@ -180,13 +191,13 @@ impl<T: QueueKey> Core<T> {
         let item = lane.pop()?;
         let queued = self.queued.remove(&item)?;
         trim(&mut self.queued);
-        let processing = Processing {
+        let processing = ProcessingItem {
             started: now,
             again: None,
         };
         let earlier = self.processing.insert(item.clone(), processing);
         debug_assert!(earlier.is_none(), "an item is with one worker at a time");
-        Some(Popped {
+        Some(PoppedItem {
             item,
             priority: queued.priority,
             waited: now.saturating_duration_since(queued.since),
@@ -194,7 +205,7 @@ impl<T: QueueKey> Core<T> {
     }
 
     /// Ends the processing of an item; `None` if it was not being processed.
-    pub fn done(&mut self, item: &T, now: Instant) -> Option<Finished> {
+    pub fn done(&mut self, item: &T, now: Instant) -> Option<FinishedItem> {
         let (item, processing) = self.processing.remove_entry(item)?;
         trim(&mut self.processing);
         let requeued = processing.again.is_some();
@@ -202,14 +213,14 @@ impl<T: QueueKey> Core<T> {
             self.again -= 1;
             self.enqueue(item, queued);
         }
-        Some(Finished {
+        Some(FinishedItem {
             worked: now.saturating_duration_since(processing.started),
             requeued,
         })
     }
 
-    /// Refuses adds from now on. What is queued is still handed out; what is delayed and not due is set aside for
-    /// [`take_undelivered`](Core::take_undelivered).
+    /// Refuses further adds. Queued items can still be taken; delayed items that are not due are kept for
+    /// [`take_undelivered`](QueueCore::take_undelivered).
     pub fn shut_down(&mut self, now: Instant) {
         self.advance(now);
         self.shutting_down = true;
@@ -218,7 +229,7 @@ impl<T: QueueKey> Core<T> {
             .extend(std::mem::take(&mut self.timetable).into_values());
     }
 
-    /// The delayed items that the shutdown cut off, by ready time: each is reported once.
+    /// The delayed items that were not due at the shutdown, sorted by time. Each is returned once.
     pub fn take_undelivered(&mut self) -> Vec<T> {
         std::mem::take(&mut self.undelivered)
     }
@@ -231,7 +242,7 @@ impl<T: QueueKey> Core<T> {
             .map(|((ready, _), _)| *ready)
     }
 
-    /// How many items wait for a worker.
+    /// The number of items that wait for a worker.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queued.len()
@@ -243,19 +254,19 @@ impl<T: QueueKey> Core<T> {
         self.queued.is_empty()
     }
 
-    /// How many items wait for their time.
+    /// The number of delayed items.
     #[must_use]
     pub fn delayed_len(&self) -> usize {
         self.delayed.len()
     }
 
-    /// How many items are with a worker.
+    /// The number of items that workers have.
     #[must_use]
     pub fn processing_len(&self) -> usize {
         self.processing.len()
     }
 
-    /// How often an item became in need of processing; duplicates do not count.
+    /// How often an item was queued, or marked to be queued again; duplicates do not count.
     #[must_use]
     pub fn adds(&self) -> u64 {
         self.adds
@@ -267,69 +278,70 @@ impl<T: QueueKey> Core<T> {
         self.shutting_down
     }
 
-    /// Whether nothing is queued and no worker has anything.
+    /// Whether no item is queued and no worker has one.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queued.is_empty() && self.processing.is_empty()
     }
 
-    /// Whether no item will ever be handed out again: shut down, nothing queued, and nothing in process that was added again.
+    /// Whether no item will ever be taken again: the queue is shut down, no item is queued, and none will be queued again.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.shutting_down && self.queued.is_empty() && self.again == 0
     }
 
-    /// Since when each worker has had its item.
+    /// When each worker took its item.
     pub fn started(&self) -> impl Iterator<Item = Instant> + '_ {
         self.processing
             .values()
             .map(|processing| processing.started)
     }
 
-    fn mark(&mut self, item: T, priority: Priority, since: Instant) -> Added {
+    /// Queues an item, or marks it to be queued again when its worker is done.
+    fn mark(&mut self, item: T, priority: Priority, since: Instant) -> AddResult {
         if let Some(processing) = self.processing.get_mut(&item) {
             if let Some(again) = &mut processing.again {
                 again.priority = again.priority.max(priority);
-                return Added::Merged;
+                return AddResult::Merged;
             }
-            // The number is taken now: its place is that of the add, not of the end of the work.
+            // Numbered at the add, so that its position does not depend on when the worker is done.
             let sequence = next(&mut self.sequence);
-            processing.again = Some(Queued {
+            processing.again = Some(QueuedItem {
                 priority,
                 sequence,
                 since,
             });
             self.again += 1;
             self.adds += 1;
-            return Added::AfterProcessing;
+            return AddResult::AfterProcessing;
         }
         if let Some(known) = self.queued.get(&item).copied() {
             if priority > known.priority {
-                self.raise(item, Queued { priority, ..known }, known.priority);
+                self.raise(item, QueuedItem { priority, ..known }, known.priority);
             }
-            return Added::Merged;
+            return AddResult::Merged;
         }
         let sequence = next(&mut self.sequence);
         self.adds += 1;
         self.enqueue(
             item,
-            Queued {
+            QueuedItem {
                 priority,
                 sequence,
                 since,
             },
         );
-        Added::Queued
+        AddResult::Queued
     }
 
-    fn raise(&mut self, item: T, queued: Queued, from: Priority) {
+    fn raise(&mut self, item: T, queued: QueuedItem, from: Priority) {
         if let Some(lane) = self.lanes.get_mut(&from) {
             lane.remove(item.flow(), queued.sequence);
         }
         self.enqueue(item, queued);
     }
 
-    fn enqueue(&mut self, item: T, queued: Queued) {
+    fn enqueue(&mut self, item: T, queued: QueuedItem) {
         self.lanes
             .entry(queued.priority)
             .or_insert_with(Lane::new)
@@ -337,7 +349,7 @@ impl<T: QueueKey> Core<T> {
         self.queued.insert(item, queued);
     }
 
-    /// The lane that is served next.
+    /// The priority of the lane that is served next.
     fn choose(&self, now: Instant) -> Option<Priority> {
         let waiting = || {
             self.lanes
@@ -345,7 +357,7 @@ impl<T: QueueKey> Core<T> {
                 .filter_map(|(priority, lane)| Some((*priority, lane, lane.oldest()?)))
         };
         let (top, ..) = waiting().next_back()?;
-        // The highest; of those the one that has waited longest for its turn; of new ones the higher priority.
+        // The highest lane; among equals the one that was served least recently, then the one with the higher priority.
         let rank = |(priority, lane, oldest): &(Priority, &Lane<T>, Instant)| {
             let steps =
                 now.saturating_duration_since(*oldest).as_nanos() / self.age_step.as_nanos();

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-/// Every operation is O(log n) in what it holds; what is gone leaves nothing behind.
+/// The lane of one priority. Every operation is O(log n) in the number of items; removed items leave nothing behind.
 #[derive(Debug)]
 pub(super) struct Lane<T> {
     flows: HashMap<Arc<str>, Flow<T>>,
-    /// Whose turn it is, lowest first. A flow that runs empty and returns goes to the end: leaving wins no turns.
+    /// The flows by turn, lowest first. A flow that runs empty and comes back goes to the end, so that it gains no turns by that.
     turns: BTreeMap<u64, Arc<str>>,
-    /// Every item's arrival, so that the lane knows how long its oldest has waited.
+    /// The arrival of every item by sequence number, to know how long the oldest has waited.
     arrivals: BTreeMap<u64, Instant>,
     next_turn: u64,
-    /// When this lane was last served, in picks of the whole queue. It outlives the lane's items: a lane that runs empty at each
-    /// pick must not look as if it had never been served.
+    /// The number of the pick, counted over the queue, that last served this lane. It stays when the lane runs empty: a lane that
+    /// runs empty at each pick must not count as never served.
     pub(super) last_pick: u64,
 }
 
+/// The items of one flow, and its turn.
 #[derive(Debug)]
 struct Flow<T> {
     turn: u64,
@@ -36,12 +37,12 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Since when the oldest item waits; `None` for an empty lane.
+    /// When the oldest item arrived; `None` for an empty lane.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.arrivals.first_key_value().map(|(_, since)| *since)
     }
 
-    /// Places an item by its sequence number, which may be older than others' of the same flow.
+    /// Inserts an item by its sequence number, which may be lower than those of other items of its flow.
     pub(super) fn insert(&mut self, flow: &str, sequence: u64, since: Instant, item: T) {
         self.arrivals.insert(sequence, since);
         if let Some(known) = self.flows.get_mut(flow) {
@@ -67,7 +68,7 @@ impl<T> Lane<T> {
         Some(item)
     }
 
-    /// The first item of the flow whose turn it is.
+    /// Takes the first item of the flow whose turn it is.
     pub(super) fn pop(&mut self) -> Option<T> {
         let (_, name) = self.turns.pop_first()?;
         let turn = self.take_turn();

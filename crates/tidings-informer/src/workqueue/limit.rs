@@ -1,6 +1,6 @@
-//! How long an item that failed waits for its next try.
+//! Rate limiters: how long an item that failed waits before it is retried.
 //!
-//! Limiters have no clock: the caller passes `now`, which must not go back.
+//! Limiters read no clock: the caller passes `now`, which must not go back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -11,24 +11,24 @@ use tokio::time::Instant;
 use super::bucket::TokenBucket;
 use super::trim;
 
-/// The least time that a failure is remembered. A limiter with a small maximum would otherwise forget an item while a slow
-/// worker still has it, and let it fail at full speed.
+/// The least time that a failure is remembered. A limiter with a small maximum would otherwise forget an item while a slow worker
+/// has it, and never back off.
 const MEMORY_MIN: Duration = Duration::from_secs(300);
 
-/// How many expired items one call removes at most: more than one call can add, so the backlog shrinks.
+/// Expired items that one call removes at most. A call adds at most one item, so the expired ones get fewer.
 const SWEEP_STEPS: usize = 4;
 
-/// Decides how long an item waits before it is tried again.
+/// Decides how long an item waits before it is retried.
 ///
-/// A queue calls its limiter under a lock: a limiter must neither wait nor call its queue.
+/// A queue calls its limiter under a lock: a limiter must neither block nor call its queue.
 pub trait RateLimiter<T>: Send {
-    /// Counts a failure of the item and says how long it should wait.
+    /// Counts a failure of the item and returns how long it must wait.
     fn when(&mut self, item: &T, now: Instant) -> Duration;
 
-    /// Ends the item's run of failures.
+    /// Forgets the failures of the item.
     fn forget(&mut self, item: &T, now: Instant);
 
-    /// How many failures the item has behind it.
+    /// Failures of the item in a row.
     fn num_requeues(&self, item: &T, now: Instant) -> u32;
 }
 
@@ -46,8 +46,8 @@ impl<T, L: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<L> {
     }
 }
 
-/// What controllers use unless told otherwise: 5 ms doubling to 1 000 s for each item, and 10 tries a second with a burst of 100
-/// for all together; the longer wait counts.
+/// The default limiter of controllers: 5 ms doubling to 1000 s for each item, and 10 retries a second with a burst of 100 over
+/// all items; the longer wait counts.
 #[must_use]
 pub fn default_limiter<T: Clone + Eq + Hash + Send + 'static>() -> MaxOf<T> {
     MaxOf::new(vec![
@@ -59,24 +59,24 @@ pub fn default_limiter<T: Clone + Eq + Hash + Send + 'static>() -> MaxOf<T> {
     ])
 }
 
-/// Base, doubled for each failure in a row, up to a maximum.
+/// Waits a base duration, doubled for each further failure in a row, up to a maximum.
 ///
-/// An item that nobody forgets is dropped once it has not failed for twice the maximum (and at least five minutes).
+/// An item that is never forgotten expires when it has not failed for twice the maximum (and at least five minutes).
 #[derive(Debug)]
 pub struct ItemExponential<T> {
     base: Duration,
     max: Duration,
-    failures: Failures<T>,
+    failures: FailureCounts<T>,
 }
 
 impl<T: Clone + Eq + Hash> ItemExponential<T> {
-    /// The wait after the first failure, and the longest.
+    /// A limiter with the wait after the first failure, and the longest wait.
     #[must_use]
     pub fn new(base: Duration, max: Duration) -> ItemExponential<T> {
         ItemExponential {
             base,
             max,
-            failures: Failures::new(max.saturating_mul(2).max(MEMORY_MIN)),
+            failures: FailureCounts::new(max.saturating_mul(2).max(MEMORY_MIN)),
         }
     }
 
@@ -87,7 +87,7 @@ impl<T: Clone + Eq + Hash> ItemExponential<T> {
         self
     }
 
-    /// How many items it remembers.
+    /// The number of items with remembered failures.
     #[must_use]
     pub fn tracked(&self) -> usize {
         self.failures.counts.len()
@@ -109,7 +109,7 @@ impl<T: Clone + Eq + Hash + Send> RateLimiter<T> for ItemExponential<T> {
     }
 }
 
-/// `base`·2^`times`, or the longest duration there is.
+/// `base` * 2^`times`, or `Duration::MAX` if that is larger.
 pub(super) fn doubled(base: Duration, times: u32) -> Duration {
     let nanos = base.as_nanos().saturating_mul(1_u128 << times.min(64));
     if nanos > Duration::MAX.as_nanos() {
@@ -124,7 +124,7 @@ pub struct ItemFastSlow<T> {
     fast: Duration,
     slow: Duration,
     fast_attempts_max: u32,
-    failures: Failures<T>,
+    failures: FailureCounts<T>,
 }
 
 impl<T: Clone + Eq + Hash> ItemFastSlow<T> {
@@ -135,11 +135,11 @@ impl<T: Clone + Eq + Hash> ItemFastSlow<T> {
             fast,
             slow,
             fast_attempts_max,
-            failures: Failures::new(fast.max(slow).saturating_mul(2).max(MEMORY_MIN)),
+            failures: FailureCounts::new(fast.max(slow).saturating_mul(2).max(MEMORY_MIN)),
         }
     }
 
-    /// How many items it remembers.
+    /// The number of items with remembered failures.
     #[must_use]
     pub fn tracked(&self) -> usize {
         self.failures.counts.len()
@@ -170,7 +170,7 @@ pub struct MaxOf<T> {
 }
 
 impl<T> MaxOf<T> {
-    /// Asks all of `limiters` each time.
+    /// A limiter that asks all of `limiters` each time.
     #[must_use]
     pub fn new(limiters: Vec<Box<dyn RateLimiter<T>>>) -> MaxOf<T> {
         MaxOf { limiters }
@@ -179,7 +179,7 @@ impl<T> MaxOf<T> {
 
 impl<T> RateLimiter<T> for MaxOf<T> {
     fn when(&mut self, item: &T, now: Instant) -> Duration {
-        // Each must see each failure: no short cut.
+        // Each limiter must count each failure.
         self.limiters
             .iter_mut()
             .map(|limiter| limiter.when(item, now))
@@ -210,7 +210,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// Never waits longer than `max`.
+    /// A limiter that never waits longer than `max`.
     #[must_use]
     pub fn new(inner: L, max: Duration) -> WithMaxWait<L> {
         WithMaxWait { inner, max }
@@ -231,26 +231,27 @@ impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
     }
 }
 
-/// Failures in a row by item, each dropped when it has not been renewed for `expiry`.
+/// Failures in a row by item. An item expires when it has not failed for `expiry`.
 #[derive(Debug)]
-struct Failures<T> {
+struct FailureCounts<T> {
     expiry: Duration,
-    counts: HashMap<T, Failure>,
-    /// By last failure, the oldest first: exactly one entry for each item.
+    counts: HashMap<T, FailureCount>,
+    /// The items by their last failure, the oldest first: one entry for each item.
     order: BTreeMap<u64, T>,
     next: u64,
 }
 
+/// The failures of one item.
 #[derive(Debug)]
-struct Failure {
+struct FailureCount {
     count: u32,
     last: Instant,
-    place: u64,
+    position: u64,
 }
 
-impl<T: Clone + Eq + Hash> Failures<T> {
-    fn new(expiry: Duration) -> Failures<T> {
-        Failures {
+impl<T: Clone + Eq + Hash> FailureCounts<T> {
+    fn new(expiry: Duration) -> FailureCounts<T> {
+        FailureCounts {
             expiry,
             counts: HashMap::new(),
             order: BTreeMap::new(),
@@ -258,20 +259,20 @@ impl<T: Clone + Eq + Hash> Failures<T> {
         }
     }
 
-    /// Counts a failure and says how many came before it.
+    /// Counts a failure and returns how many came before it.
     fn count_one(&mut self, item: &T, now: Instant) -> u32 {
         self.sweep(now);
         let earlier = self.count(item, now);
-        let place = self.next;
+        let position = self.next;
         self.next += 1;
-        self.order.insert(place, item.clone());
-        let failure = Failure {
+        self.order.insert(position, item.clone());
+        let failure = FailureCount {
             count: earlier.saturating_add(1),
             last: now,
-            place,
+            position,
         };
         if let Some(replaced) = self.counts.insert(item.clone(), failure) {
-            self.order.remove(&replaced.place);
+            self.order.remove(&replaced.position);
         }
         earlier
     }
@@ -286,7 +287,7 @@ impl<T: Clone + Eq + Hash> Failures<T> {
 
     fn forget(&mut self, item: &T, now: Instant) {
         if let Some(failure) = self.counts.remove(item) {
-            self.order.remove(&failure.place);
+            self.order.remove(&failure.position);
             trim(&mut self.counts);
         }
         self.sweep(now);
@@ -294,7 +295,7 @@ impl<T: Clone + Eq + Hash> Failures<T> {
 
     fn sweep(&mut self, now: Instant) {
         for _ in 0..SWEEP_STEPS {
-            let Some((place, item)) = self.order.first_key_value() else {
+            let Some((position, item)) = self.order.first_key_value() else {
                 return;
             };
             if self
@@ -304,15 +305,15 @@ impl<T: Clone + Eq + Hash> Failures<T> {
             {
                 return;
             }
-            let place = *place;
-            if let Some(item) = self.order.remove(&place) {
+            let position = *position;
+            if let Some(item) = self.order.remove(&position) {
                 self.counts.remove(&item);
                 trim(&mut self.counts);
             }
         }
     }
 
-    fn has_expired(&self, failure: &Failure, now: Instant) -> bool {
+    fn has_expired(&self, failure: &FailureCount, now: Instant) -> bool {
         now.saturating_duration_since(failure.last) > self.expiry
     }
 }

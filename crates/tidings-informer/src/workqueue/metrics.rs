@@ -1,17 +1,17 @@
-//! What a scraper reads of a queue: counters, two histograms and the state of the workers.
+//! The metrics of a work queue: counters, two histograms and the state of the workers.
 //!
-//! No task keeps these up to date. What depends on the time, such as how long the slowest worker has been busy, is computed when
-//! it is read, so nothing needs to be stopped with the queue.
+//! No task updates them: values that depend on the time, such as how long the slowest worker has been busy, are computed when
+//! they are read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The upper bounds of the buckets in seconds: powers of ten as in client-go, so that dashboards carry over.
+/// The upper bounds of the buckets in seconds: powers of ten as in client-go, so that dashboards for it work here.
 pub const BUCKET_BOUNDS_SECONDS: [f64; 12] = [
     1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0,
 ];
 
-/// The same bounds as they are compared with.
+/// The bounds in nanoseconds.
 const BUCKET_BOUNDS_NANOS: [u128; 12] = [
     10,
     100,
@@ -30,7 +30,7 @@ const BUCKET_BOUNDS_NANOS: [u128; 12] = [
 /// A histogram of durations that many threads may write to.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// Not cumulative; the last is what exceeds every bound.
+    /// Not cumulative. The last bucket counts durations above every bound.
     buckets: [AtomicU64; BUCKET_BOUNDS_NANOS.len() + 1],
     sum_nanos: AtomicU64,
 }
@@ -46,7 +46,7 @@ impl Histogram {
             .fetch_add(u64::try_from(nanos).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// The counts as they are now.
+    /// The current counts.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
         let mut count = 0;
@@ -69,42 +69,42 @@ impl Histogram {
 pub struct HistogramSnapshot {
     /// How many durations were at most each of [`BUCKET_BOUNDS_SECONDS`].
     pub cumulative: [u64; BUCKET_BOUNDS_SECONDS.len()],
-    /// How many durations there were.
+    /// The number of durations.
     pub count: u64,
     /// Their sum.
     pub sum_seconds: f64,
 }
 
-/// What is counted as it happens; the rest of [`Metrics`] is read off the queue.
+/// The counters that are updated as events happen. The rest of [`QueueMetrics`] is read from the queue.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct QueueCounters {
     pub(super) retries: AtomicU64,
     pub(super) refused: AtomicU64,
     pub(super) queue_duration: Histogram,
     pub(super) work_duration: Histogram,
 }
 
-/// A queue at one moment, under client-go's names.
+/// The metrics of a queue at one moment, with client-go's names.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Metrics {
+pub struct QueueMetrics {
     /// Items that wait for a worker.
     pub depth: usize,
-    /// Items that wait for their time.
+    /// Delayed items.
     pub delayed: usize,
-    /// Items that are with a worker.
+    /// Items that workers have.
     pub processing: usize,
-    /// How often an item became in need of processing; duplicates do not count.
+    /// How often an item was queued, or marked to be queued again; duplicates do not count.
     pub adds_total: u64,
     /// How often an item was added with a delay or a rate limit.
     pub retries_total: u64,
     /// How often an add was refused because the queue was shutting down.
     pub refused_total: u64,
-    /// How long items waited between being ready and being handed out.
+    /// How long items were queued before a worker took them.
     pub queue_duration: HistogramSnapshot,
-    /// How long workers had them.
+    /// How long workers had items.
     pub work_duration: HistogramSnapshot,
-    /// The time spent so far on work that is not done, over all workers. If it grows by more than workers do, some are stuck.
+    /// The time spent so far on items that are not done, summed over all workers. If it only grows, workers are stuck.
     pub unfinished_work_seconds: f64,
     /// How long the slowest worker has been busy with its item.
     pub longest_running_processor_seconds: f64,

@@ -1,9 +1,9 @@
-//! A queue of keys for workers: each key once, with one worker at a time.
+//! The work queue: each key is queued once, and processed by one worker at a time.
 //!
-//! Producers [`add`](WorkQueue::add) keys; workers take them with [`get`](WorkQueue::get). A key added many times before a worker
-//! takes it is handed out once; a key added while a worker has it is handed out once more when that worker is done. Keys have a
-//! [`Priority`] and a flow (their namespace), can be delayed, and can be retried with a growing wait. The rules of order are in
-//! [`mod@core`].
+//! Producers [`add`](WorkQueue::add) keys; workers take them with [`get`](WorkQueue::get). A key that is added many times before
+//! a worker takes it is taken once; a key that is added while a worker has it is taken once more when that worker is done. Keys
+//! have a [`Priority`] and a flow (their namespace), can be delayed, and can be retried with a growing wait. [`mod@core`]
+//! describes the order.
 //!
 //! ```
 //! use tidings_informer::workqueue::WorkQueue;
@@ -15,7 +15,7 @@
 //! queue.add("default/web".to_owned());
 //! queue.shut_down();
 //!
-//! let lease = queue.get().await.expect("what was added is handed out");
+//! let lease = queue.get().await.expect("the added key");
 //! assert_eq!(*lease, "default/web");
 //! queue.forget(&lease);
 //! drop(lease); // done
@@ -41,24 +41,24 @@ mod queue;
 pub use backoff::Backoff;
 pub use bucket::{TokenBucket, WaitError};
 pub use limit::{ItemExponential, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait, default_limiter};
-pub use metrics::Metrics;
+pub use metrics::QueueMetrics;
 pub use queue::{AddOptions, Lease, QueueOptions, WorkQueue};
 
-/// Stands for "never" where a longer wait could not be added to a clock: thirty years.
+/// Stands for "never" where a longer wait would overflow an `Instant`: thirty years.
 pub(crate) const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 30);
 
-/// Tables larger than this give memory back when they are nearly empty, as after the initial list of a large resource.
+/// Tables larger than this shrink when they are nearly empty, for example after the initial list of a large resource.
 const TABLE_KEPT: usize = 1024;
 
-/// Something that can be queued: cheap to clone, and equal to another if it names the same thing.
+/// A key that can be queued. Cloning must be cheap.
 pub trait QueueKey: Clone + Eq + Hash + Send + 'static {
-    /// Whose item this is. Flows take turns, so that a namespace with many items does not hold up the others.
+    /// The flow of this key. Flows take turns, so that a namespace with many keys does not delay the others.
     fn flow(&self) -> &str {
         ""
     }
 }
 
-/// `namespace/name`, as client-go's keys are; a key without a slash has no namespace.
+/// A client-go key, `namespace/name`; a key without a slash has no namespace.
 impl QueueKey for String {
     fn flow(&self) -> &str {
         namespace(self)
@@ -86,16 +86,16 @@ fn namespace(key: &str) -> &str {
     key.split_once('/').map_or("", |(namespace, _)| namespace)
 }
 
-/// How urgent an item is. Higher goes first, but waiting makes up for rank: see [`mod@core`].
+/// How urgent an item is. Higher priorities go first, but items that have waited long rise: see [`mod@core`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(i8);
 
 impl Priority {
-    /// Ahead of what changes bring, as for a user who waits.
+    /// Before keys of changed objects, for example because a user waits.
     pub const HIGH: Priority = Priority(2);
-    /// What changes bring.
+    /// Keys of changed objects.
     pub const NORMAL: Priority = Priority(0);
-    /// The initial list and resyncs, which come in floods and can wait.
+    /// Keys of the initial list and of resyncs, which are many and not urgent.
     pub const LOW: Priority = Priority(-2);
 
     /// A priority between or beyond the named ones.
@@ -104,14 +104,14 @@ impl Priority {
         Priority(priority)
     }
 
-    /// As a number; [`NORMAL`](Priority::NORMAL) is 0.
+    /// The priority as a number; [`NORMAL`](Priority::NORMAL) is 0.
     #[must_use]
     pub const fn get(self) -> i8 {
         self.0
     }
 }
 
-/// Halving at an eighth full keeps the cost constant for each removal.
+/// Shrinks a large table that is nearly empty. Halving it at an eighth full keeps the amortized cost of a removal constant.
 fn trim<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
     let capacity = table.capacity();
     if capacity > TABLE_KEPT && table.len() < capacity / 8 {

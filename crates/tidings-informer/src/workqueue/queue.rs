@@ -1,7 +1,7 @@
-//! The queue that producers and workers share: a lock around the core, and a wait that can be dropped at any time.
+//! The work queue that producers and workers share: a lock around the core, and a cancel-safe wait for items.
 //!
-//! No task runs behind it. Of the workers that wait in `get` one watches the clock for all; when it leaves, with an item or
-//! because its future was dropped, it wakes another to take over. So the queue is gone when its last handle is.
+//! It has no task. One of the workers that wait in `get` also waits for the next delayed item; when it leaves, with an item or
+//! because its future was dropped, it wakes another worker to take over. So the queue is freed with its last handle.
 
 use std::fmt;
 use std::future::pending;
@@ -13,15 +13,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::core::{Added, Core};
+use super::core::{AddResult, QueueCore};
 use super::limit::{RateLimiter, default_limiter};
-use super::metrics::{Counters, Metrics};
+use super::metrics::{QueueCounters, QueueMetrics};
 use super::{FAR, Priority, QueueKey};
 use crate::sync::{Arc, Mutex, Weak, lock};
 
-/// How a queue behaves.
+/// Options of a queue.
 pub struct QueueOptions<T> {
-    /// How long an item waits to rise by one priority.
+    /// After each such time the lane of a waiting item rises by one priority.
     pub age_step: Duration,
     /// Decides the wait of [`WorkQueue::add_rate_limited`].
     pub limiter: Box<dyn RateLimiter<T>>,
@@ -36,24 +36,24 @@ impl<T: QueueKey> Default for QueueOptions<T> {
     }
 }
 
-/// How an item is added.
+/// Options of an add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AddOptions {
-    /// Of several adds the highest counts.
+    /// The priority. Of several adds the highest counts.
     pub priority: Priority,
-    /// Not before this has passed; nought is at once.
+    /// How long to delay the item; zero adds it at once.
     pub after: Duration,
-    /// Counts a failure of the item and waits as long as the limiter says, or `after` if that is longer.
+    /// Counts a failure of the item, and delays it as long as the limiter says, or by `after` if that is longer.
     pub rate_limited: bool,
 }
 
-/// A queue of distinct items, each with one worker at a time. Clones are handles to the same queue.
+/// A queue of distinct items, each processed by one worker at a time. Clones are handles to one queue.
 pub struct WorkQueue<T: QueueKey> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<QueueShared<T>>,
 }
 
-/// A queue that may be gone: its figures go with it.
-pub(crate) struct WeakQueue<T>(Weak<Shared<T>>);
+/// A handle that does not keep the queue alive.
+pub(crate) struct WeakQueue<T>(Weak<QueueShared<T>>);
 
 impl<T: QueueKey> WeakQueue<T> {
     pub(crate) fn upgrade(&self) -> Option<WorkQueue<T>> {
@@ -62,31 +62,34 @@ impl<T: QueueKey> WeakQueue<T> {
     }
 }
 
-struct Shared<T> {
-    state: Mutex<State<T>>,
-    /// Apart from the state: a limiter may be anyone's code.
+/// The state that all handles share.
+struct QueueShared<T> {
+    state: Mutex<QueueState<T>>,
+    /// Has a lock of its own: a limiter may be code of the program.
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
-    /// Wakes those who wait for an item, or for something to watch.
+    /// Wakes workers: for an item, or to take over the wait for delayed items.
     items: Notify,
-    /// Wakes the one who watches the clock: its time has come nearer.
+    /// Wakes the worker that waits for delayed items: the next one is due earlier.
     clock: Notify,
-    /// Wakes those who wait for the drain.
+    /// Wakes calls of `shut_down_with_drain`.
     idle: Notify,
-    counters: Counters,
+    counters: QueueCounters,
 }
 
-struct State<T> {
-    core: Core<T>,
-    /// Whether one of those who wait watches the clock.
+/// The state under the lock.
+struct QueueState<T> {
+    core: QueueCore<T>,
+    /// Whether a worker waits for the next delayed item.
     watched: bool,
-    /// How often `shut_down` was called; a drain ends when it grows.
+    /// How often `shut_down` was called. A drain that waits ends when this grows.
     shut_downs: u64,
 }
 
-enum Step<T: QueueKey> {
+/// What a worker in `get` does next.
+enum GetStep<T: QueueKey> {
     Got(Lease<T>),
     Over,
-    /// Until this time, for the one that watches the clock.
+    /// Wait; the time is when the next delayed item is due.
     Wait(Option<Instant>),
 }
 
@@ -105,9 +108,9 @@ impl<T: QueueKey> WorkQueue<T> {
     #[must_use]
     pub fn with_options(options: QueueOptions<T>) -> WorkQueue<T> {
         WorkQueue {
-            shared: Arc::new(Shared {
-                state: Mutex::new(State {
-                    core: Core::new(options.age_step),
+            shared: Arc::new(QueueShared {
+                state: Mutex::new(QueueState {
+                    core: QueueCore::new(options.age_step),
                     watched: false,
                     shut_downs: 0,
                 }),
@@ -115,17 +118,17 @@ impl<T: QueueKey> WorkQueue<T> {
                 items: Notify::new(),
                 clock: Notify::new(),
                 idle: Notify::new(),
-                counters: Counters::default(),
+                counters: QueueCounters::default(),
             }),
         }
     }
 
-    /// Marks an item as in need of processing. Ignored when the queue is shutting down.
+    /// Adds an item. Ignored when the queue is shutting down.
     pub fn add(&self, item: T) {
         self.add_with(item, AddOptions::default());
     }
 
-    /// Adds an item once `after` has passed. Of two delays the one that ends earlier counts.
+    /// Adds an item after a delay. Of several delays the one that ends first counts.
     pub fn add_after(&self, item: T, after: Duration) {
         let options = AddOptions {
             after,
@@ -134,7 +137,7 @@ impl<T: QueueKey> WorkQueue<T> {
         self.add_with(item, options);
     }
 
-    /// Counts a failure of the item and adds it once the limiter allows.
+    /// Counts a failure of the item, and adds it after the wait that the limiter asks for.
     pub fn add_rate_limited(&self, item: T) {
         let options = AddOptions {
             rate_limited: true,
@@ -143,7 +146,7 @@ impl<T: QueueKey> WorkQueue<T> {
         self.add_with(item, options);
     }
 
-    /// Adds an item in the way that `options` say.
+    /// Adds an item with options.
     pub fn add_with(&self, item: T, options: AddOptions) {
         let now = Instant::now();
         let mut after = options.after;
@@ -163,7 +166,7 @@ impl<T: QueueKey> WorkQueue<T> {
         let watched = state.watched;
         drop(state);
 
-        if added == Added::Refused {
+        if added == AddResult::Refused {
             self.shared.counters.refused.fetch_add(1, Relaxed);
         } else if options.rate_limited || !after.is_zero() {
             self.shared.counters.retries.fetch_add(1, Relaxed);
@@ -176,35 +179,35 @@ impl<T: QueueKey> WorkQueue<T> {
         }
     }
 
-    /// Ends an item's run of failures, so that its next retry is quick. It may stay queued or delayed.
+    /// Forgets the failures of an item, so that its next retry is quick. Does not remove it from the queue.
     pub fn forget(&self, item: &T) {
         lock(&self.shared.limiter).forget(item, Instant::now());
     }
 
-    /// How many failures the item has behind it.
+    /// Failures of the item in a row.
     #[must_use]
     pub fn num_requeues(&self, item: &T) -> u32 {
         lock(&self.shared.limiter).num_requeues(item, Instant::now())
     }
 
-    /// Takes the item whose turn it is, and waits for one if there is none. `None` when the queue is shut down and no item will
-    /// come again.
+    /// Takes the next item, and waits for one if the queue is empty. Returns `None` when the queue is shut down and no item will
+    /// come.
     ///
-    /// Any number of workers may wait. Dropping the future loses neither an item nor another worker's wake-up; keeping it without
-    /// polling it may keep a wake-up from others.
+    /// Any number of workers may wait. Dropping the future loses neither an item nor a wake-up of another worker. A future that
+    /// is kept but not polled can hold back a wake-up.
     ///
     /// # Panics
     /// Outside a tokio runtime with a timer, if items are delayed.
     pub async fn get(&self) -> Option<Lease<T>> {
         let mut watch = None;
         loop {
-            // Made before the look: it then also hears a shutdown that comes after the look and before the wait. An add in between
-            // leaves a permit; of several adds the rest is found by who takes the first.
+            // Created before the check of the queue, so that it also gets a `notify_waiters` between the check and the wait. An
+            // add in between leaves a permit; of several adds, the worker that takes the first wakes the next worker.
             let woken = pin!(self.shared.items.notified());
             let due = match self.step(&mut watch) {
-                Step::Got(lease) => return Some(lease),
-                Step::Over => return None,
-                Step::Wait(due) => due,
+                GetStep::Got(lease) => return Some(lease),
+                GetStep::Over => return None,
+                GetStep::Wait(due) => due,
             };
             if watch.is_none() {
                 woken.await;
@@ -224,35 +227,35 @@ impl<T: QueueKey> WorkQueue<T> {
         }
     }
 
-    /// Takes the item whose turn it is, if there is one.
+    /// Takes the next item, if there is one.
     #[must_use]
     pub fn try_get(&self) -> Option<Lease<T>> {
         self.take(&mut lock(&self.shared.state).core)
     }
 
-    fn step(&self, watch: &mut Option<ClockWatch<T>>) -> Step<T> {
+    fn step(&self, watch: &mut Option<ClockWatch<T>>) -> GetStep<T> {
         let mut state = lock(&self.shared.state);
         if let Some(lease) = self.take(&mut state.core) {
-            return Step::Got(lease);
+            return GetStep::Got(lease);
         }
         if state.core.is_exhausted() {
-            return Step::Over;
+            return GetStep::Over;
         }
         let due = state.core.next_ready();
         if due.is_some() && !state.watched {
             state.watched = true;
             *watch = Some(ClockWatch(Arc::clone(&self.shared)));
         }
-        Step::Wait(due)
+        GetStep::Wait(due)
     }
 
-    fn take(&self, core: &mut Core<T>) -> Option<Lease<T>> {
+    fn take(&self, core: &mut QueueCore<T>) -> Option<Lease<T>> {
         let popped = core.pop(Instant::now())?;
         self.shared.counters.queue_duration.observe(popped.waited);
         if core.is_exhausted() {
             self.shared.items.notify_waiters();
         } else if !core.is_empty() {
-            // Several items may have come with one wake-up: whoever leaves some behind wakes the next.
+            // Several adds may have caused one wake-up: a worker that leaves items wakes the next worker.
             self.shared.items.notify_one();
         }
         Some(Lease {
@@ -280,7 +283,7 @@ impl<T: QueueKey> WorkQueue<T> {
         }
     }
 
-    /// How many items wait for a worker.
+    /// The number of items that wait for a worker.
     #[must_use]
     pub fn len(&self) -> usize {
         let mut state = lock(&self.shared.state);
@@ -300,9 +303,9 @@ impl<T: QueueKey> WorkQueue<T> {
         lock(&self.shared.state).core.is_shutting_down()
     }
 
-    /// Ignores adds from now on. Workers still get what is queued, then `None`. A drain that waits ends.
+    /// Shuts the queue down: it ignores further adds, and workers get the queued items and then `None`. Ends a drain that waits.
     ///
-    /// Returns the delayed items that will not be handed out because their time has not come, each in one such answer.
+    /// Returns the delayed items that are not due and will not be delivered. Each is returned by one call only.
     pub fn shut_down(&self) -> Vec<T> {
         let mut state = lock(&self.shared.state);
         state.core.shut_down(Instant::now());
@@ -314,10 +317,10 @@ impl<T: QueueKey> WorkQueue<T> {
         undelivered
     }
 
-    /// As [`shut_down`](WorkQueue::shut_down), then waits until workers are done with what was queued and in process. A later
-    /// `shut_down` ends the wait. Without workers, what is queued is never done.
+    /// Shuts the queue down as [`shut_down`](WorkQueue::shut_down) does, and waits until workers are done with all items. A later
+    /// `shut_down` ends the wait. Without workers it waits forever if items are queued.
     ///
-    /// If the future is dropped, the queue stays shut down, and the next call reports the delayed items.
+    /// If the future is dropped, the queue stays shut down, and the next call returns the delayed items.
     pub async fn shut_down_with_drain(&self) -> Vec<T> {
         let shut_downs = {
             let mut state = lock(&self.shared.state);
@@ -337,15 +340,15 @@ impl<T: QueueKey> WorkQueue<T> {
         }
     }
 
-    /// The queue's figures as they are now.
+    /// The current metrics of the queue.
     #[must_use]
-    pub fn metrics(&self) -> Metrics {
+    pub fn metrics(&self) -> QueueMetrics {
         let now = Instant::now();
         let counters = &self.shared.counters;
         let mut state = lock(&self.shared.state);
         state.core.advance(now);
         let running = |started: Instant| now.saturating_duration_since(started).as_secs_f64();
-        Metrics {
+        QueueMetrics {
             depth: state.core.len(),
             delayed: state.core.delayed_len(),
             processing: state.core.processing_len(),
@@ -354,7 +357,7 @@ impl<T: QueueKey> WorkQueue<T> {
             refused_total: counters.refused.load(Relaxed),
             queue_duration: counters.queue_duration.snapshot(),
             work_duration: counters.work_duration.snapshot(),
-            // Not `sum`, whose sum of nothing is -0.
+            // Not `sum`, which returns -0 for an empty iterator.
             unfinished_work_seconds: state
                 .core
                 .started()
@@ -392,9 +395,9 @@ impl<T: QueueKey> fmt::Debug for WorkQueue<T> {
     }
 }
 
-/// A worker's hold on an item: no other worker gets it until this is dropped, also by a panic.
+/// A worker's hold on an item: no other worker gets the item until the lease is dropped, even by a panic.
 ///
-/// Dropping it means done, well or not: who wants another try adds the item again.
+/// Dropping it ends the work, successful or not. To retry, add the item again.
 #[must_use = "dropping a lease ends the work on its item"]
 pub struct Lease<T: QueueKey> {
     queue: WorkQueue<T>,
@@ -403,13 +406,13 @@ pub struct Lease<T: QueueKey> {
 }
 
 impl<T: QueueKey> Lease<T> {
-    /// The priority that the item was handed out with, for a retry at the same.
+    /// The priority that the item was queued with, for a retry at that priority.
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// The work is done.
+    /// Ends the work on the item, as dropping the lease does.
     pub fn done(self) {}
 }
 
@@ -433,8 +436,8 @@ impl<T: QueueKey> Drop for Lease<T> {
     }
 }
 
-/// The duty of the one worker that watches the clock, passed on when it goes.
-struct ClockWatch<T: QueueKey>(Arc<Shared<T>>);
+/// Held by the worker that waits for the next delayed item. When it is dropped, another worker takes over.
+struct ClockWatch<T: QueueKey>(Arc<QueueShared<T>>);
 
 impl<T: QueueKey> Drop for ClockWatch<T> {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! What goes wrong on the way: points B133 to B148, over a simulated server.
+//! Faults of connections and servers, over a simulated server: points B133 to B148.
 
 use std::future::Future;
 use std::pin::pin;
@@ -232,7 +232,7 @@ async fn b148_a_reflector_may_be_stopped_at_every_await() {
         task.await.unwrap();
         assert!(informer.is_stopped());
     }
-    // Dropping the future of a pop or a wait takes nothing with it.
+    // Dropping the future of a pop or a wait loses nothing.
     let queue: DeltaFifo<Object> = DeltaFifo::new(QUEUE_BYTES_MAX);
     {
         let mut waiting = pin!(queue.pop_batch());
@@ -246,10 +246,10 @@ async fn b148_a_reflector_may_be_stopped_at_every_await() {
 #[tokio::test(start_paused = true)]
 async fn b80_a_streamed_state_equals_a_list_at_its_version() {
     let server = Server::new();
-    let mut chance = fastrand::Rng::with_seed(5);
+    let mut rng = fastrand::Rng::with_seed(5);
     for _ in 0..300 {
-        let name = format!("n{}", chance.u8(..60));
-        if chance.u8(..4) == 0 {
+        let name = format!("n{}", rng.u8(..60));
+        if rng.u8(..4) == 0 {
             server.delete(&name)
         } else {
             server.put(&name)

@@ -1,4 +1,4 @@
-//! Figures for Prometheus: B107, K18.
+//! Metrics for Prometheus: B107, K18.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn scrape(registry: &Registry) -> String {
     text
 }
 
-/// The figure of a sample.
+/// The value of a sample.
 fn figure(text: &str, sample: &str) -> f64 {
     let line = text
         .lines()
@@ -50,7 +50,7 @@ async fn k18_lists_watches_relists_lags_queues_and_versions_have_figures() {
     server.put("b");
     informer.wait_for(Version::new("2")).await.unwrap();
     server.tick();
-    server.compact(); // ends the watch, lists again
+    server.compact(); // ends the watch and causes a relist
     informer.wait_for(Version::new("3")).await.unwrap();
     server.put("c");
     server.put("d");
@@ -115,8 +115,8 @@ async fn k18_lists_watches_relists_lags_queues_and_versions_have_figures() {
     assert!(figure(&text, &format!("informer_object_bytes{name}")) > 500.0);
     drop((lease, queue));
 
-    // What is dropped takes its figures with it.
-    gate.add_permits(1000); // a call that runs is waited for
+    // The metrics of a dropped informer and queue end with it.
+    gate.add_permits(1000); // `stop` waits for the running call
     informer.stop().await;
     drop(informer);
     eventually("gone", || !scrape(&registry).contains("configmaps")).await;

@@ -1,6 +1,6 @@
-//! Random histories on a simulated server with random faults, and handlers that come and go. At the end every store equals the
-//! server, and what each handler was told replays to the store. A failure names its seed; `TIDINGS_SEED=n` runs that one
-//! alone, `TIDINGS_SEEDS=n` that many.
+//! Random histories on a simulated server with random faults, and handlers that are added and removed. At the end every store
+//! must equal the server, and the events of each handler must replay to the store. A failure names its seed; `TIDINGS_SEED=n`
+//! runs only that seed, `TIDINGS_SEEDS=n` runs n seeds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tidings_informer::*;
 use crate::support::server::{Fault, Server};
 use crate::support::*;
 
-/// What a handler knows, checked with every event.
+/// A handler that checks every event against the objects that it knows.
 struct Follower {
     subscription: Subscription<Object>,
     known: BTreeMap<String, (u64, Uid)>,
     synced: bool,
     name: String,
-    /// How many events it takes when it is its turn.
+    /// Events that it takes in one turn.
     pace: usize,
     went_back: bool,
 }
@@ -82,7 +82,7 @@ impl Follower {
         }
     }
 
-    /// Takes what is there, up to its pace.
+    /// Takes the events that are ready, up to its pace.
     async fn turn(&mut self) {
         for _ in 0..self.pace {
             match tokio::time::timeout(Duration::from_millis(1), self.subscription.next()).await {
@@ -101,19 +101,19 @@ impl Follower {
     }
 }
 
-fn fault(chance: &mut fastrand::Rng) -> Fault {
-    match chance.u8(..8) {
+fn fault(rng: &mut fastrand::Rng) -> Fault {
+    match rng.u8(..8) {
         0 => Fault::Refused,
         1 => Fault::Status(Box::new(expired())),
         2 => Fault::Status(Box::new(Status::too_many_requests(
             "slow down",
-            u32::from(chance.u8(..3)),
+            u32::from(rng.u8(..3)),
         ))),
-        3 => Fault::Cut(chance.usize(..2000)),
-        4 => Fault::End(chance.usize(..5)),
+        3 => Fault::Cut(rng.usize(..2000)),
+        4 => Fault::End(rng.usize(..5)),
         5 => Fault::Error(
-            chance.usize(..5),
-            Box::new(if chance.bool() {
+            rng.usize(..5),
+            Box::new(if rng.bool() {
                 expired()
             } else {
                 Status::internal("broken")
@@ -131,8 +131,8 @@ fn contents(informer: &SharedInformer<Object>) -> Vec<String> {
     snapshot.iter().map(say).collect()
 }
 
-/// The store is a state that the server had. With a queue that coalesces it may hold some objects that are newer than its
-/// version says, never older ones.
+/// Checks that the store is a state that the server had. If the queue coalesces, some objects may be newer than the version of
+/// the store, never older.
 fn check_state(informer: &SharedInformer<Object>, server: &Server, queue_bytes: usize, seed: u64) {
     let snapshot = informer.store().snapshot();
     let Some(version) = snapshot.version().number() else {
@@ -157,92 +157,93 @@ fn check_state(informer: &SharedInformer<Object>, server: &Server, queue_bytes: 
 }
 
 async fn history(seed: u64) {
-    let mut chance = fastrand::Rng::with_seed(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let mut server = Server::new();
-    if chance.u8(..4) == 0 {
+    if rng.u8(..4) == 0 {
         server = server.without_bookmarks();
     }
-    if chance.u8(..4) == 0 {
+    if rng.u8(..4) == 0 {
         server = server.without_initial_events();
     }
-    for _ in 0..chance.u8(..30) {
-        server.put(&format!("n{}", chance.u8(..40)));
+    for _ in 0..rng.u8(..30) {
+        server.put(&format!("n{}", rng.u8(..40)));
     }
     let mut options = ReflectorOptions::default();
     options.seed = Some(seed);
-    options.page_size = (chance.u8(..3) == 0).then(|| chance.usize(1..10));
-    if chance.bool() {
+    options.page_size = (rng.u8(..3) == 0).then(|| rng.usize(1..10));
+    if rng.bool() {
         options.initial_state = InitialState::Streamed;
     }
-    let queue_bytes = [0, 2000, QUEUE_BYTES_MAX][chance.usize(..3)];
+    let queue_bytes = [0, 2000, QUEUE_BYTES_MAX][rng.usize(..3)];
     let informer = SharedInformer::builder(server.source(), Decode::bytes())
         .name(format!("seed {seed}"))
         .reflector(options)
         .queue_bytes_max(queue_bytes)
-        .log(LogOptions::new(chance.usize(1..50), 1 << 20))
+        .log(LogOptions::new(rng.usize(1..50), 1 << 20))
         .build();
     let mut followers: Vec<Follower> = Vec::new();
     let mut joined = 0;
     let mut started = false;
     let mut restored = false;
-    let regressions = chance.u8(..5) == 0;
-    for _ in 0..chance.usize(50..200) {
+    let regressions = rng.u8(..5) == 0;
+    for _ in 0..rng.usize(50..200) {
         check_state(&informer, &server, queue_bytes, seed);
-        match chance.u8(..40) {
+        match rng.u8(..40) {
             0..16 => {
-                server.put(&format!("n{}", chance.u8(..40)));
+                server.put(&format!("n{}", rng.u8(..40)));
             }
             16..22 => {
-                server.delete(&format!("n{}", chance.u8(..40)));
+                server.delete(&format!("n{}", rng.u8(..40)));
             }
             22 => {
                 server.tick();
             }
             23 => server.compact(),
             24 if regressions => {
-                let back = server.revision().saturating_sub(u64::from(chance.u8(..20)));
+                let back = server.revision().saturating_sub(u64::from(rng.u8(..20)));
                 server.restore(back.max(1));
                 restored = true;
                 for follower in &mut followers {
                     follower.went_back = true;
                 }
-                // A server that has come past the lost versions again looks like one that lost nothing: nobody could tell.
+                // Let the informer notice now: once the server has reused the lost versions, no client can tell that it went
+                // back.
                 if started {
                     server.heal();
                     eventually("noticed", || contents(&informer) == server.contents()).await;
                 }
             }
-            25 | 26 => server.fail_watch(fault(&mut chance)),
-            27 => server.fail_list(fault(&mut chance)),
+            25 | 26 => server.fail_watch(fault(&mut rng)),
+            27 => server.fail_list(fault(&mut rng)),
             28 | 29 if followers.len() < 6 => {
                 joined += 1;
-                let overflow = [Overflow::Coalesce, Overflow::DropToSnapshot][chance.usize(..2)];
+                let overflow = [Overflow::Coalesce, Overflow::DropToSnapshot][rng.usize(..2)];
                 let mut handler = HandlerOptions::default().overflow(overflow);
-                if chance.u8(..3) == 0 {
-                    handler = handler.resync(Duration::from_secs(chance.u64(1..5)));
+                if rng.u8(..3) == 0 {
+                    handler = handler.resync(Duration::from_secs(rng.u64(1..5)));
                 }
                 followers.push(Follower {
                     subscription: informer.subscribe(&handler).unwrap(),
                     known: BTreeMap::new(),
                     synced: false,
                     name: format!("seed {seed}, handler {joined}"),
-                    pace: chance.usize(1..20),
+                    pace: rng.usize(1..20),
                     went_back: restored,
                 });
             }
             30 if !followers.is_empty() => {
-                let leaving = chance.usize(..followers.len());
+                let leaving = rng.usize(..followers.len());
                 followers.swap_remove(leaving);
             }
-            31 => tokio::time::sleep(Duration::from_secs(chance.u64(..40))).await,
+            31 => tokio::time::sleep(Duration::from_secs(rng.u64(..40))).await,
             32..34 => tokio::task::yield_now().await,
             _ => {
-                if !started && chance.bool() {
+                if !started && rng.bool() {
                     informer.start();
                     started = true;
                 }
                 for follower in &mut followers {
-                    if chance.bool() {
+                    if rng.bool() {
                         follower.turn().await;
                     }
                 }
@@ -253,7 +254,7 @@ async fn history(seed: u64) {
     check_state(&informer, &server, queue_bytes, seed);
     server.heal();
     server.put("the-end");
-    // A stream that hangs is noticed within the hour, even if the server never sends bookmarks.
+    // A stream that hangs is noticed within an hour, even if the server never sends bookmarks.
     eventually(&format!("seed {seed}: the store equals the server"), || {
         contents(&informer) == server.contents()
     })
@@ -265,7 +266,7 @@ async fn history(seed: u64) {
         .map(|object| (object.key().to_string(), (object.version(), object.uid())))
         .collect();
     for follower in &mut followers {
-        follower.subscription.stop_resync(); // they would never end
+        follower.subscription.stop_resync(); // resyncs would never end
         follower.finish().await;
         assert!(follower.synced, "{}", follower.name);
         assert_eq!(

@@ -9,7 +9,7 @@ use tidings_informer::*;
 
 use crate::support::*;
 
-/// Reads a script of pages of two, and says what came and what was asked.
+/// Reads a scripted list with pages of two. Returns the received items and the requests.
 async fn read(pages: Vec<List>, options: ListOptions) -> (Vec<String>, Listed, Script) {
     let script = pages.into_iter().fold(Script::new(), Script::list);
     let mut names = Vec::new();
@@ -109,7 +109,7 @@ async fn b47_pages_are_fetched_ahead_within_a_bound_and_not_after_an_error() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(script.lists(), fetched, "nothing is fetched any more");
 
-    // A consumer that never gets on: ten pages wait, one is held, one is on its way.
+    // A consumer that is aborted before it has read all pages.
     let mut script = Script::new();
     for number in 0..100 {
         script = script.list(page("7", &[object(&format!("n{number}"), 1)], "next"));
@@ -119,7 +119,7 @@ async fn b47_pages_are_fetched_ahead_within_a_bound_and_not_after_an_error() {
         let stuck = Arc::new(AtomicUsize::new(0));
         Pager::each_item(source, ListOptions::default(), 1, move |_| {
             stuck.fetch_add(1, Ordering::Relaxed);
-            // Blocks this task's thread for no time at all, but the next item is taken only when it is polled again.
+            // Does not block; the pages that are fetched ahead are bounded by the channel.
             Ok::<_, SourceError>(())
         })
         .await
@@ -167,7 +167,7 @@ async fn b47_the_next_page_is_asked_for_before_the_one_before_it_has_come() {
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
-    /// A page that ends only when the next was asked for.
+    /// A page that ends only after the next one was requested.
     struct Waits {
         script: Script,
         parts: std::vec::IntoIter<ListPart>,

@@ -36,7 +36,7 @@ fn queue() -> DeltaFifo<Object> {
     DeltaFifo::new(QUEUE_BYTES_MAX)
 }
 
-/// The next batch, in words; `None` if there is none now.
+/// The next batch as text; `None` if the queue is empty.
 fn pop(queue: &DeltaFifo<Object>) -> Option<String> {
     let mut popped = std::pin::pin!(queue.pop_batch());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -135,7 +135,7 @@ fn b21_b34_a_state_stands_alone_and_in_order_and_several_stay_several() {
     );
 }
 
-/// What handlers are told of a sequence of batches of events, after an initial list.
+/// The events that handlers receive for batches of watch events after an initial list.
 async fn told(
     first: List,
     then: Vec<Vec<tidings_api::WatchEvent>>,
@@ -431,7 +431,7 @@ fn beyond_its_budget_the_queue_moves_nothing_over_a_state() {
 #[test]
 fn beyond_its_budget_the_queue_says_up_to_where_the_state_is_complete() {
     let fifo: DeltaFifo<Object> = DeltaFifo::new(0);
-    // The budget of nothing is passed by the first delta; `a` at 1 is taken over by `a` at 4.
+    // The first delta exceeds the budget of zero; `a` at 4 replaces `a` at 1.
     fifo.extend([put("a", 1), put("b", 2)]);
     fifo.extend([
         put("c", 3),
@@ -454,7 +454,7 @@ fn beyond_its_budget_the_queue_says_up_to_where_the_state_is_complete() {
         )],
         "all of it at once: nothing is owed"
     );
-    // When a batch ends before what is owed, the state is not complete up to its versions.
+    // A batch that ends before the replacement of a delta leaves the state incomplete from the replaced version on.
     fifo.extend([put("a", 11), put("b", 12)]);
     for index in 0..1000 {
         fifo.push(put(&format!("n{index}"), 100 + index));
@@ -489,7 +489,7 @@ fn beyond_its_budget_a_state_supersedes_what_waits_before_it() {
     assert!(pop(&fifo).is_none());
     assert!(fifo.has_synced());
     assert_eq!((fifo.bytes(), fifo.len()), (0, 0));
-    // Bookmarks do not keep it from coalescing.
+    // Bookmarks between deltas do not prevent coalescing.
     fifo.push(put("a", 10));
     for version in 11..1000 {
         fifo.extend([

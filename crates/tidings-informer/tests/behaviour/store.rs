@@ -44,7 +44,7 @@ fn b1_b37_keys_are_namespace_and_name() {
     for bad in ["a/b/c", "", "ns/"] {
         assert_eq!(ObjectKey::parse(bad), Err(KeyError(bad.into())));
     }
-    // The key of a deletion is the key that is stored; there is no way to have another.
+    // A deletion uses the key of the stored object; a caller cannot give another.
     let delta: Delta<Object> = Delta::Deleted {
         key,
         last: None,
@@ -326,7 +326,8 @@ async fn b15_entries_of_an_expiring_store_vanish_and_come_back_fresh() {
 
 #[test]
 fn b17_what_a_store_hands_out_cannot_be_changed() {
-    // A detector of changes is not needed: an object is behind an `Arc`, and `Cached` has no way to change it. A copy is one's own.
+    // No mutation detector is needed: objects are behind an `Arc`, and `Cached` is immutable. A caller can only change its own
+    // copy.
     let store = Indexer::new();
     store.put(Cached::new(&object("a", 1), &Decode::<serde_json::Value>::json()).unwrap());
     let mut found = store.get("default", "a").unwrap();
@@ -387,7 +388,7 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
         (Some(12), 0),
         "what comes late is not laid over"
     );
-    // An own deletion hides the object, and an own creation shows it.
+    // A deletion by this program hides the object, and a creation shows it.
     overlay.deleted(&informer.store().get("default", "a").unwrap());
     overlay
         .wrote_raw(&object("a", 13), &Decode::bytes())
@@ -450,25 +451,25 @@ async fn d11_errors_of_index_functions_are_reported() {
 #[test]
 fn k17_lookups_equal_a_scan_under_random_histories() {
     for seed in 0..20 {
-        let mut chance = fastrand::Rng::with_seed(seed);
+        let mut rng = fastrand::Rng::with_seed(seed);
         let store = Indexer::new();
         let groups = store.add_index("groups", by_group).unwrap();
         store.add_label_index().unwrap();
         for version in 1..400 {
-            let name = format!("n{}", chance.u8(..20));
-            match chance.u8(..10) {
+            let name = format!("n{}", rng.u8(..20));
+            match rng.u8(..10) {
                 0..6 => {
                     let labels = format!(
                         r#"{{"in":"{}.{}","even":"{}"}}"#,
-                        chance.u8(..4),
-                        chance.u8(..4),
+                        rng.u8(..4),
+                        rng.u8(..4),
                         version % 2
                     );
                     store.put(labelled(&name, version, &labels));
                 }
                 6..9 => store.delete(&ObjectKey::new("default", &name)),
                 _ => {
-                    let some: Vec<_> = store.list().into_iter().filter(|_| chance.bool()).collect();
+                    let some: Vec<_> = store.list().into_iter().filter(|_| rng.bool()).collect();
                     store.replace(some, &Version::new("1"));
                 }
             }
@@ -501,7 +502,7 @@ fn k17_lookups_equal_a_scan_under_random_histories() {
     }
 }
 
-/// The slowest of a thousand reads, in nanoseconds, while `busy` says so.
+/// The 99.9th percentile of read times in nanoseconds, measured while `busy` returns true.
 fn slowest_of_a_thousand(store: &Store<Object>, busy: impl Fn() -> bool) -> u64 {
     let keys: Vec<String> = (0..100)
         .map(|index| format!("default/n{:06}", index * 997))
@@ -533,7 +534,7 @@ fn k10_reads_do_not_wait_while_a_hundred_thousand_objects_are_replaced() {
         .unwrap();
     indexer.replace(generation(1), &Version::new("1"));
     let store = indexer.store();
-    // What the machine does to a reader anyway, before what a writer does to it.
+    // First without a writer, to know what the machine itself does to reads.
     let until = std::time::Instant::now() + Duration::from_millis(500);
     let at_rest = slowest_of_a_thousand(&store, || std::time::Instant::now() < until);
     let next = generation(2);

@@ -53,7 +53,7 @@ async fn b132_a_free_lease_is_acquired_and_given_back() {
     assert_eq!(record.lease_duration_seconds, 15);
     assert_eq!(running.await.unwrap(), ElectionEnd::Stopped);
     assert_eq!(board.calls(), ["a get", "a create", "a update"]);
-    // The work has ended before anybody else may begin, and being told comes last.
+    // The work ends before the lease is released, and `on_stopped_leading` comes last.
     assert_eq!(
         a.diary.words(),
         [
@@ -102,7 +102,7 @@ async fn b132_a_leader_looks_when_its_version_is_old() {
     let record = board.record();
     assert_eq!(record.acquire_time, acquired.acquire_time);
     assert_eq!(record.transitions, 0);
-    // Deleted, it is made again.
+    // A deleted lease is created again.
     board.clear_calls();
     *board.lease.lock().unwrap() = None;
     sleep(seconds(2)).await;
@@ -117,10 +117,10 @@ async fn b132_an_expired_lease_is_taken_over_and_counted() {
     board.put(held_by("b", 1));
     let a = stand("a", &board);
     let running = a.spawn();
-    // However old it says to be: it counts from when it was first seen here.
+    // The times in the lease do not count: its age counts from when this candidate first saw it.
     sleep(Duration::from_millis(14_900)).await;
     assert_eq!(a.diary.words(), ["new b"]);
-    // A label is no renewal.
+    // A changed label is not a renewal.
     board.touch();
     sleep(Duration::from_millis(4_600)).await;
     assert_eq!(a.diary.words(), ["new b", "new a", "started"]);
@@ -142,7 +142,7 @@ async fn b132_a_lease_that_is_renewed_is_left_alone() {
     }
     assert_eq!(a.diary.words(), ["new b"]);
     assert!(board.calls().iter().all(|call| call == "a get"));
-    // Who waits comes back at times of its own.
+    // A candidate that waits reads the lease at random times.
     let gaps = board.gaps("a get");
     let within = |gap: &Duration| (seconds(2)..Duration::from_millis(4_401)).contains(gap);
     assert!(gaps.iter().all(within), "{gaps:?}");
@@ -245,7 +245,7 @@ async fn b132_a_leader_that_cannot_renew_stops_before_another_may_begin() {
         let first = a.spawn();
         sleep(seconds(1)).await;
         let second = b.spawn();
-        // The last renewal is that of second 4.
+        // The last renewal is at second 4.
         sleep(seconds(4)).await;
         a.lock.down.store(true, Ordering::SeqCst);
         a.lock.hangs.store(hangs, Ordering::SeqCst);
@@ -310,7 +310,7 @@ async fn b132_a_leader_that_finds_another_stops_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn b132_being_told_to_stop_is_certain() {
-    // Never led.
+    // A candidate that never led.
     let board: Arc<Board> = Arc::default();
     board.put(held_by("b", 1));
     let a = stand("a", &board);
@@ -318,7 +318,7 @@ async fn b132_being_told_to_stop_is_certain() {
     assert_eq!(a.diary.words(), ["new b", "stopped, held by b"]);
     assert_eq!(board.record(), held_by("b", 1));
 
-    // Dropped while it led.
+    // A leader whose future is dropped.
     let board = Arc::default();
     let a = stand("a", &board);
     let _ = timeout(seconds(1), a.run(pending())).await;
@@ -367,7 +367,7 @@ async fn b132_of_many_one_leads_at_any_time() {
             if leaders.last() != Some(&leader) {
                 leaders.push(leader);
             }
-            // Now and then the leader's connection breaks, for good.
+            // Sometimes the leader's connection breaks for good.
             if step % 400 == 399 {
                 let (_, stand) = stands
                     .iter()

@@ -1,4 +1,4 @@
-//! How the work of a leader ends, and what comes after.
+//! How the leader's work ends, and what happens after that.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ async fn b132_work_ends_in_its_own_time_before_the_lease_is_given_back() {
     let first = tokio::spawn(a.run(sleep(seconds(5))));
     sleep(seconds(1)).await;
     let second = b.spawn();
-    // Longer than a lease: without renewals another would have it by now.
+    // Longer than the lease duration: without renewals another candidate would hold the lease by now.
     sleep(millis(28_900)).await;
     assert!(a.leads() && !b.leads());
     assert_eq!(board.record().holder, "a");
@@ -109,7 +109,7 @@ async fn b132_work_that_ignores_a_lost_lead_is_dropped_before_another_may_begin(
         let first = a.spawn();
         sleep(seconds(1)).await;
         let second = b.spawn();
-        // The last renewal is that of second 4: the lead is lost at 14, and the lease is over at 19.
+        // The last renewal is at second 4: the lead is lost at 14, and the lease expires at 19.
         sleep(seconds(4)).await;
         a.lock.down.store(true, Ordering::SeqCst);
         a.lock.hangs.store(hangs, Ordering::SeqCst);
@@ -138,10 +138,10 @@ async fn b132_work_has_what_is_left_of_a_lost_lease() {
     sleep(seconds(1)).await;
     a.lock.down.store(true, Ordering::SeqCst);
     assert_eq!(running.await.unwrap(), ElectionEnd::Lost);
-    // Ten seconds without a renewal, and three to end.
+    // Ten seconds without a renewal, and three for the work to end.
     assert_eq!(start.elapsed(), seconds(13));
 
-    // Of a lease that is another's, nothing is left.
+    // If another candidate holds the lease, the work has no time left.
     let board: Arc<Board> = Arc::default();
     let mut a = stand("a", &board);
     a.manner = Manner::Ends(seconds(3));
@@ -162,8 +162,8 @@ async fn b132_a_renewal_without_an_answer_gives_the_work_no_more_time() {
     let first = a.spawn();
     let second = b.spawn();
     sleep(seconds(5)).await;
-    // Answered last: the renewal of second 4. Done last: that of second 6, which is seen at 11. Others count from 6, and from
-    // 11 the lease would seem good until 26.
+    // The last answered renewal is that of second 4. The renewal of second 6 was done, but its answer is lost; a read at 11 shows
+    // it. Other candidates count from 6. Counted from 11, the lease would seem valid until 26.
     a.lock.loses_answer.store(true, Ordering::SeqCst);
     sleep_until(start + millis(14_001)).await;
     assert_eq!(a.diary.words(), ["new a", "started", "asked"]);
@@ -183,7 +183,7 @@ async fn b132_a_lead_that_is_lost_while_the_work_ends_is_not_given_back() {
     let running = tokio::spawn(a.run(sleep(seconds(5))));
     sleep(seconds(6)).await;
     board.put(held_by("b", 1));
-    // It was asked to, so it stops: whoever stands again until then is not to.
+    // It was asked to stop, so it must not run another term.
     assert_eq!(running.await.unwrap(), ElectionEnd::Stopped);
     assert_eq!(start.elapsed(), seconds(6));
     assert_eq!(board.record(), held_by("b", 1));
@@ -264,7 +264,7 @@ async fn b132_the_signal_is_raised_when_the_election_is_dropped() {
     assert!(signal.is_raised());
 }
 
-/// Not on paused time: the work keeps a thread.
+/// Without paused time: the work blocks a thread.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b132_no_term_begins_while_work_of_the_last_goes_on() {
     let board: Arc<Board> = Arc::default();
@@ -297,7 +297,7 @@ async fn b132_no_term_begins_while_work_of_the_last_goes_on() {
         }
     };
     term(1).await;
-    // Lost, and the lease is over; the board would give it to the next term at once.
+    // The lead is lost and the lease expires: the next term could acquire it at once.
     board.put(held_by("b", 1));
     sleep(millis(2_500)).await;
     board.put(held_by("", 2));

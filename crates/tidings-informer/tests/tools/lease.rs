@@ -1,4 +1,4 @@
-//! A lease in memory, and candidates that note what happens to them.
+//! A lease in memory, and candidates that record their callbacks.
 
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tidings_informer::leader::{
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-/// Where the lease is, and what was done to it.
+/// Holds the lease, and records the calls.
 #[derive(Default)]
 pub(crate) struct Board {
     pub(crate) lease: Mutex<Option<(LeaseRecord, u64)>>,
@@ -25,7 +25,7 @@ impl Board {
         self.lease.lock().unwrap().clone().unwrap().0
     }
 
-    /// Writes as somebody else.
+    /// Writes the lease as another candidate.
     pub(crate) fn put(&self, record: LeaseRecord) {
         let mut lease = self.lease.lock().unwrap();
         let version = lease.as_ref().map_or(0, |(_, version)| *version);
@@ -43,7 +43,7 @@ impl Board {
         }
     }
 
-    /// Somebody labels the lease: another version, the same record.
+    /// Changes a label of the lease: a new version with an equal record.
     pub(crate) fn touch(&self) {
         self.put(self.record());
     }
@@ -69,7 +69,7 @@ impl Board {
     }
 }
 
-/// A candidate's way to the board.
+/// A candidate's lock, with faults.
 pub(crate) struct MemoryLock {
     pub(crate) identity: &'static str,
     board: Arc<Board>,
@@ -77,7 +77,7 @@ pub(crate) struct MemoryLock {
     pub(crate) down: AtomicBool,
     /// No call is answered.
     pub(crate) hangs: AtomicBool,
-    /// One more update is done, its answer is lost after five seconds, and no update is done after it.
+    /// The next update is done but its answer is lost after five seconds; later updates are not done.
     pub(crate) loses_answer: AtomicBool,
     no_updates: AtomicBool,
 }
@@ -142,7 +142,7 @@ impl LeaseLock for MemoryLock {
     }
 }
 
-/// Notes what it is told, and how its work goes.
+/// Records the callbacks of a candidate and the end of its work.
 #[derive(Clone, Default)]
 pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -156,22 +156,22 @@ impl Diary {
     }
 }
 
-/// The end of the work. Nobody else may begin before it.
-struct Work {
+/// Records the end of the work when it is dropped. The lease must still be held then.
+struct LeaderWork {
     diary: Diary,
     board: Arc<Board>,
 }
 
-impl Drop for Work {
+impl Drop for LeaderWork {
     fn drop(&mut self) {
         if self.board.record().holder.is_empty() {
-            self.diary.note("the lease was given back before");
+            self.diary.note("the lease was released before");
         }
         self.diary.note("work ended");
     }
 }
 
-/// How the work of a leader behaves.
+/// How the leader's work behaves.
 #[derive(Clone, Copy)]
 pub(crate) enum Manner {
     /// Ends this long after it is asked to.
@@ -183,16 +183,16 @@ pub(crate) enum Manner {
     Panics(Duration),
 }
 
-struct Noting {
+struct DiaryCallbacks {
     diary: Diary,
     manner: Manner,
     board: Arc<Board>,
 }
 
-impl LeaderCallbacks for Noting {
+impl LeaderCallbacks for DiaryCallbacks {
     fn on_started_leading(&mut self, stop: StopSignal) -> BoxFuture<'static, ()> {
         self.diary.note("started");
-        let working = Work {
+        let working = LeaderWork {
             diary: self.diary.clone(),
             board: Arc::clone(&self.board),
         };
@@ -222,7 +222,7 @@ impl LeaderCallbacks for Noting {
     }
 
     fn on_stopped_leading(&mut self) {
-        // What the lease says at this moment belongs to the order.
+        // Records the holder at this moment, to check the order of release and callback.
         let lease = self.board.lease.lock().unwrap();
         let holder = lease.as_ref().map_or("", |(record, _)| &record.holder);
         let holder = if holder.is_empty() { "nobody" } else { holder };
@@ -260,10 +260,10 @@ pub(crate) fn stand(identity: &'static str, board: &Arc<Board>) -> Stand {
 }
 
 impl Stand {
-    fn candidate(&self) -> (LeaderElector<MemoryLock>, Noting) {
+    fn candidate(&self) -> (LeaderElector<MemoryLock>, DiaryCallbacks) {
         let lock = Arc::clone(&self.lock);
         let elector = LeaderElector::new(lock, self.options.clone()).unwrap();
-        let callbacks = Noting {
+        let callbacks = DiaryCallbacks {
             diary: self.diary.clone(),
             manner: self.manner,
             board: Arc::clone(&self.board),
@@ -302,7 +302,7 @@ pub(crate) fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A lease of somebody whose clock is far off.
+/// A lease held by a candidate whose clock is far off.
 pub(crate) fn held_by(holder: &str, renewals: u64) -> LeaseRecord {
     LeaseRecord {
         holder: holder.to_owned(),

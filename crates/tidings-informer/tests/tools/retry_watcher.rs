@@ -1,4 +1,4 @@
-//! A watch that goes on where the one before it ended, and an informer as a watch.
+//! A watch that resumes by itself, and an informer as a watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 const WHILE: Duration = Duration::from_secs(3600);
 
-/// What a watcher hands out until it ends or has nothing more to say.
+/// The events of a watcher until it ends or is idle, as text.
 async fn words(watcher: &mut RetryWatcher<Script>) -> Vec<String> {
     let mut words = Vec::new();
     while let Ok(event) = timeout(WHILE, watcher.next()).await {
@@ -74,7 +74,7 @@ async fn b121_items_at_or_before_the_version_are_skipped() {
 
 #[tokio::test(start_paused = true)]
 async fn b121_survives_closed_streams_without_duplicates_or_gaps() {
-    // A server that always starts too early, with gaps between the versions, one event further each time.
+    // A server that sends each watch all events from the first on, one more each time. The versions have gaps.
     let all: Vec<u64> = (1..=12).map(|n| n * n).collect();
     let answers = (2..=all.len()).map(|shown| {
         let events = all[..shown].iter().map(|n| added(&format!("o{n}"), *n));
@@ -84,7 +84,7 @@ async fn b121_survives_closed_streams_without_duplicates_or_gaps() {
     let mut watcher = RetryWatcher::new(Arc::clone(&script), "1").unwrap();
     let expected: Vec<String> = all[1..].iter().map(|n| format!("+o{n}@{n}")).collect();
     assert_eq!(words(&mut watcher).await, expected);
-    // Each watch began where the one before it ended.
+    // Each watch resumed where the one before it ended.
     let asked: Vec<String> = all.iter().map(u64::to_string).collect();
     assert_eq!(script.versions(), asked);
     assert_eq!(watcher.resource_version().text(), "144");
@@ -113,7 +113,7 @@ async fn b122_watches_start_at_least_a_second_apart() {
         Answer::Stream(pause(5000)),
     ];
     let script = check(answers, "5", &[]).await;
-    // What lasted for longer is followed at once.
+    // A watch that lasted longer is resumed at once.
     assert_eq!(script.times(), [0, 1000, 2000, 7000]);
 }
 
@@ -190,7 +190,7 @@ async fn b122_ends_with_the_status_when_it_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn b122_ends_with_an_internal_error_on_what_cannot_be_followed() {
     let unversioned = WatchEvent::Added(object("a", ""));
-    // An unknown type of event is what the splitter refuses.
+    // The splitter rejects an unknown event type.
     let mut splitter = WatchSplitter::new(SplitOptions::default());
     let unknown = br#"{"type":"RENAMED","object":{"metadata":{"name":"a"}}}"#;
     let refused = splitter.feed(unknown, |_| {}).unwrap_err();
@@ -226,7 +226,7 @@ async fn b123_drop_while_waiting_ends_the_watch_at_once() {
     assert!(waited.is_err() && script.open() == 1);
     drop(watcher);
     assert_eq!(script.open(), 0);
-    // Nobody comes back.
+    // No further watch is opened.
     tokio::time::sleep(WHILE).await;
     assert_eq!(script.versions(), ["5"]);
 }
@@ -296,7 +296,7 @@ async fn b125_a_tombstone_is_a_deletion_of_the_last_known_state() {
     let mut watch = informer.as_watch(&HandlerOptions::default()).unwrap();
     assert_eq!(item(&mut watch).await, "+a@1");
     assert_eq!(item(&mut watch).await, "+b@2");
-    // The deletion happens while nobody watches: the next list is without the object.
+    // The object is deleted while no watch is open: the next list does not have it.
     script.set_list(vec![object("b", "2")], "9");
     drop(sender);
     assert_eq!(item(&mut watch).await, "-a@1?");

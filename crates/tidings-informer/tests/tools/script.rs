@@ -1,4 +1,4 @@
-//! A source that does what a script says: each watch takes the next part of it.
+//! A scripted source: each watch plays the next part of the script.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,24 +14,24 @@ use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceE
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// One thing that a stream does.
+/// One action of a stream.
 pub(crate) enum Act {
     Send(Vec<WatchEvent>),
     Fail(SourceError),
     Pause(Duration),
-    /// Says nothing any more.
+    /// Stays open and sends nothing.
     Hang,
-    /// Sends what the test sends.
+    /// Sends the events that the test puts into a channel.
     Live(mpsc::UnboundedReceiver<WatchEvent>),
 }
 
-/// What a watch is answered with.
+/// The answer to a watch.
 pub(crate) enum Answer {
     Refuse(SourceError),
     Stream(Vec<Act>),
 }
 
-/// A scripted source. When the script is over, watches hang.
+/// A scripted source. After the end of the script, watches hang.
 #[derive(Default)]
 pub(crate) struct Script {
     answers: Mutex<VecDeque<Answer>>,
@@ -68,7 +68,7 @@ impl Script {
         })
     }
 
-    /// A source whose list never comes.
+    /// A source whose list is never answered.
     pub(crate) fn silent() -> Arc<Script> {
         Arc::new(Script {
             list_hangs: true,
@@ -82,7 +82,7 @@ impl Script {
         list.metadata.resource_version = version.to_owned();
     }
 
-    /// The versions that watches were asked for.
+    /// The resource versions of the watch requests.
     pub(crate) fn versions(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked
@@ -91,7 +91,7 @@ impl Script {
             .collect()
     }
 
-    /// When watches were asked for, in milliseconds after the first.
+    /// The times of the watch requests, in milliseconds after the first.
     pub(crate) fn times(&self) -> Vec<u128> {
         let asked = self.asked.lock().unwrap();
         let first = asked[0].0;
@@ -101,7 +101,7 @@ impl Script {
             .collect()
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -132,23 +132,23 @@ impl Watcher for Script {
     }
 }
 
-/// A stream of its own.
+/// A stream that plays actions.
 pub(crate) fn stream(acts: Vec<Act>, open: &Arc<AtomicUsize>) -> EventStream {
     open.fetch_add(1, Ordering::SeqCst);
-    Box::pin(Acting {
+    Box::pin(ActingStream {
         acts: acts.into(),
         pause: None,
         open: Arc::clone(open),
     })
 }
 
-struct Acting {
+struct ActingStream {
     acts: VecDeque<Act>,
     pause: Option<Pin<Box<Sleep>>>,
     open: Arc<AtomicUsize>,
 }
 
-impl Stream for Acting {
+impl Stream for ActingStream {
     type Item = Result<Vec<WatchEvent>, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -182,7 +182,7 @@ impl Stream for Acting {
     }
 }
 
-impl Drop for Acting {
+impl Drop for ActingStream {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::SeqCst);
     }
@@ -215,7 +215,7 @@ pub(crate) fn bookmark(version: u64) -> WatchEvent {
     }
 }
 
-/// An event in a word: `+a@5`, `~a@6`, `-a@7`, `!410`.
+/// An event as text: `+a@5`, `~a@6`, `-a@7`, `!410`.
 pub(crate) fn word(event: &WatchEvent) -> String {
     let of = |sign: &str, object: &Object| {
         format!("{sign}{}@{}", object.name(), object.resource_version())

@@ -1,4 +1,4 @@
-//! Waiting for several things, trackers, values that are worked out when asked for, and the store that tells its state.
+//! Waiting for several checkers, trackers, lazy values, and the store that pushes its state.
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::script::{Act, Answer, Script, object};
 use tidings_informer::synced::{DoneChecker, NeverDone, SyncResult, WaitCause, wait_for};
-use tidings_informer::synctrack::{AsyncTracker, Lazy, SingleFileTracker};
+use tidings_informer::synctrack::{AsyncTracker, LazyValue, SingleFileTracker};
 use tidings_informer::{
     BoxFuture, Decode, HandlerOptions, ResourceEventHandler, SharedInformer, UndeltaStore, Version,
 };
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Done at a time, or never.
+/// A checker that is done at a set time, or never.
 struct Timed {
     name: String,
     at: Instant,
@@ -50,7 +50,7 @@ impl DoneChecker for Timed {
     fn done(&self) -> BoxFuture<'_, Result<(), NeverDone>> {
         Box::pin(async move {
             sleep_until(self.at).await;
-            // It takes its time to say so.
+            // Needs several polls to notice that it is done.
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }
@@ -96,7 +96,7 @@ async fn b105_a_timeout_lists_the_missing_sorted_with_the_cause() {
 
 #[tokio::test(start_paused = true)]
 async fn b105_what_is_done_already_counts_when_the_time_is_over() {
-    // More than a task may do in one turn.
+    // More than a task may do without yielding (tokio's coop budget).
     let trackers: Vec<_> = (0..500)
         .map(|n| SingleFileTracker::new(format!("t{n:03}")))
         .collect();
@@ -160,7 +160,7 @@ async fn b105_informers_and_handlers_are_waited_for() {
     let error = wait_for("start", &checkers, MINUTE).await.unwrap_err();
     assert_eq!(error.done.len(), 2, "{error}");
     assert!(error.to_string().contains("nodes (listing"), "{error}");
-    // One that has stopped will never be done, and nobody waits for it.
+    // A stopped informer will never be done, so the wait ends early.
     nodes.stop().await;
     let start = Instant::now();
     let error = wait_for("start", &checkers, MINUTE).await.unwrap_err();
@@ -190,7 +190,7 @@ async fn b106_no_error_if_all_have_synced() {
 
 #[test]
 fn b108_single_file_tracker_truth_table() {
-    // (upstream has synced, started, finished) → has synced
+    // (upstream has synced, started, finished) -> has synced
     let table = [
         ((false, 0, 0), false),
         ((true, 0, 0), true),
@@ -244,7 +244,7 @@ fn b108_a_negative_count_panics() {
 
 #[tokio::test(start_paused = true)]
 async fn b108_async_tracker_truth_table() {
-    // (upstream has synced, started, finished) → has synced
+    // (upstream has synced, started, finished) -> has synced
     type Row = (
         (bool, &'static [&'static str], &'static [&'static str]),
         bool,
@@ -280,7 +280,8 @@ async fn b108_async_tracker_truth_table() {
 fn b108_lazy_evaluates_once_per_notification() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let lazy: Lazy<usize, ()> = Lazy::new(move || Ok(counted.fetch_add(1, Ordering::SeqCst)));
+    let lazy: LazyValue<usize, ()> =
+        LazyValue::new(move || Ok(counted.fetch_add(1, Ordering::SeqCst)));
     assert_eq!(count.load(Ordering::SeqCst), 0);
     assert_eq!([*lazy.get().unwrap(), *lazy.get().unwrap()], [0, 0]);
     lazy.notify();
@@ -291,10 +292,11 @@ fn b108_lazy_evaluates_once_per_notification() {
 #[test]
 fn b108_lazy_does_not_keep_errors() {
     let count = AtomicUsize::new(0);
-    let lazy: Lazy<usize, usize> = Lazy::new(move || match count.fetch_add(1, Ordering::SeqCst) {
-        failed @ 0..2 => Err(failed),
-        worked => Ok(worked),
-    });
+    let lazy: LazyValue<usize, usize> =
+        LazyValue::new(move || match count.fetch_add(1, Ordering::SeqCst) {
+            failed @ 0..2 => Err(failed),
+            worked => Ok(worked),
+        });
     assert_eq!(lazy.get(), Err(0));
     assert_eq!(lazy.get(), Err(1));
     assert_eq!(lazy.get(), Ok(Arc::new(2)));
@@ -306,7 +308,7 @@ fn b108_concurrent_gets_share_one_evaluation() {
     const THREADS: usize = 8;
     let count = AtomicUsize::new(0);
     let barrier = Barrier::new(THREADS);
-    let lazy: Lazy<usize, ()> = Lazy::new(move || {
+    let lazy: LazyValue<usize, ()> = LazyValue::new(move || {
         // Long enough for the others to ask.
         for _ in 0..1000 {
             std::thread::yield_now();
@@ -328,7 +330,7 @@ fn b108_lazy_notified_while_it_works_does_not_keep_the_old_value() {
     let count = AtomicUsize::new(0);
     let (inside, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
     let gates = (Arc::clone(&inside), Arc::clone(&go_on));
-    let lazy: Lazy<usize, ()> = Lazy::new(move || {
+    let lazy: LazyValue<usize, ()> = LazyValue::new(move || {
         let value = count.fetch_add(1, Ordering::SeqCst);
         if value == 0 {
             gates.0.wait();
@@ -340,7 +342,7 @@ fn b108_lazy_notified_while_it_works_does_not_keep_the_old_value() {
         let first = scope.spawn(|| *lazy.get().unwrap());
         inside.wait();
         lazy.notify();
-        // Who asks now does not wait for the old value either.
+        // A call after `notify` does not wait for the outdated value.
         assert_eq!(*lazy.get().unwrap(), 1);
         go_on.wait();
         assert_eq!(first.join().unwrap(), 0);

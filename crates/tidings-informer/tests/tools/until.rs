@@ -1,4 +1,4 @@
-//! Waiting until something has happened.
+//! Waiting for events that meet conditions.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Met by an event of this word; counts what it is asked.
+/// A condition that is met by an event with this text, and counts its calls.
 fn is<'a>(expected: &'a str, asked: &'a AtomicUsize) -> Condition<'a, WatchEvent> {
     Box::new(move |event| {
         asked.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ async fn b124_conditions_are_met_in_order() {
     let conditions = vec![is("+a@2", &asked[0]), is("+b@4", &asked[1])];
     let met = until_without_retry(sending(events, [Act::Hang]), conditions, MINUTE).await;
     assert_eq!(word(&met.unwrap().unwrap()), "+b@4");
-    // The second was not asked before the first was met, and then first about the event that met it.
+    // The second condition is called only after the first was met, and first with the event that met it.
     assert_eq!(asked.map(AtomicUsize::into_inner), [2, 3]);
 }
 
@@ -93,7 +93,7 @@ async fn b124_a_timeout_is_an_error_with_the_last_event() {
 
 #[tokio::test(start_paused = true)]
 async fn b124_events_without_end_do_not_keep_the_time_from_being_over() {
-    // There is always an event: the time has to be looked at between them.
+    // An event is always ready: the timeout must be checked between events.
     let acts = (0..10_000).map(|n| Act::Send(vec![added("a", n)]));
     let watch = stream(acts.collect(), &Arc::default());
     let error = until_without_retry(watch, vec![never()], Duration::ZERO)
@@ -182,7 +182,7 @@ async fn b124_a_precondition_sees_the_synced_store_and_may_end_it() {
     assert_eq!((seen, informer.stats().handlers), (2, 0));
 }
 
-/// On two threads: the informer goes on while the precondition looks.
+/// On two threads: the informer runs while the precondition reads the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn b124_after_an_unmet_precondition_the_conditions_see_everything() {
     let (sender, live) = mpsc::unbounded_channel();

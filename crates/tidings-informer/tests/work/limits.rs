@@ -119,13 +119,13 @@ fn d26_failures_that_nobody_forgets_expire() {
         limiter.when(&item, start);
     }
     assert_eq!(limiter.tracked(), 10_000);
-    // Just before twice the maximum it still counts, afterwards it starts anew even if it was not swept.
+    // The failure counts until twice the maximum has passed. After that the item starts over even if it was not swept.
     assert_eq!(limiter.when(&9_999, start + seconds(2000)), millis(20));
     assert_eq!(limiter.tracked(), 10_000);
     let later = start + seconds(2001);
     assert_eq!(limiter.num_requeues(&5_000, later), 0);
     assert_eq!(limiter.when(&5_000, later), millis(5));
-    // Successes of other items sweep, a few at a time.
+    // Successes of other items remove expired items, a few at a time.
     let before = limiter.tracked();
     limiter.forget(&77_777, later);
     assert!((1..=8).contains(&(before - limiter.tracked())));

@@ -1,5 +1,5 @@
 //! Work queues, limiters and the controller loop: points B111 to B120.
-#![cfg(not(feature = "shuttle"))] // its locks work inside its own tests only
+#![cfg(not(feature = "shuttle"))] // shuttle's locks work only inside shuttle's tests
 
 mod limits;
 mod model;

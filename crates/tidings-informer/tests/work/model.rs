@@ -1,9 +1,9 @@
-//! The core against a naive model, over random histories that a seed repeats.
+//! Compares the core with a naive model over random histories. A seed repeats a history.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
-use tidings_informer::workqueue::core::Core;
+use tidings_informer::workqueue::core::QueueCore;
 use tidings_informer::workqueue::{Priority, QueueKey};
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// The same rules by linear search, without shared structure.
+/// A model of the core that finds the next item by linear search.
 #[derive(Default)]
 struct Model {
     /// In order of first add.
@@ -62,7 +62,7 @@ impl Model {
         self.tidy(key);
     }
 
-    /// Rings hold exactly the flows that have items; the flow of `key` is the only one that can be new.
+    /// Keeps in the rings exactly the flows that have items; only the flow of `key` can be missing.
     fn tidy(&mut self, key: Key) {
         for lane in -3..=3 {
             let ring = self.rings.entry(lane).or_default();
@@ -140,7 +140,7 @@ fn the_core_agrees_with_a_naive_model_over_random_histories() {
     for seed in 0..60 {
         let mut numbers = Numbers(seed);
         let mut now = Instant::now();
-        let (mut core, mut model) = (Core::new(AGE_STEP), Model::default());
+        let (mut core, mut model) = (QueueCore::new(AGE_STEP), Model::default());
         let mut held: Vec<Key> = Vec::new();
         // Half of the histories get more adds than picks and grow long queues.
         let adds = 30 + (seed % 2) * 25;
@@ -159,7 +159,7 @@ fn the_core_agrees_with_a_naive_model_over_random_histories() {
                     model.add(key, level, now);
                 }
             } else if choice < 70 {
-                // Whole milliseconds plus the step: no two are due at once, which the model does not order.
+                // Whole milliseconds plus the step: no two items are due at one time, because the model does not order these.
                 let ready = now
                     + Duration::from_millis(1 + numbers.below(9000))
                     + Duration::from_nanos(step);

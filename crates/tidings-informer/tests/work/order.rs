@@ -1,8 +1,8 @@
-//! Whose turn it is: the core's promises one by one.
+//! The order of the queue: the rules of the core one by one.
 
 use std::time::Duration;
 
-use tidings_informer::workqueue::core::{Added, Core};
+use tidings_informer::workqueue::core::{AddResult, QueueCore};
 use tidings_informer::workqueue::{Priority, QueueKey};
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ impl QueueKey for Key {
     }
 }
 
-fn drain<T: QueueKey>(core: &mut Core<T>, now: Instant) -> Vec<T> {
+fn drain<T: QueueKey>(core: &mut QueueCore<T>, now: Instant) -> Vec<T> {
     let mut items = Vec::new();
     while let Some(popped) = core.pop(now) {
         core.done(&popped.item, now);
@@ -33,10 +33,10 @@ fn seconds(count: u64) -> Duration {
 #[test]
 fn b111_duplicates_collapse_and_keep_the_first_place() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
-    assert_eq!(core.add(1_u32, Priority::NORMAL, now), Added::Queued);
-    assert_eq!(core.add(2, Priority::NORMAL, now), Added::Queued);
-    assert_eq!(core.add(1, Priority::NORMAL, now), Added::Merged);
+    let mut core = QueueCore::new(AGE_STEP);
+    assert_eq!(core.add(1_u32, Priority::NORMAL, now), AddResult::Queued);
+    assert_eq!(core.add(2, Priority::NORMAL, now), AddResult::Queued);
+    assert_eq!(core.add(1, Priority::NORMAL, now), AddResult::Merged);
     assert_eq!(core.len(), 2);
     assert_eq!(drain(&mut core, now), [1, 2]);
 }
@@ -44,12 +44,12 @@ fn b111_duplicates_collapse_and_keep_the_first_place() {
 #[test]
 fn b111_an_add_while_processing_is_queued_exactly_once_and_only_after_done() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     core.add(1_u32, Priority::LOW, now);
     assert_eq!(core.pop(now).map(|popped| popped.item), Some(1));
-    assert_eq!(core.add(1, Priority::LOW, now), Added::AfterProcessing);
-    assert_eq!(core.add(1, Priority::HIGH, now), Added::Merged);
-    assert_eq!(core.add(1, Priority::LOW, now), Added::Merged);
+    assert_eq!(core.add(1, Priority::LOW, now), AddResult::AfterProcessing);
+    assert_eq!(core.add(1, Priority::HIGH, now), AddResult::Merged);
+    assert_eq!(core.add(1, Priority::LOW, now), AddResult::Merged);
     assert_eq!(core.pop(now), None);
     assert_eq!(core.len(), 0);
 
@@ -67,7 +67,7 @@ fn b111_an_add_while_processing_is_queued_exactly_once_and_only_after_done() {
 #[test]
 fn a_higher_priority_wins_and_keeps_the_place_of_the_first_add() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     core.add(1_u32, Priority::LOW, now);
     core.add(2, Priority::NORMAL, now);
     core.add(3, Priority::NORMAL, now);
@@ -81,7 +81,7 @@ fn a_higher_priority_wins_and_keeps_the_place_of_the_first_add() {
 #[test]
 fn flows_take_turns_and_each_is_first_in_first_out() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..1000 {
         core.add(Key("noisy", number), Priority::NORMAL, now);
     }
@@ -104,7 +104,7 @@ fn flows_take_turns_and_each_is_first_in_first_out() {
 #[test]
 fn an_aged_backlog_does_not_overtake_the_fresh_items_of_another_flow() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..1000 {
         core.add(Key("noisy", number), Priority::NORMAL, start);
     }
@@ -118,7 +118,7 @@ fn an_aged_backlog_does_not_overtake_the_fresh_items_of_another_flow() {
 #[test]
 fn a_flow_that_runs_empty_wins_no_extra_turns() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..100 {
         core.add(Key("full", number), Priority::NORMAL, now);
     }
@@ -135,13 +135,13 @@ fn a_flow_that_runs_empty_wins_no_extra_turns() {
     );
 }
 
-/// One new item of high priority arrives for each pick, for ever.
+/// One new item of high priority arrives for each pick.
 #[test]
 fn starvation_a_low_item_is_served_after_its_age_under_an_endless_flood() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     core.add(Key("a", 0), Priority::LOW, start);
-    let flood = |core: &mut Core<Key>, number: u32, now: Instant| {
+    let flood = |core: &mut QueueCore<Key>, number: u32, now: Instant| {
         core.add(Key("a", number), Priority::HIGH, now);
         let item = core.pop(now).unwrap().item;
         core.done(&item, now);
@@ -166,7 +166,7 @@ fn starvation_a_low_item_is_served_after_its_age_under_an_endless_flood() {
 #[test]
 fn starvation_every_lane_has_its_share_once_all_have_aged() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..300 {
         core.add(Key("low", number), Priority::LOW, start);
         core.add(Key("normal", number), Priority::NORMAL, start);
@@ -184,7 +184,7 @@ fn starvation_every_lane_has_its_share_once_all_have_aged() {
 #[test]
 fn before_it_has_aged_the_initial_list_waits_for_changes() {
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..10 {
         core.add(number, Priority::LOW, now);
         core.add(number + 100, Priority::NORMAL, now);
@@ -199,31 +199,31 @@ fn before_it_has_aged_the_initial_list_waits_for_changes() {
 #[test]
 fn b115_two_delayed_adds_fire_once_at_the_earlier_time_and_in_order() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     let at = |count| start + seconds(count);
     assert_eq!(
         core.add_at("late", Priority::NORMAL, at(9), start),
-        Added::Delayed
+        AddResult::Delayed
     );
     assert_eq!(
         core.add_at("x", Priority::NORMAL, at(8), start),
-        Added::Delayed
+        AddResult::Delayed
     );
     assert_eq!(
         core.add_at("x", Priority::NORMAL, at(3), start),
-        Added::Merged
+        AddResult::Merged
     );
     assert_eq!(
         core.add_at("x", Priority::HIGH, at(5), start),
-        Added::Merged
+        AddResult::Merged
     );
     assert_eq!(
         core.add_at("early", Priority::HIGH, at(1), start),
-        Added::Delayed
+        AddResult::Delayed
     );
     assert_eq!(
         core.add_at("now", Priority::NORMAL, start, start),
-        Added::Queued
+        AddResult::Queued
     );
     assert_eq!((core.len(), core.delayed_len()), (1, 3));
     assert_eq!(core.next_ready(), Some(at(1)));
@@ -243,7 +243,7 @@ fn b115_two_delayed_adds_fire_once_at_the_earlier_time_and_in_order() {
 #[test]
 fn b115_a_delayed_item_survives_an_immediate_add() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     core.add_at(1_u32, Priority::NORMAL, start + seconds(5), start);
     core.add(1, Priority::NORMAL, start);
     assert_eq!(drain(&mut core, start), [1]);
@@ -254,7 +254,7 @@ fn b115_a_delayed_item_survives_an_immediate_add() {
 #[test]
 fn d24_shutdown_reports_what_is_not_due_and_queues_what_is() {
     let start = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     core.add_at(3_u32, Priority::NORMAL, start + seconds(30), start);
     core.add_at(2, Priority::NORMAL, start + seconds(20), start);
     core.add_at(1, Priority::NORMAL, start + seconds(10), start);
@@ -263,21 +263,21 @@ fn d24_shutdown_reports_what_is_not_due_and_queues_what_is() {
     assert!(core.take_undelivered().is_empty());
     assert_eq!(
         core.add_at(4, Priority::NORMAL, start + seconds(99), start),
-        Added::Refused
+        AddResult::Refused
     );
     assert_eq!((core.next_ready(), core.delayed_len()), (None, 0));
     assert_eq!(drain(&mut core, start + seconds(10)), [1]);
     assert!(core.is_exhausted() && core.is_idle());
 }
 
-/// kube-rs drains its waiting set by a search from the start: four times the time for twice the keys.
+/// kube-rs searches its waiting set from the start at each pick: twice the keys take four times as long.
 #[test]
 fn k16_two_hundred_thousand_keys_are_served_in_order_and_fast() {
     const KEYS: u32 = 200_000;
     const FLOWS: [&str; 4] = ["a", "b", "c", "d"];
     let start = std::time::Instant::now();
     let now = Instant::now();
-    let mut core = Core::new(AGE_STEP);
+    let mut core = QueueCore::new(AGE_STEP);
     for number in 0..KEYS {
         core.add(Key(FLOWS[number as usize % 4], number), Priority::LOW, now);
     }
@@ -304,6 +304,6 @@ fn k16_two_hundred_thousand_keys_are_served_in_order_and_fast() {
         core.done(item, now);
     }
     assert!(core.is_idle());
-    // A quadratic shape would take minutes in a debug build; this takes about a second.
+    // Quadratic cost would take minutes in a debug build; this takes about a second.
     assert!(start.elapsed() < seconds(30), "{:?}", start.elapsed());
 }

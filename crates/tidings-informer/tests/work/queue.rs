@@ -1,4 +1,4 @@
-//! The queue that producers and workers share: exclusion, shutdown, delays, wake-ups and figures.
+//! The queue that producers and workers share: exclusion, shutdown, delays, wake-ups and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -33,7 +33,7 @@ async fn b111_no_item_is_processed_by_two_workers_at_once() {
     const ADDS: u32 = 20_000;
     let queue: WorkQueue<u32> = WorkQueue::new();
     let busy: Arc<Vec<AtomicU32>> = Arc::new((0..8).map(|_| AtomicU32::new(0)).collect());
-    // A worker notes what it has seen of the item before the next add of it can go unseen.
+    // A worker records how many adds of the item it has seen; at the end no add may be unseen.
     let added: Arc<Vec<AtomicU32>> = Arc::new((0..8).map(|_| AtomicU32::new(0)).collect());
     let seen: Arc<Vec<AtomicU32>> = Arc::new((0..8).map(|_| AtomicU32::new(0)).collect());
     let mut tasks = JoinSet::new();
@@ -155,7 +155,7 @@ async fn b112_none_comes_only_when_no_item_can_come_again() {
     drop(lease);
     let again = timeout(seconds(1), one).await.unwrap();
     assert_eq!(again.as_deref(), Some(&1));
-    // The item is still in process, but nothing can add it again.
+    // The item is still being processed, but cannot be added again.
     assert!(timeout(seconds(1), two).await.unwrap().is_none());
 }
 
@@ -404,7 +404,7 @@ async fn b118_the_figures_follow_the_queue() {
     );
 }
 
-/// client-go has a task that keeps its figures; here there is none to end: the runtime has no task besides the test's.
+/// client-go updates its metrics in a goroutine that must be stopped. Here the runtime has no task besides the test's.
 #[tokio::test(start_paused = true)]
 async fn b118_no_task_runs_behind_the_queue() {
     let queue = WorkQueue::new();

@@ -10,7 +10,7 @@ use tidings_informer::{Action, RunOptions, RunSummary, run_controller};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
-type Outcome = Result<Action, &'static str>;
+type ReconcileResult = Result<Action, &'static str>;
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -27,7 +27,7 @@ async fn times_of<F>(
     reconcile: F,
 ) -> (Vec<(&'static str, u64)>, RunSummary)
 where
-    F: Fn(&'static str, usize) -> Outcome + Send + Sync + 'static,
+    F: Fn(&'static str, usize) -> ReconcileResult + Send + Sync + 'static,
 {
     let start = Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -122,7 +122,7 @@ async fn a_panic_is_an_error_of_its_key_with_backoff_and_no_more() {
     );
 }
 
-/// The closure itself, before it gives a future, may panic as well.
+/// The closure may also panic before it returns a future.
 #[tokio::test(start_paused = true)]
 async fn a_panic_before_the_first_await_does_not_end_the_loop() {
     let queue = WorkQueue::new();
@@ -131,7 +131,7 @@ async fn a_panic_before_the_first_await_does_not_end_the_loop() {
     let counted = Arc::clone(&calls);
     let reconcile = move |_| {
         assert!(counted.fetch_add(1, SeqCst) > 0, "on purpose");
-        std::future::ready(Outcome::Ok(Action::AwaitChange))
+        std::future::ready(ReconcileResult::Ok(Action::AwaitChange))
     };
     let summary = run_controller(queue, RunOptions::default(), reconcile, after(seconds(1))).await;
     assert_eq!((summary.reconciles, summary.panics), (2, 1));
@@ -158,7 +158,7 @@ async fn no_more_run_at_once_than_allowed_and_never_a_key_twice() {
             adder.add((key * 7) % 100);
             sleep(Duration::from_millis(u64::from(key % 5) + 1)).await;
             inside.lock().unwrap().retain(|other| *other != key);
-            Outcome::Ok(Action::AwaitChange)
+            ReconcileResult::Ok(Action::AwaitChange)
         }
     };
     let options = RunOptions {
@@ -180,7 +180,7 @@ async fn a_concurrency_of_none_counts_as_one() {
         concurrency: 0,
         ..RunOptions::default()
     };
-    let reconcile = |_| std::future::ready(Outcome::Ok(Action::AwaitChange));
+    let reconcile = |_| std::future::ready(ReconcileResult::Ok(Action::AwaitChange));
     let summary = timeout(
         seconds(1),
         run_controller(queue, options, reconcile, pending()),
@@ -208,7 +208,7 @@ async fn at_the_stop_running_reconciles_finish_and_no_new_ones_start() {
     let start = Instant::now();
     let reconcile = |_| async {
         sleep(seconds(10)).await;
-        Outcome::Ok(Action::AwaitChange)
+        ReconcileResult::Ok(Action::AwaitChange)
     };
     let summary = run_controller(queue.clone(), options, reconcile, after(seconds(5))).await;
     assert_eq!(
@@ -275,7 +275,7 @@ async fn a_queue_that_is_shut_down_is_drained_first() {
     }
     let reconcile = |_| async {
         sleep(seconds(1)).await;
-        Outcome::Ok(Action::AwaitChange)
+        ReconcileResult::Ok(Action::AwaitChange)
     };
     let run = tokio::spawn(run_controller(
         queue.clone(),
@@ -297,7 +297,7 @@ async fn a_stop_is_heeded_while_the_last_ones_of_a_drained_queue_run() {
         grace: seconds(1),
         ..RunOptions::default()
     };
-    let reconcile = |_| pending::<Outcome>();
+    let reconcile = |_| pending::<ReconcileResult>();
     let run = timeout(
         seconds(60),
         run_controller(queue, options, reconcile, after(seconds(5))),
@@ -320,7 +320,7 @@ async fn dropping_the_loop_aborts_its_reconciles_and_frees_their_keys() {
             let _sender = sender;
             sleep(seconds(100)).await;
             end.store(true, SeqCst);
-            Outcome::Ok(Action::AwaitChange)
+            ReconcileResult::Ok(Action::AwaitChange)
         }
     };
     let run = run_controller(queue.clone(), RunOptions::default(), reconcile, pending());
@@ -330,7 +330,7 @@ async fn dropping_the_loop_aborts_its_reconciles_and_frees_their_keys() {
     assert_eq!(queue.metrics().processing, 0);
 }
 
-/// Retries stay at the priority of the item: a flood of failures of the initial list does not hold up changes.
+/// Retries keep the priority of the item: many failures from the initial list do not delay changes.
 #[tokio::test(start_paused = true)]
 async fn a_retry_keeps_the_priority() {
     let again = Action::RequeueAfter(Duration::from_millis(10));

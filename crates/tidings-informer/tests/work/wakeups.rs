@@ -1,4 +1,4 @@
-//! Waiting for an item: every wake-up reaches someone, whoever leaves, and one worker always watches the clock.
+//! Waiting for an item: no wake-up is lost when workers leave, and one worker always waits for delayed items.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ async fn b115_a_delay_is_seen_by_workers_that_already_wait() {
     assert_eq!(start.elapsed(), seconds(10));
 }
 
-/// Those who watch the clock leave without an item, the later ones with the wake-up in hand that made them the next.
+/// Workers that wait for the delayed item are dropped one after the other; each later one has just been woken to take over.
 #[tokio::test(start_paused = true)]
 async fn the_watch_is_passed_on_when_its_worker_is_dropped() {
     for leave in 1..5 {
@@ -117,7 +117,7 @@ async fn a_dropped_get_loses_neither_an_item_nor_a_wake_up() {
     let mut second = Box::pin(queue.get());
     assert!(is_pending(&mut first).await && is_pending(&mut second).await);
     queue.add("x");
-    // The wake-up was the first's.
+    // The wake-up went to the first.
     drop(first);
     assert_eq!(*timeout(seconds(1), second).await.unwrap().unwrap(), "x");
 }
@@ -151,7 +151,7 @@ async fn nothing_is_lost_when_workers_come_and_go() {
         let (queue, seen) = (queue.clone(), Arc::clone(&seen));
         workers.spawn(async move {
             loop {
-                // Some give up early, again and again.
+                // Some workers drop their wait repeatedly.
                 let patience = Duration::from_micros(50 + worker * 300);
                 match timeout(patience, queue.get()).await {
                     Err(_) => {}

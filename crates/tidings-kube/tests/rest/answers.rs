@@ -1,4 +1,4 @@
-//! What kind of answers servers give.
+//! Responses of servers: errors, content types, warnings.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,9 @@ use tidings_informer::SourceError;
 use tidings_kube::RestListWatch;
 use tokio::time::Instant;
 
-use crate::script::{EMPTY, Logs, Server, Step, answer, fail, list, list_error, open, pods, watch};
+use crate::script::{
+    EMPTY, Logs, ScriptStep, Server, answer, fail, list, list_error, open, pods, watch,
+};
 
 #[tokio::test(start_paused = true)]
 async fn b127_codes_become_reasons_without_a_status() {
@@ -84,7 +86,7 @@ async fn b127_the_header_says_when_to_retry_if_the_status_does_not() {
     check(0, "99999999999", u64::from(u32::MAX)).await;
 }
 
-/// Upstream makes an empty watch of this, which the reflector takes for a very short one. Here it is told what happened.
+/// Upstream turns these errors into an empty watch, which its reflector reports as a very short one. Here the error is returned.
 #[tokio::test(start_paused = true)]
 async fn b127_a_watch_that_cannot_be_opened_says_so() {
     for kind in [ErrorKind::UnexpectedEof, ErrorKind::TimedOut] {
@@ -147,11 +149,11 @@ async fn b128_content_that_is_not_json_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn b128_content_that_says_nothing_of_its_type_is_tried() {
     let server = Server::new(|_| {
-        let Step::Answer(mut response) = answer(200, EMPTY) else {
+        let ScriptStep::Answer(mut response) = answer(200, EMPTY) else {
             unreachable!()
         };
         response.headers_mut().remove("content-type");
-        Step::Answer(response)
+        ScriptStep::Answer(response)
     });
     assert!(list(&server.pods(), ListOptions::default()).await.1.is_ok());
 }
@@ -187,7 +189,7 @@ async fn b129_warnings_reach_the_handler_of_their_client() {
         ]
     );
 
-    // Failures warn too.
+    // Failed responses can have warnings too.
     let server = Server::new(|_| answer(404, "").header("warning", r#"299 - "gone""#));
     let logs = Logs::capture();
     list_error(&server.pods()).await;

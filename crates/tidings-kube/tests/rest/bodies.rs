@@ -1,4 +1,4 @@
-//! Bodies, and how they break.
+//! Bodies: their forms, and how they break.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tidings_kube::{Compression, RestListWatch};
 use tokio::time::{Instant, timeout};
 
 use crate::script::{
-    EMPTY, Server, Step, answer, event, list, list_error, next, open, pieces, pods, watch,
+    EMPTY, ScriptStep, Server, answer, event, list, list_error, next, open, pieces, pods, watch,
 };
 
 fn gzipped(plain: &[u8]) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn gzipped(plain: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn gzip(step: Step) -> Step {
+fn gzip(step: ScriptStep) -> ScriptStep {
     step.header("content-encoding", "gzip")
 }
 
@@ -39,7 +39,7 @@ const STATUS: &str = "{\n  \"kind\": \"Status\",\n  \"apiVersion\": \"v1\",\n  \
 
 #[tokio::test(start_paused = true)]
 async fn k15_pretty_printed_status_split_anywhere_10_mb_object_and_multi_member_gzip() {
-    // A Status over several lines, in an event and alone, in pieces of every size, plain and in a member for each event.
+    // A Status over several lines, in an event and alone, in pieces of every size, plain and with a gzip member for each event.
     let in_event = format!("{{\n  \"type\": \"ERROR\",\n  \"object\": {STATUS}\n}}\n");
     for last in [&*in_event, STATUS] {
         let parts = [event("a", 5), event("b", 6), last.to_owned()];
@@ -82,7 +82,7 @@ async fn k15_pretty_printed_status_split_anywhere_10_mb_object_and_multi_member_
 
 #[tokio::test(start_paused = true)]
 async fn an_event_is_delivered_when_its_bytes_have_come() {
-    // A member for each event, as API servers send them; and one member that is flushed, as proxies do.
+    // A gzip member for each event, as API servers send; and one member that is flushed, as proxies send.
     let mut encoder = GzEncoder::new(Vec::new(), Level::default());
     let mut flushed = Vec::new();
     let mut members = Vec::new();
@@ -155,13 +155,13 @@ async fn what_came_before_a_break_is_delivered_first() {
     assert_eq!(names(&events), ["a"]);
     assert!(matches!(outcome, Err(SourceError::Malformed(_))));
 
-    // What follows in the same piece is no JSON.
+    // The rest of the piece is not JSON.
     let nonsense = event("a", 5) + "nonsense" + &event("b", 6);
     let (events, outcome) = watch(&Server::script([answer(200, nonsense)]).pods()).await;
     assert_eq!(names(&events), ["a"]);
     assert!(matches!(outcome, Err(SourceError::Malformed(_))));
 
-    // A list that has begun to arrive.
+    // A list that has partly arrived.
     let (sender, step) = open(200);
     let start = EMPTY.replace("[]}", r#"[{"metadata":{"name":"a"}},"#);
     sender.send(Ok(Frame::data(Bytes::from(start)))).unwrap();
@@ -204,7 +204,7 @@ async fn what_is_no_list_is_refused() {
             "{error}"
         );
     }
-    // Custom resources name their lists, and may name them so.
+    // A custom resource may name its list kind `Table`.
     let body = EMPTY
         .replace("PodList", "Table")
         .replace("v1", "furniture.example/v1");

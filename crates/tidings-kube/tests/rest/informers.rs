@@ -1,4 +1,4 @@
-//! From a client to a store.
+//! Informers over a scripted server.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::script::{Logs, Server, answer, event, open, pods};
 
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Lists one object and then watches: the events come first, silence follows.
+/// Serves a list of one object, then a watch with events that stays open.
 fn server(item: &str, events: &str) -> Server {
     let list = format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{item}]}}"#
@@ -203,7 +203,7 @@ async fn the_factory_shares_what_is_the_same() {
 #[tokio::test(start_paused = true)]
 async fn k20_no_payload_is_logged() {
     let logs = Logs::capture();
-    // Values of the wrong type, in a list and in an event; then a stream that is no JSON; then errors with bodies.
+    // Values of the wrong type, in a list and in an event; then a stream that is not JSON; then errors with bodies.
     let bad =
         r#"{"metadata":{"name":"a","namespace":"default","resourceVersion":"5"},"data":"hunter2"}"#;
     let typed = r#"{"metadata":{"name":"b","namespace":"default","resourceVersion":"8"},"data":{"k":"hunter2 is not base64"},"type":5}"#;

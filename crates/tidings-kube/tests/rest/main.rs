@@ -1,9 +1,8 @@
-//! Lists and watches against a server that is a script: no sockets (but for one test), and time that
-//! stands still until somebody waits.
+//! Lists and watches against a scripted server: without sockets (except for one test), and with paused time.
 //!
 //! Tests are named after the points of the informer contract (`b126`) and of the list of what kube-runtime lacks (`k15`).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are not tests to clippy
+#![allow(clippy::unwrap_used)] // clippy does not see test helpers as tests
 
 mod answers;
 mod bodies;

@@ -1,4 +1,4 @@
-//! What is asked.
+//! The requests that lists and watches send.
 
 use bytes::Bytes;
 use http::Request;

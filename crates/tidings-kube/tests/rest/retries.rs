@@ -1,4 +1,4 @@
-//! When a request is sent again, and how often.
+//! When requests are retried, and how often.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tidings_informer::{Lister, SourceError, Watcher};
 use tidings_kube::{RateLimiter, RestListWatch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::script::{EMPTY, Server, Step, answer, fail, list, list_error, open, pods, watch};
+use crate::script::{EMPTY, ScriptStep, Server, answer, fail, list, list_error, open, pods, watch};
 
-fn overloaded(code: u16, retry_after: &str) -> Step {
+fn overloaded(code: u16, retry_after: &str) -> ScriptStep {
     answer(code, "").header("retry-after", retry_after)
 }
 
@@ -45,7 +45,7 @@ async fn b126_retry_after_is_waited_for_up_to_ten_times() {
 
 #[tokio::test(start_paused = true)]
 async fn b126_without_a_readable_retry_after_there_is_no_retry() {
-    let check = async |step: fn() -> Step| {
+    let check = async |step: fn() -> ScriptStep| {
         let server = Server::new(move |_| step());
         assert!(list_error(&server.pods()).await.code().is_some());
         assert_eq!(server.count(), 1);
@@ -63,7 +63,7 @@ async fn b126_a_date_counts_from_the_servers_clock() {
     let server = Server::script([
         overloaded(503, "Sun, 06 Nov 1994 08:49:57 GMT")
             .header("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
-        // This one has passed.
+        // A date in the past.
         overloaded(503, "Sun, 06 Nov 1994 08:49:37 GMT"),
         answer(200, EMPTY),
     ]);
@@ -84,7 +84,7 @@ async fn b126_zero_seconds_retry_at_once_but_not_for_ever() {
     assert!(start.elapsed() < Duration::from_millis(100));
 }
 
-/// A wait that nobody sees is bounded; the reflector shows longer ones.
+/// The client does not wait for a long `Retry-After`: the reflector does, and shows it in its state.
 #[tokio::test(start_paused = true)]
 async fn b126_a_long_wait_is_left_to_who_asked() {
     let server = Server::new(|_| overloaded(503, "3600"));
@@ -104,7 +104,7 @@ async fn b126_a_get_is_sent_again_when_the_connection_is_lost() {
         .unwrap();
     assert_eq!(server.count(), 3);
 
-    // A server that is not there is another matter.
+    // A refused connection is not retried.
     let server = Server::new(|_| fail(ErrorKind::ConnectionRefused));
     let error = list_error(&server.pods()).await;
     assert!(matches!(error, SourceError::Transport(_)));
@@ -126,7 +126,7 @@ async fn b126_other_methods_are_not_sent_again_when_the_connection_is_lost() {
     server.client().request(post()).await.unwrap_err();
     assert_eq!(server.count(), 1);
 
-    // The server that says when to come again did not do it.
+    // A server that answers with `Retry-After` did not process the request.
     let server = Server::script([overloaded(429, "1"), answer(201, "{}")]);
     server.client().request(post()).await.unwrap();
     let asked = server.asked();
@@ -167,12 +167,12 @@ async fn b126_the_error_names_that_of_the_attempt_before() {
     assert!(story.contains("previous attempt: busy"), "{story}");
     assert!(story.contains("connection refused"), "{story}");
 
-    // The same error twice is said once.
+    // Equal errors in a row are reported once.
     let server = Server::new(move |_| answer(429, busy.clone()).header("retry-after", "1"));
     assert_eq!(list_error(&server.pods()).await.story(), "busy");
 }
 
-/// Upstream asks eleven times for a version that is not there, before it asks for another.
+/// Upstream sends eleven requests for a version that the server has not reached, before it uses another.
 #[tokio::test(start_paused = true)]
 async fn b126_a_version_that_is_not_reached_is_not_asked_for_again() {
     let body = Status::too_large_resource_version(9, 7).to_json();
@@ -181,7 +181,7 @@ async fn b126_a_version_that_is_not_reached_is_not_asked_for_again() {
     assert_eq!(server.count(), 1);
 }
 
-/// kube retries the start of a watch for minutes, and tells nobody (B14).
+/// kube retries the start of a watch for minutes without reporting it.
 #[tokio::test(start_paused = true)]
 async fn a_watch_is_sent_once() {
     let server = Server::script([overloaded(503, "5"), fail(ErrorKind::ConnectionReset)]);
@@ -197,7 +197,7 @@ async fn a_watch_is_sent_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_answer_is_given_up() {
-    let server = Server::new(|_| Step::Hang);
+    let server = Server::new(|_| ScriptStep::Hang);
     let start = Instant::now();
     let error = list_error(&server.pods()).await;
     assert!(matches!(error, SourceError::Transport(_)));
@@ -265,15 +265,18 @@ async fn b130_a_wait_for_the_limiter_that_is_cut_is_a_timeout() {
     let start = Instant::now();
     list(&hasty, ListOptions::default()).await.1.unwrap();
     let story = list_error(&hasty).await.story();
-    assert!(story.ends_with("nothing came within 1 seconds"), "{story}");
+    assert!(
+        story.ends_with("the server sent nothing within 1 seconds"),
+        "{story}"
+    );
     assert_eq!((server.count(), start.elapsed().as_secs()), (1, 1));
 
-    // Who gave up took nothing: the next token is there when it would have been.
+    // A request that timed out took no token: the next token comes at its time.
     let patient = RestListWatch::new(&client, &pods(), "");
     list(&patient, ListOptions::default()).await.1.unwrap();
     assert_eq!(start.elapsed().as_secs(), 10);
 
-    // The limit includes the waits that the server asks for.
+    // The timeout includes the waits of `Retry-After`.
     let server = Server::new(|_| overloaded(503, "5"));
     let client = server.client().timeout(Duration::from_secs(12));
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A server that answers by a script.
+//! A scripted server.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -19,17 +19,17 @@ use tidings_kube::{RestClient, RestListWatch};
 use tokio::sync::mpsc;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Piece = Result<Frame<Bytes>, std::io::Error>;
+type BodyPiece = Result<Frame<Bytes>, std::io::Error>;
 
-/// A request as it came.
+/// A request that the server received.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -45,32 +45,32 @@ impl Asked {
     }
 }
 
-/// What happens to a request.
-pub(crate) enum Step {
-    Answer(Response<StreamBody<Pieces>>),
+/// What the server does with a request.
+pub(crate) enum ScriptStep {
+    Answer(Response<StreamBody<BodyPieces>>),
     Fail(BoxError),
     Hang,
 }
 
-impl Step {
-    pub(crate) fn header(self, name: &'static str, value: &str) -> Step {
-        let Step::Answer(mut response) = self else {
+impl ScriptStep {
+    pub(crate) fn header(self, name: &'static str, value: &str) -> ScriptStep {
+        let ScriptStep::Answer(mut response) = self else {
             panic!("no answer, no header");
         };
         response.headers_mut().insert(name, value.parse().unwrap());
-        Step::Answer(response)
+        ScriptStep::Answer(response)
     }
 }
 
-/// An answer with a body that is complete.
-pub(crate) fn answer(code: u16, body: impl Into<Bytes>) -> Step {
+/// An answer with a complete body.
+pub(crate) fn answer(code: u16, body: impl Into<Bytes>) -> ScriptStep {
     let (sender, step) = open(code);
     sender.send(Ok(Frame::data(body.into()))).unwrap();
     step
 }
 
-/// An answer with a body in pieces of a size.
-pub(crate) fn pieces(body: &[u8], size: usize) -> Step {
+/// An answer with a body in pieces of a given size.
+pub(crate) fn pieces(body: &[u8], size: usize) -> ScriptStep {
     let (sender, step) = open(200);
     for piece in body.chunks(size.max(1)) {
         let frame = Frame::data(Bytes::copy_from_slice(piece));
@@ -80,50 +80,52 @@ pub(crate) fn pieces(body: &[u8], size: usize) -> Step {
 }
 
 /// An answer with a body that is sent later, and ends when the sender is dropped.
-pub(crate) fn open(code: u16) -> (mpsc::UnboundedSender<Piece>, Step) {
+pub(crate) fn open(code: u16) -> (mpsc::UnboundedSender<BodyPiece>, ScriptStep) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let response = Response::builder()
         .status(code)
         .header("content-type", "application/json");
-    let body = StreamBody::new(Pieces(receiver));
-    (sender, Step::Answer(response.body(body).unwrap()))
+    let body = StreamBody::new(BodyPieces(receiver));
+    (sender, ScriptStep::Answer(response.body(body).unwrap()))
 }
 
-pub(crate) fn fail(kind: std::io::ErrorKind) -> Step {
-    Step::Fail(Box::new(std::io::Error::from(kind)))
+pub(crate) fn fail(kind: std::io::ErrorKind) -> ScriptStep {
+    ScriptStep::Fail(Box::new(std::io::Error::from(kind)))
 }
 
-pub(crate) struct Pieces(mpsc::UnboundedReceiver<Piece>);
+pub(crate) struct BodyPieces(mpsc::UnboundedReceiver<BodyPiece>);
 
-impl Stream for Pieces {
-    type Item = Piece;
+impl Stream for BodyPieces {
+    type Item = BodyPiece;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<BodyPiece>> {
         self.0.poll_recv(context)
     }
 }
 
-type Script = Box<dyn FnMut(&Asked) -> Step + Send>;
+type Script = Box<dyn FnMut(&ReceivedRequest) -> ScriptStep + Send>;
 
 #[derive(Clone)]
 pub(crate) struct Server {
     script: Arc<Mutex<Script>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
-    pub(crate) fn new(script: impl FnMut(&Asked) -> Step + Send + 'static) -> Server {
+    pub(crate) fn new(
+        script: impl FnMut(&ReceivedRequest) -> ScriptStep + Send + 'static,
+    ) -> Server {
         Server {
             script: Arc::new(Mutex::new(Box::new(script))),
             asked: Arc::default(),
         }
     }
 
-    /// One answer after the other.
-    pub(crate) fn script(steps: impl IntoIterator<Item = Step>) -> Server {
-        let mut steps: VecDeque<Step> = steps.into_iter().collect();
+    /// A server that gives these answers one after the other.
+    pub(crate) fn script(steps: impl IntoIterator<Item = ScriptStep>) -> Server {
+        let mut steps: VecDeque<ScriptStep> = steps.into_iter().collect();
         Server::new(move |_| {
-            let over = || Step::Fail("the script is over".into());
+            let over = || ScriptStep::Fail("the script is over".into());
             steps.pop_front().unwrap_or_else(over)
         })
     }
@@ -136,7 +138,7 @@ impl Server {
         RestListWatch::new(&self.client(), &pods(), "")
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -146,7 +148,7 @@ impl Server {
 }
 
 impl tower_service::Service<Request<Body>> for Server {
-    type Response = Response<StreamBody<Pieces>>;
+    type Response = Response<StreamBody<BodyPieces>>;
     type Error = BoxError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
 
@@ -155,7 +157,7 @@ impl tower_service::Service<Request<Body>> for Server {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = Asked {
+        let asked = ReceivedRequest {
             method: request.method().clone(),
             uri: request.uri().clone(),
             headers: request.headers().clone(),
@@ -164,9 +166,9 @@ impl tower_service::Service<Request<Body>> for Server {
         self.asked.lock().unwrap().push(asked);
         Box::pin(async move {
             match step {
-                Step::Answer(response) => Ok(response),
-                Step::Fail(error) => Err(error),
-                Step::Hang => std::future::pending().await,
+                ScriptStep::Answer(response) => Ok(response),
+                ScriptStep::Fail(error) => Err(error),
+                ScriptStep::Hang => std::future::pending().await,
             }
         })
     }
@@ -186,7 +188,7 @@ pub(crate) fn event(name: &str, version: u32) -> String {
     )
 }
 
-/// The parts of a list until its end or its error.
+/// The parts of a list until its end or an error.
 pub(crate) async fn list(
     lister: &impl Lister,
     options: ListOptions,
@@ -213,7 +215,7 @@ pub(crate) async fn list_error(lister: &impl Lister) -> SourceError {
     list(lister, ListOptions::default()).await.1.unwrap_err()
 }
 
-/// The events of a watch until its end or its error.
+/// The events of a watch until its end or an error.
 pub(crate) async fn watch(watcher: &impl Watcher) -> (Vec<WatchEvent>, Result<(), SourceError>) {
     let mut events = Vec::new();
     let mut stream = match watcher.watch(ListOptions::default()).await {
@@ -238,7 +240,7 @@ pub(crate) async fn next<T>(stream: &mut Pin<Box<dyn Stream<Item = T> + Send>>) 
     poll_fn(|context| stream.as_mut().poll_next(context)).await
 }
 
-/// What was logged while this exists, by this thread.
+/// Captures what this thread logs while it exists.
 pub(crate) struct Logs {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: tracing::subscriber::DefaultGuard,

@@ -1,4 +1,4 @@
-//! Over kube's own connections: what a lost connection looks like there, and that nothing below retries.
+//! Over real connections of kube: how a lost connection looks, and that kube does not retry by itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

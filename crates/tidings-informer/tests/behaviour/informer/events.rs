@@ -1,4 +1,4 @@
-//! What handlers are told.
+//! The events that handlers receive.
 
 use super::*;
 use crate::support::server::Server;
@@ -261,7 +261,7 @@ async fn d14_d15_a_relist_keeps_the_objects_that_did_not_change() {
 
 #[tokio::test(start_paused = true)]
 async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
-    // The store waits behind a handler that blocks, so that a relist meets changes that are queued.
+    // A handler with `Overflow::Block` holds the store back, so that changes are still queued when the relist comes.
     let bad = Object::parse(r#"{"metadata":{"name":"a","namespace":"default","uid":"uid-a","resourceVersion":"3"},"bad":true}"#.into()).unwrap();
     let script = Script::new()
         .list(list("1", &[object("a", 1)]))

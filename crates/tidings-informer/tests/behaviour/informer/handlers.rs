@@ -1,4 +1,4 @@
-//! How handlers come and go, and how they keep up.
+//! How handlers are added, removed, and keep up.
 
 use super::*;
 use crate::support::server::Server;
@@ -67,15 +67,15 @@ async fn b87_b147_handlers_come_and_go_by_the_hundred_while_events_pour_in() {
     let writer = {
         let server = server.clone();
         tokio::spawn(async move {
-            let mut chance = fastrand::Rng::with_seed(1);
+            let mut rng = fastrand::Rng::with_seed(1);
             for _ in 0..10_000 {
-                let name = format!("n{}", chance.u8(..50));
-                if chance.u8(..4) == 0 {
+                let name = format!("n{}", rng.u8(..50));
+                if rng.u8(..4) == 0 {
                     server.delete(&name);
                 } else {
                     server.put(&name);
                 }
-                if chance.u8(..20) == 0 {
+                if rng.u8(..20) == 0 {
                     tokio::task::yield_now().await;
                 }
             }
@@ -102,7 +102,7 @@ async fn b87_b147_handlers_come_and_go_by_the_hundred_while_events_pour_in() {
     writer.await.unwrap();
     for (index, comer) in comers.into_iter().enumerate() {
         if index == 90 {
-            informer.stop().await; // some still come and go
+            informer.stop().await; // while handlers are still added and removed
         }
         comer.await.unwrap();
     }
@@ -271,9 +271,9 @@ async fn b102_a_filter_turns_updates_into_additions_and_deletions() {
     let registration = informer.add_event_handler(handler, &plain()).unwrap();
     informer.start();
     registration.synced().await;
-    server.put_with("b", r#"{"show":"yes"}"#); // 3: comes to pass
-    server.put_with("b", r#"{"show":"yes"}"#); // 4: stays
-    server.put_with("b", "{}"); // 5: ceases
+    server.put_with("b", r#"{"show":"yes"}"#); // 3: accepted, so an add
+    server.put_with("b", r#"{"show":"yes"}"#); // 4: an update
+    server.put_with("b", "{}"); // 5: rejected, so a delete
     server.put_with("b", "{}"); // 6: not seen
     server.delete("b");
     settle().await;
@@ -294,7 +294,7 @@ async fn k2_a_deletion_that_races_a_subscriber_stalls_nobody() {
     informer.wait_for(Version::new("1")).await.unwrap();
     server.delete("a");
     informer.wait_for(Version::new("2")).await.unwrap();
-    // The object is gone from the store before either has read of it.
+    // The store has lost the object before either subscription has read its events.
     assert!(informer.store().is_empty());
     for subscription in [&mut slow, &mut quick] {
         assert_eq!(words(subscription, 3).await, ["synced", "+a@1", "-a@2"]);
@@ -372,11 +372,11 @@ async fn k11_b145_a_handler_that_sleeps_a_minute_holds_up_nothing_and_costs_no_q
     let noted = Noted::default();
     let quick = informer.add_event_handler(noted.clone(), &plain()).unwrap();
     quick.synced().await;
-    let mut chance = fastrand::Rng::with_seed(3);
+    let mut rng = fastrand::Rng::with_seed(3);
     for round in 0..1000 {
         for _ in 0..100 {
-            let name = format!("n{}", chance.u16(..300));
-            if chance.u8(..5) == 0 {
+            let name = format!("n{}", rng.u16(..300));
+            if rng.u8(..5) == 0 {
                 server.delete(&name)
             } else {
                 server.put(&name)

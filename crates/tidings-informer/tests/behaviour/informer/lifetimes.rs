@@ -214,14 +214,14 @@ async fn d23_factories_share_by_what_is_followed_and_stop_and_start_again() {
     factory.start();
     factory.wait_synced(SECOND).await.unwrap();
     assert_eq!(again.store().len(), 1);
-    // One of them is stopped, by its key.
+    // Stops one of them by its key.
     factory.stop(&in_ns).await;
     assert!(narrow.is_stopped() && !first.is_stopped() && !other_form.is_stopped());
     let anew = factory.informer(&in_ns, make);
     assert!(!anew.is_stopped());
     anew.start();
     anew.wait_synced().await.unwrap();
-    // The last handle stops it.
+    // Dropping the last handle stops the informer.
     let requests = server.requests().len();
     drop(first);
     assert_eq!(factory.len(), 3);
@@ -311,7 +311,7 @@ async fn b98_b63_the_form_with_one_handler_runs_in_its_caller_and_panics_there()
     server.put("b");
     server.delete("a");
     tokio::time::sleep(3 * SECOND).await;
-    // A resync has nothing that could fail: it is told, and the watch goes on.
+    // The resync is delivered, and the watch continues.
     assert_eq!(noted.take(), ["+a@1!", "synced", "+b@2", "-a@3", "=b@2"]);
     assert_eq!(store.by_index(&by_name, &"b".to_owned()).unwrap().len(), 1);
     running.abort();
@@ -339,7 +339,7 @@ async fn a_panic_in_a_source_ends_the_informer_and_is_said() {
         error,
         "the informer broken has not synced: stopped: the source or the order of an index panicked"
     );
-    // A problem handler that panics harms nothing.
+    // A panic of a problem handler has no effect.
     let script = Script::new().list_fails(refused()).list(list("10", &[]));
     let informer = SharedInformer::builder(script.source(), Decode::bytes())
         .on_problem(|_| panic!("no"))

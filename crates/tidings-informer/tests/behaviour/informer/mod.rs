@@ -22,7 +22,7 @@ fn plain() -> HandlerOptions {
     HandlerOptions::default()
 }
 
-/// A handler that notes what it is told.
+/// A handler that records its events.
 #[derive(Clone, Default)]
 struct Noted(Arc<Mutex<Vec<String>>>);
 

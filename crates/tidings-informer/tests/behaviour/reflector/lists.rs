@@ -1,4 +1,4 @@
-//! How a reflector lists, and when it lists again.
+//! How a reflector lists, and when it relists.
 
 use super::*;
 use crate::support::*;

@@ -1,4 +1,4 @@
-//! How a reflector lists, watches, waits and goes on: points B38 to B81.
+//! How a reflector lists, watches, waits and resumes: points B38 to B81.
 
 mod lists;
 mod streams;
@@ -12,7 +12,7 @@ use tidings_api::{ObjectKey, WatchEvent};
 use tidings_informer::*;
 use tokio::time::Instant;
 
-/// A store that notes what it is told, in words.
+/// A store that records its calls as text.
 #[derive(Clone, Default)]
 struct Recorder {
     words: Arc<Mutex<Vec<String>>>,
@@ -97,7 +97,7 @@ fn streamed() -> ReflectorOptions {
     options
 }
 
-/// Runs a reflector over a script for so long.
+/// Runs a reflector over a script for a time.
 async fn run_for(script: &Script, options: ReflectorOptions, time: Duration) -> Recorder {
     let recorder = Recorder::default();
     let reflector = Reflector::new("test", script.source(), recorder.clone(), options);

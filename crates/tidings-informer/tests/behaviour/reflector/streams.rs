@@ -1,4 +1,4 @@
-//! How a reflector takes its state from a watch.
+//! How a reflector gets its state from the initial events of a watch.
 
 use super::*;
 use crate::support::*;
@@ -33,7 +33,7 @@ async fn b71_b81_nothing_counts_before_the_bookmark_that_says_so() {
     let script = Script::new().watch(Watch::of(vec![added("a", 4), plain]));
     let recorder = run_for(&script, streamed(), 20 * SECOND).await;
     assert!(recorder.words().is_empty(), "{:?}", recorder.words());
-    // A bookmark whose annotation says "false" is a plain one: the splitter decides that.
+    // A bookmark whose annotation says "false" does not end the initial events; the splitter decides that.
     let mut splitter = tidings_api::WatchSplitter::new(tidings_api::SplitOptions::default());
     let mut ends = Vec::new();
     for value in ["false", "true"] {
@@ -201,7 +201,7 @@ async fn b75_d1_a_stream_that_breaks_again_and_again_is_listed() {
         assert_eq!(script.asked()[3], r#"list "0" 500"#, "{:?}", script.asked());
         assert_eq!(recorder.words(), ["replace 10 [a@1]"]);
     }
-    // That nobody is there, or that there are too many, says nothing about streams.
+    // Connection errors and 429 do not count as failed attempts to get initial events.
     let mut script = Script::new();
     for _ in 0..40 {
         script = script
@@ -240,11 +240,11 @@ async fn b79_every_ten_seconds_it_is_said_that_the_initial_events_do_not_end() {
         );
     }
     assert!(
-        said[4].starts_with("a first stream took 45"),
+        said[4].starts_with("a list by initial events took 45"),
         "and how long it took: {said:?}"
     );
     assert_eq!(said.len(), 5);
-    // When they have ended nothing is said.
+    // Nothing is logged when they have ended.
     let logged = crate::support::logged::Logged::default();
     let _guard = tracing::subscriber::set_default(logged.clone());
     let script = Script::new().watch(Watch::of(vec![initial_events_end(5)]));

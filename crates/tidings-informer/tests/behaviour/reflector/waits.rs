@@ -89,7 +89,7 @@ async fn b59_too_many_requests_wait_and_resume_at_the_opening_and_inside_a_watch
 #[tokio::test(start_paused = true)]
 async fn b60_internal_errors_are_resumed_within_a_window_that_starts_over_after_a_pause() {
     let internal = || Status::internal("broken");
-    // Off: the first one lists again.
+    // Without patience: the first error relists.
     let script = Script::new()
         .list(list("10", &[]))
         .watch(Watch::of(vec![error(internal())]))
@@ -101,7 +101,7 @@ async fn b60_internal_errors_are_resumed_within_a_window_that_starts_over_after_
         script.asked()[..3],
         [r#"list "0" 500"#, "watch 10", r#"list "10" 0"#]
     );
-    // Thirty seconds, one second apart: thirty-one are resumed.
+    // Errors one second apart for thirty seconds: thirty-one watches are resumed.
     let mut script = Script::new().list(list("10", &[]));
     for _ in 0..40 {
         script = script.watch(Watch::of(vec![error(internal())]));
@@ -120,7 +120,7 @@ async fn b60_internal_errors_are_resumed_within_a_window_that_starts_over_after_
         .take_while(|asked| asked.starts_with("watch"))
         .count();
     assert_eq!(before_list, 32, "the first, and thirty-one retries");
-    // A pause of more than a minute starts a new window.
+    // A pause of more than a minute restarts the patience.
     let mut script = Script::new().list(list("10", &[]));
     for _ in 0..10 {
         script = script.watch(Watch::of(vec![error(internal())]));
@@ -177,7 +177,7 @@ async fn d9_k3_waits_grow_through_an_outage_and_start_over_only_after_two_health
         waits[6..].iter().all(|wait| *wait >= 30 * SECOND),
         "{waits:?}"
     );
-    // One minute of health is too little, two are enough.
+    // The backoff resets after two minutes without a failure, not after one.
     for (healthy, first) in [(60, false), (130, true)] {
         let mut script = Script::new().list(list("10", &[]));
         for _ in 0..6 {

@@ -1,4 +1,4 @@
-//! What is logged on this thread.
+//! Captures the log of this thread.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

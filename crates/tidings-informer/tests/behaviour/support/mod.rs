@@ -1,4 +1,4 @@
-//! What the tests stand on: objects, scripted sources, and a recorder.
+//! Helpers of the tests: objects, scripted sources, events as text.
 #![allow(clippy::unwrap_used)]
 
 pub(crate) mod logged;
@@ -23,7 +23,7 @@ pub(crate) fn object(name: &str, version: u64) -> Object {
     object_with(name, version, &format!("uid-{name}"), "{}")
 }
 
-/// The same with another uid and labels.
+/// A ConfigMap with a given uid and labels.
 pub(crate) fn object_with(name: &str, version: u64, uid: &str, labels: &str) -> Object {
     let (namespace, name) = name.split_once('/').unwrap_or(("default", name));
     let json = format!(
@@ -90,7 +90,7 @@ pub(crate) fn page(version: &str, items: &[Object], continue_token: &str) -> Lis
 pub(crate) enum End {
     /// The server closes it.
     Close,
-    /// Nothing more comes, and it stays open.
+    /// It stays open and sends nothing.
     Hang,
     /// It breaks.
     Break(SourceError),
@@ -127,7 +127,7 @@ impl Watch {
         self
     }
 
-    /// Closes after a while.
+    /// Closes after a time.
     pub(crate) fn close_after(self, after: Duration) -> Watch {
         self.then(after, Vec::new()).end(End::Close)
     }
@@ -136,23 +136,23 @@ impl Watch {
 type Answer<T> = Box<dyn FnOnce(&ListOptions) -> Result<T, SourceError> + Send>;
 
 #[derive(Default)]
-struct Inner {
+struct ScriptState {
     lists: VecDeque<Answer<List>>,
     watches: VecDeque<Answer<Watch>>,
     requests: Vec<Request>,
     open: usize,
 }
 
-/// A request that came, and when.
+/// A received request and its time.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) options: ListOptions,
     pub(crate) at: Instant,
 }
 
-/// A source that plays a script and notes what it is asked. Out of script, lists fail and watches hang.
+/// A source that plays a script and records requests. After the end of the script, lists fail and watches hang.
 #[derive(Clone, Default)]
-pub(crate) struct Script(Arc<Mutex<Inner>>);
+pub(crate) struct Script(Arc<Mutex<ScriptState>>);
 
 impl Script {
     pub(crate) fn new() -> Script {
@@ -201,7 +201,7 @@ impl Script {
         self.0.lock().unwrap().requests.clone()
     }
 
-    /// What was asked, in short: `list 0/500`, `watch 10`, `stream ""`.
+    /// The requests in short form: `list 0/500`, `watch 10`, `stream ""`.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.requests()
             .iter()
@@ -223,7 +223,7 @@ impl Script {
             .count()
     }
 
-    /// Watches that are open now.
+    /// The number of open watches.
     pub(crate) fn open(&self) -> usize {
         self.0.lock().unwrap().open
     }
@@ -277,7 +277,7 @@ impl Watcher for Script {
             };
             inner.open += 1;
             drop(inner);
-            Ok(Box::pin(Played {
+            Ok(Box::pin(PlayedWatch {
                 watch,
                 wait: None,
                 script: self.clone(),
@@ -286,19 +286,19 @@ impl Watcher for Script {
     }
 }
 
-struct Played {
+struct PlayedWatch {
     watch: Watch,
     wait: Option<Pin<Box<tokio::time::Sleep>>>,
     script: Script,
 }
 
-impl Drop for Played {
+impl Drop for PlayedWatch {
     fn drop(&mut self) {
         self.script.0.lock().unwrap().open -= 1;
     }
 }
 
-impl Stream for Played {
+impl Stream for PlayedWatch {
     type Item = Result<Vec<WatchEvent>, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -332,7 +332,7 @@ impl Stream for Played {
     }
 }
 
-/// An event in a few words: `+a@1!` (initial), `~a@1>2`, `-a@3` or `-a@3?` (final state unknown), `=a@1` (resync), `synced`.
+/// An event as text: `+a@1!` (initial), `~a@1>2`, `-a@3` or `-a@3?` (final state unknown), `=a@1` (resync), `synced`.
 pub(crate) fn word<K>(event: &Event<K>) -> String {
     let say = |object: &Arc<Cached<K>>| format!("{}@{}", object.name(), object.version());
     match event {
@@ -356,7 +356,7 @@ pub(crate) fn word<K>(event: &Event<K>) -> String {
     }
 }
 
-/// The next `count` events, in words.
+/// The next `count` events as text.
 pub(crate) async fn words<K: Send + Sync + 'static>(
     subscription: &mut Subscription<K>,
     count: usize,
@@ -371,7 +371,7 @@ pub(crate) async fn words<K: Send + Sync + 'static>(
     words
 }
 
-/// True if nothing comes for so long.
+/// True if no event comes within a time.
 pub(crate) async fn quiet<K: Send + Sync + 'static>(
     subscription: &mut Subscription<K>,
     duration: Duration,
@@ -381,7 +381,7 @@ pub(crate) async fn quiet<K: Send + Sync + 'static>(
         .is_err()
 }
 
-/// Waits for a condition that no channel announces, up to two hours. For paused time: it advances by itself.
+/// Polls a condition for up to two hours. For tests with paused time, which advances by itself.
 pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! A simulated API server: one resource, a history, pages, bookmarks, initial events, and faults on request. Everything is a
-//! function of what it is told and of a seed.
+//! A simulated API server: one resource, a history, pages, bookmarks, initial events, and faults on request. It is deterministic:
+//! its answers depend only on the calls and on a seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tidings_api::{
 };
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
 
-/// What goes wrong with the next request of its kind.
+/// A fault of the next list or watch.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
     /// The connection is refused.
@@ -26,18 +26,18 @@ pub(crate) enum Fault {
     End(usize),
     /// A stream ends with an ERROR event after this many events.
     Error(usize, Box<Status>),
-    /// A stream says everything twice.
+    /// A stream sends every event twice.
     Stutter,
-    /// Nothing ever comes.
+    /// The server never answers.
     Hang,
 }
 
 #[derive(Default)]
-struct State {
+struct ServerState {
     revision: u64,
     objects: BTreeMap<String, Object>,
     history: Vec<(u64, WatchEvent)>,
-    /// Versions before this are gone.
+    /// Versions before this have expired.
     oldest: u64,
     list_faults: VecDeque<Option<Fault>>,
     watch_faults: VecDeque<Option<Fault>>,
@@ -52,7 +52,7 @@ struct State {
 /// The server; clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Server {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<ServerState>>,
     bookmarks_every: Option<Duration>,
     sends_initial_events: bool,
 }
@@ -76,7 +76,7 @@ impl Server {
         self
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, ServerState> {
         self.state.lock().unwrap()
     }
 
@@ -118,14 +118,14 @@ impl Server {
         state.happened(revision, WatchEvent::Deleted(last))
     }
 
-    /// Something else happened: the revision moves on.
+    /// A write to another resource: only the revision grows.
     pub(crate) fn tick(&self) -> u64 {
         let mut state = self.state();
         state.revision += 1;
         state.revision
     }
 
-    /// Forgets the history.
+    /// Compacts the history: all earlier versions have expired.
     pub(crate) fn compact(&self) {
         let mut state = self.state();
         state.oldest = state.revision;
@@ -133,7 +133,7 @@ impl Server {
         state.wake();
     }
 
-    /// Restores a backup: some of the last changes never happened, and the revision goes back.
+    /// Restores a backup: drops the changes after a revision, and the revision goes back.
     pub(crate) fn restore(&self, to: u64) {
         let mut state = self.state();
         let to = to.min(state.revision);
@@ -201,7 +201,7 @@ impl Server {
     }
 }
 
-impl State {
+impl ServerState {
     fn happened(&mut self, revision: u64, event: WatchEvent) -> u64 {
         self.history.push((revision, event));
         if self.objects.len() < 100 {
@@ -257,7 +257,7 @@ impl Lister for Server {
             }
             if !matches!(options.resource_version.as_str(), "" | "0") {
                 state.check(&options.resource_version).or_else(|error| {
-                    // A list at an old version is as good as a newer one.
+                    // A list at least as new as an old version may be the newest.
                     if error.is_expired() {
                         Ok(0)
                     } else {
@@ -320,7 +320,7 @@ impl Watcher for Server {
                 state.check(&options.resource_version)?
             };
             let lasting = options.timeout_seconds.unwrap_or(3600) as u64;
-            Ok(Box::pin(Live {
+            Ok(Box::pin(ServerWatch {
                 server: self.clone(),
                 epoch: state.epoch,
                 after,
@@ -344,7 +344,7 @@ impl Watcher for Server {
     }
 }
 
-/// An event as the wire has it.
+/// An event as bytes on the wire.
 pub(crate) fn encode(event: &WatchEvent) -> Vec<u8> {
     use tidings_api::EventType;
     let (kind, object) = match event {
@@ -375,7 +375,7 @@ pub(crate) fn encode(event: &WatchEvent) -> Vec<u8> {
     object.event_bytes(kind).to_vec()
 }
 
-struct Live {
+struct ServerWatch {
     server: Server,
     epoch: u64,
     after: u64,
@@ -388,7 +388,7 @@ struct Live {
     end: Pin<Box<tokio::time::Sleep>>,
 }
 
-impl Stream for Live {
+impl Stream for ServerWatch {
     type Item = Result<Vec<WatchEvent>, SourceError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -458,7 +458,7 @@ impl Stream for Live {
                 bytes.truncate(*left);
                 *left -= bytes.len();
             }
-            // In two chunks, anywhere.
+            // In two chunks, split at a random byte.
             let (head, tail) = bytes.split_at(bytes.len() / 2);
             for chunk in [head, tail] {
                 splitter.feed(chunk, |event| events.push(event)).unwrap();
@@ -490,7 +490,7 @@ impl Stream for Live {
                 outcome
             }
             Some(_) => {
-                // What came is handed out first; the next poll ends.
+                // The events before the end are returned first; the next poll ends the stream.
                 this.splitter = None;
                 let broken = this.bytes_left == Some(0);
                 this.fault = match this.fault.take() {
