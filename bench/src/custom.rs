@@ -1,4 +1,4 @@
-//! Custom resources: how soon a definition can be used, and whether its objects cost more than built-in ones.
+//! Measures custom resources: the time until a definition is served, and the cost of its objects.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tidings_testing::Server;
 use crate::scenario::{fill_with, list_of, object};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How many definitions are waited for.
+/// The number of definitions that are measured.
 const DEFINED: usize = 20;
 
 fn definition(plural: &str, kind: &str) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn instance(kind: &str, name: &str) -> Vec<u8> {
     body
 }
 
-/// Makes a definition, and says how long it took until it had an object.
+/// Creates a definition and its first object. Returns the time until the object was created.
 pub(crate) async fn define(server: &Server, number: usize) -> anyhow::Result<Duration> {
     let mut connection = server.client.connect().await?;
     let (plural, kind) = (format!("things{number}"), format!("Thing{number}"));

@@ -1,7 +1,7 @@
-//! Measures a server that lists and watches, from a second process.
+//! Measures a Kubernetes API server from a second process.
 //!
 //! Without arguments it starts `target/release/tidings` in a new directory and prints every figure. With `--url`, `--token` and
-//! `--pid` it measures a server that runs already, whichever it is, so that peers are measured by the same client.
+//! `--pid` it measures a running server, which can be another implementation, with the same client.
 
 mod custom;
 mod restart;

@@ -1,4 +1,4 @@
-//! A start with all objects in the history: what it costs, whether definitions add to it, and what a definition costs then.
+//! Measures a start with all objects in the history, with and without definitions, and the time of a new definition then.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use tidings_testing::{Server, StartOptions};
 use crate::custom::define;
 use crate::scenario::{CONFIGMAPS, fill_with, object};
 
-/// How many objects there are, and how many definitions.
+/// The number of objects and of definitions in each round.
 const SIZES: [(usize, usize); 3] = [(10_000, 0), (100_000, 0), (100_000, 50)];
-/// How often each start is done.
+/// The number of starts in each round.
 const STARTS: usize = 5;
-/// How many definitions are waited for.
+/// The number of new definitions that are measured.
 const DEFINED: usize = 10;
 
 pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
@@ -64,7 +64,7 @@ pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The one in the middle. Sorts them.
+/// The median. Sorts the durations.
 fn middle(durations: &mut [Duration]) -> Duration {
     durations.sort();
     durations[durations.len() / 2]

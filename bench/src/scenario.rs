@@ -1,4 +1,4 @@
-//! What is measured.
+//! The scenarios that are measured.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,16 +18,16 @@ pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 const OBJECT_BYTES: usize = 1500;
-/// How many of the watches look at when each event was sent.
+/// The number of watches that measure the latency of events.
 const SAMPLED: usize = 20;
 
-type Run =
+type ScenarioRun =
     for<'s> fn(&'s Server, u64, usize) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
 
 /// One measurement.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    run: Run,
+    run: ScenarioRun,
 }
 
 impl Scenario {
@@ -43,7 +43,7 @@ impl Scenario {
     }
 }
 
-/// All scenarios in the order in which they are printed.
+/// All scenarios, in the order of the output.
 pub(crate) fn all() -> Vec<Scenario> {
     vec![
         Scenario {
@@ -103,7 +103,7 @@ fn now_micros() -> u64 {
         .map_or(0, |since| since.as_micros() as u64)
 }
 
-/// An object of the usual size that says when it was sent.
+/// An object of the usual size that contains its time of sending.
 pub(crate) fn object(name: &str) -> Vec<u8> {
     let head = format!(
         "{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"",
@@ -116,7 +116,7 @@ pub(crate) fn object(name: &str) -> Vec<u8> {
     body
 }
 
-/// A Deployment of 7 KB, in which the turn says how many copies there are to be.
+/// A Deployment of 7 KB whose number of replicas depends on `turn`.
 fn deployment(name: &str, turn: u64) -> Vec<u8> {
     let container = |number: usize| {
         let env: Vec<String> = (0..24)
@@ -135,7 +135,7 @@ fn deployment(name: &str, turn: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Applies Deployments again and again: with a field changed, and as they are.
+/// Applies Deployments repeatedly, with one field changed and unchanged.
 async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
     let size = deployment("d0", 0).len();
     let rounds = [16, 64].into_iter().flat_map(|count| {
@@ -197,13 +197,13 @@ fn latencies(histogram: &Histogram<u64>) -> String {
     )
 }
 
-/// Creates objects as fast as several connections can.
+/// Creates ConfigMaps over 16 connections.
 async fn fill(client: &Client, prefix: &'static str, count: usize) -> anyhow::Result<()> {
     let body = move |number| (CONFIGMAPS.to_owned(), object(&format!("{prefix}{number}")));
     fill_with(client, count, body).await
 }
 
-/// The same with other objects: of each the path and the body.
+/// Creates objects over 16 connections; `body` returns the path and the body of each object.
 pub(crate) async fn fill_with(
     client: &Client,
     count: usize,
@@ -228,7 +228,7 @@ pub(crate) async fn fill_with(
     Ok(())
 }
 
-/// Runs several connections in a closed loop for some seconds: how many requests, their latencies, the server's CPU time.
+/// Runs several connections in a closed loop. Returns the number of requests, the time, the latencies, and the server's CPU time.
 async fn closed_loop(
     server: &Server,
     connections: usize,
@@ -277,7 +277,7 @@ async fn start(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The thread that commits; kube-apiserver has that in another process.
+/// The thread of the server that commits writes; with kube-apiserver this work is done by etcd, another process.
 const STORE_THREAD: &str = "tidings-commit";
 
 async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
@@ -325,7 +325,7 @@ async fn list(server: &Server) -> anyhow::Result<()> {
     list_of(server, "objects", CONFIGMAPS).await
 }
 
-/// Lists 10 000 objects that are there.
+/// Lists 10 000 existing objects.
 pub(crate) async fn list_of(server: &Server, what: &str, path: &str) -> anyhow::Result<()> {
     let mut connection = server.client.connect().await?;
     let path = format!("{path}?resourceVersion=0");
@@ -372,7 +372,7 @@ async fn stream(server: &Server) -> anyhow::Result<()> {
 
 async fn idle(server: &Server) -> anyhow::Result<()> {
     fill(&server.client, "idle", 10).await?;
-    let mut watches = open(&server.client, 100).await?; // what the first ones cost once is not counted
+    let mut watches = open(&server.client, 100).await?; // the first watches have one-time costs, which are not counted
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = server.memory();
     let count = 2000;
@@ -397,16 +397,16 @@ async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<Connection>> 
     Ok(watches)
 }
 
-/// Watches that count what they get until they are told to stop.
-struct Audience {
+/// Watches that count their events until they are stopped.
+struct CountingWatches {
     deliveries: Arc<AtomicU64>,
     measuring: Arc<AtomicBool>,
     tasks: JoinSet<anyhow::Result<Histogram<u64>>>,
     stop: tokio::sync::watch::Sender<bool>,
 }
 
-impl Audience {
-    async fn gather(client: &Client, count: usize) -> anyhow::Result<Audience> {
+impl CountingWatches {
+    async fn gather(client: &Client, count: usize) -> anyhow::Result<CountingWatches> {
         let (deliveries, measuring) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),
@@ -424,7 +424,7 @@ impl Audience {
                 stopped,
             ));
         }
-        Ok(Audience {
+        Ok(CountingWatches {
             deliveries,
             measuring,
             tasks,
@@ -463,7 +463,7 @@ async fn follow(
             () = &mut stop => return Ok(histogram),
         };
         ensure!(!bytes.is_empty(), "a watch ended");
-        // Every event has one; a chunk's own head has none.
+        // Every event has exactly one such text; chunk headers have none.
         let events = memchr::memmem::find_iter(bytes, b"{\"type\":\"").count() as u64;
         deliveries.fetch_add(events, Ordering::Relaxed);
         if sampled && measuring.load(Ordering::Relaxed) {
@@ -486,7 +486,7 @@ async fn follow(
     }
 }
 
-/// Writers that update objects as fast as they can, or at a pace, until told to stop.
+/// Updates an object at full speed, or with a pause between updates, until a time. Returns the number of updates.
 async fn write(
     client: Client,
     number: usize,
@@ -510,7 +510,8 @@ async fn write(
     Ok(written)
 }
 
-struct Fanout {
+/// The result of a fan-out measurement.
+struct FanoutResult {
     updates: u64,
     deliveries: u64,
     took: Duration,
@@ -520,11 +521,11 @@ struct Fanout {
 
 async fn measure(
     server: &Server,
-    audience: Audience,
+    audience: CountingWatches,
     writers: usize,
     pause: Option<Duration>,
     seconds: u64,
-) -> anyhow::Result<Fanout> {
+) -> anyhow::Result<FanoutResult> {
     fill(&server.client, "w", writers).await.ok();
     let run = |seconds: u64| {
         let until = Instant::now() + Duration::from_secs(seconds);
@@ -548,7 +549,7 @@ async fn measure(
     let took = started.elapsed();
     let (deliveries, cpu) = (audience.delivered() - before, server.cpu() - cpu);
     let latency = audience.leave().await?;
-    Ok(Fanout {
+    Ok(FanoutResult {
         updates,
         deliveries,
         took,
@@ -557,7 +558,7 @@ async fn measure(
     })
 }
 
-fn print(name: &str, fanout: &Fanout) {
+fn print(name: &str, fanout: &FanoutResult) {
     println!(
         "{name}: {:.0} deliveries/s of {:.0} updates/s, {:.2} us CPU each, {}",
         fanout.deliveries as f64 / fanout.took.as_secs_f64(),
@@ -568,7 +569,7 @@ fn print(name: &str, fanout: &Fanout) {
 }
 
 async fn fanout(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
-    let audience = Audience::gather(&server.client, watches).await?;
+    let audience = CountingWatches::gather(&server.client, watches).await?;
     let fanout = measure(server, audience, 4, None, seconds).await?;
     print(
         &format!("fan-out to {watches} TLS watches, 4 writers at full speed"),
@@ -578,7 +579,7 @@ async fn fanout(server: &Server, seconds: u64, watches: usize) -> anyhow::Result
 }
 
 async fn paced(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
-    let audience = Audience::gather(&server.client, watches).await?;
+    let audience = CountingWatches::gather(&server.client, watches).await?;
     let pause = Some(Duration::from_millis(20));
     let fanout = measure(server, audience, 1, pause, seconds).await?;
     print(
@@ -589,11 +590,11 @@ async fn paced(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<
 }
 
 async fn stalled(server: &Server, seconds: u64) -> anyhow::Result<()> {
-    let audience = Audience::gather(&server.client, 100).await?;
+    let audience = CountingWatches::gather(&server.client, 100).await?;
     let free = measure(server, audience, 4, None, seconds).await?;
     print("100 TLS watches, none stalled", &free);
-    let audience = Audience::gather(&server.client, 100).await?;
-    let _stalled = open(&server.client, 12).await?; // nobody reads these
+    let audience = CountingWatches::gather(&server.client, 100).await?;
+    let _stalled = open(&server.client, 12).await?; // these are never read
     let before = server.memory();
     let beside = measure(server, audience, 4, None, seconds).await?;
     print("100 TLS watches beside 12 stalled ones", &beside);

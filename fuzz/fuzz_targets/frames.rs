@@ -1,4 +1,4 @@
-//! See `frames` in the crate `tidings-fuzz`. Run it with `cargo +nightly fuzz run frames`.
+//! Runs the fuzz target `frames` of the crate `tidings-fuzz`: `cargo +nightly fuzz run frames`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tidings_fuzz::frames(data));

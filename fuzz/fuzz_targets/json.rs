@@ -1,4 +1,4 @@
-//! See `json` in the crate `tidings-fuzz`. Run it with `cargo +nightly fuzz run json`.
+//! Runs the fuzz target `json` of the crate `tidings-fuzz`: `cargo +nightly fuzz run json`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tidings_fuzz::json(data));

@@ -1,4 +1,4 @@
-//! See `manifest` in the crate `tidings-fuzz`. Run it with `cargo +nightly fuzz run manifest`.
+//! Runs the fuzz target `manifest` of the crate `tidings-fuzz`: `cargo +nightly fuzz run manifest`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tidings_fuzz::manifest(data));

@@ -1,8 +1,7 @@
-//! What must hold for any bytes that come from a disk or from a client: readers neither panic nor accept what they would not
-//! write.
+//! Fuzz targets: for any bytes from a disk or a client, readers neither panic nor accept what the writers would not write.
 //!
-//! Each function is a fuzz target. `cargo +nightly fuzz run NAME` (in the folder `fuzz`) feeds one of them for as long as asked;
-//! the tests of this package feed all of them with changed examples for a moment, on stable Rust.
+//! Each function is a fuzz target. `cargo +nightly fuzz run NAME` (in the folder `fuzz`) runs one of them. The tests of this
+//! package run all of them briefly with changed examples, on stable Rust.
 
 mod splitter;
 
@@ -12,10 +11,10 @@ pub use tidings_storage::fuzzing::{frames, manifest};
 
 use serde_json::Value;
 
-/// The reader of plain JSON agrees with serde_json, and what is written is read again.
+/// Reads plain JSON, compares the result with serde_json, and reads it again after writing it.
 ///
 /// # Panics
-/// If they do not agree.
+/// If the results differ.
 pub fn json(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -31,10 +30,10 @@ pub fn json(data: &[u8]) {
     assert_eq!(again, expected);
 }
 
-/// What is decoded from protobuf can be encoded, and is then the same.
+/// Decodes protobuf, encodes the object, and decodes and encodes it again.
 ///
 /// # Panics
-/// If it is not.
+/// If the two encodings differ.
 pub fn protobuf(data: &[u8]) {
     use tidings_schema::protobuf::{decode_object, encode_object};
     let Ok(decoded) = decode_object(data, None) else {
@@ -42,7 +41,7 @@ pub fn protobuf(data: &[u8]) {
     };
     let mut json = Vec::new();
     decoded.write(&mut json);
-    // An unknown kind has no message of its own.
+    // An object of an unknown kind cannot be encoded.
     let Ok(encoded) = encode_object(&json) else {
         return;
     };

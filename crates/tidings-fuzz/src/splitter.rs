@@ -1,9 +1,9 @@
-//! The splitter agrees with serde_json on whatever bytes it is fed, however they are cut.
+//! Fuzz target of the list and watch splitters: they agree with serde_json on any bytes, in chunks of any size.
 
 use serde_json::Value;
 use tidings_api::{ListSplitter, Object, SplitOptions, WatchSplitter};
 
-/// The first byte says how the rest is cut into chunks.
+/// Cuts the data into chunks; the first byte is the size of a chunk.
 fn chunks(data: &[u8]) -> (&[u8], std::slice::Chunks<'_, u8>) {
     let (size, body) = data
         .split_first()
@@ -11,16 +11,16 @@ fn chunks(data: &[u8]) -> (&[u8], std::slice::Chunks<'_, u8>) {
     (body, body.chunks(size))
 }
 
-/// The splitter agrees with serde_json on whatever bytes it is fed, however they are cut.
+/// Feeds bytes to the splitters and compares the objects with those of serde_json.
 ///
 /// # Panics
-/// If it does not.
+/// If they differ.
 pub fn splitter(data: &[u8]) {
     let (body, pieces) = chunks(data);
     let text = std::str::from_utf8(body).is_ok();
     let one = serde_json::from_slice::<&serde_json::value::RawValue>(body);
     let is_object = one.is_ok_and(|raw| raw.get().starts_with('{'));
-    // serde_json nests 128 deep, the scanner deeper: only what serde_json accepts must be accepted.
+    // serde_json accepts a nesting of 128, the scanner more. So only what serde_json accepts must be accepted.
     if text && is_object {
         agree(body);
     }
@@ -33,7 +33,7 @@ pub fn splitter(data: &[u8]) {
         let mut items = Vec::new();
         let mut rest = pieces.clone();
         let fed = rest.try_for_each(|piece| splitter.feed(piece, |object| items.push(object)));
-        // Bytes that are no UTF-8 are let through inside of text, as Go does.
+        // Like Go, the splitters accept bytes inside of text that are not UTF-8; serde_json does not.
         if fed.is_ok() && splitter.finish().is_ok() && text {
             check_items(body, &items, lean);
         }
@@ -56,7 +56,7 @@ fn agree(body: &[u8]) {
 
 fn check_items(body: &[u8], items: &[Object], lean: bool) {
     let list: Value = serde_json::from_slice(body).expect("the splitter accepts only JSON");
-    // Of several members named `items` each is cut; serde_json keeps the last.
+    // The splitter splits every member named `items`; serde_json keeps the last.
     let expected = list["items"].as_array().cloned().unwrap_or_default();
     let seen = items.iter().rev().take(expected.len()).rev();
     for (object, mut expected) in seen.zip(expected) {

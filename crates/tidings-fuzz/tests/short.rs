@@ -1,15 +1,15 @@
-//! Every target, for a moment: examples with some bytes changed, cut out, doubled or put together.
+//! Runs every fuzz target briefly, with examples in which bytes are changed, removed, duplicated or combined.
 //!
-//! `TIDINGS_FUZZ_TIMES=100 cargo test --release -p tidings-fuzz` tries a hundred times as many.
+//! `TIDINGS_FUZZ_TIMES=100 cargo test --release -p tidings-fuzz` runs a hundred times as many cases.
 
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use tidings_fuzz::{continue_token, frames, json, manifest, protobuf, splitter};
 
-/// What is done to an example. Places are fractions of its length.
+/// A change of an example. Positions are fractions of its length.
 #[derive(Debug, Clone)]
-enum Change {
+enum ByteChange {
     Set(u16, u8),
     Flip(u16, u8),
     Cut(u16, u8),
@@ -19,49 +19,49 @@ enum Change {
     Splice(u16, prop::sample::Index),
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = ByteChange> {
     let byte = prop_oneof![
         any::<u8>(),
         prop::sample::select(b"\0\xff{}[]\",:\\/ 0-.eE".to_vec())
     ];
     prop_oneof![
-        4 => (any::<u16>(), byte.clone()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        4 => (any::<u16>(), 0..8_u8).prop_map(|(at, bit)| Change::Flip(at, bit)),
-        2 => any::<(u16, u8)>().prop_map(|(at, count)| Change::Cut(at, count)),
-        2 => any::<(u16, u8)>().prop_map(|(at, count)| Change::Double(at, count)),
-        2 => (any::<u16>(), byte).prop_map(|(at, byte)| Change::Insert(at, byte)),
-        1 => any::<u16>().prop_map(Change::End),
-        1 => (any::<u16>(), any::<prop::sample::Index>()).prop_map(|(at, other)| Change::Splice(at, other)),
+        4 => (any::<u16>(), byte.clone()).prop_map(|(at, byte)| ByteChange::Set(at, byte)),
+        4 => (any::<u16>(), 0..8_u8).prop_map(|(at, bit)| ByteChange::Flip(at, bit)),
+        2 => any::<(u16, u8)>().prop_map(|(at, count)| ByteChange::Cut(at, count)),
+        2 => any::<(u16, u8)>().prop_map(|(at, count)| ByteChange::Double(at, count)),
+        2 => (any::<u16>(), byte).prop_map(|(at, byte)| ByteChange::Insert(at, byte)),
+        1 => any::<u16>().prop_map(ByteChange::End),
+        1 => (any::<u16>(), any::<prop::sample::Index>()).prop_map(|(at, other)| ByteChange::Splice(at, other)),
     ]
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change, examples: &[Vec<u8>]) {
+fn apply(bytes: &mut Vec<u8>, change: &ByteChange, examples: &[Vec<u8>]) {
     let place = |at: u16| (usize::from(at) * bytes.len()) >> 16;
     match change {
-        Change::Set(at, byte) => {
+        ByteChange::Set(at, byte) => {
             let at = place(*at);
             bytes.splice(at..(at + 1).min(bytes.len()), [*byte]);
         }
-        Change::Flip(at, bit) => {
+        ByteChange::Flip(at, bit) => {
             let at = place(*at);
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1 << bit;
             }
         }
-        Change::Cut(at, count) => {
+        ByteChange::Cut(at, count) => {
             let at = place(*at);
             let end = (at + usize::from(*count)).min(bytes.len());
             bytes.drain(at..end);
         }
-        Change::Double(at, count) => {
+        ByteChange::Double(at, count) => {
             let at = place(*at);
             let end = (at + usize::from(*count)).min(bytes.len());
             let piece = bytes[at..end].to_vec();
             bytes.splice(at..at, piece);
         }
-        Change::Insert(at, byte) => bytes.insert(place(*at), *byte),
-        Change::End(at) => bytes.truncate(place(*at)),
-        Change::Splice(at, other) => {
+        ByteChange::Insert(at, byte) => bytes.insert(place(*at), *byte),
+        ByteChange::End(at) => bytes.truncate(place(*at)),
+        ByteChange::Splice(at, other) => {
             let at = place(*at);
             let other = other.get(examples);
             bytes.truncate(at);
@@ -70,7 +70,7 @@ fn apply(bytes: &mut Vec<u8>, change: &Change, examples: &[Vec<u8>]) {
     }
 }
 
-/// Feeds a target with the examples and with changes of them.
+/// Runs a target with the examples and with changed examples.
 fn feed(examples: &[Vec<u8>], cases: u32, target: fn(&[u8])) {
     for example in examples {
         target(example);

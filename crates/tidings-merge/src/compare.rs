@@ -1,24 +1,24 @@
-//! What is different between two states of an object.
+//! Compares two states of an object and returns the fields that differ.
 
 use std::collections::BTreeMap;
 
 use tidings_json::Value;
 
-use crate::element::Element;
-use crate::schema::{Child, Schema, parts};
+use crate::element::PathElement;
+use crate::schema::{Schema, ValuePart, parts};
 use crate::set::FieldSet;
 
-/// What a write has done.
+/// The fields that a write has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes<'a> {
-    /// Fields that are new or different.
+    /// Fields that were added or have another value.
     pub set: FieldSet<'a>,
-    /// Fields that are gone.
+    /// Fields that were removed.
     pub removed: FieldSet<'a>,
 }
 
 impl<'a> Changes<'a> {
-    /// What is different between two objects, given by their members.
+    /// Compares two objects, given by their members.
     pub fn between<S: Schema>(
         old: impl IntoIterator<Item = (&'a str, &'a Value)>,
         new: impl IntoIterator<Item = (&'a str, &'a Value)>,
@@ -34,17 +34,17 @@ impl<'a> Changes<'a> {
         let mut changes = Changes::default();
         for (name, [old, new]) in sides {
             if let Some(schema) = schema.field(name) {
-                changes.put(Element::field(name), Changes::of(old, new, schema));
+                changes.put(PathElement::field(name), Changes::of(old, new, schema));
             }
         }
         changes
     }
 
-    /// What is different between two values; `None` is one that is not there.
+    /// Compares two values; `None` is an absent value.
     pub fn of<S: Schema>(old: Option<&'a Value>, new: Option<&'a Value>, schema: S) -> Changes<'a> {
         let mut changes = Changes::default();
         if old == new {
-            return changes; // most of an object, most of the time
+            return changes; // the common case: most of an object does not change
         }
         match (not_empty(old, schema), not_empty(new, schema)) {
             (None, None) => changes.as_one(old, new),
@@ -60,11 +60,12 @@ impl<'a> Changes<'a> {
         changes
     }
 
-    /// True if nothing is different.
+    /// True if no field differs.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.removed.is_empty()
     }
 
+    /// Compares two values that have no parts.
     fn as_one(&mut self, old: Option<&Value>, new: Option<&Value>) {
         match (old, new) {
             (None, None) => {}
@@ -73,19 +74,20 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// What was taken apart is one now, or the other way round.
+    /// Compares a value that has parts with one that has none.
     fn as_other_form<S: Schema>(&mut self, old: Option<&Value>, new: Option<&Value>, schema: S) {
         let granular = |value: Option<&Value>| {
             value
                 .is_some_and(|value| value.is_null() || parts(value, schema, &mut |_| {}).is_some())
         };
-        // An empty one is still of the same form.
+        // An empty or null map or list is still granular, so only a change of the form counts.
         self.set.here |= !(granular(old) && granular(new));
     }
 
-    fn by_parts<S: Schema>(&mut self, old: Vec<Child<'a, S>>, new: Vec<Child<'a, S>>) {
+    /// Compares two values part by part.
+    fn by_parts<S: Schema>(&mut self, old: Vec<ValuePart<'a, S>>, new: Vec<ValuePart<'a, S>>) {
         type Sides<'a> = [Vec<&'a Value>; 2];
-        let mut sides: BTreeMap<Element<'a>, (Sides<'a>, S)> = BTreeMap::new();
+        let mut sides: BTreeMap<PathElement<'a>, (Sides<'a>, S)> = BTreeMap::new();
         for (side, children) in [old, new].into_iter().enumerate() {
             for child in children {
                 let entry = sides.entry(child.element);
@@ -95,7 +97,7 @@ impl<'a> Changes<'a> {
         }
         for (element, ([old, new], schema)) in sides {
             let below = match (&*old, &*new) {
-                // Items that occur twice are one: nobody owns parts of them.
+                // Duplicate items count as one field: managers do not own parts of them.
                 ([_, _, ..], [_, _, ..]) => {
                     let mut below = Changes::default();
                     below.set.here = old != new;
@@ -117,8 +119,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// What is different below a value, given in any order.
-    pub(crate) fn of_below(below: Vec<(Element<'a>, Changes<'a>)>) -> Changes<'a> {
+    /// The changes of a value from the changes of its parts, given in any order.
+    pub(crate) fn of_below(below: Vec<(PathElement<'a>, Changes<'a>)>) -> Changes<'a> {
         let (mut set, mut removed) = (Vec::with_capacity(below.len()), Vec::new());
         for (element, changes) in below {
             if !changes.removed.is_empty() {
@@ -132,14 +134,14 @@ impl<'a> Changes<'a> {
         }
     }
 
-    fn put(&mut self, element: Element<'a>, below: Changes<'a>) {
+    fn put(&mut self, element: PathElement<'a>, below: Changes<'a>) {
         if !below.removed.is_empty() {
             self.removed.put(element.clone(), below.removed);
         }
         self.set.put(element, below.set);
     }
 
-    /// Takes out what nobody owns, see [`FieldSet::remove_with_below`].
+    /// Removes fields that no manager can own, see [`FieldSet::remove_with_below`].
     pub fn ignore(&mut self, ignored: &FieldSet<'_>) {
         self.set.remove_with_below(ignored);
         self.removed.remove_with_below(ignored);
@@ -154,7 +156,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// The parts of a value that has some.
-fn not_empty<S: Schema>(value: Option<&Value>, schema: S) -> Option<Vec<Child<'_, S>>> {
+/// The parts of a value; `None` if it has none.
+fn not_empty<S: Schema>(value: Option<&Value>, schema: S) -> Option<Vec<ValuePart<'_, S>>> {
     parts(value?, schema, &mut |_| {}).filter(|parts| !parts.is_empty())
 }

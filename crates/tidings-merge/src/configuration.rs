@@ -1,40 +1,39 @@
-//! What somebody applies: an object, or as much of it as its manager cares for.
+//! An applied configuration: the fields of an object that its manager wants to set.
 
 use tidings_json::{Map, Value, is_plain};
 
-use crate::element::Element;
+use crate::element::PathElement;
 use crate::schema::{Scalar, Schema, Shape, parts};
 use crate::set::{FieldSet, push_step};
 use crate::typed::{TypeErrors, fields_of, fields_of_stored, misfit};
 
-/// What somebody applies, of which it is known that it fits its types.
+/// An applied configuration that has passed the type check.
 #[derive(Debug)]
 pub struct Configuration<'a, S> {
     pub(crate) value: &'a Value,
     pub(crate) schema: S,
-    /// Fields that nobody owns.
+    /// Fields that no manager can own.
     pub(crate) ignored: &'a FieldSet<'a>,
-    /// The fields that the manager owns by it, as `fieldsV1` has them.
+    /// The fields that the manager owns by applying this configuration, encoded as `fieldsV1`.
     pub(crate) written: String,
 }
 
 impl<'a, S: Schema> Configuration<'a, S> {
-    /// Checks what the manager wants to have of the object. Nobody owns fields that are `ignored`, see
-    /// [`FieldSet::remove_with_below`].
+    /// Checks a configuration. No manager can own the fields in `ignored`, see [`FieldSet::remove_with_below`].
     ///
     /// # Errors
-    /// If it does not fit the types, or has items twice.
+    /// If a value has the wrong type, or a list has duplicate items.
     pub fn new(
         value: &'a Value,
         schema: S,
         ignored: &'a FieldSet<'a>,
     ) -> Result<Configuration<'a, S>, TypeErrors> {
-        let mut writer = Writer {
-            json: String::with_capacity(SIZE_OF_MOST),
+        let mut writer = FieldsWriter {
+            json: String::with_capacity(FIELDS_CAPACITY),
         };
         let written = match writer.write(value, schema, false, Some(ignored)) {
             Some(_) => writer.json,
-            // What is wrong is told by the one who makes a set of it.
+            // `fields_of` reports what is wrong with the configuration.
             None => fields_of(value, schema)?.encode_without(ignored),
         };
         Ok(Configuration {
@@ -45,33 +44,33 @@ impl<'a, S: Schema> Configuration<'a, S> {
         })
     }
 
-    /// What the manager wants to have.
+    /// The configuration as JSON.
     pub fn value(&self) -> &'a Value {
         self.value
     }
 
-    /// The fields that the manager owns by it, as `fieldsV1` has them.
+    /// The fields that the manager owns by applying this configuration, encoded as `fieldsV1`.
     pub fn fields_v1(&self) -> &str {
         &self.written
     }
 
-    /// All fields that it sets. Mostly nobody asks: a manager says again what it has said before.
+    /// All fields that the configuration sets. Computed on demand: managers mostly apply the same configuration again.
     pub(crate) fn fields(&self) -> FieldSet<'a> {
         fields_of_stored(self.value, self.schema)
     }
 }
 
-/// So much is written for most objects.
-const SIZE_OF_MOST: usize = 4096;
+/// The initial capacity of the encoded fields; enough for most objects.
+const FIELDS_CAPACITY: usize = 4096;
 
-/// Writes the fields of a value without making a set of them.
-struct Writer {
+/// Writes the fields of a value as `fieldsV1` directly, without a [`FieldSet`].
+struct FieldsWriter {
     json: String,
 }
 
-impl Writer {
-    /// Writes the fields of a value, and the value itself if it is one of them, without those of a set. Returns whether there are
-    /// any; `None` if something is wrong with the value.
+impl FieldsWriter {
+    /// Writes the fields of a value except those in `without`; `itself` if the value is a field too. Returns true if any field
+    /// was written, and `None` if the value has the wrong type.
     fn write<S: Schema>(
         &mut self,
         value: &Value,
@@ -83,7 +82,7 @@ impl Writer {
         if misfit(value, shape).is_some() {
             return None;
         }
-        let mut level = Level {
+        let mut level = WriterLevel {
             here: itself && !without.is_some_and(|without| without.here),
             below: false,
             start: self.json.len() + 1,
@@ -95,19 +94,19 @@ impl Writer {
                 self.write_members(members, schema, shape, &mut level)?;
             }
             (Shape::Keyed(item), Value::Array(items)) => {
-                match Named::of(items, &schema.keys()).filter(|_| without.is_none()) {
+                match NamedItems::of(items, &schema.keys()).filter(|_| without.is_none()) {
                     Some(named) => self.write_named(named, item, &mut level)?,
                     None => self.write_parts(value, schema, &mut level)?,
                 }
             }
             (Shape::Set(_), Value::Array(_)) => self.write_parts(value, schema, &mut level)?,
             (Shape::Scalar(_) | Shape::Atomic, _) => level.is_leaf(),
-            // A list or an object that is null sets nothing by itself: whoever has it as a member says so.
+            // A null list or object sets no field by itself; the parent writes the member.
             (_, Value::Null) => {}
             _ => level.is_leaf(),
         }
         if !level.below {
-            self.json.truncate(level.start); // `{}` stands for the field itself
+            self.json.truncate(level.start); // `{}` means the field itself
         }
         self.json.push('}');
         Some(level.here || level.below)
@@ -118,7 +117,7 @@ impl Writer {
         members: &Map,
         schema: S,
         shape: Shape<S>,
-        level: &mut Level<'_>,
+        level: &mut WriterLevel<'_>,
     ) -> Option<()> {
         let mut write = |(name, value): (&String, &Value)| {
             let below = match shape {
@@ -135,7 +134,7 @@ impl Writer {
                 return Some(());
             }
             let named = matches!(shape, Shape::Struct) && schema.names(name);
-            let element = Element::field(name);
+            let element = PathElement::field(name);
             self.write_element(level, &element, (value, below), named)
         };
         if members.keys().is_sorted() {
@@ -148,11 +147,11 @@ impl Writer {
 
     fn write_named<S: Schema>(
         &mut self,
-        named: Named<'_, '_>,
+        named: NamedItems<'_, '_>,
         item: S,
-        level: &mut Level<'_>,
+        level: &mut WriterLevel<'_>,
     ) -> Option<()> {
-        let Named { key, items } = named;
+        let NamedItems { key, items } = named;
         items.into_iter().try_for_each(|(name, value)| {
             let step = |json: &mut String| {
                 for part in ["\"k:{\\\"", key, "\\\":\\\"", name, "\\\"}\""] {
@@ -163,12 +162,12 @@ impl Writer {
         })
     }
 
-    /// Writes what is below a value, however it is taken apart.
+    /// Writes the fields of all parts of a value, of any shape.
     fn write_parts<S: Schema>(
         &mut self,
         value: &Value,
         schema: S,
-        level: &mut Level<'_>,
+        level: &mut WriterLevel<'_>,
     ) -> Option<()> {
         let mut odd = false;
         let mut children = parts(value, schema, &mut |_| odd = true)?;
@@ -188,8 +187,8 @@ impl Writer {
 
     fn write_element<S: Schema>(
         &mut self,
-        level: &mut Level<'_>,
-        element: &Element<'_>,
+        level: &mut WriterLevel<'_>,
+        element: &PathElement<'_>,
         child: (&Value, S),
         named: bool,
     ) -> Option<()> {
@@ -200,7 +199,7 @@ impl Writer {
 
     fn write_child<S: Schema>(
         &mut self,
-        level: &mut Level<'_>,
+        level: &mut WriterLevel<'_>,
         without: Option<&FieldSet<'_>>,
         step: impl FnOnce(&mut String),
         (value, schema): (&Value, S),
@@ -211,7 +210,7 @@ impl Writer {
         step(&mut self.json);
         self.json.push(':');
         let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-        // What nobody owns must fit as well.
+        // Ignored fields must have the right type too, so they are written and cut off again.
         let owned = self.write(value, schema, empty || !named, without)?;
         if owned && !without.is_some_and(FieldSet::ends_here) {
             level.below = true;
@@ -221,8 +220,8 @@ impl Writer {
         Some(())
     }
 
-    /// Begins a child.
-    fn begin(&mut self, level: &Level<'_>) {
+    /// Writes the separator before a part.
+    fn begin(&mut self, level: &WriterLevel<'_>) {
         if level.here && !level.below {
             self.json.push_str("\".\":{},");
         } else if self.json.len() > level.start {
@@ -231,7 +230,7 @@ impl Writer {
     }
 }
 
-/// Most fields are leaves, of which nothing more has to be said.
+/// True for a scalar of the right type, which needs no further checks. Most fields are such leaves.
 fn is_leaf<S: Schema>(value: &Value, schema: S) -> bool {
     match schema.shape() {
         Shape::Scalar(Scalar::String) => value.is_string(),
@@ -241,33 +240,33 @@ fn is_leaf<S: Schema>(value: &Value, schema: S) -> bool {
     }
 }
 
-/// The value of which the fields are written: of `{"a":1}`, first `{` and then `"f:a":{}` for each that is owned, then `}`. What turns
-/// out to be nobody's is cut off again.
-struct Level<'a> {
-    /// It is one of them.
+/// The value whose fields are being written. For `{"a":1}` the writer writes `{`, then `"f:a":{}` for each owned field, then `}`.
+/// A part without owned fields is cut off again.
+struct WriterLevel<'a> {
+    /// True if the value itself is an owned field.
     here: bool,
-    /// Something below it is.
+    /// True if a field below the value is owned.
     below: bool,
-    /// Where they are written.
+    /// The position in the JSON where the fields of this value begin.
     start: usize,
     without: Option<&'a FieldSet<'a>>,
 }
 
-impl Level<'_> {
+impl WriterLevel<'_> {
     fn is_leaf(&mut self) {
         self.here = !self.without.is_some_and(|without| without.here);
     }
 }
 
-/// Items of a list that are told apart by one member, as most are, in the order of what it says: text that stands in JSON as it is.
-struct Named<'k, 'a> {
+/// Items of a list with a single key whose values are text that JSON need not escape, sorted by that text. Most lists are such.
+struct NamedItems<'k, 'a> {
     key: &'k str,
     items: Vec<(&'a str, &'a Value)>,
 }
 
-impl<'k, 'a> Named<'k, 'a> {
-    /// `None` if they are not of that kind, or one is there twice.
-    fn of(items: &'a [Value], keys: &'k [(Box<str>, Option<Value>)]) -> Option<Named<'k, 'a>> {
+impl<'k, 'a> NamedItems<'k, 'a> {
+    /// `None` if the list is not of that kind or has duplicates.
+    fn of(items: &'a [Value], keys: &'k [(Box<str>, Option<Value>)]) -> Option<NamedItems<'k, 'a>> {
         let [(key, _)] = keys else {
             return None;
         };
@@ -286,12 +285,12 @@ impl<'k, 'a> Named<'k, 'a> {
                 return None;
             }
         }
-        is_plain(key).then_some(Named { key, items: named })
+        is_plain(key).then_some(NamedItems { key, items: named })
     }
 }
 
-/// Brings parts into the order in which they are written. `None` if one is there twice.
-fn sort<'e, T>(parts: &mut [T], element: impl Fn(&T) -> &Element<'e>) -> Option<()> {
+/// Sorts parts by their elements. `None` if there are duplicates.
+fn sort<'e, T>(parts: &mut [T], element: impl Fn(&T) -> &PathElement<'e>) -> Option<()> {
     if parts.is_sorted_by(|one, two| element(one) < element(two)) {
         return Some(());
     }

@@ -1,111 +1,115 @@
-//! What an object was before it was changed.
+//! The values that a merge has replaced, so that the object can be restored.
 
 use tidings_json::Value;
 
-/// As many changes are told apart.
+/// The number of changes above which [`Displaced::touched`] returns [`Touched::Whole`].
 const TOUCHED_MAX: usize = 32;
 
-/// What stood in an object where there is something else now. Mostly it is little, and an object is large: nobody has to keep a copy
-/// of what it was.
+/// The old values of an object that a merge has replaced. This avoids a copy of the whole object: changes are mostly small.
 #[derive(Debug, Default)]
-pub struct Displaced<'a>(Tree<'a>);
+pub struct Displaced<'a>(DisplacedTree<'a>);
 
+/// The old values, by their paths.
 #[derive(Debug, Default)]
-enum Tree<'a> {
+enum DisplacedTree<'a> {
     #[default]
     Nothing,
-    /// What stood here, if anything did.
+    /// The old value; `None` if there was none.
     Here(Option<Value>),
-    /// What stood below, in the order in which it was displaced.
-    Below(Vec<(Step<'a>, Tree<'a>)>),
+    /// The old values of parts, in the order in which they were replaced.
+    Below(Vec<(DisplacedStep<'a>, DisplacedTree<'a>)>),
 }
 
-/// A step on the way to a value.
+/// A step of the path to a value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step<'a> {
+pub(crate) enum DisplacedStep<'a> {
     Member(&'a str),
     Item(usize),
 }
 
 impl<'a> Displaced<'a> {
-    /// All that there was.
+    /// The old value of the whole.
     pub(crate) fn one(value: Option<Value>) -> Displaced<'a> {
-        Displaced(Tree::Here(value))
+        Displaced(DisplacedTree::Here(value))
     }
 
-    pub(crate) fn add_below(&mut self, step: Step<'a>, below: Displaced<'a>) {
+    pub(crate) fn add_below(&mut self, step: DisplacedStep<'a>, below: Displaced<'a>) {
         match &mut self.0 {
             _ if below.is_empty() => {}
-            Tree::Below(parts) => parts.push((step, below.0)),
-            tree => *tree = Tree::Below(vec![(step, below.0)]),
+            DisplacedTree::Below(parts) => parts.push((step, below.0)),
+            tree => *tree = DisplacedTree::Below(vec![(step, below.0)]),
         }
     }
 
-    /// True if nothing has changed.
+    /// True if no value was replaced.
     pub fn is_empty(&self) -> bool {
-        matches!(self.0, Tree::Nothing)
+        matches!(self.0, DisplacedTree::Nothing)
     }
 
-    /// Where there is something else now.
+    /// Which parts of the object were replaced.
     pub fn touched(&self) -> Touched {
-        // Of more it does not pay to tell which they are.
+        // A longer list would cost more than it saves.
         match self.0.count() > TOUCHED_MAX {
             true => Touched::Whole,
             false => self.0.touched(),
         }
     }
 
-    /// Makes of an object what it was. It must not have been changed otherwise.
+    /// Restores the old object. The object must not have other changes.
     pub fn restore(self, object: &mut Value) {
         self.0.restore(object);
     }
 }
 
-impl Tree<'_> {
+impl DisplacedTree<'_> {
     fn count(&self) -> usize {
         match self {
-            Tree::Nothing => 0,
-            Tree::Here(_) => 1,
-            Tree::Below(parts) => parts.iter().map(|(_, tree)| tree.count()).sum(),
+            DisplacedTree::Nothing => 0,
+            DisplacedTree::Here(_) => 1,
+            DisplacedTree::Below(parts) => parts.iter().map(|(_, tree)| tree.count()).sum(),
         }
     }
 
     fn touched(&self) -> Touched {
-        let touched = |(step, tree): &(Step<'_>, Tree<'_>)| {
+        let touched = |(step, tree): &(DisplacedStep<'_>, DisplacedTree<'_>)| {
             let part = match *step {
-                Step::Member(name) => TouchedPart::Member(name.to_owned()),
-                Step::Item(at) => TouchedPart::Item(at),
+                DisplacedStep::Member(name) => TouchedPart::Member(name.to_owned()),
+                DisplacedStep::Item(at) => TouchedPart::Item(at),
             };
             (part, tree.touched())
         };
         match self {
-            Tree::Nothing => Touched::nothing(),
-            Tree::Here(_) => Touched::Whole,
-            Tree::Below(parts) => Touched::Parts(parts.iter().map(touched).collect()),
+            DisplacedTree::Nothing => Touched::nothing(),
+            DisplacedTree::Here(_) => Touched::Whole,
+            DisplacedTree::Below(parts) => Touched::Parts(parts.iter().map(touched).collect()),
         }
     }
 
     fn restore(self, object: &mut Value) {
         let parts = match self {
-            Tree::Nothing => return,
-            Tree::Here(value) => {
+            DisplacedTree::Nothing => return,
+            DisplacedTree::Here(value) => {
                 *object = value.unwrap_or_default();
                 return;
             }
-            Tree::Below(parts) => parts,
+            DisplacedTree::Below(parts) => parts,
         };
-        // What came last goes first: then nothing is behind it.
+        // In reverse order: then an added member is the last of its object when it is removed.
         for (step, tree) in parts.into_iter().rev() {
             match (step, &mut *object, tree) {
-                (Step::Member(name), Value::Object(members), Tree::Here(None)) => {
+                (
+                    DisplacedStep::Member(name),
+                    Value::Object(members),
+                    DisplacedTree::Here(None),
+                ) => {
                     members.remove(name);
                 }
-                (Step::Member(name), Value::Object(members), tree) => {
+                (DisplacedStep::Member(name), Value::Object(members), tree) => {
                     if let Some(member) = members.get_mut(name) {
                         tree.restore(member);
                     }
                 }
-                (Step::Item(at), Value::Array(items), tree) => {
+                (DisplacedStep::Item(at), Value::Array(items), tree) => {
                     if let Some(item) = items.get_mut(at) {
                         tree.restore(item);
                     }
@@ -116,31 +120,31 @@ impl Tree<'_> {
     }
 }
 
-/// Which parts of a value are not as they were.
+/// Which parts of a value have changed.
 #[derive(Debug, Clone)]
 pub enum Touched {
-    /// All of it may be something else.
+    /// Any part may have changed.
     Whole,
-    /// Some of its members or items.
+    /// Only these members or items have changed.
     Parts(Vec<(TouchedPart, Touched)>),
 }
 
-/// A part of a value.
+/// A member or an item of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TouchedPart {
-    /// The member of a name.
+    /// The member of this name.
     Member(String),
-    /// The item at a place.
+    /// The item at this index.
     Item(usize),
 }
 
 impl Touched {
-    /// All is as it was.
+    /// No part has changed.
     pub fn nothing() -> Touched {
         Touched::Parts(Vec::new())
     }
 
-    /// True if all of a member or an item may be something else.
+    /// True if the value, a member or an item has changed as a whole.
     pub fn has_whole(&self) -> bool {
         match self {
             Touched::Whole => true,
@@ -150,12 +154,12 @@ impl Touched {
         }
     }
 
-    /// What is touched of a member; `None` if it is as it was.
+    /// The changes of a member; `None` if it has none.
     pub fn member(&self, name: &str) -> Option<&Touched> {
         self.part(|part| matches!(part, TouchedPart::Member(known) if known == name))
     }
 
-    /// What is touched of an item; `None` if it is as it was.
+    /// The changes of an item; `None` if it has none.
     pub fn item(&self, place: usize) -> Option<&Touched> {
         self.part(|part| *part == TouchedPart::Item(place))
     }

@@ -1,4 +1,4 @@
-//! Steps of a path: how a part of a value is told from the others.
+//! Elements of field paths: they identify a member of an object or an item of a list.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -6,66 +6,66 @@ use std::fmt;
 
 use tidings_json::{Map, Value, is_plain, write_string};
 
-/// One step of a path. Names and values are borrowed from the object, where there is one.
+/// One step of a field path. Names and values are borrowed from the object where possible.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Element<'a> {
-    /// The member of an object.
+pub enum PathElement<'a> {
+    /// A member of an object.
     Field(Cow<'a, str>),
-    /// The item of a list that has these values, sorted by their names.
-    Key(Box<[(Cow<'a, str>, Part<'a>)]>),
-    /// The item of a list that is this.
-    Value(Part<'a>),
-    /// The item of a list at this place. Only ever read: lists that are told apart by places are taken as one.
+    /// The item of a list whose key members have these values, sorted by name.
+    Key(Box<[(Cow<'a, str>, ElementValue<'a>)]>),
+    /// The item of a set that equals this value.
+    Value(ElementValue<'a>),
+    /// The item of a list at this index. Only read, never made: lists without keys are atomic.
     Index(i64),
 }
 
-/// A value with the order in which sets of fields are written: numbers, text, booleans, lists, objects, null.
+/// A key or set value, with the order of `fieldsV1`: numbers, text, booleans, lists, objects, null.
 #[derive(Debug, Clone)]
-pub enum Part<'a> {
-    /// Stands in an object.
+pub enum ElementValue<'a> {
+    /// A value of the object.
     Borrowed(&'a Value),
-    /// Stands alone. It is boxed because elements are many and their own values few.
+    /// A value of its own. It is boxed to keep elements small: there are many, and few own their value.
     Owned(Box<Value>),
 }
 
-impl Part<'_> {
+impl ElementValue<'_> {
     /// The value.
     pub fn value(&self) -> &Value {
         match self {
-            Part::Borrowed(value) => value,
-            Part::Owned(value) => value,
+            ElementValue::Borrowed(value) => value,
+            ElementValue::Owned(value) => value,
         }
     }
 
-    fn into_owned(self) -> Part<'static> {
+    fn into_owned(self) -> ElementValue<'static> {
         match self {
-            Part::Borrowed(value) => value.clone().into(),
-            Part::Owned(value) => Part::Owned(value),
+            ElementValue::Borrowed(value) => value.clone().into(),
+            ElementValue::Owned(value) => ElementValue::Owned(value),
         }
     }
 }
 
-impl From<Value> for Part<'static> {
-    fn from(value: Value) -> Part<'static> {
-        Part::Owned(Box::new(value))
+impl From<Value> for ElementValue<'static> {
+    fn from(value: Value) -> ElementValue<'static> {
+        ElementValue::Owned(Box::new(value))
     }
 }
 
-impl PartialEq for Part<'_> {
-    fn eq(&self, other: &Part<'_>) -> bool {
+impl PartialEq for ElementValue<'_> {
+    fn eq(&self, other: &ElementValue<'_>) -> bool {
         self.value() == other.value()
     }
 }
 
-impl Eq for Part<'_> {}
+impl Eq for ElementValue<'_> {}
 
-impl PartialOrd for Part<'_> {
+impl PartialOrd for ElementValue<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Part<'_> {
+impl Ord for ElementValue<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.value(), other.value()) {
             (Value::Number(one), Value::Number(two)) => {
@@ -77,7 +77,7 @@ impl Ord for Part<'_> {
                     },
                     |(one, two)| one.cmp(&two),
                 );
-                // Numbers that are equal may still be written in two ways.
+                // Equal numbers can have two spellings, such as `1` and `1.0`.
                 order.then_with(|| {
                     if one == two {
                         Ordering::Equal
@@ -106,49 +106,49 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-impl<'a> Element<'a> {
-    /// The member of an object.
-    pub fn field(name: &'a str) -> Element<'a> {
-        Element::Field(name.into())
+impl<'a> PathElement<'a> {
+    /// The element for a member of an object.
+    pub fn field(name: &'a str) -> PathElement<'a> {
+        PathElement::Field(name.into())
     }
 
-    /// The item of a list with these values.
-    pub fn key(mut values: Vec<(Cow<'a, str>, Part<'a>)>) -> Element<'a> {
+    /// The element for the item of a list with these key values.
+    pub fn key(mut values: Vec<(Cow<'a, str>, ElementValue<'a>)>) -> PathElement<'a> {
         values.sort_by(|one, two| one.0.cmp(&two.0));
-        Element::Key(values.into())
+        PathElement::Key(values.into())
     }
 
     /// An element that borrows nothing.
-    pub fn into_owned(self) -> Element<'static> {
+    pub fn into_owned(self) -> PathElement<'static> {
         match self {
-            Element::Field(name) => Element::Field(name.into_owned().into()),
-            Element::Key(parts) => {
+            PathElement::Field(name) => PathElement::Field(name.into_owned().into()),
+            PathElement::Key(parts) => {
                 let parts = parts.into_iter();
-                let owned = |(name, part): (Cow<'_, str>, Part<'_>)| {
+                let owned = |(name, part): (Cow<'_, str>, ElementValue<'_>)| {
                     (name.into_owned().into(), part.into_owned())
                 };
-                Element::Key(parts.map(owned).collect())
+                PathElement::Key(parts.map(owned).collect())
             }
-            Element::Value(part) => Element::Value(part.into_owned()),
-            Element::Index(index) => Element::Index(index),
+            PathElement::Value(part) => PathElement::Value(part.into_owned()),
+            PathElement::Index(index) => PathElement::Index(index),
         }
     }
 
-    /// As `FieldsV1` has it: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. What is JSON in it is escaped as Go does it.
+    /// The encoding in `fieldsV1`: `f:name`, `k:{"name":"x"}`, `v:"x"`, `i:0`. JSON inside is escaped as in Go.
     pub fn encoded(&self) -> String {
         let mut text = String::new();
         self.encode(&mut text);
         text
     }
 
-    /// Appends what [`Element::encoded`] makes.
+    /// Appends the encoding, see [`PathElement::encoded`].
     pub(crate) fn encode(&self, text: &mut String) {
         match self {
-            Element::Field(name) => {
+            PathElement::Field(name) => {
                 text.push_str("f:");
                 text.push_str(name);
             }
-            Element::Key(parts) => {
+            PathElement::Key(parts) => {
                 text.push_str("k:{");
                 for (at, (name, part)) in parts.iter().enumerate() {
                     if at > 0 {
@@ -160,27 +160,27 @@ impl<'a> Element<'a> {
                 }
                 text.push('}');
             }
-            Element::Value(part) => {
+            PathElement::Value(part) => {
                 text.push_str("v:");
                 push_value(text, part.value());
             }
-            Element::Index(index) => {
+            PathElement::Index(index) => {
                 text.push_str("i:");
                 text.push_str(&index.to_string());
             }
         }
     }
 
-    /// Appends the same as a JSON string, if nothing in it has to be escaped but quotes, as is the rule. False, and nothing is
-    /// appended, if something has.
+    /// Appends the encoding as a JSON string if only quotes need escapes, which is the common case. Otherwise returns false and
+    /// appends nothing.
     pub(crate) fn push_plain(&self, json: &mut String) -> bool {
         let before = json.len();
         let done = match self {
-            Element::Field(name) => {
+            PathElement::Field(name) => {
                 json.push_str("\"f:");
                 push_if_plain(json, name)
             }
-            Element::Key(parts) => {
+            PathElement::Key(parts) => {
                 json.push_str("\"k:{");
                 let done = parts.iter().enumerate().all(|(at, (name, part))| {
                     json.push_str(if at > 0 { ",\\\"" } else { "\\\"" });
@@ -191,11 +191,11 @@ impl<'a> Element<'a> {
                 json.push('}');
                 done
             }
-            Element::Value(part) => {
+            PathElement::Value(part) => {
                 json.push_str("\"v:");
                 push_plain_value(json, part.value())
             }
-            Element::Index(_) => false,
+            PathElement::Index(_) => false,
         };
         if done {
             json.push('"');
@@ -205,15 +205,15 @@ impl<'a> Element<'a> {
         done
     }
 
-    /// Reads what [`Element::encoded`] writes. `None` if it is nothing of the kind.
-    pub fn decode(text: &str) -> Option<Element<'static>> {
+    /// Reads what [`PathElement::encoded`] writes. `None` if the text is not an element.
+    pub fn decode(text: &str) -> Option<PathElement<'static>> {
         let (kind, rest) = text.split_once(':')?;
         match kind {
-            "f" => Some(Element::Field(rest.to_owned().into())),
+            "f" => Some(PathElement::Field(rest.to_owned().into())),
             "k" => {
                 let members: Map = serde_json::from_str(rest).ok()?;
                 let values = members.into_iter();
-                Some(Element::key(
+                Some(PathElement::key(
                     values
                         .map(|(name, value)| (name.into(), value.into()))
                         .collect(),
@@ -221,15 +221,15 @@ impl<'a> Element<'a> {
             }
             "v" => {
                 let value: Value = serde_json::from_str(rest).ok()?;
-                Some(Element::Value(value.into()))
+                Some(PathElement::Value(value.into()))
             }
-            "i" => Some(Element::Index(rest.parse().ok()?)),
+            "i" => Some(PathElement::Index(rest.parse().ok()?)),
             _ => None,
         }
     }
 }
 
-/// Appends text that stands in JSON as it is. False, and nothing is appended, if it does not.
+/// Appends text that needs no escapes in JSON. Otherwise returns false and appends nothing.
 fn push_if_plain(json: &mut String, text: &str) -> bool {
     let plain = is_plain(text);
     if plain {
@@ -256,20 +256,20 @@ fn push_value(text: &mut String, value: &Value) {
     }
 }
 
-/// As paths are shown: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
-impl fmt::Display for Element<'_> {
+/// The form in error messages: `.name`, `[name="x"]`, `[="x"]`, `[0]`.
+impl fmt::Display for PathElement<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Element::Field(name) => write!(f, ".{name}"),
-            Element::Key(parts) => {
+            PathElement::Field(name) => write!(f, ".{name}"),
+            PathElement::Key(parts) => {
                 let parts = parts.iter();
                 let parts: Vec<_> = parts
                     .map(|(name, part)| format!("{name}={}", part.value()))
                     .collect();
                 write!(f, "[{}]", parts.join(","))
             }
-            Element::Value(part) => write!(f, "[={}]", part.value()),
-            Element::Index(index) => write!(f, "[{index}]"),
+            PathElement::Value(part) => write!(f, "[={}]", part.value()),
+            PathElement::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
@@ -292,36 +292,36 @@ mod tests {
             "v:7",
             "i:3",
         ] {
-            let element = Element::decode(text).expect(text);
+            let element = PathElement::decode(text).expect(text);
             assert_eq!(element.encoded(), text);
         }
         for text in ["", "f", "x:y", "k:[]", "k:{", "v:", "i:x"] {
-            assert_eq!(Element::decode(text), None, "{text}");
+            assert_eq!(PathElement::decode(text), None, "{text}");
         }
     }
 
     #[test]
     fn numbers_come_in_their_order_and_before_text() {
-        let part = |value: Value| Part::from(value);
-        let port = |number: i64| Element::key(vec![("port".into(), part(json!(number)))]);
+        let part = |value: Value| ElementValue::from(value);
+        let port = |number: i64| PathElement::key(vec![("port".into(), part(json!(number)))]);
         assert!(port(80) < port(443));
         assert!(part(json!(9)) < part(json!("1")));
         assert!(part(json!("a")) < part(json!(true)));
-        assert!(Element::field("z") < port(1) && port(1) < Element::Value(part(json!(0))));
+        assert!(PathElement::field("z") < port(1) && port(1) < PathElement::Value(part(json!(0))));
     }
 
     #[test]
     fn paths_are_shown_as_people_know_them() {
-        let shown = |element: Element<'_>| element.to_string();
-        assert_eq!(shown(Element::field("data")), ".data");
+        let shown = |element: PathElement<'_>| element.to_string();
+        assert_eq!(shown(PathElement::field("data")), ".data");
         let key = vec![
-            ("protocol".into(), Part::from(json!("TCP"))),
-            ("containerPort".into(), Part::from(json!(80))),
+            ("protocol".into(), ElementValue::from(json!("TCP"))),
+            ("containerPort".into(), ElementValue::from(json!(80))),
         ];
         assert_eq!(
-            shown(Element::key(key)),
+            shown(PathElement::key(key)),
             r#"[containerPort=80,protocol="TCP"]"#
         );
-        assert_eq!(shown(Element::Value(json!("x").into())), r#"[="x"]"#);
+        assert_eq!(shown(PathElement::Value(json!("x").into())), r#"[="x"]"#);
     }
 }

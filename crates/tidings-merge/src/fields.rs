@@ -1,4 +1,4 @@
-//! What a manager owns, as a set and as it is written.
+//! The fields that a manager owns, as a set and as JSON.
 
 use std::sync::OnceLock;
 
@@ -7,29 +7,29 @@ use crate::written::meets_written;
 
 /// The fields that a manager owns.
 ///
-/// Most entries of an object stay as they are, so each form is made from the other only when it is wanted.
+/// Most entries of an object do not change, so each form is computed from the other only on demand.
 #[derive(Debug, Clone, Default)]
-pub struct Fields {
-    /// One of the two is always there, or nothing is owned.
+pub struct OwnedFields {
+    /// `fieldsV1`. At least one of the two forms is set, or the manager owns nothing.
     json: OnceLock<Box<str>>,
     set: OnceLock<FieldSet<'static>>,
 }
 
-impl Fields {
-    /// Fields as `fieldsV1` has them.
-    pub(crate) fn from_json(json: impl Into<Box<str>>) -> Fields {
-        Fields {
+impl OwnedFields {
+    /// Fields from `fieldsV1`.
+    pub(crate) fn from_json(json: impl Into<Box<str>>) -> OwnedFields {
+        OwnedFields {
             json: OnceLock::from(json.into()),
             set: OnceLock::new(),
         }
     }
 
-    /// As `fieldsV1` has them.
+    /// The fields encoded as `fieldsV1`.
     pub fn json(&self) -> &str {
         self.json.get_or_init(|| self.set().encode().into())
     }
 
-    /// As a set.
+    /// The fields as a set.
     pub fn set(&self) -> &FieldSet<'static> {
         self.set.get_or_init(|| {
             let set = self.json.get().and_then(|json| FieldSet::decode(json));
@@ -37,7 +37,7 @@ impl Fields {
         })
     }
 
-    /// True if nothing is owned.
+    /// True if the manager owns no fields.
     pub fn is_empty(&self) -> bool {
         match self.json.get() {
             Some(json) => &**json == "{}",
@@ -45,7 +45,7 @@ impl Fields {
         }
     }
 
-    /// True if something is owned that is in another set.
+    /// True if a field is also in another set.
     pub(crate) fn meets(&self, other: &FieldSet<'_>) -> bool {
         match (self.set.get(), self.json.get()) {
             (None, Some(json)) => !other.is_empty() && meets_written(other, json),
@@ -78,20 +78,20 @@ impl Fields {
     }
 }
 
-impl From<FieldSet<'static>> for Fields {
-    fn from(set: FieldSet<'static>) -> Fields {
-        Fields {
+impl From<FieldSet<'static>> for OwnedFields {
+    fn from(set: FieldSet<'static>) -> OwnedFields {
+        OwnedFields {
             json: OnceLock::new(),
             set: OnceLock::from(set),
         }
     }
 }
 
-/// Sets are written in one way only.
-impl PartialEq for Fields {
-    fn eq(&self, other: &Fields) -> bool {
+/// Compares the encodings: equal sets have equal encodings.
+impl PartialEq for OwnedFields {
+    fn eq(&self, other: &OwnedFields) -> bool {
         self.json() == other.json()
     }
 }
 
-impl Eq for Fields {}
+impl Eq for OwnedFields {}

@@ -1,16 +1,16 @@
-//! Server-side apply: who owns which fields of an object, and what becomes of the object when somebody applies.
+//! Server-side apply: which manager owns which fields of an object, and how an applied configuration merges into the object.
 //!
-//! Several managers write to one object. Each has a set of fields that it owns. One who *applies* says everything it wants to
-//! have: what it says is its own, what it said before and no longer says goes, unless another owns it too, and what another
-//! owns with a different value is a conflict. One who *updates* owns what it has changed. The sets are kept in the object, as
-//! `metadata.managedFields`.
+//! Several managers write to one object, and each owns a set of fields. A manager that *applies* sends all fields that it wants
+//! to set, and owns them. Fields that it applied before and no longer applies are removed, unless another manager owns them
+//! too. A field that another manager owns with a different value is a conflict. A manager that *updates* owns the fields that it
+//! has changed. The sets are stored in the object, as `metadata.managedFields`.
 //!
-//! The crate knows nothing of Kubernetes' types: a [`Schema`] says how values are taken apart, which lists are sets or maps and
-//! which values are taken as one. It works on JSON and is pure.
+//! The crate does not know the types of Kubernetes: a [`Schema`] says which values have parts, which lists are sets or maps and
+//! which values are atomic. The crate works on JSON and does no I/O.
 //!
 //! ```
 //! use tidings_json::json;
-//! use tidings_merge::{Apply, Configuration, FieldSet, Managed, Manager, Unknown};
+//! use tidings_merge::{Apply, Configuration, FieldSet, Managed, Manager, UnknownSchema};
 //!
 //! let named = |name: &str| Manager {
 //!     name: name.into(),
@@ -20,7 +20,7 @@
 //! let mut managed = Managed::default();
 //! let mut apply = |live: &tidings_json::Value, manager: &str, config: tidings_json::Value| {
 //!     let nothing = FieldSet::default();
-//!     let config = Configuration::new(&config, Unknown, &nothing);
+//!     let config = Configuration::new(&config, UnknownSchema, &nothing);
 //!     let wish = Apply {
 //!         config: &config.map_err(|error| error.to_string())?,
 //!         force: false,
@@ -57,10 +57,10 @@ mod written;
 pub use compare::Changes;
 pub use configuration::Configuration;
 pub use displaced::{Displaced, Touched, TouchedPart};
-pub use element::{Element, Part};
-pub use fields::Fields;
-pub use managed::{Apply, Conflict, Conflicts, Entry, Managed, Manager, Operation};
+pub use element::{ElementValue, PathElement};
+pub use fields::OwnedFields;
+pub use managed::{Apply, Conflict, Conflicts, Managed, ManagedFieldsEntry, Manager, Operation};
 pub use merge::{merge, without};
-pub use schema::{Keys, Scalar, Schema, Shape, Unknown};
+pub use schema::{Keys, Scalar, Schema, Shape, UnknownSchema};
 pub use set::FieldSet;
 pub use typed::{TypeErrors, fields_of};

@@ -1,4 +1,4 @@
-//! Who owns which fields of an object: `metadata.managedFields`.
+//! `metadata.managedFields`: the managers of an object and the fields that they own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,26 +11,27 @@ use tidings_json::{Map, Plain, Value, write_string};
 use crate::compare::Changes;
 use crate::configuration::Configuration;
 use crate::displaced::Displaced;
-use crate::fields::Fields;
+use crate::fields::OwnedFields;
 use crate::merge::{Merged, merge_into, without};
 use crate::schema::Schema;
 use crate::set::FieldSet;
 use crate::typed::fields_of_stored;
 
-/// Entries of updates that are kept apart; older ones become one.
+/// The maximum number of update entries; older ones are merged into one.
 const UPDATES_MAX: usize = 10;
-/// The only way in which sets of fields are written.
+/// The only encoding of field sets.
 const FIELDS_TYPE: &str = "FieldsV1";
+/// The manager of the merged oldest updates.
 const ANCIENT: &str = "ancient-changes";
-/// Owns what was there before anybody applied, if nobody had kept track.
+/// The manager of the fields of an object that had no `managedFields` at the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// How a manager writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// It says what it wants to have; what it no longer says goes.
+    /// Server-side apply. Fields that it no longer applies are removed.
     Apply,
-    /// It creates, replaces or patches.
+    /// Create, replace or patch.
     Update,
 }
 
@@ -51,32 +52,32 @@ impl Operation {
     }
 }
 
-/// Who writes.
+/// A writer of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
-    /// Its name.
+    /// The name of the manager.
     pub name: String,
-    /// The version of the object that it writes.
+    /// The apiVersion in which it writes the object.
     pub api_version: String,
-    /// The subresource that it writes to, or nothing.
+    /// The subresource that it writes to; empty for the object itself.
     pub subresource: String,
 }
 
-/// What a manager owns.
+/// An entry of `managedFields`: the fields that a manager owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Whose it is.
+pub struct ManagedFieldsEntry {
+    /// The manager.
     pub manager: Manager,
-    /// How it wrote.
+    /// How the manager writes.
     pub operation: Operation,
-    /// When it last changed something; an applier that has changed nothing has no time.
+    /// The time of its last change; an applier that has changed nothing has none.
     pub time: Option<String>,
-    /// What it owns.
-    pub fields: Fields,
+    /// The fields that it owns.
+    pub fields: OwnedFields,
 }
 
-impl Entry {
-    /// One who applies is known by its name, whatever the version.
+impl ManagedFieldsEntry {
+    /// True if this is the entry of a manager. The entry of an applier matches for any apiVersion.
     fn is_of(&self, manager: &Manager, operation: Operation) -> bool {
         self.operation == operation
             && self.manager.name == manager.name
@@ -84,13 +85,16 @@ impl Entry {
             && (operation == Operation::Apply || self.manager.api_version == manager.api_version)
     }
 
-    fn read(reader: &mut Plain<'_>, known: &str) -> Option<Entry> {
+    /// Reads a stored entry; `known` as in [`Managed::read`].
+    fn read(reader: &mut Plain<'_>, known: &str) -> Option<ManagedFieldsEntry> {
         let (mut manager, mut operation, mut fields) = (Manager::default(), None, None);
         let (mut time, mut version) = (None, None);
         reader.members(|name, reader| {
             match name {
-                "fieldsV1" if reader.skip_known(known) => fields = Some(Fields::from_json(known)),
-                "fieldsV1" => fields = Some(Fields::from_json(reader.skip()?)),
+                "fieldsV1" if reader.skip_known(known) => {
+                    fields = Some(OwnedFields::from_json(known))
+                }
+                "fieldsV1" => fields = Some(OwnedFields::from_json(reader.skip()?)),
                 "operation" => operation = Some(Operation::named(reader.string()?)?),
                 "apiVersion" => version = Some(reader.string()?.to_owned()),
                 "time" => time = Some(reader.string()?.to_owned()),
@@ -101,7 +105,7 @@ impl Entry {
             Some(())
         })?;
         manager.api_version = version?;
-        Some(Entry {
+        Some(ManagedFieldsEntry {
             manager,
             operation: operation?,
             time,
@@ -109,8 +113,8 @@ impl Entry {
         })
     }
 
-    /// Reads an entry as a client sends it, which mostly is what is known already.
-    fn decode(value: &Value, known: &Managed) -> Option<Entry> {
+    /// Reads an entry that a client sends. Its fields are mostly those of a `known` entry, which are shared then.
+    fn decode(value: &Value, known: &Managed) -> Option<ManagedFieldsEntry> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let owned = |name: &str| text(name).unwrap_or_default().to_owned();
         let operation = Operation::named(text("operation")?)?;
@@ -125,7 +129,7 @@ impl Entry {
             Some(known) => known.fields.clone(),
             None => FieldSet::decode(&json)?.into(),
         };
-        Some(Entry {
+        Some(ManagedFieldsEntry {
             manager: Manager {
                 name: owned("manager"),
                 api_version: api_version.to_owned(),
@@ -158,15 +162,15 @@ impl Entry {
         json.push('}');
     }
 
-    /// True if it says the same as another, except when.
-    pub fn is_same_but_for_time(&self, other: &Entry) -> bool {
+    /// True if two entries differ in their times only.
+    pub fn is_same_but_for_time(&self, other: &ManagedFieldsEntry) -> bool {
         (&self.manager, self.operation, &self.fields)
             == (&other.manager, other.operation, &other.fields)
     }
 }
 
-/// As conflicts name it.
-impl fmt::Display for Entry {
+/// The form in conflicts: `"name"`, or `"name" using v1` for an updater.
+impl fmt::Display for ManagedFieldsEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.manager.name)?;
         if !self.manager.subresource.is_empty() {
@@ -179,16 +183,16 @@ impl fmt::Display for Entry {
     }
 }
 
-/// A field that somebody else owns with another value.
+/// A field that another manager owns with a different value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who owns it, as it is shown: `"name"`, or `"name" using v1` of one that does not apply.
+    /// The owner as errors print it: `"name"`, or `"name" using v1` for an updater.
     pub owner: String,
-    /// The field.
+    /// The path of the field.
     pub path: String,
 }
 
-/// What stands against a configuration.
+/// The conflicts of a configuration with other managers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", shown(.0))]
 pub struct Conflicts(pub Vec<Conflict>);
@@ -210,29 +214,29 @@ fn shown(conflicts: &[Conflict]) -> String {
     format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
 }
 
-/// What somebody applies.
+/// An apply request.
 #[derive(Debug, Clone, Copy)]
 pub struct Apply<'a, S> {
-    /// What the manager wants to have of the object.
+    /// The applied configuration.
     pub config: &'a Configuration<'a, S>,
-    /// Take over what others own.
+    /// True to take fields from other managers instead of reporting conflicts.
     pub force: bool,
-    /// The time that is written down if something changes.
+    /// The time of the manager's entry if the object changes.
     pub now: &'a str,
 }
 
-/// All owners of fields of an object.
+/// All entries of `managedFields` of an object.
 ///
-/// They are deserialized from `managedFields` as [`Managed::encode`] writes it; if an entry is not of a form that can be kept, there
-/// are none. Sets stay as they are written until somebody wants to know what is in them, which is rare.
+/// `Deserialize` reads what [`Managed::encode`] writes; if one entry is malformed, the result is empty. Field sets stay encoded
+/// until they are needed, which is rare.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Managed(pub Vec<Entry>);
+pub struct Managed(pub Vec<ManagedFieldsEntry>);
 
 impl<'de> Deserialize<'de> for Managed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managed, D::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Written<'a> {
+        struct WrittenEntry<'a> {
             manager: Option<String>,
             operation: Option<String>,
             api_version: Option<String>,
@@ -241,8 +245,8 @@ impl<'de> Deserialize<'de> for Managed {
             fields_v1: Option<&'a RawValue>,
             subresource: Option<String>,
         }
-        let entry = |written: Written<'de>| {
-            Some(Entry {
+        let entry = |written: WrittenEntry<'de>| {
+            Some(ManagedFieldsEntry {
                 manager: Manager {
                     name: written.manager.unwrap_or_default(),
                     api_version: written.api_version?,
@@ -250,37 +254,41 @@ impl<'de> Deserialize<'de> for Managed {
                 },
                 operation: Operation::named(&written.operation?)?,
                 time: written.time,
-                fields: Fields::from_json(written.fields_v1?.get()),
+                fields: OwnedFields::from_json(written.fields_v1?.get()),
             })
         };
-        let written = Vec::<Written<'de>>::deserialize(deserializer)?;
+        let written = Vec::<WrittenEntry<'de>>::deserialize(deserializer)?;
         let entries: Option<_> = written.into_iter().map(entry).collect();
         Ok(Managed(entries.unwrap_or_default()))
     }
 }
 
 impl Managed {
-    /// Reads `managedFields` as [`Managed::encode`] writes it, as far as that is plain. Some manager may own the fields that are
-    /// `known`, an object of JSON: they are half of most objects, and need not be looked through for their end then.
+    /// Reads stored `managedFields`, as [`Managed::encode`] writes it; `None` if the reader meets JSON that is not plain.
+    ///
+    /// `known` is a `fieldsV1` that some manager probably has: the reader compares it at once instead of searching for its end.
+    /// Field sets are half of most objects.
     pub fn read(reader: &mut Plain<'_>, known: &str) -> Option<Managed> {
         let mut entries = Vec::new();
         reader.items(|reader| {
-            entries.push(Entry::read(reader, known)?);
+            entries.push(ManagedFieldsEntry::read(reader, known)?);
             Some(())
         })?;
         Some(Managed(entries))
     }
 
-    /// Reads `managedFields` as a client sends it. What is as in `known`, which are the owners so far, is taken from there.
-    /// `None` if an entry is not of a form that can be kept.
+    /// Reads `managedFields` that a client sends. Field sets that are also in `known`, the stored entries, are shared with it.
+    /// `None` if an entry is malformed.
     pub fn decode(entries: &[Value], known: &Managed) -> Option<Managed> {
-        let entries = entries.iter().map(|entry| Entry::decode(entry, known));
+        let entries = entries
+            .iter()
+            .map(|entry| ManagedFieldsEntry::decode(entry, known));
         entries.collect::<Option<_>>().map(Managed)
     }
 
     /// Writes `managedFields` as JSON: appliers first, then by time and name.
     pub fn encode(&self) -> String {
-        let mut entries: Vec<&Entry> = self.0.iter().collect();
+        let mut entries: Vec<&ManagedFieldsEntry> = self.0.iter().collect();
         entries.sort_by_key(|entry| (entry.operation, &entry.time, &entry.manager));
         let fields = self.0.iter().map(|entry| entry.fields.json().len() + 200);
         let mut json = String::with_capacity(2 + fields.sum::<usize>());
@@ -295,7 +303,7 @@ impl Managed {
         json
     }
 
-    /// Writes down what somebody has changed: it is the writer's now.
+    /// Records an update: the manager now owns the fields that it has changed.
     pub fn update(&mut self, changes: &Changes<'_>, manager: &Manager, now: &str) {
         if changes.is_empty() {
             return;
@@ -310,11 +318,10 @@ impl Managed {
         self.merge_oldest();
     }
 
-    /// Puts a configuration over an object, in place. Returns what stood there before; the owners are as they are to be written
-    /// down, whether that is anything or not.
+    /// Merges a configuration into an object, in place, and updates the entries. Returns the values that were replaced.
     ///
     /// # Errors
-    /// If somebody else owns a field that would change. Object and owners are as before then.
+    /// If another manager owns a field that would change. Then object and entries stay unchanged.
     pub fn apply<'a, S: Schema>(
         &mut self,
         manager: &Manager,
@@ -327,15 +334,15 @@ impl Managed {
             ignored,
             ..
         } = *apply.config;
-        let fields = Fields::from_json(apply.config.written.as_str());
-        // Only one who no longer says all that it said takes something away.
+        let fields = OwnedFields::from_json(apply.config.written.as_str());
+        // An apply removes fields only if the manager applied fields before that it no longer applies.
         let before = self.own(manager, Operation::Apply).map(|own| &own.fields);
         let abandoned = before
             .filter(|before| **before != fields)
             .map(|before| (before.set(), apply.config.fields()))
             .filter(|(before, said)| !said.contains(before));
         let unowned = self.unowned(live, &apply, manager);
-        let others: Vec<&Entry> = self
+        let others: Vec<&ManagedFieldsEntry> = self
             .0
             .iter()
             .chain(&unowned)
@@ -373,13 +380,13 @@ impl Managed {
         Ok(displaced)
     }
 
-    /// If nobody has kept track of an object, what is there is somebody's.
+    /// The entry for the fields of an object without `managedFields`: they belong to [`BEFORE_FIRST_APPLY`].
     fn unowned<S: Schema>(
         &self,
         live: &Value,
         apply: &Apply<'_, S>,
         manager: &Manager,
-    ) -> Option<Entry> {
+    ) -> Option<ManagedFieldsEntry> {
         if !self.0.is_empty() {
             return None;
         }
@@ -387,7 +394,7 @@ impl Managed {
         let mut there = Changes::of(Some(&nothing), Some(live), apply.config.schema).set;
         there.remove_with_below(apply.config.ignored);
         there.here = false;
-        (!there.is_empty()).then(|| Entry {
+        (!there.is_empty()).then(|| ManagedFieldsEntry {
             manager: Manager {
                 name: BEFORE_FIRST_APPLY.to_owned(),
                 api_version: manager.api_version.clone(),
@@ -399,32 +406,32 @@ impl Managed {
         })
     }
 
-    fn own(&self, manager: &Manager, operation: Operation) -> Option<&Entry> {
+    fn own(&self, manager: &Manager, operation: Operation) -> Option<&ManagedFieldsEntry> {
         self.0.iter().find(|entry| entry.is_of(manager, operation))
     }
 
-    fn entry(&mut self, manager: &Manager, operation: Operation) -> &mut Entry {
+    fn entry(&mut self, manager: &Manager, operation: Operation) -> &mut ManagedFieldsEntry {
         let place = self
             .0
             .iter()
             .position(|entry| entry.is_of(manager, operation));
         let place = place.unwrap_or_else(|| {
-            self.0.push(Entry {
+            self.0.push(ManagedFieldsEntry {
                 manager: manager.clone(),
                 operation,
                 time: None,
-                fields: Fields::default(),
+                fields: OwnedFields::default(),
             });
             self.0.len() - 1
         });
         &mut self.0[place]
     }
 
-    /// What is gone is nobody's, what is set is no other's.
+    /// Removes changed fields from the entries of other managers, and removed fields from all.
     fn take(&mut self, changes: &Changes<'_>, manager: &Manager, operation: Operation) {
         for entry in &mut self.0 {
             let own = entry.is_of(manager, operation);
-            // An applier owns all that it says, also what was there twice and is there once now.
+            // An applier owns all fields that it applies, also an item whose duplicate was removed.
             if !own || operation == Operation::Update {
                 entry.fields.remove(&changes.removed);
             }
@@ -434,22 +441,22 @@ impl Managed {
         }
     }
 
-    /// Entries of updates beyond the bound become one for each version.
+    /// Merges the oldest update entries above [`UPDATES_MAX`] into one entry for each apiVersion.
     fn merge_oldest(&mut self) {
         let entries = std::mem::take(&mut self.0).into_iter();
-        let (mut updates, mut kept): (Vec<Entry>, Vec<Entry>) =
+        let (mut updates, mut kept): (Vec<ManagedFieldsEntry>, Vec<ManagedFieldsEntry>) =
             entries.partition(|entry| entry.operation == Operation::Update);
         let beyond = updates.len().saturating_sub(UPDATES_MAX);
         if beyond > 0 {
             updates.sort_by(|one, two| one.time.cmp(&two.time));
-            let mut ancient: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
-            // One more, because what they become is an entry too.
+            let mut ancient: BTreeMap<String, Vec<ManagedFieldsEntry>> = BTreeMap::new();
+            // One more than the excess, because the merged entry counts too.
             for oldest in updates.drain(..=beyond) {
                 let version = oldest.manager.api_version.clone();
                 ancient.entry(version).or_default().push(oldest);
             }
             kept.extend(ancient.into_iter().map(|(api_version, entries)| {
-                Entry {
+                ManagedFieldsEntry {
                     manager: Manager {
                         name: ANCIENT.to_owned(),
                         api_version,
@@ -469,8 +476,8 @@ impl Managed {
     }
 }
 
-/// What would change and is another's.
-fn find_conflicts(others: &[&Entry], changes: &Changes<'_>) -> Result<(), Conflicts> {
+/// Fails if a changed field belongs to another manager.
+fn find_conflicts(others: &[&ManagedFieldsEntry], changes: &Changes<'_>) -> Result<(), Conflicts> {
     let mut conflicts: Vec<Conflict> = others
         .iter()
         .filter(|entry| entry.fields.meets(&changes.set))
@@ -490,21 +497,21 @@ fn find_conflicts(others: &[&Entry], changes: &Changes<'_>) -> Result<(), Confli
     Err(Conflicts(conflicts))
 }
 
-/// Without what the applier had said before and nobody says now.
+/// Removes the fields that the manager applied `before` and that neither it nor another manager applies now.
 fn without_abandoned<S: Schema>(
     merged: &Value,
     before: &FieldSet<'_>,
-    others: &[&Entry],
+    others: &[&ManagedFieldsEntry],
     said: &FieldSet<'_>,
     schema: S,
 ) -> Value {
     let before = before.with_named(schema);
     let nothing = || Value::Object(Map::new());
     let pruned = without(merged, &before, schema).unwrap_or_else(nothing);
-    // What others own comes back, and so does what the applier never had.
+    // `gone` are the fields that this removes. Other managers' fields stay, and so do fields that the manager never applied.
     let mut gone = fields_of_stored(merged, schema).with_named(schema);
     gone.remove(&fields_of_stored(&pruned, schema).with_named(schema));
-    // What the applier says counts even where nobody can own it: an object does not lose its name.
+    // Applied fields stay even if no manager can own them: an object keeps its name.
     let others = others.iter().map(|entry| entry.fields.set());
     for said in others.chain([said]) {
         gone.remove(&said.with_named(schema));

@@ -1,43 +1,43 @@
-//! What becomes of an object when a configuration is put over it, and when fields are taken away.
+//! Merges a configuration into an object, and removes fields from an object.
 
 use std::collections::BTreeMap;
 
 use tidings_json::{Map, Value};
 
 use crate::compare::Changes;
-use crate::displaced::{Displaced, Step};
-use crate::element::Element;
-use crate::schema::{Child, Schema, Shape, key, parts, same_key};
+use crate::displaced::{Displaced, DisplacedStep};
+use crate::element::PathElement;
+use crate::schema::{Schema, Shape, ValuePart, key, parts, same_key};
 use crate::set::FieldSet;
 
-/// The object with everything that the configuration says.
+/// The object with all values of the configuration.
 pub fn merge<S: Schema>(live: &Value, config: &Value, schema: S) -> Value {
     let mut merged = live.clone();
     merge_into(&mut merged, config, schema);
     merged
 }
 
-/// What has become of an object.
+/// The effect of a merge on a value.
 #[derive(Debug, Default)]
 pub(crate) struct Merged<'c> {
-    /// What stood where there is something else now.
+    /// The values that were replaced.
     pub(crate) displaced: Displaced<'c>,
-    /// What is different, as far as types know it.
+    /// The fields that changed; only fields that the schema knows.
     pub(crate) changes: Changes<'c>,
 }
 
-/// What has become of the parts of a value.
+/// The effects of a merge on the parts of a value.
 #[derive(Default)]
-struct Parts<'c> {
+struct MergedParts<'c> {
     displaced: Displaced<'c>,
-    changes: Vec<(Element<'c>, Changes<'c>)>,
+    changes: Vec<(PathElement<'c>, Changes<'c>)>,
 }
 
-impl<'c> Parts<'c> {
+impl<'c> MergedParts<'c> {
     fn push(
         &mut self,
-        step: Step<'c>,
-        element: impl FnOnce() -> Option<Element<'c>>,
+        step: DisplacedStep<'c>,
+        element: impl FnOnce() -> Option<PathElement<'c>>,
         part: Merged<'c>,
     ) {
         self.displaced.add_below(step, part.displaced);
@@ -49,9 +49,9 @@ impl<'c> Parts<'c> {
     }
 }
 
-impl<'c> From<Parts<'c>> for Merged<'c> {
-    fn from(parts: Parts<'c>) -> Merged<'c> {
-        let Parts { displaced, changes } = parts;
+impl<'c> From<MergedParts<'c>> for Merged<'c> {
+    fn from(parts: MergedParts<'c>) -> Merged<'c> {
+        let MergedParts { displaced, changes } = parts;
         let changes = match changes.is_empty() {
             true => Changes::default(),
             false => Changes::of_below(changes),
@@ -60,8 +60,8 @@ impl<'c> From<Parts<'c>> for Merged<'c> {
     }
 }
 
-/// Puts the configuration over the object, in place: mostly an object has nearly all of it already, and only what is different is
-/// copied. A configuration has no item of a list twice, see [`fields_of`](crate::fields_of).
+/// Merges the configuration into the object, in place. Only values that differ are copied, and mostly few do. A configuration has
+/// no duplicate items in lists, see [`fields_of`](crate::fields_of).
 pub(crate) fn merge_into<'c, S: Schema>(
     live: &mut Value,
     config: &'c Value,
@@ -74,15 +74,19 @@ pub(crate) fn merge_into<'c, S: Schema>(
             Value::Object(config),
         ) => merge_members(live, config, schema),
         (Shape::Keyed(_), Value::Array(lives), Value::Array(configs)) if lives == configs => {
-            Merged::default() // most lists, most of the time
+            Merged::default() // the common case: most lists do not change
         }
         (Shape::Keyed(item), Value::Array(lives), Value::Array(configs))
             if are_in_step(lives, configs, schema) =>
         {
-            let mut parts = Parts::default();
+            let mut parts = MergedParts::default();
             for (at, (live, config)) in std::iter::zip(lives, configs).enumerate() {
                 let part = merge_into(live, config, item);
-                parts.push(Step::Item(at), || key(config, &schema.keys()).ok(), part);
+                parts.push(
+                    DisplacedStep::Item(at),
+                    || key(config, &schema.keys()).ok(),
+                    part,
+                );
             }
             parts.into()
         }
@@ -99,24 +103,24 @@ pub(crate) fn merge_into<'c, S: Schema>(
     }
 }
 
-/// True if two lists have the same items in the same order, whatever else is in the items.
+/// True if two lists have items with the same keys in the same order.
 fn are_in_step<S: Schema>(live: &[Value], config: &[Value], schema: S) -> bool {
     let keys = schema.keys();
     let mut pairs = std::iter::zip(live, config);
     live.len() == config.len() && pairs.all(|(live, config)| same_key(live, config, &keys))
 }
 
-/// What the configuration makes of a value that it does not go into. `None` if that stays.
+/// The merged value of a value that is replaced as a whole; `None` if it does not change.
 fn over<S: Schema>(live: &Value, config: &Value, schema: S) -> Option<Value> {
     match (live, config) {
-        _ if live == config => None, // most of an object, most of the time
+        _ if live == config => None, // the common case
         (Value::Array(_), Value::Array(_)) => {
             match (children(live, schema), children(config, schema)) {
                 (Some(live), Some(config)) => Some(Value::Array(merge_items(&live, &config))),
                 _ => Some(config.clone()),
             }
         }
-        // Saying that there is nothing in it takes nothing away from it.
+        // A null in the configuration does not empty a list or map.
         (live, Value::Null) if children(live, schema).is_some_and(|parts| !parts.is_empty()) => {
             None
         }
@@ -124,14 +128,14 @@ fn over<S: Schema>(live: &Value, config: &Value, schema: S) -> Option<Value> {
     }
 }
 
-/// The parts of a value that has some; what cannot be told apart is left out.
-fn children<S: Schema>(value: &Value, schema: S) -> Option<Vec<Child<'_, S>>> {
+/// The parts of a value; items without valid keys are left out. `None` if the value has no parts.
+fn children<S: Schema>(value: &Value, schema: S) -> Option<Vec<ValuePart<'_, S>>> {
     parts(value, schema, &mut |_| {})
 }
 
 fn merge_members<'c, S: Schema>(live: &mut Map, config: &'c Map, schema: S) -> Merged<'c> {
     let shape = schema.shape();
-    let mut parts = Parts::default();
+    let mut parts = MergedParts::default();
     for (name, value) in config {
         let below = match shape {
             Shape::Map(item) => Some(item),
@@ -150,14 +154,18 @@ fn merge_members<'c, S: Schema>(live: &mut Map, config: &'c Map, schema: S) -> M
                 }
             }
         };
-        parts.push(Step::Member(name), || Some(Element::field(name)), part);
+        parts.push(
+            DisplacedStep::Member(name),
+            || Some(PathElement::field(name)),
+            part,
+        );
     }
     parts.into()
 }
 
-/// The items of both lists. Those of the configuration come in its order; those that only the object has stay between the
-/// neighbours that they have.
-fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec<Value> {
+/// The items of both lists. Items of the configuration keep its order; items that only the object has stay next to their
+/// neighbours.
+fn merge_items<S: Schema>(live: &[ValuePart<'_, S>], config: &[ValuePart<'_, S>]) -> Vec<Value> {
     let same = live.iter().map(|child| &child.element);
     if same.eq(config.iter().map(|child| &child.element)) {
         let pairs = live.iter().zip(config);
@@ -165,13 +173,13 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
             .map(|(live, config)| merge(live.value, config.value, config.schema))
             .collect();
     }
-    let mut lives: BTreeMap<&Element<'_>, Vec<&Child<'_, S>>> = BTreeMap::new();
+    let mut lives: BTreeMap<&PathElement<'_>, Vec<&ValuePart<'_, S>>> = BTreeMap::new();
     for child in live {
         lives.entry(&child.element).or_default().push(child);
     }
-    let configs: BTreeMap<&Element<'_>, &Child<'_, S>> =
+    let configs: BTreeMap<&PathElement<'_>, &ValuePart<'_, S>> =
         config.iter().map(|child| (&child.element, child)).collect();
-    // Items that both have, in the order of the configuration: where the two lists meet next.
+    // The items that both lists have, in the order of the configuration; the first is where the lists meet next.
     let mut meeting = config
         .iter()
         .map(|child| &child.element)
@@ -179,7 +187,7 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
         .peekable();
     let mut items = Vec::with_capacity(live.len().max(config.len()));
     let (mut old, mut new) = (live.iter().peekable(), config.iter().peekable());
-    let mut done: std::collections::BTreeSet<&Element<'_>> = std::collections::BTreeSet::new();
+    let mut done: std::collections::BTreeSet<&PathElement<'_>> = std::collections::BTreeSet::new();
     loop {
         let (before, after) = (old.peek().copied(), new.peek().copied());
         if let Some(before) = before {
@@ -187,14 +195,14 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
             match after {
                 Some(after) if after.element == *element => {
                     old.next();
-                    // It is taken below, as one of the configuration.
+                    // Pushed below, as an item of the configuration.
                 }
                 _ if !configs.contains_key(element) => {
                     items.push(before.value.clone());
                     old.next();
                     continue;
                 }
-                // The configuration has it elsewhere.
+                // The configuration has this item at another position.
                 _ if done.contains(element) || meeting.peek() != Some(&element) => {
                     old.next();
                     continue;
@@ -212,14 +220,14 @@ fn merge_items<S: Schema>(live: &[Child<'_, S>], config: &[Child<'_, S>]) -> Vec
         }
         items.push(match lives.get(element).map(Vec::as_slice) {
             Some([live]) => merge(live.value, after.value, after.schema),
-            // Of items that occur twice nobody knows which one is meant: the configuration replaces them.
+            // The object has duplicates of this item: the configuration's item replaces them all.
             _ => after.value.clone(),
         });
     }
     items
 }
 
-/// The value without the fields of a set. `None` if nothing is left of it; a part of which nothing is left is null.
+/// The value without the fields of a set. `None` if no part is left; a part without remaining fields becomes null.
 pub fn without<S: Schema>(value: &Value, fields: &FieldSet<'_>, schema: S) -> Option<Value> {
     let Some(children) = children(value, schema) else {
         return Some(value.clone());
@@ -238,7 +246,7 @@ pub fn without<S: Schema>(value: &Value, fields: &FieldSet<'_>, schema: S) -> Op
     }
     let mut members = Map::new();
     for (element, value) in left {
-        if let Element::Field(name) = element {
+        if let PathElement::Field(name) = element {
             members.insert(name.into_owned(), value);
         }
     }
@@ -256,10 +264,10 @@ mod tests {
     use crate::schema::{Keys, Scalar};
     use crate::typed::fields_of;
 
-    /// `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of scalars, `words` one of
-    /// text.
+    /// A schema for tests: `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of
+    /// scalars, `words` a map of text.
     #[derive(Debug, Clone, Copy)]
-    enum Of {
+    enum TestSchema {
         Struct,
         List,
         Map,
@@ -270,29 +278,29 @@ mod tests {
         Text,
     }
 
-    impl Schema for Of {
-        fn shape(self) -> Shape<Of> {
+    impl Schema for TestSchema {
+        fn shape(self) -> Shape<TestSchema> {
             match self {
-                Of::Struct => Shape::Struct,
-                Of::List => Shape::Keyed(Of::Struct),
-                Of::Map => Shape::Map(Of::Scalar),
-                Of::Set => Shape::Set(Of::Scalar),
-                Of::Atomic => Shape::Atomic,
-                Of::Scalar => Shape::Scalar(Scalar::Any),
-                Of::Words => Shape::Map(Of::Text),
-                Of::Text => Shape::Scalar(Scalar::String),
+                TestSchema::Struct => Shape::Struct,
+                TestSchema::List => Shape::Keyed(TestSchema::Struct),
+                TestSchema::Map => Shape::Map(TestSchema::Scalar),
+                TestSchema::Set => Shape::Set(TestSchema::Scalar),
+                TestSchema::Atomic => Shape::Atomic,
+                TestSchema::Scalar => Shape::Scalar(Scalar::Any),
+                TestSchema::Words => Shape::Map(TestSchema::Text),
+                TestSchema::Text => Shape::Scalar(Scalar::String),
             }
         }
 
-        fn field(self, name: &str) -> Option<Of> {
+        fn field(self, name: &str) -> Option<TestSchema> {
             match name {
-                "text" => Some(Of::Scalar),
-                "name" => Some(Of::Text),
-                "words" => Some(Of::Words),
-                "whole" => Some(Of::Atomic),
-                "set" => Some(Of::Set),
-                "list" => Some(Of::List),
-                "map" => Some(Of::Map),
+                "text" => Some(TestSchema::Scalar),
+                "name" => Some(TestSchema::Text),
+                "words" => Some(TestSchema::Words),
+                "whole" => Some(TestSchema::Atomic),
+                "set" => Some(TestSchema::Set),
+                "list" => Some(TestSchema::List),
+                "map" => Some(TestSchema::Map),
                 _ => None,
             }
         }
@@ -346,7 +354,7 @@ mod tests {
             .boxed()
     }
 
-    /// Without what the types do not have: no configuration has that, an object may.
+    /// The configuration without undeclared fields: only a stored object may have them.
     fn declared(mut config: Value) -> Value {
         match &mut config {
             Value::Object(members) => {
@@ -400,9 +408,9 @@ mod tests {
     proptest! {
         #[test]
         fn fields_are_written_as_a_set_of_them_is(config in object(true), ignored in object(true)) {
-            let ignored = fields_of(&ignored, Of::Struct).unwrap_or_default();
-            let written = Configuration::new(&config, Of::Struct, &ignored).map(|config| config.written);
-            let set = fields_of(&config, Of::Struct);
+            let ignored = fields_of(&ignored, TestSchema::Struct).unwrap_or_default();
+            let written = Configuration::new(&config, TestSchema::Struct, &ignored).map(|config| config.written);
+            let set = fields_of(&config, TestSchema::Struct);
             prop_assert_eq!(written, set.map(|set| set.encode_without(&ignored)));
         }
 
@@ -410,10 +418,10 @@ mod tests {
         fn what_a_merge_says_of_itself_is_what_a_comparison_finds(live in object(true), config in object(true)) {
             let config = declared(config);
             let mut merged = live.clone();
-            let told = merge_into(&mut merged, &config, Of::Struct);
+            let told = merge_into(&mut merged, &config, TestSchema::Struct);
             prop_assert_eq!(!told.displaced.is_empty(), merged != live);
-            prop_assert_eq!(&told.changes, &Changes::of(Some(&live), Some(&merged), Of::Struct));
-            let again = merge_into(&mut merged.clone(), &config, Of::Struct);
+            prop_assert_eq!(&told.changes, &Changes::of(Some(&live), Some(&merged), TestSchema::Struct));
+            let again = merge_into(&mut merged.clone(), &config, TestSchema::Struct);
             prop_assert!(again.displaced.is_empty() && again.changes.is_empty());
             same_where_untouched(&live, &merged, &told.displaced.touched())?;
             told.displaced.restore(&mut merged);

@@ -1,76 +1,76 @@
-//! What is known about the types of an object.
+//! The trait that describes the types of an object to this crate.
 
 use std::borrow::Cow;
 
 use tidings_json::Value;
 
-use crate::element::{Element, Part};
+use crate::element::{ElementValue, PathElement};
 
-/// What the types say about the value at some place of an object.
+/// The type of a value of an object.
 ///
-/// It is a handle: cheap to copy, such as a reference into a table of types.
+/// Implementations are cheap to copy, such as a reference into a table of types.
 pub trait Schema: Copy {
-    /// How the value is taken apart.
+    /// How the value divides into parts.
     fn shape(self) -> Shape<Self>;
 
-    /// The member of a struct, if there is one of that name.
+    /// The type of a member of a struct; `None` if the struct has no such member.
     fn field(self, name: &str) -> Option<Self>;
 
-    /// True if a struct names that member. One that it keeps without knowing it is like an entry of a map.
+    /// True if the struct declares that member. A member that it only preserves is like an entry of a map.
     fn names(self, _name: &str) -> bool {
         true
     }
 
-    /// The members by which items of a [`Shape::Keyed`] list are told apart, with their defaults.
+    /// The members that identify items of a [`Shape::Keyed`] list, with their defaults.
     fn keys(self) -> Keys;
 }
 
-/// See [`Schema::keys`].
+/// The key members of a list with their defaults, see [`Schema::keys`].
 pub type Keys = Cow<'static, [(Box<str>, Option<Value>)]>;
 
-/// How a value is taken apart.
+/// How a value divides into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape<S> {
-    /// Not at all.
+    /// A scalar: it has no parts.
     Scalar(Scalar),
-    /// Not at all, whatever is in it.
+    /// A value of any type that merges as one.
     Atomic,
-    /// By its members, see [`Schema::field`].
+    /// An object with declared members, see [`Schema::field`].
     Struct,
-    /// By its members, which can have any names.
+    /// An object whose members can have any names.
     Map(S),
-    /// By its items, which are scalars.
+    /// A list of unique scalars.
     Set(S),
-    /// By its items, which are told apart by some of their members, see [`Schema::keys`].
+    /// A list of objects that key members identify, see [`Schema::keys`].
     Keyed(S),
-    /// Nothing is known. Objects are taken apart, all else is not.
+    /// Unknown. Objects have their members as parts, all other values are atomic.
     Unknown,
 }
 
-/// What a scalar has to be.
+/// The type of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
     /// Text.
     String,
     /// A number.
     Number,
-    /// True or false.
+    /// A boolean.
     Bool,
-    /// Any of them.
+    /// Any scalar.
     Any,
 }
 
-/// Nothing is known about an object.
+/// The schema of objects whose types are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unknown;
+pub struct UnknownSchema;
 
-impl Schema for Unknown {
-    fn shape(self) -> Shape<Unknown> {
+impl Schema for UnknownSchema {
+    fn shape(self) -> Shape<UnknownSchema> {
         Shape::Unknown
     }
 
-    fn field(self, _name: &str) -> Option<Unknown> {
-        Some(Unknown)
+    fn field(self, _name: &str) -> Option<UnknownSchema> {
+        Some(UnknownSchema)
     }
 
     fn keys(self) -> Keys {
@@ -78,21 +78,21 @@ impl Schema for Unknown {
     }
 }
 
-/// A part of a value.
-pub(crate) struct Child<'a, S> {
-    pub(crate) element: Element<'a>,
+/// A part of a value, with its type.
+pub(crate) struct ValuePart<'a, S> {
+    pub(crate) element: PathElement<'a>,
     pub(crate) value: &'a Value,
     pub(crate) schema: S,
-    /// It is a member that the type names.
+    /// True for a member that the struct declares.
     pub(crate) named: bool,
 }
 
-/// The parts of a value; `None` if it is taken as one. Parts that cannot be told apart are reported and left out.
+/// The parts of a value; `None` if it is atomic. Items without a valid key are reported to `wrong` and left out.
 pub(crate) fn parts<'a, S: Schema>(
     value: &'a Value,
     schema: S,
     wrong: &mut dyn FnMut(String),
-) -> Option<Vec<Child<'a, S>>> {
+) -> Option<Vec<ValuePart<'a, S>>> {
     let shape = schema.shape();
     match (shape, value) {
         (Shape::Scalar(_) | Shape::Atomic, _) => None,
@@ -107,8 +107,8 @@ pub(crate) fn parts<'a, S: Schema>(
                     wrong(format!(".{name}: field not declared in schema"));
                     return None;
                 };
-                Some(Child {
-                    element: Element::field(name),
+                Some(ValuePart {
+                    element: PathElement::field(name),
                     value,
                     schema,
                     named,
@@ -127,8 +127,8 @@ pub(crate) fn parts<'a, S: Schema>(
                         "associative list without keys has an element that's an explicit null"
                     }
                     value => {
-                        return Some(Child {
-                            element: Element::Value(Part::Borrowed(value)),
+                        return Some(ValuePart {
+                            element: PathElement::Value(ElementValue::Borrowed(value)),
                             value,
                             schema: item,
                             named: false,
@@ -147,7 +147,7 @@ pub(crate) fn parts<'a, S: Schema>(
                     .iter()
                     .enumerate()
                     .filter_map(|(at, value)| match key(value, &keys) {
-                        Ok(element) => Some(Child {
+                        Ok(element) => Some(ValuePart {
                             element,
                             value,
                             schema: item,
@@ -164,18 +164,18 @@ pub(crate) fn parts<'a, S: Schema>(
     }
 }
 
-/// Mostly nothing is left out, so there is room for all from the start.
+/// Collects items with a capacity for all, because mostly none is left out.
 fn gathered<T>(items: impl Iterator<Item = T>, most: usize) -> Vec<T> {
     let mut gathered = Vec::with_capacity(most);
     gathered.extend(items);
     gathered
 }
 
-/// What tells an item of a list from the others.
+/// The element that identifies an item of a keyed list.
 pub(crate) fn key<'a>(
     value: &'a Value,
     keys: &[(Box<str>, Option<Value>)],
-) -> Result<Element<'a>, String> {
+) -> Result<PathElement<'a>, String> {
     let members = match value {
         Value::Object(members) => members,
         Value::Null => {
@@ -185,7 +185,7 @@ pub(crate) fn key<'a>(
     };
     let values = keys.iter().filter_map(|(name, default)| {
         if let Some((name, value)) = members.get_key_value(name) {
-            return Some((Cow::Borrowed(&**name), Part::Borrowed(value)));
+            return Some((Cow::Borrowed(&**name), ElementValue::Borrowed(value)));
         }
         let default = default.clone()?;
         Some((Cow::Owned(String::from(&**name)), default.into()))
@@ -198,10 +198,10 @@ pub(crate) fn key<'a>(
             names.join(" ")
         ));
     }
-    Ok(Element::key(values))
+    Ok(PathElement::key(values))
 }
 
-/// True if two items of a list are told from the others by the same values.
+/// True if two items of a list have the same key values.
 pub(crate) fn same_key(one: &Value, two: &Value, keys: &[(Box<str>, Option<Value>)]) -> bool {
     let (Value::Object(one), Value::Object(two)) = (one, two) else {
         return false;

@@ -1,4 +1,4 @@
-//! Sets of fields.
+//! Sets of fields: operations and the encoding as `fieldsV1`.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::Schema;
-use crate::element::Element;
+use crate::element::PathElement;
 use crate::schema::Shape;
 
 /// A set of fields of an object, as a tree of their paths.
 ///
-/// A field can be in the set without the fields below it, and they without it. A set that was made from an object borrows names
-/// from it.
+/// A field can be in the set without the fields below it, and those without the field. A set that was made from an object borrows
+/// names from it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSet<'a> {
-    /// The field at this place is in the set.
+    /// True if the field itself is in the set.
     pub here: bool,
-    /// What is in the set below it, sorted. No entry is empty.
-    below: Vec<(Element<'a>, FieldSet<'a>)>,
+    /// The fields below, sorted. No entry is empty.
+    below: Vec<(PathElement<'a>, FieldSet<'a>)>,
 }
 
 impl<'a> FieldSet<'a> {
-    /// A field without anything below it.
+    /// A field without fields below it.
     pub fn leaf() -> FieldSet<'a> {
         FieldSet {
             here: true,
@@ -30,13 +30,13 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// A set of fields given by the names on the way to them.
+    /// A set of fields, given by paths of names.
     pub fn of_names(paths: &[&[&'a str]]) -> FieldSet<'a> {
         let mut set = FieldSet::default();
         for path in paths {
             let mut at = &mut set;
             for name in *path {
-                let element = Element::field(name);
+                let element = PathElement::field(name);
                 let place = at.place(&element).unwrap_or_else(|place| {
                     at.below.insert(place, (element, FieldSet::default()));
                     place
@@ -48,9 +48,8 @@ impl<'a> FieldSet<'a> {
         set
     }
 
-    /// What is below a field, given in any order. Sets that are empty are left out; of an element that occurs twice the last
-    /// counts.
-    pub(crate) fn of_below(mut below: Vec<(Element<'a>, FieldSet<'a>)>) -> FieldSet<'a> {
+    /// A set from the fields below, given in any order. Empty sets are left out; of duplicate elements the last counts.
+    pub(crate) fn of_below(mut below: Vec<(PathElement<'a>, FieldSet<'a>)>) -> FieldSet<'a> {
         below.retain(|(_, set)| !set.is_empty());
         if !below.is_sorted_by(|one, two| one.0 < two.0) {
             below.sort_by(|one, two| one.0.cmp(&two.0));
@@ -65,46 +64,46 @@ impl<'a> FieldSet<'a> {
         FieldSet { here: false, below }
     }
 
-    /// Reads `fieldsV1`. Steps that cannot be read are left out. `None` if it is no JSON object.
+    /// Reads `fieldsV1`. Unknown elements are left out. `None` if the text is not a JSON object.
     pub fn decode(json: &str) -> Option<FieldSet<'static>> {
-        let Read(set) = serde_json::from_str(json).ok()?;
+        let DecodedSet(set) = serde_json::from_str(json).ok()?;
         Some(set).filter(|_| json.trim_ascii_start().starts_with('{'))
     }
 
-    /// Writes `fieldsV1`, as Go escapes it.
+    /// Writes `fieldsV1`, with the escapes of Go.
     pub fn encode(&self) -> String {
         self.encode_without(&FieldSet::default())
     }
 
-    /// Writes what [`FieldSet::remove_with_below`] would leave.
+    /// Writes `fieldsV1` without the fields that [`FieldSet::remove_with_below`] would remove.
     pub(crate) fn encode_without(&self, other: &FieldSet<'_>) -> String {
-        let mut writer = Writer::default();
+        let mut writer = SetWriter::default();
         writer.write(self, Some(other));
         writer.json
     }
 
-    /// True if nothing is in it.
+    /// True if the set has no fields.
     pub fn is_empty(&self) -> bool {
         !self.here && self.below.is_empty()
     }
 
-    /// What is in the set below a step.
-    pub fn below(&self, element: &Element<'_>) -> Option<&FieldSet<'a>> {
+    /// The fields below an element.
+    pub fn below(&self, element: &PathElement<'_>) -> Option<&FieldSet<'a>> {
         let place = self.place(element).ok()?;
         Some(&self.below[place].1)
     }
 
-    /// True if nothing is below it.
+    /// True if the set has no fields below.
     pub(crate) fn ends_here(&self) -> bool {
         self.below.is_empty()
     }
 
-    fn place(&self, element: &Element<'_>) -> Result<usize, usize> {
+    fn place(&self, element: &PathElement<'_>) -> Result<usize, usize> {
         self.below.binary_search_by(|(own, _)| own.cmp(element))
     }
 
-    /// Puts a set below an element, if it has anything in it.
-    pub fn put(&mut self, element: Element<'a>, set: FieldSet<'a>) {
+    /// Puts a set below an element, unless the set is empty.
+    pub fn put(&mut self, element: PathElement<'a>, set: FieldSet<'a>) {
         if set.is_empty() {
             return;
         }
@@ -114,7 +113,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// Adds what is in another set.
+    /// Adds the fields of another set.
     pub fn add(&mut self, other: FieldSet<'a>) {
         self.here |= other.here;
         if other.below.is_empty() {
@@ -138,10 +137,10 @@ impl<'a> FieldSet<'a> {
         self.below = joined;
     }
 
-    /// What is in any of several sets.
+    /// The union of several sets.
     pub fn united(sets: impl IntoIterator<Item = FieldSet<'a>>) -> FieldSet<'a> {
         let mut sets: Vec<_> = sets.into_iter().collect();
-        // Two and two, because adding small ones to a large one would copy the large one each time.
+        // Merges in pairs: adding each small set to one large set would copy the large one each time.
         while sets.len() > 1 {
             let mut pairs = sets.into_iter();
             let mut halved = Vec::with_capacity(pairs.len().div_ceil(2));
@@ -154,7 +153,7 @@ impl<'a> FieldSet<'a> {
         sets.pop().unwrap_or_default()
     }
 
-    /// Takes out what is in another set.
+    /// Removes the fields of another set.
     pub fn remove(&mut self, other: &FieldSet<'_>) {
         self.here &= !other.here;
         let mut emptied = false;
@@ -170,7 +169,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// Takes out what is in another set; of fields that have nothing below them there, everything below as well.
+    /// Removes the fields of another set. A field that has no fields below it there is removed with everything below.
     pub fn remove_with_below(&mut self, other: &FieldSet<'_>) {
         self.here &= !other.here;
         let mut emptied = false;
@@ -190,7 +189,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// What is in both sets.
+    /// The fields that are in both sets.
     #[must_use]
     pub fn common(&self, other: &FieldSet<'_>) -> FieldSet<'a> {
         let below = self.shared(other).filter_map(|(element, own, also)| {
@@ -203,15 +202,15 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// True if something is in both sets.
+    /// True if a field is in both sets.
     pub fn meets(&self, other: &FieldSet<'_>) -> bool {
         let below = || self.shared(other).any(|(_, own, also)| own.meets(also));
         self.here && other.here || below()
     }
 
-    /// True if all that is in another set is in this one.
+    /// True if this set has all fields of another.
     pub fn contains(&self, other: &FieldSet<'_>) -> bool {
-        let has = |(element, set): &(Element<'_>, FieldSet<'_>)| {
+        let has = |(element, set): &(PathElement<'_>, FieldSet<'_>)| {
             self.below(element).is_some_and(|own| own.contains(set))
         };
         (self.here || !other.here) && other.below.iter().all(has)
@@ -221,8 +220,8 @@ impl<'a> FieldSet<'a> {
     fn shared<'s, 'b>(
         &'s self,
         other: &'s FieldSet<'b>,
-    ) -> impl Iterator<Item = (&'s Element<'a>, &'s FieldSet<'a>, &'s FieldSet<'b>)> {
-        // The shorter one says what is looked for: mostly it is short.
+    ) -> impl Iterator<Item = (&'s PathElement<'a>, &'s FieldSet<'a>, &'s FieldSet<'b>)> {
+        // Iterates over the shorter set and searches in the longer one.
         let swap = other.below.len() < self.below.len();
         let (own, theirs) = match swap {
             false => (&self.below[..], &[][..]),
@@ -249,15 +248,17 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// With the members of structs that have something below them.
+    /// The set plus all declared struct members that have fields of the set below them.
     #[must_use]
     pub(crate) fn with_named<S: Schema>(&self, schema: S) -> FieldSet<'a> {
         let shape = schema.shape();
         let below = self.below.iter().map(|(element, set)| {
             let (below, is_named) = match (element, shape) {
-                (Element::Field(name), Shape::Struct) => (schema.field(name), schema.names(name)),
-                (Element::Field(_), Shape::Map(item)) => (Some(item), false),
-                (Element::Key(_), Shape::Keyed(item)) => (Some(item), false),
+                (PathElement::Field(name), Shape::Struct) => {
+                    (schema.field(name), schema.names(name))
+                }
+                (PathElement::Field(_), Shape::Map(item)) => (Some(item), false),
+                (PathElement::Key(_), Shape::Keyed(item)) => (Some(item), false),
                 _ => (None, false),
             };
             let mut set = match below {
@@ -273,7 +274,7 @@ impl<'a> FieldSet<'a> {
         }
     }
 
-    /// The paths of all fields in it, as they are shown: `.spec.ports[port=80].name`.
+    /// The paths of all fields, as errors print them: `.spec.ports[port=80].name`.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.collect(&mut String::new(), &mut paths);
@@ -293,21 +294,21 @@ impl<'a> FieldSet<'a> {
     }
 }
 
-/// Writes a set as JSON.
+/// Writes a set as `fieldsV1`.
 #[derive(Default)]
-struct Writer {
+struct SetWriter {
     json: String,
 }
 
-/// Appends a step as the name of a member.
-pub(crate) fn push_step(json: &mut String, element: &Element<'_>) {
+/// Appends an element as a quoted member name.
+pub(crate) fn push_step(json: &mut String, element: &PathElement<'_>) {
     if !element.push_plain(json) {
         tidings_json::write_string(json, &element.encoded());
     }
 }
 
-impl Writer {
-    /// Writes what is left of a set without another. True if anything is.
+impl SetWriter {
+    /// Writes the fields of `set` that are not in `without`. True if there are any.
     fn write(&mut self, set: &FieldSet<'_>, without: Option<&FieldSet<'_>>) -> bool {
         let here = set.here && !without.is_some_and(|without| without.here);
         self.json.push('{');
@@ -334,106 +335,108 @@ impl Writer {
             }
         }
         if !below {
-            self.json.truncate(start); // `{}` stands for the field itself
+            self.json.truncate(start); // `{}` means the field itself
         }
         self.json.push('}');
         here || below
     }
 }
 
-/// A set that is being read.
-struct Read(FieldSet<'static>);
+/// A set as `Deserialize` reads it.
+struct DecodedSet(FieldSet<'static>);
 
-impl<'de> Deserialize<'de> for Read {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Read, D::Error> {
-        deserializer.deserialize_any(Steps)
+impl<'de> Deserialize<'de> for DecodedSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DecodedSet, D::Error> {
+        deserializer.deserialize_any(SetVisitor)
     }
 }
 
-/// The name of a member of `fieldsV1`.
-enum Step {
+/// A member name in `fieldsV1`.
+enum DecodedStep {
     Here,
-    Below(Element<'static>),
+    Below(PathElement<'static>),
     Unknown,
 }
 
-impl<'de> Deserialize<'de> for Step {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Step, D::Error> {
-        struct Name;
-        impl Visitor<'_> for Name {
-            type Value = Step;
+impl<'de> Deserialize<'de> for DecodedStep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DecodedStep, D::Error> {
+        struct StepVisitor;
+        impl Visitor<'_> for StepVisitor {
+            type Value = DecodedStep;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a step of a path")
             }
 
-            fn visit_str<E>(self, name: &str) -> Result<Step, E> {
+            fn visit_str<E>(self, name: &str) -> Result<DecodedStep, E> {
                 Ok(match name {
-                    "." => Step::Here,
-                    name => Element::decode(name).map_or(Step::Unknown, Step::Below),
+                    "." => DecodedStep::Here,
+                    name => {
+                        PathElement::decode(name).map_or(DecodedStep::Unknown, DecodedStep::Below)
+                    }
                 })
             }
         }
-        deserializer.deserialize_str(Name)
+        deserializer.deserialize_str(StepVisitor)
     }
 }
 
-/// Reads what is below a field. Anything but an object stands for the field itself.
-struct Steps;
+/// Reads the fields below a field. Any value but an object means the field itself.
+struct SetVisitor;
 
-impl<'de> Visitor<'de> for Steps {
-    type Value = Read;
+impl<'de> Visitor<'de> for SetVisitor {
+    type Value = DecodedSet;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a set of fields")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut steps: A) -> Result<Read, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut steps: A) -> Result<DecodedSet, A::Error> {
         let (mut here, mut below) = (false, Vec::new());
         while let Some(step) = steps.next_key()? {
             match step {
-                Step::Below(element) => {
-                    let Read(mut set) = steps.next_value()?;
-                    set.here |= set.below.is_empty(); // `{}` stands for the field itself
+                DecodedStep::Below(element) => {
+                    let DecodedSet(mut set) = steps.next_value()?;
+                    set.here |= set.below.is_empty(); // `{}` means the field itself
                     below.push((element, set));
                 }
                 other => {
-                    here |= matches!(other, Step::Here);
+                    here |= matches!(other, DecodedStep::Here);
                     steps.next_value::<IgnoredAny>()?;
                 }
             }
         }
         let mut set = FieldSet::of_below(below);
         set.here = here;
-        Ok(Read(set))
+        Ok(DecodedSet(set))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Read, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<DecodedSet, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Read(FieldSet::default()))
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_bool<E>(self, _: bool) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_i64<E>(self, _: i64) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_u64<E>(self, _: u64) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_f64<E>(self, _: f64) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_str<E>(self, _: &str) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 
-    fn visit_unit<E>(self) -> Result<Read, E> {
-        Ok(Read(FieldSet::default()))
+    fn visit_unit<E>(self) -> Result<DecodedSet, E> {
+        Ok(DecodedSet(FieldSet::default()))
     }
 }

@@ -1,14 +1,14 @@
-//! The fields that a configuration sets, and what is wrong with it.
+//! Computes the fields that a configuration sets, and reports type errors.
 
 use std::fmt;
 
 use tidings_json::Value;
 
-use crate::element::Element;
-use crate::schema::{Child, Scalar, Schema, Shape, parts};
+use crate::element::PathElement;
+use crate::schema::{Scalar, Schema, Shape, ValuePart, parts};
 use crate::set::FieldSet;
 
-/// What is wrong with a configuration: one line each, with the path.
+/// The type errors of a configuration, one line each with the path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", shown(.0))]
 pub struct TypeErrors(pub Vec<String>);
@@ -20,13 +20,13 @@ fn shown(errors: &[String]) -> String {
     }
 }
 
-/// The fields that a configuration sets: leaves, items of lists, members of maps, and what is empty.
+/// The fields that a configuration sets: leaves, items of lists, members of maps, and empty values.
 ///
 /// # Errors
-/// If it does not fit the types, or has items twice.
+/// If a value has the wrong type, or a list has duplicate items.
 pub fn fields_of<S: Schema>(config: &Value, schema: S) -> Result<FieldSet<'_>, TypeErrors> {
     let mut errors = Vec::new();
-    let fields = walk(config, schema, &Path::Top, &mut errors);
+    let fields = walk(config, schema, &ValuePath::Top, &mut errors);
     if errors.is_empty() {
         Ok(fields)
     } else {
@@ -34,22 +34,22 @@ pub fn fields_of<S: Schema>(config: &Value, schema: S) -> Result<FieldSet<'_>, T
     }
 }
 
-/// The same of an object that is stored: what does not fit is left out.
+/// The fields of a stored object; values of the wrong type are left out.
 pub(crate) fn fields_of_stored<S: Schema>(object: &Value, schema: S) -> FieldSet<'_> {
-    walk(object, schema, &Path::Top, &mut Vec::new())
+    walk(object, schema, &ValuePath::Top, &mut Vec::new())
 }
 
-/// The way to a value. It is written only if something is wrong there.
-enum Path<'a> {
+/// The path of a value as a linked list. It is formatted only for an error.
+enum ValuePath<'a> {
     Top,
-    Step(&'a Path<'a>, &'a Element<'a>),
+    Step(&'a ValuePath<'a>, &'a PathElement<'a>),
 }
 
-impl fmt::Display for Path<'_> {
+impl fmt::Display for ValuePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Path::Top => Ok(()),
-            Path::Step(before, element) => write!(f, "{before}{element}"),
+            ValuePath::Top => Ok(()),
+            ValuePath::Step(before, element) => write!(f, "{before}{element}"),
         }
     }
 }
@@ -57,27 +57,27 @@ impl fmt::Display for Path<'_> {
 fn walk<'a, S: Schema>(
     value: &'a Value,
     schema: S,
-    path: &Path<'_>,
+    path: &ValuePath<'_>,
     errors: &mut Vec<String>,
 ) -> FieldSet<'a> {
     let shape = schema.shape();
     if let Some(why) = misfit(value, shape) {
         let separator = match path {
-            Path::Top => "",
-            Path::Step(..) => ": ",
+            ValuePath::Top => "",
+            ValuePath::Step(..) => ": ",
         };
         errors.push(format!("{path}{separator}{why}"));
         return FieldSet::default();
     }
-    // One is told of each value: what comes behind it may be a consequence.
-    let mut told = false;
+    // Only the first error of a value is reported; the others may follow from it.
+    let mut reported = false;
     let wrong = &mut |why: String| {
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut reported, true) {
             errors.push(format!("{path}{why}"));
         }
     };
     let Some(children) = parts(value, schema, wrong) else {
-        // A list or an object that is null sets nothing by itself: whoever has it as a member says so.
+        // A null list or object sets no field by itself; the parent adds the member.
         let granular = !matches!(shape, Shape::Scalar(_) | Shape::Atomic);
         return if granular && value.is_null() {
             FieldSet::default()
@@ -85,20 +85,20 @@ fn walk<'a, S: Schema>(
             FieldSet::leaf()
         };
     };
-    // Members of an object cannot occur twice.
+    // Only lists can have duplicates.
     let repeated = match value {
         Value::Array(_) => repeated(&children),
         _ => Vec::new(),
     };
     let mut below = Vec::with_capacity(children.len());
     for (at, child) in children.into_iter().enumerate() {
-        let Child {
+        let ValuePart {
             element,
             value,
             schema,
             named,
         } = child;
-        let mut set = walk(value, schema, &Path::Step(path, &element), errors);
+        let mut set = walk(value, schema, &ValuePath::Step(path, &element), errors);
         let empty = value.is_null() || value.as_object().is_some_and(tidings_json::Map::is_empty);
         set.here |= empty || !named;
         if repeated.binary_search(&at).is_ok() {
@@ -109,8 +109,8 @@ fn walk<'a, S: Schema>(
     FieldSet::of_below(below)
 }
 
-/// The places of items that have been there before, in order.
-fn repeated<S>(children: &[Child<'_, S>]) -> Vec<usize> {
+/// The indexes of items that repeat an earlier item, sorted.
+fn repeated<S>(children: &[ValuePart<'_, S>]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..children.len()).collect();
     places.sort_by(|one, two| children[*one].element.cmp(&children[*two].element));
     let pairs = places.windows(2);
@@ -122,7 +122,7 @@ fn repeated<S>(children: &[Child<'_, S>]) -> Vec<usize> {
     repeated
 }
 
-/// Why a value cannot be what the types say.
+/// The error of a value whose type does not fit its shape, in the words of structured-merge-diff.
 pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> {
     let wanted = match shape {
         _ if value.is_null() => return None,
@@ -149,7 +149,7 @@ pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> 
     Some(format!("expected {wanted}, got &{{{}}}", go_text(value)))
 }
 
-/// A value as Go prints it.
+/// A value as Go prints it with `%v`.
 fn go_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -169,7 +169,7 @@ fn go_text(value: &Value) -> String {
     }
 }
 
-/// A value as Go source.
+/// A value as Go prints it with `%#v`.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Array(values) => {

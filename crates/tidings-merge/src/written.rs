@@ -1,4 +1,4 @@
-//! Looks for fields in a set as it is written, without making a set of it.
+//! Searches for fields in encoded `fieldsV1` without decoding the whole set.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,37 +6,37 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::element::Element;
+use crate::element::PathElement;
 use crate::set::FieldSet;
 
-/// True if something of a set is in one that is written as `fieldsV1`. What is looked for is small, mostly, and what is written
-/// is large: all that is not on the way is skipped.
+/// True if a field of `set` is in the set encoded as `fieldsV1` in `json`. Mostly `set` is small and `json` is large, so members
+/// that are not in `set` are skipped.
 pub(crate) fn meets_written(set: &FieldSet<'_>, json: &str) -> bool {
     let mut reader = serde_json::Deserializer::from_str(json);
-    // What cannot be read is looked at as a set, which leaves out what it cannot read.
-    Search(set)
+    // JSON of an unexpected form is decoded as a set, which leaves out unknown elements.
+    WrittenSearch(set)
         .deserialize(&mut reader)
         .unwrap_or_else(|_| FieldSet::decode(json).is_some_and(|written| written.meets(set)))
 }
 
-/// Looks for the fields of a set at some place.
-struct Search<'a>(&'a FieldSet<'a>);
+/// Searches for the fields of a set in one JSON object.
+struct WrittenSearch<'a>(&'a FieldSet<'a>);
 
-impl<'a> Search<'a> {
-    /// What is looked for below a step.
+impl<'a> WrittenSearch<'a> {
+    /// The fields to search for below a member.
     fn below(&self, step: &str) -> Option<&'a FieldSet<'a>> {
         match step.strip_prefix("f:") {
-            Some(name) => self.0.below(&Element::field(name)),
-            None => self.0.below(&Element::decode(step)?),
+            Some(name) => self.0.below(&PathElement::field(name)),
+            None => self.0.below(&PathElement::decode(step)?),
         }
     }
 }
 
-/// A name, as it stands in the text if that is possible.
+/// A member name, borrowed from the text if it has no escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct WrittenName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> DeserializeSeed<'de> for Search<'_> {
+impl<'de> DeserializeSeed<'de> for WrittenSearch<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -44,7 +44,7 @@ impl<'de> DeserializeSeed<'de> for Search<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Search<'_> {
+impl<'de> Visitor<'de> for WrittenSearch<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,7 +53,7 @@ impl<'de> Visitor<'de> for Search<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<bool, A::Error> {
         let (mut found, mut is_leaf, mut is_here) = (false, true, false);
-        while let Some(Name(name)) = members.next_key()? {
+        while let Some(WrittenName(name)) = members.next_key()? {
             if name == "." {
                 is_here = true;
                 members.next_value::<IgnoredAny>()?;
@@ -61,11 +61,11 @@ impl<'de> Visitor<'de> for Search<'_> {
             }
             is_leaf = false;
             match self.below(&name) {
-                Some(set) if !found => found = members.next_value_seed(Search(set))?,
+                Some(set) if !found => found = members.next_value_seed(WrittenSearch(set))?,
                 _ => drop(members.next_value::<IgnoredAny>()?),
             }
         }
-        // `{}` stands for the field itself.
+        // `{}` means the field itself.
         Ok(found || self.0.here && (is_here || is_leaf))
     }
 }

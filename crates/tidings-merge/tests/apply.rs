@@ -1,4 +1,4 @@
-//! Appliers and updaters of one object, told as stories: who writes what, and what is there and whose it is then.
+//! Stories of appliers and updaters of one object: after each write, the object and the owners of its fields.
 
 use tidings_json::{Value, json};
 use tidings_merge::{
@@ -6,9 +6,9 @@ use tidings_merge::{
     fields_of, merge,
 };
 
-/// Types for the stories.
+/// The schema of the objects in the stories.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Of {
+enum TestSchema {
     Object,
     Text,
     Number,
@@ -23,33 +23,35 @@ enum Of {
     Struct,
 }
 
-impl Schema for Of {
-    fn shape(self) -> Shape<Of> {
+impl Schema for TestSchema {
+    fn shape(self) -> Shape<TestSchema> {
         match self {
-            Of::Object | Of::Struct | Of::Port => Shape::Struct,
-            Of::Text => Shape::Scalar(Scalar::String),
-            Of::Number => Shape::Scalar(Scalar::Number),
-            Of::Flag => Shape::Scalar(Scalar::Bool),
-            Of::Texts => Shape::Map(Of::Text),
-            Of::Map => Shape::Map(Of::Struct),
-            Of::Atomic | Of::AtomicMap => Shape::Atomic,
-            Of::Set => Shape::Set(Of::Text),
-            Of::Ports => Shape::Keyed(Of::Port),
+            TestSchema::Object | TestSchema::Struct | TestSchema::Port => Shape::Struct,
+            TestSchema::Text => Shape::Scalar(Scalar::String),
+            TestSchema::Number => Shape::Scalar(Scalar::Number),
+            TestSchema::Flag => Shape::Scalar(Scalar::Bool),
+            TestSchema::Texts => Shape::Map(TestSchema::Text),
+            TestSchema::Map => Shape::Map(TestSchema::Struct),
+            TestSchema::Atomic | TestSchema::AtomicMap => Shape::Atomic,
+            TestSchema::Set => Shape::Set(TestSchema::Text),
+            TestSchema::Ports => Shape::Keyed(TestSchema::Port),
         }
     }
 
-    fn field(self, name: &str) -> Option<Of> {
+    fn field(self, name: &str) -> Option<TestSchema> {
         Some(match (self, name) {
-            (Of::Object, "texts") => Of::Texts,
-            (Of::Object, "map") => Of::Map,
-            (Of::Object, "list") => Of::Atomic,
-            (Of::Object, "whole") => Of::AtomicMap,
-            (Of::Object, "set") => Of::Set,
-            (Of::Object, "ports") => Of::Ports,
-            (Of::Object | Of::Struct, "struct") => Of::Struct,
-            (Of::Object | Of::Struct, "text") | (Of::Port, "name" | "protocol") => Of::Text,
-            (Of::Object | Of::Struct, "number") | (Of::Port, "port" | "target") => Of::Number,
-            (Of::Object | Of::Struct, "flag") => Of::Flag,
+            (TestSchema::Object, "texts") => TestSchema::Texts,
+            (TestSchema::Object, "map") => TestSchema::Map,
+            (TestSchema::Object, "list") => TestSchema::Atomic,
+            (TestSchema::Object, "whole") => TestSchema::AtomicMap,
+            (TestSchema::Object, "set") => TestSchema::Set,
+            (TestSchema::Object, "ports") => TestSchema::Ports,
+            (TestSchema::Object | TestSchema::Struct, "struct") => TestSchema::Struct,
+            (TestSchema::Object | TestSchema::Struct, "text")
+            | (TestSchema::Port, "name" | "protocol") => TestSchema::Text,
+            (TestSchema::Object | TestSchema::Struct, "number")
+            | (TestSchema::Port, "port" | "target") => TestSchema::Number,
+            (TestSchema::Object | TestSchema::Struct, "flag") => TestSchema::Flag,
             _ => return None,
         })
     }
@@ -63,7 +65,7 @@ impl Schema for Of {
     }
 }
 
-/// An object and its owners.
+/// An object, its `managedFields` and a clock.
 #[derive(Debug, Default)]
 struct Story {
     object: Option<Value>,
@@ -92,7 +94,7 @@ impl Story {
     fn try_apply(&mut self, who: &str, config: &Value, force: bool) -> Result<bool, String> {
         let (mut object, now) = (self.live(), self.now());
         let nothing = FieldSet::default();
-        let config = Configuration::new(config, Of::Object, &nothing);
+        let config = Configuration::new(config, TestSchema::Object, &nothing);
         let apply = Apply {
             config: &config.map_err(|errors| errors.to_string())?,
             force,
@@ -117,7 +119,7 @@ impl Story {
 
     fn update(&mut self, who: &str, object: Value) {
         let (live, now) = (self.live(), self.now());
-        let changes = Changes::of(Some(&live), Some(&object), Of::Object);
+        let changes = Changes::of(Some(&live), Some(&object), TestSchema::Object);
         self.managed.update(&changes, &named(who), &now);
         self.object = Some(object);
     }
@@ -404,13 +406,13 @@ fn what_does_not_fit_is_told_with_its_path() {
             "errors:\n  .text: expected string, got &value.valueUnstructured{Value:map[string]interface {}{\"a\":1}}\n  .struct.flag: expected boolean, got &{1}",
         ),
     ] {
-        let found = fields_of(&config, Of::Object).expect_err(errors);
+        let found = fields_of(&config, TestSchema::Object).expect_err(errors);
         assert_eq!(found.to_string(), errors, "{config}");
     }
 }
 
-/// Each: what is there, what is applied, what it becomes. The order of the configuration counts; what only the object has
-/// stays where its neighbours are.
+/// Each row: the object's list, the applied list, the merged list. The order of the configuration counts; items that only the
+/// object has stay next to their neighbours.
 #[test]
 fn the_order_of_items() {
     for (live, config, merged) in [
@@ -424,7 +426,7 @@ fn the_order_of_items() {
     ] {
         let (live, config) = (json!({"set": live}), json!({"set": config}));
         assert_eq!(
-            merge(&live, &config, Of::Object)["set"],
+            merge(&live, &config, TestSchema::Object)["set"],
             json!(merged),
             "{live} with {config}"
         );
@@ -482,12 +484,12 @@ mod properties {
                     continue;
                 }
                 story.try_apply(&who, &object, true).unwrap();
-                let fields = fields_of(&object, Of::Object).unwrap();
-                prop_assert_eq!(merge(&story.live(), &object, Of::Object), story.live(), "all of it is there");
+                let fields = fields_of(&object, TestSchema::Object).unwrap();
+                prop_assert_eq!(merge(&story.live(), &object, TestSchema::Object), story.live(), "all of it is there");
                 prop_assert_eq!(story.owned(&who), if fields.is_empty() { String::new() } else { fields.encode() });
                 prop_assert!(!story.try_apply(&who, &object, false).unwrap(), "again changes nothing");
                 let live = story.live();
-                let there = fields_of(&live, Of::Object).unwrap();
+                let there = fields_of(&live, TestSchema::Object).unwrap();
                 for entry in &story.managed.0 {
                     let gone: Vec<_> = entry.fields.set().paths().into_iter()
                         .filter(|path| !there.paths().iter().any(|known| known.starts_with(path.as_str())))
@@ -500,7 +502,7 @@ mod properties {
         #[test]
         fn sets_agree_with_each_other(one in object(), two in object(), three in object()) {
             let objects = [one, two, three];
-            let [one, two, three] = objects.each_ref().map(|object| fields_of(object, Of::Object).unwrap());
+            let [one, two, three] = objects.each_ref().map(|object| fields_of(object, TestSchema::Object).unwrap());
             let common = one.common(&two);
             prop_assert_eq!(one.meets(&two), !common.is_empty());
             prop_assert!(one.contains(&common) && two.contains(&common));

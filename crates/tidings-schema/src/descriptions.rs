@@ -1,4 +1,4 @@
-//! What the types mean: descriptions, and the values of enums. Their file is packed, and says itself how it reads.
+//! The descriptions of types and fields, and the values of enums. They are in a gzip file whose header explains its format.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -8,20 +8,20 @@ use flate2::read::GzDecoder;
 
 const PACKED: &[u8] = include_bytes!("descriptions.gz");
 
-/// What is said of all types, some 750 KB of text. It is unpacked for whoever asks and belongs to it: who wants to describe
-/// something drops it when that is done.
+/// The descriptions of all types, about 750 KB of text. Each call of [`Descriptions::unpack`] makes a new copy, which the caller
+/// drops after use.
 #[derive(Debug, Default)]
 pub struct Descriptions {
     text: String,
-    /// Where the lines of each type are, by its package and name.
+    /// The byte range of each type in `text`, by package and name.
     places: HashMap<String, Range<usize>>,
 }
 
 impl Descriptions {
-    /// Unpacks what there is.
+    /// Unpacks all descriptions.
     pub fn unpack() -> Self {
         let mut text = String::new();
-        // A test reads the same bytes, so that this is never seen to fail.
+        // A test unpacks the same bytes, so this cannot fail in a release.
         match GzDecoder::new(PACKED).read_to_string(&mut text) {
             Ok(_) => Self::parse(text),
             Err(_) => Self::default(),
@@ -48,27 +48,27 @@ impl Descriptions {
         Self { text, places }
     }
 
-    /// What is said of a type, by the Go package it is from and its name there: `("core/v1", "Pod")`. There are also the types
-    /// that the table takes for scalars: `("meta/v1", "Time")`, `("api/resource", "Quantity")`,
+    /// The description of a type, by its Go package and name: `("core/v1", "Pod")`. Also has the types that are scalars in the
+    /// type table: `("meta/v1", "Time")`, `("api/resource", "Quantity")`,
     /// `("util/intstr", "IntOrString")`, `("pkg/runtime", "RawExtension")`.
-    pub fn of(&self, package: &str, name: &str) -> Option<Described<'_>> {
+    pub fn of(&self, package: &str, name: &str) -> Option<TypeDescription<'_>> {
         let place = self.places.get(&format!("{package}.{name}"))?;
-        self.text.get(place.clone()).map(Described)
+        self.text.get(place.clone()).map(TypeDescription)
     }
 }
 
-/// What is said of a type.
+/// The description of a type and its fields.
 #[derive(Debug, Clone, Copy)]
-pub struct Described<'a>(&'a str);
+pub struct TypeDescription<'a>(&'a str);
 
-impl<'a> Described<'a> {
-    /// The description.
+impl<'a> TypeDescription<'a> {
+    /// The text about the type.
     pub fn text(self) -> String {
         let line = self.0.lines().next().unwrap_or_default();
         unescaped(line.split_once(' ').map_or("", |(_, text)| text))
     }
 
-    /// What is said of its fields, those of inlined fields among them.
+    /// The descriptions of its fields, including the members of inlined fields.
     pub fn fields(self) -> impl Iterator<Item = DescribedField<'a>> {
         let mut lines = self.0.lines().skip(1).peekable();
         std::iter::from_fn(move || {
@@ -92,16 +92,16 @@ impl<'a> Described<'a> {
     }
 }
 
-/// What is said of a field.
+/// The description of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedField<'a> {
-    /// Its name in JSON.
+    /// The name of the field in JSON.
     pub name: &'a str,
-    /// The description.
+    /// The text about the field.
     pub text: String,
-    /// The values that it may have, if it is an enum.
+    /// The values of the field, if it is an enum.
     pub values: Vec<String>,
-    /// The values that its items may have, if these are enums.
+    /// The values of the items of the field, if these are enums.
     pub item_values: Vec<String>,
 }
 

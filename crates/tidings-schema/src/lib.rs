@@ -1,8 +1,8 @@
 //! The built-in Kubernetes types as data.
 //!
-//! One table describes every stable built-in kind and the types it is made of: which fields there are, how JSON and
-//! protobuf name them, how lists merge, what is required and what defaults to what. `tools/schema` writes the table
-//! from the published definitions; it is part of the binary and is parsed when it is first asked for something.
+//! One table describes every stable built-in kind and the types it consists of: the fields, their names in JSON and numbers in
+//! protobuf, how lists merge, required fields and defaults. `tools/schema` generates the table from the published definitions.
+//! The table is part of the binary and is parsed at its first use.
 //!
 //! ```
 //! let pod = tidings_schema::find("", "v1", "Pod").ok_or("no Pod")?;
@@ -13,20 +13,19 @@
 //! # Ok::<(), &str>(())
 //! ```
 //!
-//! [`Descriptions`] says what the types mean. [`protobuf`] turns bodies into the JSON that the rest of the server works on, and JSON into bodies.
+//! [`Descriptions`] has the documentation of the types. [`protobuf`] converts between protobuf bodies and JSON.
 
 mod descriptions;
 pub mod protobuf;
 mod table;
 mod types;
 
-pub use descriptions::{Described, DescribedField, Descriptions};
-pub use types::{Field, FieldKind, Item, Key, ListKind, Members, Other, PatchStrategy, Type};
+pub use descriptions::{DescribedField, Descriptions, TypeDescription};
+pub use types::{Field, FieldKind, Item, ListKey, ListKind, Members, Other, PatchStrategy, Type};
 
 /// The type of a kind.
 ///
-/// Every group version knows the kinds of meta/v1, such as DeleteOptions, as its own, those of custom resources
-/// included: they are found whatever the group and version.
+/// The kinds of meta/v1, such as DeleteOptions, are found in every group and version, also in those of custom resources.
 pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
     let table = table::builtin();
     table
@@ -39,7 +38,7 @@ pub fn kinds() -> impl Iterator<Item = &'static Type> {
     table::builtin().kinds()
 }
 
-/// Any type, kind or not, by the Go package it is from and its name there: `("meta/v1", "ObjectMeta")`.
+/// A type, kind or not, by its Go package and name: `("meta/v1", "ObjectMeta")`.
 pub fn find_type(package: &str, name: &str) -> Option<&'static Type> {
     table::builtin().named(package, name)
 }

@@ -1,4 +1,4 @@
-//! Parses the table. Its header says how it reads.
+//! Parses the type table `builtin.table`, whose header explains its format.
 
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
@@ -7,27 +7,28 @@ use crate::types::{Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type}
 
 const TEXT: &str = include_str!("builtin.table");
 
-/// The table of this release.
-pub(crate) fn builtin() -> &'static Table {
-    // A test parses the same text, so that the empty table is never seen.
-    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT).unwrap_or_default());
+/// The built-in type table.
+pub(crate) fn builtin() -> &'static TypeTable {
+    // A test parses the same text, so this cannot fail in a release.
+    static TABLE: LazyLock<TypeTable> =
+        LazyLock::new(|| TypeTable::parse(TEXT).unwrap_or_default());
     &TABLE
 }
 
 /// All types, ordered by package and name.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct TypeTable {
     types: &'static [Type],
-    /// The same, kinds only, ordered by group, version and name.
+    /// Only kinds, ordered by group, version and name.
     kinds: Vec<&'static Type>,
 }
 
-/// A line that does not read as the header says.
+/// A line of the table that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("the type table does not read at: {0}")]
+#[error("cannot parse this line of the type table: {0}")]
 pub(crate) struct TableError(&'static str);
 
-impl Table {
+impl TypeTable {
     pub(crate) fn kind(&self, group: &str, version: &str, kind: &str) -> Option<&'static Type> {
         let wanted = (group, version, kind);
         let found = self
@@ -52,7 +53,7 @@ impl Table {
         let mut declared = declarations(&lines)?;
         declared.sort_by_key(|(found, _)| (found.package, found.name));
         let (types, bodies): (Vec<_>, Vec<_>) = declared.into_iter().unzip();
-        // Fields point to types for as long as the program runs.
+        // Fields hold static references to types, so the types are never freed.
         let types: &'static [Type] = types.leak();
         for (found, body) in types.iter().zip(bodies) {
             let mut fields = Vec::new();
@@ -63,7 +64,7 @@ impl Table {
             for line in lines.get(body).into_iter().flatten() {
                 fields.push(field(types, found, line)?);
             }
-            // Only ever set here, once for each type.
+            // Set only here, once for each type.
             let _ = found.fields.set(fields.into());
         }
         let mut kinds: Vec<&Type> = types.iter().filter(|found| found.is_kind).collect();
@@ -82,7 +83,7 @@ fn named(types: &'static [Type], package: &str, name: &str) -> Option<&'static T
     types.get(found.ok()?)
 }
 
-/// Every type, still without its fields, and which lines these are.
+/// All types without their fields, with the line numbers of their fields.
 fn declarations(lines: &[&'static str]) -> Result<Vec<(Type, Range<usize>)>, TableError> {
     let mut found: Vec<(Type, Range<usize>)> = Vec::new();
     let (mut package, mut group, mut version) = ("", "", "");
@@ -122,7 +123,7 @@ fn declarations(lines: &[&'static str]) -> Result<Vec<(Type, Range<usize>)>, Tab
 
 fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Field, TableError> {
     let bad = || TableError(line);
-    // A default can have spaces in it, so it is last.
+    // A default can contain spaces, so it is the last word.
     let (rest, default) = match line.trim_start().split_once(" default=") {
         Some((rest, default)) => (rest, Some(default)),
         None => (line.trim_start(), None),
@@ -170,7 +171,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
             _ => return Err(bad()),
         }
     }
-    // Server-side apply falls back on the older patch strategy where no list type is given.
+    // Server-side apply uses the older patch strategy if the field has no list type.
     if !field.list_declared && field.patch_strategy.merge && matches!(kind, FieldKind::List(_)) {
         field.list = match field.merge_key {
             Some(key) => ListKind::Map([key].into()),
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_builtin_table_parses() {
-        let table = Table::parse(TEXT).expect("parses");
+        let table = TypeTable::parse(TEXT).expect("parses");
         assert!(table.types.len() > 500);
         assert!(
             table
@@ -280,7 +281,7 @@ mod tests {
             "package core/v1 v1\ntype A\n name 1 A|odd",
             "alone",
         ] {
-            assert!(Table::parse(text).is_err(), "{text}");
+            assert!(TypeTable::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the table says about a type and its fields.
+//! A type of the table and its fields.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -11,32 +11,33 @@ pub struct Type {
     pub index: usize,
     /// The Go package, such as `core/v1`.
     pub package: &'static str,
-    /// The API group of the package: empty for core.
+    /// The API group of the package; empty for core.
     pub group: &'static str,
     /// The API version of the package.
     pub version: &'static str,
-    /// The name: what `kind` says if it is a kind.
+    /// The name of the type; the value of `kind` if it is a kind.
     pub name: &'static str,
-    /// Whether objects of it have `kind` and `apiVersion`.
+    /// True if its objects have `kind` and `apiVersion`.
     pub is_kind: bool,
-    /// Whether server-side apply takes a value of it as a whole. A field may say otherwise, see [`Field::atomic`].
+    /// True if values merge as one in server-side apply. A field can override this, see [`Field::atomic`].
     pub atomic: bool,
-    /// Set once all types exist, as fields point to types and types can be recursive.
+    /// Set after all types exist, because fields refer to types and types can be recursive.
     pub(crate) fields: OnceLock<Box<[Field]>>,
-    /// Where members are found by their names, made when it is first asked for.
-    pub(crate) by_name: OnceLock<Names>,
-    /// What encoding needs, made when it is first asked for.
+    /// Finds members by name; computed at first use.
+    pub(crate) by_name: OnceLock<MemberNames>,
+    /// The indexes of fields in the order of their protobuf numbers; computed at first use.
     pub(crate) by_number: OnceLock<Box<[u16]>>,
+    /// The protobuf message of the zero value; computed at first use.
     pub(crate) zero_message: OnceLock<Box<[u8]>>,
 }
 
 impl Type {
-    /// The fields as declared, in the order of their JSON. The members of an inlined field are those of this type.
+    /// The fields as declared, in the order of their JSON. An inlined field is one field; its members are members of this type.
     pub fn fields(&self) -> &[Field] {
         self.fields.get().map_or(&[], |fields| fields)
     }
 
-    /// The places of the fields that protobuf has, in the order of their numbers.
+    /// The indexes of the fields that protobuf has, in the order of their numbers.
     pub(crate) fn by_number(&self) -> &[u16] {
         self.by_number.get_or_init(|| {
             let fields = self.fields();
@@ -48,7 +49,7 @@ impl Type {
         })
     }
 
-    /// The members of the JSON object in order, those of inlined fields among them.
+    /// The members of the JSON object in order, including the members of inlined fields.
     pub fn members(&self) -> Members<'_> {
         Members {
             fields: self.fields().iter(),
@@ -56,9 +57,9 @@ impl Type {
         }
     }
 
-    /// The member of that name in JSON.
+    /// The member with this name in JSON.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let names = self.by_name.get_or_init(|| Names::of(self.fields()));
+        let names = self.by_name.get_or_init(|| MemberNames::of(self.fields()));
         let field = &self.fields()[names.find(name)?];
         match field.inlined() {
             Some(inner) => inner.field(name),
@@ -66,17 +67,17 @@ impl Type {
         }
     }
 
-    /// The field of that number in protobuf.
+    /// The field with this number in protobuf.
     pub fn field_by_number(&self, number: u32) -> Option<&Field> {
         self.fields().iter().find(|field| field.number == number)
     }
 }
 
-/// The names of the members of a type, spread over twice as many places: every value of an object is looked up here several times.
-pub(crate) struct Names(Box<[Option<(&'static str, u16)>]>);
+/// A hash table of member names, at most half full. It must be fast: each value of an object is looked up several times.
+pub(crate) struct MemberNames(Box<[Option<(&'static str, u16)>]>);
 
-impl Names {
-    fn of(fields: &[Field]) -> Names {
+impl MemberNames {
+    fn of(fields: &[Field]) -> MemberNames {
         let mut names: Vec<(&'static str, u16)> = Vec::new();
         for (place, field) in (0..).zip(fields) {
             match field.inlined() {
@@ -85,9 +86,9 @@ impl Names {
             }
         }
         let places = (names.len() * 2).next_power_of_two();
-        let mut spread = Names(vec![None; places].into());
+        let mut spread = MemberNames(vec![None; places].into());
         for (name, field) in names {
-            // Where a name is there twice, the first counts.
+            // Of duplicate names the first counts.
             if spread.find(name).is_none() {
                 let mut at = spread.first(name);
                 while spread.0[at].is_some() {
@@ -99,7 +100,7 @@ impl Names {
         spread
     }
 
-    /// The field that is, or holds, the member of a name.
+    /// The index of the field that is the member of this name, or of the inlined field that contains it.
     fn find(&self, name: &str) -> Option<usize> {
         let mut at = self.first(name);
         while let Some((known, field)) = self.0[at] {
@@ -111,6 +112,7 @@ impl Names {
         None
     }
 
+    /// The slot where the search for a name starts.
     fn first(&self, name: &str) -> usize {
         let bytes = name.as_bytes();
         let middle = bytes
@@ -125,11 +127,11 @@ impl Names {
     }
 }
 
-/// The members of a type, see [`Type::members`].
+/// Iterates over the members of a type, see [`Type::members`].
 #[derive(Debug, Clone)]
 pub struct Members<'a> {
     fields: std::slice::Iter<'a, Field>,
-    /// Those of the inlined field that is being gone through.
+    /// The remaining members of the current inlined field.
     inlined: Option<Box<Members<'a>>>,
 }
 
@@ -151,7 +153,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl fmt::Debug for Type {
-    // Without the fields: these print their types, which would print most of the table.
+    // Without the fields, which would print their types and so most of the table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.package, self.name)
     }
@@ -160,47 +162,47 @@ impl fmt::Debug for Type {
 /// A field of a type.
 #[derive(Debug)]
 pub struct Field {
-    /// The name in JSON: empty if the field is inlined.
+    /// The name in JSON; empty if the field is inlined.
     pub name: &'static str,
-    /// The number in protobuf: 0 for `kind` and `apiVersion`, which the envelope has instead.
+    /// The number in protobuf; 0 for `kind` and `apiVersion`, which are in the envelope.
     pub number: u32,
-    /// What it holds.
+    /// Whether the field is a single value, a list or a map, and the type of its values.
     pub kind: FieldKind,
-    /// Whether absent differs from zero.
+    /// True if the field is a pointer in Go, so that absent differs from zero.
     pub pointer: bool,
-    /// Whether Go writes it even if it is empty.
+    /// True if Go writes the field to JSON even if it is empty.
     pub keep: bool,
-    /// Whether the OpenAPI document lists it as required.
+    /// True if the OpenAPI document lists the field as required.
     pub required: bool,
-    /// How server-side apply merges it if it is a list.
+    /// How server-side apply merges the field if it is a list.
     pub list: ListKind,
-    /// Whether the OpenAPI document says how the list merges, or it follows from the patch strategy.
+    /// True if the OpenAPI document has the list type; false if `list` follows from the patch strategy.
     pub list_declared: bool,
-    /// Whether server-side apply takes it as a whole if it is a map or a struct.
+    /// True if a map or struct merges as one in server-side apply.
     pub atomic: bool,
-    /// How a strategic merge patch changes it.
+    /// How a strategic merge patch changes the field.
     pub patch_strategy: PatchStrategy,
-    /// The member by which a strategic merge patch finds the items of the list.
+    /// The member that identifies items of the list in a strategic merge patch.
     pub merge_key: Option<&'static str>,
     /// The default of the OpenAPI document, as JSON.
     pub default: Option<&'static str>,
-    /// See [`Field::keys`].
-    pub(crate) keys: OnceLock<Box<[Key]>>,
+    /// The result of [`Field::keys`]; computed at first use.
+    pub(crate) keys: OnceLock<Box<[ListKey]>>,
 }
 
-/// A member by which items of a list are told apart, with its default.
-pub type Key = (Box<str>, Option<Value>);
+/// A member that identifies items of a list, with its default.
+pub type ListKey = (Box<str>, Option<Value>);
 
 impl Field {
-    /// What the field holds one or several of.
+    /// The type of the field's value, or of the items of the list or map.
     pub fn item(&self) -> Item {
         match self.kind {
             FieldKind::One(item) | FieldKind::List(item) | FieldKind::Map(item) => item,
         }
     }
 
-    /// The members by which the items of a [`ListKind::Map`] are told apart.
-    pub fn keys(&self) -> &[Key] {
+    /// The members that identify items of a [`ListKind::Map`], with their defaults.
+    pub fn keys(&self) -> &[ListKey] {
         self.keys.get_or_init(|| {
             let ListKind::Map(keys) = &self.list else {
                 return Box::default();
@@ -214,7 +216,7 @@ impl Field {
         })
     }
 
-    /// The type of the field, or of the items of the list or map.
+    /// The struct type of the field's value, or of the items of the list or map.
     pub fn struct_type(&self) -> Option<&'static Type> {
         match self.item() {
             Item::Struct(found) => Some(found),
@@ -222,7 +224,7 @@ impl Field {
         }
     }
 
-    /// The type whose members are members of the type around the field.
+    /// The type of an inlined field: its members are members of the type that contains the field.
     pub fn inlined(&self) -> Option<&'static Type> {
         if self.name.is_empty() {
             self.struct_type()
@@ -232,7 +234,7 @@ impl Field {
     }
 }
 
-/// What a field holds.
+/// Whether a field is a single value, a list or a map.
 #[derive(Debug, Clone, Copy)]
 pub enum FieldKind {
     /// One value.
@@ -243,45 +245,45 @@ pub enum FieldKind {
     Map(Item),
 }
 
-/// What a field holds one or several of.
+/// The type of a single value, of the items of a list, or of the values of a map.
 #[derive(Debug, Clone, Copy)]
 pub enum Item {
     /// Text.
     String,
     /// Binary data: base64 in JSON.
     Bytes,
-    /// True or false.
+    /// A boolean.
     Bool,
     /// A signed integer of 32 bits.
     Int32,
     /// A signed integer of 64 bits.
     Int64,
-    /// A number with a fraction.
+    /// A floating-point number.
     Double,
     /// A time in seconds.
     Time,
     /// A time in microseconds.
     MicroTime,
-    /// An amount with a suffix: a string in JSON.
+    /// A number with a suffix such as `Mi`: a string in JSON.
     Quantity,
     /// A number or a string, such as a port or a percentage.
     IntOrString,
     /// Any JSON.
     Raw,
-    /// The set of fields that a manager owns: an object in JSON.
+    /// The field set of a manager: an object in JSON.
     Fields,
-    /// A list of strings, where protobuf needs a message around it.
+    /// A list of strings that protobuf wraps in a message.
     Strings,
     /// A struct.
     Struct(&'static Type),
-    /// A struct, or something else in its place. What reads JSON by the table may take it for any JSON, as OpenAPI does.
+    /// A struct or an alternative type. Readers of JSON may treat it as any JSON, as OpenAPI does.
     Either(&'static Type, Other),
 }
 
-/// What may stand in the place of a struct: schemas of custom resources have such fields.
+/// The alternative to a struct in [`Item::Either`]; fields of JSONSchemaProps have such types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Other {
-    /// True or false.
+    /// A boolean.
     Bool,
     /// A list of that struct.
     List,
@@ -292,15 +294,15 @@ pub enum Other {
 /// How server-side apply merges a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListKind {
-    /// Replaced as a whole: also what is no list.
+    /// The list is replaced as one. Also for fields that are no lists.
     Atomic,
     /// A set of scalars.
     Set,
-    /// A map whose items are found by these members.
+    /// A list of structs that these members identify.
     Map(Box<[&'static str]>),
 }
 
-/// How a strategic merge patch changes a field. Neither means that a list is replaced and an object merged.
+/// How a strategic merge patch changes a field. By default it replaces a list and merges an object.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
     /// The items of a list are merged instead of replaced.

@@ -1,7 +1,7 @@
-//! Bytes that kube-apiserver 1.36.4 wrote, decoded and held against the JSON that it wrote for the same object.
+//! Decodes protobuf that kube-apiserver 1.36.4 wrote and compares it with the JSON that it wrote for the same object.
 //!
-//! `TIDINGS_SCHEMA_FIXTURES=DIR` adds a directory of such pairs, `NAME.pb` and `NAME.json`: `testdata/HEAD` of the Go
-//! module k8s.io/api is one, with every field of every kind set.
+//! `TIDINGS_SCHEMA_FIXTURES=DIR` adds a directory of such pairs, `NAME.pb` and `NAME.json`. For example, `testdata/HEAD` of the
+//! Go module k8s.io/api has every field of every kind.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ fn fixtures() -> Vec<PathBuf> {
     pairs(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"))
 }
 
-/// None if the kind is not one of the table.
+/// Checks a pair of files. `None` if the kind is not in the type table.
 fn check(path: &Path) -> Option<()> {
     let body = std::fs::read(path).expect("protobuf");
     let json = std::fs::read(path.with_extension("json")).expect("JSON");
@@ -38,22 +38,22 @@ fn check(path: &Path) -> Option<()> {
     assert_eq!(expected["kind"], *envelope.kind);
     assert_eq!(expected["apiVersion"], *envelope.api_version);
     let decoded = decode_object(&body, None).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    // As text, because values compare equal whatever the order of their members.
+    // Compares texts, because values are equal in any order of members.
     let (decoded, expected) = (format!("{decoded:#}"), format!("{expected:#}"));
     if let Some((ours, theirs)) = decoded.lines().zip(expected.lines()).find(|(a, b)| a != b) {
         panic!("{path:?}: {ours} instead of {theirs}");
     }
     assert_eq!(decoded, expected, "{path:?}");
-    // Without the line breaks that testdata has.
+    // Removes the line breaks of testdata.
     let compact = serde_json::from_slice::<Value>(&json).expect("valid JSON");
     check_encoding(path, compact.to_string().as_bytes(), &body);
     Some(())
 }
 
-/// JSON becomes the bytes that kube-apiserver wrote.
+/// Checks that JSON encodes to the bytes that kube-apiserver wrote.
 fn check_encoding(path: &Path, json: &[u8], body: &[u8]) {
     let encoded = encode_object(json).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    // JSON inside of protobuf was stored with spaces, which are not in the JSON around it.
+    // Its embedded JSON has spaces in protobuf but not in the JSON file.
     if path.ends_with("controller-revision.pb") {
         assert_eq!(decode_object(&encoded, None), decode_object(body, None));
     } else if encoded != body {
@@ -83,7 +83,7 @@ fn protobuf_decodes_to_the_json_of_the_same_object_and_back() {
     }
 }
 
-/// Some 500 places in a body: all of them in a short one.
+/// About 500 positions in a body; all positions of a short one.
 fn places(body: &[u8]) -> impl Iterator<Item = usize> + use<> {
     (0..body.len()).step_by(1 + body.len() / 500)
 }

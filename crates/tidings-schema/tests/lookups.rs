@@ -1,4 +1,4 @@
-//! Facts about well-known types, as the published definitions have them.
+//! Facts about well-known types from the published definitions.
 
 use tidings_schema::{
     Descriptions, Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type, find, find_type,

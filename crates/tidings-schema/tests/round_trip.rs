@@ -1,4 +1,4 @@
-//! Any object that fits the table goes from JSON to protobuf and back unchanged.
+//! Property tests: objects of all types are unchanged after encoding to protobuf and decoding.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -7,10 +7,10 @@ use tidings_json::{Map, Value, json};
 use tidings_schema::protobuf::{EncodeError, decode, decode_object, encode_object, put_message};
 use tidings_schema::{Field, FieldKind, Item, Other, Type};
 
-/// Makes objects as Go would write them: what is empty and need not be written is absent.
+/// Makes random objects as Go writes them: without empty fields that Go leaves out.
 struct Maker {
     random: TestRng,
-    /// How many values may still be made that need not be there.
+    /// The number of optional values that may still be made.
     budget: u32,
 }
 
@@ -19,7 +19,7 @@ impl Maker {
         self.random.next_u32() % bound
     }
 
-    /// True if something is to be there that need not.
+    /// True if an optional value is to be made.
     fn wants(&mut self) -> bool {
         let wants = self.budget > 0 && self.below(3) > 0;
         self.budget -= u32::from(wants);
@@ -28,7 +28,7 @@ impl Maker {
 
     fn object(&mut self, of: &Type) -> Map {
         let mut object = Map::new();
-        // The envelope has the kind and version.
+        // `kind` and `apiVersion` are in the envelope.
         for field in of.fields().iter().filter(|field| field.number != 0) {
             if let Some(inner) = field.inlined() {
                 object.extend(self.object(inner));
@@ -49,7 +49,7 @@ impl Maker {
         object
     }
 
-    /// `null` if there is nothing.
+    /// A value for a field; `null` if it is absent.
     fn field(&mut self, field: &Field) -> Value {
         match field.kind {
             FieldKind::One(item) => {
@@ -126,7 +126,7 @@ impl Maker {
         }
     }
 
-    /// Within the years that Go writes, 1 to 9999, and not its zero time.
+    /// A time in the years 1 to 9999, which Go can write, except Go's zero time.
     fn seconds(&mut self) -> i64 {
         const FIRST: i64 = -62_135_596_799;
         const COUNT: u64 = 315_537_000_000;
@@ -152,7 +152,7 @@ impl Maker {
     }
 }
 
-/// What Go writes where nothing is set.
+/// The zero value as Go writes it.
 fn zero(item: Item) -> Value {
     match item {
         Item::String => "".into(),
@@ -211,7 +211,7 @@ fn pod() -> &'static Type {
     tidings_schema::find("", "v1", "Pod").expect("Pod")
 }
 
-/// The same object, its members turned around or not. Of managedFields the order and spaces would be kept: there are none.
+/// The object with the members in order or in reverse order. Without managedFields, whose order and spaces would be kept.
 fn arranged(value: &Value, reverse: bool) -> Value {
     match value {
         Value::Object(members) => {
@@ -282,7 +282,7 @@ fn values_of_another_type_are_refused() {
     assert!(matches!(unknown, Err(EncodeError::UnknownKind { .. })));
 }
 
-/// The message of a schema, and its JSON when it is read again.
+/// Encodes a schema as a message and decodes it again.
 fn schema_and_back(json: &Value) -> Result<Value, EncodeError> {
     let schema = tidings_schema::find_type("apiextensions/v1", "JSONSchemaProps");
     let schema = schema.expect("JSONSchemaProps");
@@ -319,7 +319,7 @@ fn a_schema_or_something_else_is_read_as_go_does() {
         ),
     ] {
         let found = schema_and_back(&json).map(|found| found.as_object().cloned());
-        // Compared without the order of members: it is that of the type.
+        // Ignores the order of members, which is that of the type.
         assert_eq!(found, Ok(expected.as_object().cloned()), "{json}");
     }
     for (json, field) in [

@@ -1,9 +1,9 @@
-//! The time by which the age of history is judged: pure.
+//! Running time: the clock for the age of history. Pure.
 
 use std::time::Duration;
 
-/// Counts the time that a store has been running, over restarts. It never goes back, and however the clock jumps that it is fed
-/// with, it goes on by no more than a step at a time. The time during which the store is closed is not counted.
+/// Counts the time that a store has been running, over restarts. It never goes back, and a jump of the clock adds at most
+/// `step_max`. The time while the store is closed does not count.
 #[derive(Debug)]
 pub(crate) struct RunningTime {
     running_ms: u64,
@@ -12,7 +12,7 @@ pub(crate) struct RunningTime {
 }
 
 impl RunningTime {
-    /// Goes on from a time that was noted before.
+    /// Continues from a stored running time.
     pub(crate) fn from(running_ms: u64, step_max: Duration) -> RunningTime {
         RunningTime {
             running_ms,
@@ -21,11 +21,11 @@ impl RunningTime {
         }
     }
 
-    /// The time now, in milliseconds. `reading` is what the clock says, counted from any moment.
+    /// The running time in milliseconds. `reading` is the time of a clock that may count from any moment.
     pub(crate) fn at(&mut self, reading: Duration) -> u64 {
         let last = self.last_reading.replace(reading).unwrap_or(reading);
         let step = reading.saturating_sub(last).min(self.step_max);
-        // What is less than a millisecond is counted with the next reading.
+        // Fractions of a millisecond are counted with the next reading.
         let step_ms = step.as_millis() as u64;
         if step < self.step_max && reading >= last {
             self.last_reading = Some(last + Duration::from_millis(step_ms));

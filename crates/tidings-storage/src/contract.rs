@@ -1,4 +1,4 @@
-//! The contract that every engine fulfils. `tests/contract.rs` is its test-suite.
+//! The contract of every storage engine. `tests/contract.rs` is its test suite.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_core::Stream;
 
-/// A position in the one log of changes. It only grows, over restarts too. Zero is before every change.
+/// A position in the global log of changes. It only grows, over restarts too. Zero is before every change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub u64);
 
@@ -25,7 +25,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A watch. Dropping it ends it.
 pub type WatchStream = Pin<Box<dyn Stream<Item = Result<WatchBatch, Error>> + Send>>;
 
-/// What a write expects of its key.
+/// The state of a key that a write requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// The key does not exist.
@@ -39,19 +39,19 @@ pub enum Expected {
 pub struct Write {
     /// The key.
     pub key: Bytes,
-    /// What it must be like.
+    /// The required state of the key.
     pub expected: Expected,
-    /// Its new value; `None` deletes it.
+    /// The new value; `None` deletes the key.
     pub value: Option<Bytes>,
 }
 
 impl Write {
-    /// How large its key and value are.
+    /// The size of key and value.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
     }
 
-    /// Refuses what is larger than a store takes. A deletion always has room.
+    /// Refuses a write that is larger than `bytes_max`. Deletions are never refused.
     pub(crate) fn check_size(&self, bytes_max: usize) -> Result<(), Error> {
         let bytes = self.bytes();
         match self.value.is_some() && bytes > bytes_max {
@@ -96,64 +96,64 @@ impl Write {
 pub struct KeyValue {
     /// The key.
     pub key: Bytes,
-    /// Its value.
+    /// The value.
     pub value: Bytes,
-    /// When it was last modified.
+    /// The revision of the last change of the key.
     pub revision: Revision,
 }
 
-/// Which keys to read: those with a prefix, from `start` on, in bytewise order.
+/// The keys to read: those with a prefix, from `start` on, in bytewise order.
 #[derive(Debug, Clone, Default)]
 pub struct Range {
-    /// What the keys begin with.
+    /// The prefix of the keys.
     pub prefix: Bytes,
-    /// The first key, if it is not the first with the prefix.
+    /// The first key to read; `None` starts with the first key of the prefix.
     pub start: Option<Bytes>,
-    /// How many keys at most; zero means all.
+    /// The maximum number of keys; zero means all.
     pub limit: usize,
-    /// The state to read; `None` is the current one.
+    /// The revision to read at; `None` is the current one.
     pub at: Option<Revision>,
 }
 
-/// What a range holds.
+/// The keys and values of a range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeResult {
-    /// The keys in order.
+    /// The keys with their values, in order.
     pub entries: Vec<KeyValue>,
-    /// The revision of which this is the state.
+    /// The revision of this state.
     pub revision: Revision,
-    /// More keys follow.
+    /// True if more keys follow.
     pub more: bool,
 }
 
 /// What happened to a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It was created or its value replaced.
+    /// The key was created or its value was replaced.
     Put(Bytes),
-    /// It was deleted.
+    /// The key was deleted.
     Delete,
 }
 
 /// One change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened.
+    /// The revision of the change.
     pub revision: Revision,
     /// The key.
     pub key: Bytes,
-    /// What happened.
+    /// The change.
     pub change: Change,
     /// True if the key did not exist before.
     pub created: bool,
 }
 
-/// A step of a watch: the next events, and up to where they are complete.
+/// The next events of a watch, and the revision up to which they are complete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchBatch {
     /// The events in the order of their revisions; none if the batch only reports progress.
     pub events: Vec<Event>,
-    /// Every event of the watch up to this revision has been delivered.
+    /// All events of the watch up to this revision have been delivered.
     pub revision: Revision,
 }
 
@@ -165,29 +165,29 @@ pub struct Stats {
     pub revision: Revision,
     /// The oldest revision that can be read and watched from.
     pub oldest: Revision,
-    /// Keys that exist now.
+    /// Number of existing keys.
     pub keys: u64,
-    /// Superseded values and deletions that are kept as history.
+    /// Number of superseded values and deletions that are kept as history.
     pub history_entries: u64,
-    /// Their size.
+    /// Size of the history in bytes.
     pub history_bytes: u64,
-    /// Durable commits so far.
+    /// Number of durable commits since the start.
     pub commits: u64,
-    /// Writes in those commits.
+    /// Number of writes in those commits.
     pub writes: u64,
-    /// Writes that wait for a commit now.
+    /// Number of writes that wait for a commit.
     pub queued: u64,
-    /// How long ago the oldest revision was replaced by the next, in the time that the store has been running.
+    /// The age of the history: the running time since the first revision after `oldest` was written.
     pub oldest_age: Duration,
-    /// Commits that failed; their writes were refused.
+    /// Number of failed commits; their writes were refused.
     pub failed_commits: u64,
-    /// Compactions that failed and are tried again.
+    /// Number of failed compactions; they are retried.
     pub failed_compactions: u64,
-    /// Deletions that are kept only because a value of their key still stands on disk.
+    /// Number of tombstones that are kept only because a value of their key is still on disk.
     pub tombstones: u64,
-    /// Of an engine that is on this machine.
+    /// Figures of the files, for an engine on this machine.
     pub disk: Option<DiskStats>,
-    /// Of an engine that is elsewhere.
+    /// Figures of the connection, for a remote engine.
     pub remote: Option<RemoteStats>,
 }
 
@@ -195,56 +195,56 @@ pub struct Stats {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskStats {
-    /// What its files take.
+    /// Size of all files.
     pub bytes: u64,
-    /// How many files the log has.
+    /// Number of segments of the log.
     pub segments: u64,
-    /// How much of that is kept for compaction on a full disk.
+    /// Size of the reserve, which compaction uses on a full disk.
     pub reserve_bytes: u64,
-    /// How much can still be written; `None` if the operating system does not say.
+    /// Free space on the disk; `None` if the operating system does not report it.
     pub free_bytes: Option<u64>,
-    /// How long commits took to become durable.
+    /// How long syncs took.
     pub syncs: SyncTimes,
 }
 
-/// How long commits took to become durable: a histogram.
+/// A histogram of the time that commits took to become durable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncTimes {
-    /// How many there were.
+    /// Number of syncs.
     pub count: u64,
-    /// How long all of them took.
+    /// Time of all syncs together.
     pub sum: Duration,
-    /// How many took no longer than each of [`SyncTimes::BOUNDS`].
+    /// Number of syncs that took no longer than each of [`SyncTimes::BOUNDS`].
     pub buckets: [u64; 10],
 }
 
 impl SyncTimes {
-    /// In seconds.
+    /// The upper bounds of the buckets, in seconds.
     pub const BOUNDS: [f64; 10] = [
         0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.025, 0.1, 0.5, 2.0,
     ];
 }
 
-/// What keeps a store from being used.
+/// Why a store cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// What is wrong, as a sentence.
+    /// The problem, as a sentence.
     pub what: String,
-    /// It does not get better by itself: only a restart helps.
+    /// True if only a restart helps.
     pub needs_restart: bool,
 }
 
-/// Keeps history from ending by age as long as it lives, but not for longer than ten minutes. History that is larger than it may be
-/// ends all the same.
+/// Prevents compaction by age until it is dropped, for at most ten minutes. History that exceeds its maximum size is compacted
+/// all the same.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryHold(
     #[allow(dead_code, reason = "it counts as long as it lives")] Option<Arc<()>>,
 );
 
-/// Who has stalled for longer does not keep history.
+/// The maximum time of a hold: a stalled reader must not keep history forever.
 const HOLD_MAX: Duration = Duration::from_secs(600);
 
-/// The holds that live, and since when.
+/// All holds with their start times.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryHolds(Mutex<Vec<(Weak<()>, Instant)>>);
 
@@ -276,24 +276,24 @@ impl HistoryHolds {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteStats {
-    /// Every change up to this revision has come.
+    /// All changes up to this revision have been received.
     pub watched: Revision,
-    /// How often the watch was opened.
+    /// Number of times the watch was opened.
     pub opened: u64,
-    /// Calls that nobody answered.
+    /// Number of calls without an answer.
     pub unanswered: u64,
-    /// How often it was found to have lost revisions.
+    /// Number of times the remote store was found to have lost revisions.
     pub went_back: u64,
 }
 
-/// Why an engine refuses.
+/// Why an engine refuses a call.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The key is not as the write expects.
-    #[error("the key is at {}, not as expected", .current.map_or("no revision".to_owned(), |at| format!("revision {at}")))]
+    /// The key does not have the required state.
+    #[error("the key {}, which is not what the write expects", .current.map_or("does not exist".to_owned(), |at| format!("is at revision {at}")))]
     Conflict {
-        /// When the key was last modified; `None` if it does not exist.
+        /// The revision of the key's last change; `None` if the key does not exist.
         current: Option<Revision>,
     },
     /// History before this revision has been compacted.
@@ -301,43 +301,43 @@ pub enum Error {
     Compacted {
         /// What was asked for.
         requested: Revision,
-        /// The oldest that can be had.
+        /// The oldest revision that can be read.
         oldest: Revision,
     },
-    /// The revision has not been reached.
+    /// The revision does not exist yet.
     #[error("revision {requested} is in the future, the current one is {current}")]
     Future {
         /// What was asked for.
         requested: Revision,
-        /// Where the store is.
+        /// The current revision.
         current: Revision,
     },
-    /// Too many writes wait for the disk.
+    /// Too many writes wait for a commit.
     #[error("too many writes are waiting")]
     Overloaded,
-    /// Nobody answers. Nothing was done.
+    /// The remote store does not answer. Nothing was done.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// No answer came: the write may have been done, or may be done still.
-    #[error("the store has not answered, and may have done what was asked: {0}")]
+    /// No answer was received: the write may have been done, or may still be done.
+    #[error("the store has not answered, and the write may have been done: {0}")]
     Uncertain(String),
-    /// The key and value are larger than the store takes.
-    #[error("{bytes} bytes are more than the store takes{}", .bytes_max.map_or(String::new(), |most| format!(", which is {most}")))]
+    /// Key and value are larger than the store allows.
+    #[error("a write of {bytes} bytes is larger than the store allows{}", .bytes_max.map_or(String::new(), |most| format!(": at most {most}")))]
     TooLarge {
-        /// How large they are.
+        /// The size of key and value.
         bytes: u64,
-        /// How large they may be, if the engine says so.
+        /// The maximum size, if the engine knows it.
         bytes_max: Option<u64>,
     },
-    /// The store has lost what it had, and everything that was read of it is void.
+    /// The store has lost revisions, so everything that was read from it is void.
     #[error("the store went back from revision {from} to {to}")]
     WentBack {
-        /// Where it had been.
+        /// The revision before the loss.
         from: Revision,
-        /// Where it is now.
+        /// The current revision, after the loss.
         to: Revision,
     },
-    /// A write or read failed below the engine. A write was not done, and nothing that was acknowledged is lost.
+    /// A read or write failed below the engine. The write was not done; acknowledged writes are not lost.
     #[error("{0}")]
     Failed(String),
     /// The engine has been shut down.
@@ -347,34 +347,34 @@ pub enum Error {
 
 /// A revisioned key-value store.
 ///
-/// All methods may be cancelled. A write that is cancelled is either done whole or not at all.
+/// All methods may be cancelled. A cancelled write is either done completely or not at all.
 pub trait Storage: Send + Sync + 'static {
-    /// The current revision: that of the last acknowledged write or later.
+    /// The current revision: that of the last acknowledged write, or a later one.
     fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>>;
 
     /// The oldest revision that can be read and watched from.
     fn oldest(&self) -> BoxFuture<'_, Result<Revision, Error>>;
 
-    /// Does one compare-and-swap and answers when it is durable.
+    /// Does one compare-and-swap. Returns when the write is durable.
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>>;
 
     /// Reads a range at the current or an earlier revision.
     fn range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>>;
 
-    /// Watches the keys with a prefix: every change after `after`, in order, each exactly once, until the stream is dropped
-    /// or ends with an error.
+    /// Watches the keys with a prefix: delivers every change after `after`, in order and exactly once, until the stream is
+    /// dropped or ends with an error.
     fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>>;
 
-    /// Asks the watches of a prefix to deliver a batch soon, even if it only reports progress.
+    /// Asks the watches of a prefix to deliver a batch soon, also if it only reports progress.
     fn request_progress(&self, prefix: &[u8]);
 
-    /// Keeps history from ending by age until what is returned is dropped, for whoever reads it from its start: from what
-    /// [`Storage::oldest`] says after this.
+    /// Prevents compaction by age until the hold is dropped. For readers that start at the oldest revision: call
+    /// [`Storage::oldest`] after this.
     fn hold_history(&self) -> HistoryHold {
         HistoryHold::default()
     }
 
-    /// What keeps the store from being used, if anything does.
+    /// Why the store cannot be used; `None` if it can.
     fn trouble(&self) -> Option<Trouble> {
         None
     }

@@ -1,26 +1,26 @@
-//! When history ends: a pure rule over times and revisions.
+//! Decides which history is old enough to be compacted. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::contract::Revision;
 
-/// Marks are this far apart: 10 minutes of history are 600 of them.
+/// The distance between two marks: 10 minutes of history have 600 marks.
 const MARK_SPACING_MS: u64 = 1000;
 
-/// How much history is kept.
+/// How much history must be kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Keep {
+pub(crate) struct HistoryLimits {
     pub(crate) age: Duration,
     pub(crate) revisions_min: u64,
 }
 
-/// Remembers when which revision was reached, at most once a second.
+/// The times at which revisions were written, with a mark per second.
 #[derive(Debug, Default)]
-pub(crate) struct Times(VecDeque<(u64, Revision)>);
+pub(crate) struct RevisionTimes(VecDeque<(u64, Revision)>);
 
-impl Times {
-    /// Notes that `revision` was written at `written_ms`. A clock that goes back is taken as standing still.
+impl RevisionTimes {
+    /// Notes that `revision` was written at `written_ms`. A clock that goes back counts as standing still.
     pub(crate) fn note(&mut self, written_ms: u64, revision: Revision) {
         match self.0.back_mut() {
             Some((last_ms, last)) if written_ms < *last_ms + MARK_SPACING_MS => {
@@ -30,7 +30,7 @@ impl Times {
         }
     }
 
-    /// History starts at a revision: what is before it needs no marks.
+    /// Drops the marks before the start of history.
     pub(crate) fn start_at(&mut self, oldest: Revision) {
         while self
             .0
@@ -41,17 +41,17 @@ impl Times {
         }
     }
 
-    /// When the first revision that is marked was written.
+    /// The time of the first mark.
     pub(crate) fn first_ms(&self) -> Option<u64> {
         self.0.front().map(|(ms, _)| *ms)
     }
 
-    /// The revision at which history should start: the last one that is older than the age to keep, but at least
-    /// `revisions_min` revisions before the current one. See [`Times::start_at`] for when it does.
-    pub(crate) fn oldest(&self, now_ms: u64, current: Revision, keep: Keep) -> Revision {
+    /// The revision at which history may start: the last one that is older than the minimum age, but at least `revisions_min`
+    /// revisions before the current one. The caller compacts and then calls [`RevisionTimes::start_at`].
+    pub(crate) fn oldest(&self, now_ms: u64, current: Revision, keep: HistoryLimits) -> Revision {
         let horizon_ms = now_ms.saturating_sub(keep.age.as_millis() as u64);
         let by_count = Revision(current.0.saturating_sub(keep.revisions_min));
-        // A mark covers a second: everything in it is older than the horizon once that second has passed.
+        // A mark covers one second, so all of it is old only when that whole second is before the horizon.
         let old = self
             .0
             .iter()
@@ -65,13 +65,13 @@ impl Times {
 mod tests {
     use super::*;
 
-    const KEEP: Keep = Keep {
+    const KEEP: HistoryLimits = HistoryLimits {
         age: Duration::from_secs(600),
         revisions_min: 10,
     };
 
-    fn times() -> Times {
-        let mut times = Times::default();
+    fn times() -> RevisionTimes {
+        let mut times = RevisionTimes::default();
         for second in 0..1000 {
             times.note(second * 1000, Revision(second * 2 + 1));
             times.note(second * 1000 + 500, Revision(second * 2 + 2));
@@ -95,7 +95,7 @@ mod tests {
             times().oldest(9_000_000, Revision(2000), KEEP),
             Revision(1990)
         );
-        let all = Keep {
+        let all = HistoryLimits {
             revisions_min: 5000,
             ..KEEP
         };
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_forgets_nothing_early() {
-        let mut times = Times::default();
+        let mut times = RevisionTimes::default();
         times.note(100_000, Revision(1));
         times.note(50_000, Revision(2));
         assert_eq!(

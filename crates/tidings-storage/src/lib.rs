@@ -1,12 +1,11 @@
 //! A revisioned key-value store.
 //!
-//! Every change gets the next number of one global revision. Writes are compare-and-swap on the revision at which a key was
-//! last modified. Reads are of the current or of an earlier revision; a watch delivers every change after a revision, in
-//! order. History is kept for a while and then compacted.
+//! Every change gets the next global revision. Writes are compare-and-swap on the revision at which a key was last modified.
+//! Reads are at the current or an earlier revision; a watch delivers every change after a revision, in order. History is kept for
+//! some time and then compacted.
 //!
-//! The crate knows keys and values as bytes: what they mean is its caller's business. [`Storage`] is the contract,
-//! [`Embedded`] the engine that keeps everything on this machine, [`Etcd`] (with the feature `etcd`) the one that keeps it in an
-//! etcd cluster, where any number of servers share it.
+//! Keys and values are bytes without meaning to this crate. [`Storage`] is the contract, [`Embedded`] the engine on this machine,
+//! and [`Etcd`] (feature `etcd`) the engine over an etcd cluster, which several servers can share.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -44,13 +43,13 @@ pub use contract::{
 pub use embedded::fuzzing;
 pub use embedded::{Embedded, EmbeddedOptions, OpenError, backup, check, disk};
 #[cfg(feature = "etcd")]
-pub use etcd::{Etcd, EtcdOptions, EtcdTls, OpenError as EtcdOpenError};
+pub use etcd::{Etcd, EtcdOpenError, EtcdOptions, EtcdTls};
 
-/// How large a key and its value may be together, unless an option says otherwise. etcd takes requests of 1.5 MiB; 4 KiB of that
-/// are for what a write says besides.
+/// The default maximum size of a key and its value together. etcd accepts requests of 1.5 MiB; 4 KiB of that are left for the
+/// rest of the request.
 pub const VALUE_BYTES_MAX: usize = (3 << 19) - (4 << 10);
 
-/// A clock that does not jump when somebody sets the time: counted from when it was first read.
+/// A monotonic clock, which does not jump when the system time is set. It starts at zero at the first call.
 fn monotonic_clock() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()

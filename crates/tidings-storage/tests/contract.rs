@@ -1,4 +1,4 @@
-//! The contract of a store, run against every engine.
+//! Tests the storage contract with every engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use tidings_storage::{
     WatchStream, Write,
 };
 
-/// A store of some kind.
+/// A store of any engine.
 enum Store {
     Embedded(Embedded),
     Etcd(Etcd),
@@ -42,18 +42,18 @@ impl Store {
     }
 }
 
-/// A new store, and what belongs to it.
+/// A new store with its clock and resources.
 struct Engine {
     name: &'static str,
     store: Store,
-    /// Tests move it.
+    /// The clock of the store, which tests advance.
     clock: Arc<AtomicU64>,
-    /// The revision of a store that has nothing.
+    /// The revision of the empty store.
     base: u64,
     _kept: Box<dyn std::any::Any>,
 }
 
-/// A store of each kind.
+/// A store of each engine.
 async fn engines() -> Vec<Engine> {
     let directory = tempfile::tempdir().unwrap();
     let (durable_options, durable_clock) = options();
@@ -126,7 +126,7 @@ async fn events(watch: &mut WatchStream, count: usize) -> Vec<Event> {
     events
 }
 
-/// What an event says: the revision, the key, the value unless it was deleted, whether the key did not exist before.
+/// An event as a tuple: the revision, the key, the value unless it was deleted, and true if the key was created.
 fn summary(event: &Event) -> (u64, String, Option<String>, bool) {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     let value = match &event.change {
@@ -565,8 +565,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Whatever happens, the store equals a model that keeps a copy of every state; over restarts too. Segments are tiny, so that
-    /// they roll, are rewritten and joined. (The simulation in the crate does the same on a disk that fails.)
+    /// The store always equals a model that keeps a copy of every state, over restarts too. Segments are tiny, so that they are
+    /// closed, rewritten and joined often. (The simulation in the crate does the same on a disk that fails.)
     #[test]
     fn a_durable_store_equals_its_model(
         segment_bytes in 100..1500_u64,

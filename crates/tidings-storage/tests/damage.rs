@@ -1,4 +1,4 @@
-//! What a damaged, foreign, busy or full data directory does: nothing acknowledged is lost, nothing wrong is served.
+//! Damaged, foreign and busy data directories: no acknowledged write is lost, and no wrong data is served.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,12 +40,13 @@ async fn values(store: &Embedded) -> Vec<String> {
         .collect()
 }
 
-/// The segment as it was before the store was closed, which leaves a mark of this size.
+/// The segment without the closing mark, as before the store was closed.
 fn unclosed(path: &Path) -> Vec<u8> {
     let whole = fs::read(segment(path)).unwrap();
     whole[..whole.len() - MARK].to_vec()
 }
 
+/// The size of the closing mark.
 const MARK: usize = 33;
 
 #[tokio::test]
@@ -70,7 +71,7 @@ async fn a_log_cut_off_anywhere_keeps_every_whole_record() {
                 .collect::<Vec<_>>(),
             "cut at {cut}"
         );
-        // And it goes on from there.
+        // New writes follow the last whole record.
         let revision = store.write(Write::create("next", "v")).await.unwrap();
         assert_eq!(revision, Revision(kept as u64 + 1));
         drop(store);
@@ -114,7 +115,7 @@ async fn what_a_crash_left_at_the_end_is_ignored_not_deleted() {
     fs::write(&path, &torn).unwrap();
     let store = open(directory.path()).unwrap();
     assert_eq!(values(&store).await.len(), 2);
-    // What comes next is elsewhere: what nobody was told of stays behind the end of its segment.
+    // New writes go to a new segment; the bytes that were never acknowledged stay after the end of the old one.
     store.write(Write::create("next", "v")).await.unwrap();
     drop(store);
     let kept = fs::read(&path).unwrap();

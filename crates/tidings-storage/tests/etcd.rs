@@ -1,4 +1,4 @@
-//! What a real etcd does to a store that lives in it: outages, restores, other servers, certificates.
+//! Tests with a real etcd: outages, restores, several servers, certificates.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,13 +42,13 @@ async fn has(store: &Etcd, key: &'static str) -> bool {
     !store.range(range).await.unwrap().entries.is_empty()
 }
 
-/// Writes until it succeeds: an outage ends.
+/// Retries a write until the outage is over.
 async fn write_at_last(store: &Etcd, key: &str) -> Revision {
     let started = Instant::now();
     loop {
         match store.write(Write::create(key.to_owned(), "v")).await {
             Ok(revision) => return revision,
-            // It was done after all.
+            // An earlier attempt was done after all.
             Err(Error::Conflict {
                 current: Some(revision),
             }) => return revision,
@@ -163,7 +163,7 @@ async fn a_restored_backup_is_noticed_and_everything_that_was_seen_is_void() {
     assert!(kept <= revision && revision < at);
     assert!(!has(&store, "lost").await);
     assert_eq!(store.stats().remote.unwrap().went_back, 1);
-    // It can be used as before.
+    // The store works again.
     let mut watch = store.watch("".into(), revision).await.unwrap();
     let written = store.write(Write::create("new", "1")).await.unwrap();
     assert_eq!(events(&mut watch, 1).await.unwrap()[0].revision, written);
@@ -180,7 +180,7 @@ async fn a_value_that_etcd_does_not_take_is_said_to_be_too_large() {
             matches!(refused, Error::TooLarge { bytes: said, .. } if said == bytes as u64 + 1);
         assert!(said, "{bytes}: {refused}");
     }
-    // Whatever this side takes, etcd has the last word; and what is said to be taken is.
+    // etcd's own limit applies too; and a write of the documented maximum succeeds.
     let mut options = options(&etcd);
     options.value_bytes_max = 4 << 20;
     let lenient = Etcd::open(options).await.unwrap();
@@ -237,14 +237,14 @@ async fn two_servers_see_each_others_writes_and_one_ends_history_for_both() {
     clock.fetch_add(3_600_000, Ordering::Relaxed);
     let oldest = one.compact().await.unwrap();
     assert!(oldest > start);
-    // The other has not heard of it: its watch from before finds out, and then it knows.
+    // The other server does not know of the compaction until its old watch fails.
     let mut late = two.watch("".into(), start).await.unwrap();
     let gone = events(&mut late, 1).await.unwrap_err();
     assert!(matches!(gone, Error::Compacted { .. }), "{gone}");
     assert_eq!(two.oldest().await.unwrap(), oldest);
     let refused = two.watch("".into(), start).await;
     assert!(matches!(refused, Err(Error::Compacted { .. })));
-    // Who comes later knows too.
+    // A server that starts later knows it too.
     let third = Etcd::open(with_clock()).await.unwrap();
     assert_eq!(third.oldest().await.unwrap(), oldest);
     // A watch that was up to date goes on.
@@ -300,7 +300,7 @@ async fn endpoints_and_prefixes_that_cannot_be_are_explained() {
     assert!(explained(prefix).await.contains("must begin with /"));
 }
 
-/// An authority, and a certificate and key of it for members and clients.
+/// A certificate authority, and a certificate and key for members and clients.
 fn certificates(directory: &std::path::Path) -> (EtcdFiles, EtcdTls) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -419,7 +419,7 @@ async fn a_server_with_a_wrong_clock_ends_no_history_for_others() {
         at = right.write(update).await.unwrap();
         wrong.revision().await.unwrap();
     }
-    // Three hours ahead at once, and it compacts.
+    // The clock jumps three hours ahead, and the server compacts.
     clock.fetch_add(3 * 3600 * 1000, Ordering::Relaxed);
     assert!(wrong.compact().await.unwrap() <= first);
     let mut watch = right.watch("a".into(), first).await.unwrap();
@@ -432,7 +432,7 @@ fn a_task_that_has_ended_is_noticed() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let store = runtime.block_on(open(&etcd));
     assert_eq!(store.trouble(), None);
-    // Its tasks end with their runtime.
+    // The tasks of the store end with their runtime.
     runtime.shutdown_timeout(LONGEST);
     let started = Instant::now();
     let trouble = loop {

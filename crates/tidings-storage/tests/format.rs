@@ -1,4 +1,4 @@
-//! A data directory that an earlier version wrote (format 2): it opens, is converted, and `check` says what may be wrong with it.
+//! Data directories of an earlier version (format 2): they open, are converted, and `check` reports doubtful keys.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ use std::path::Path;
 use tidings_storage::check::check;
 use tidings_storage::{Embedded, EmbeddedOptions, OpenError, Range, Revision, Storage, Write};
 
-/// A frame as format 2 has it: magic, length, checksum of both, body.
+/// A frame in format 1, which directories of format 2 have: magic, length, checksum of length and body, body.
 fn frame(body: &[u8]) -> Vec<u8> {
     let length = (body.len() as u32).to_le_bytes();
     let mut hasher = crc32fast::Hasher::new();
@@ -109,7 +109,7 @@ async fn a_directory_of_format_2_opens_and_is_converted() {
 
 #[tokio::test]
 async fn what_a_crash_of_the_earlier_version_left_is_understood() {
-    // It joined two segments and was killed before it had dropped the second: records stand twice. And its last write is torn.
+    // It was killed while it joined two segments, so there are duplicate records. Its last write is torn.
     let joined = segment(&[
         mark(OLDEST, 2),
         record(2, "a", Some("2")),
@@ -122,7 +122,7 @@ async fn what_a_crash_of_the_earlier_version_left_is_understood() {
     let expected = [pair("a", "2")];
     let mut store = open(directory.path()).unwrap();
     assert_eq!(state(&store).await, expected);
-    // Compaction and rewriting bring nothing back, whichever segment goes first.
+    // Compaction and rewriting bring no deleted key back, in any order of segments.
     for round in 0..30 {
         let key = format!("k{}", round % 3);
         let found = state(&store).await.into_iter().any(|(name, _)| name == key);
@@ -172,7 +172,7 @@ fn check_names_what_may_have_come_back() {
     assert_eq!((report.oldest, report.revision), (Revision(5), Revision(5)));
     let doubtful: Vec<_> = report.doubtful.iter().map(|(key, _)| &key[..]).collect();
     assert_eq!(doubtful, [&b"gone"[..], b"kept"]);
-    // It is still known after the conversion, and not said of what this version writes.
+    // The doubt remains after the conversion, but not for keys that this version has written.
     let store = open(directory.path()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
@@ -186,7 +186,7 @@ fn check_names_what_may_have_come_back() {
     let report = check(directory.path()).unwrap();
     let doubtful: Vec<_> = report.doubtful.iter().map(|(key, _)| &key[..]).collect();
     assert_eq!((report.format, doubtful), (3, vec![&b"gone"[..]]));
-    // What this version deletes leaves no doubt about others.
+    // Deletions by this version cause no doubt about other keys.
     let store = open(directory.path()).unwrap();
     runtime.block_on(async {
         store
@@ -249,13 +249,13 @@ async fn check_reads_everything_and_changes_nothing() {
     let busy = check(directory.path()).unwrap_err();
     assert!(matches!(busy, OpenError::InUse { .. }), "{busy}");
     drop(store);
-    // A copy need not have been anybody's.
+    // A copy of a directory may have no lock file.
     fs::remove_file(directory.path().join("LOCK")).unwrap();
     let whole = check(directory.path()).unwrap();
     assert!(!directory.path().join("LOCK").exists());
     assert_eq!((whole.format, whole.keys, whole.records), (3, 20, 20));
     assert!(whole.segments > 3 && whole.damage.is_empty() && whole.doubtful.is_empty());
-    // Two files are damaged: both are named.
+    // Both damaged files are reported.
     let log = directory.path().join("log");
     let names = fs::read_dir(&log)
         .unwrap()

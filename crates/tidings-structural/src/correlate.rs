@@ -1,38 +1,38 @@
-//! The old value that belongs to a new one: fields by their names, elements of list maps by their keys.
+//! Finds the old value of a new one in an update: fields by name, elements of list maps by key.
 
 use std::collections::HashMap;
 
 use tidings_json::{Map, Value};
 
-use crate::node::Node;
+use crate::node::SchemaNode;
 
-/// A value before and after an update.
+/// A value before and after an update, with its schema.
 #[derive(Clone, Copy)]
-pub(crate) struct Pair<'a> {
+pub(crate) struct UpdatePair<'a> {
     pub(crate) new: &'a Value,
     pub(crate) old: &'a Value,
-    pub(crate) node: &'a Node,
+    pub(crate) node: &'a SchemaNode,
 }
 
-impl<'a> Pair<'a> {
-    /// A field that is in both objects and in the schema.
-    pub(crate) fn field(&self, name: &str) -> Option<Pair<'a>> {
-        Some(Pair {
+impl<'a> UpdatePair<'a> {
+    /// The pair of a field; `None` if one of the objects or the schema does not have the field.
+    pub(crate) fn field(&self, name: &str) -> Option<UpdatePair<'a>> {
+        Some(UpdatePair {
             new: self.new.as_object()?.get(name)?,
             old: self.old.as_object()?.get(name)?,
             node: self.node.field(name)?,
         })
     }
 
-    /// The elements of the old list by key; `None` if the list is no list map.
-    pub(crate) fn elements(&self) -> Option<Keyed<'a>> {
+    /// The elements of the old list by key; `None` if the list is not a list map.
+    pub(crate) fn elements(&self) -> Option<KeyedElements<'a>> {
         match self.old {
-            Value::Array(old) => Keyed::new(self.node, old),
+            Value::Array(old) => KeyedElements::new(self.node, old),
             _ => None,
         }
     }
 
-    /// True if nothing that can be told apart has changed: elements of list maps may have changed places.
+    /// True if the value has not changed. The order of the elements of list maps does not matter.
     pub(crate) fn is_same(&self) -> bool {
         match (self.new, self.old) {
             (Value::Array(new), Value::Array(old)) => {
@@ -44,7 +44,7 @@ impl<'a> Pair<'a> {
                     return new == old;
                 };
                 new.iter().all(|new| {
-                    let pair = keyed.get(new).map(|old| Pair {
+                    let pair = keyed.get(new).map(|old| UpdatePair {
                         new,
                         old,
                         node: items,
@@ -63,14 +63,14 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The elements of a list map by their keys. The first of those with the same key counts.
-pub(crate) struct Keyed<'a> {
+/// The elements of a list map by key. Of several elements with the same key the first counts.
+pub(crate) struct KeyedElements<'a> {
     keys: &'a [String],
     elements: HashMap<String, &'a Value>,
 }
 
-impl<'a> Keyed<'a> {
-    pub(crate) fn new(node: &'a Node, elements: &'a [Value]) -> Option<Keyed<'a>> {
+impl<'a> KeyedElements<'a> {
+    pub(crate) fn new(node: &'a SchemaNode, elements: &'a [Value]) -> Option<KeyedElements<'a>> {
         if !node.is_list_map() || node.list_map_keys.is_empty() || elements.is_empty() {
             return None;
         }
@@ -81,7 +81,7 @@ impl<'a> Keyed<'a> {
                 by_key.entry(key).or_insert(element);
             }
         }
-        Some(Keyed {
+        Some(KeyedElements {
             keys,
             elements: by_key,
         })
@@ -93,7 +93,7 @@ impl<'a> Keyed<'a> {
     }
 }
 
-/// All keys, each with its type. An element without one of them has none.
+/// The values of all key fields as one text that keeps their types; `None` if a key field is missing.
 fn key_of(object: &Map, keys: &[String]) -> Option<String> {
     let mut composed = String::new();
     for key in keys {

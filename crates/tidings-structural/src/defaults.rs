@@ -1,33 +1,37 @@
-//! Are the defaults of a schema right? A default must be pruned, and must be valid where it will stand.
+//! Checks the defaults of a schema: a default must have no unknown fields and must be valid at its place.
 
 use tidings_api::FieldError;
 use tidings_json::{Map, Value, json};
 
 use crate::cel;
-use crate::node::Node;
+use crate::node::SchemaNode;
 use crate::shape::Pruner;
-use crate::text::{Path, bad_value};
+use crate::text::{FieldPath, bad_value};
 use crate::{meta, value};
 
-/// What is checked.
+/// What defaults are checked against.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Against {
-    /// The schema without its rules. `unpruned` defaults may have unknown fields.
+pub(crate) enum DefaultsCheck {
+    /// The schema without its rules. With `unpruned`, defaults may have unknown fields.
     Schema { unpruned: bool },
-    /// The rules, once everything else is right.
+    /// The rules. This check needs a schema without other errors.
     Rules,
 }
 
-/// Where a default is inside the resource around it.
+/// One step of the path from a resource to a default in it.
 #[derive(Clone)]
-enum Step {
+enum DefaultStep {
     Field(String),
     Element,
 }
 
-/// Appends what is wrong with the defaults of a schema.
-pub(crate) fn check(root: &Node, path: &Path, against: Against) -> Vec<FieldError> {
-    let mut walk = Walk {
+/// Returns the errors of the defaults of a schema.
+pub(crate) fn check(
+    root: &SchemaNode,
+    path: &FieldPath,
+    against: DefaultsCheck,
+) -> Vec<FieldError> {
+    let mut walk = DefaultsChecker {
         against,
         errors: Vec::new(),
     };
@@ -35,18 +39,19 @@ pub(crate) fn check(root: &Node, path: &Path, against: Against) -> Vec<FieldErro
     walk.errors
 }
 
-struct Walk {
-    against: Against,
+/// Walks a schema and collects the errors of its defaults.
+struct DefaultsChecker {
+    against: DefaultsCheck,
     errors: Vec<FieldError>,
 }
 
-impl Walk {
+impl DefaultsChecker {
     fn node(
         &mut self,
-        node: &Node,
-        path: &Path,
-        root: Option<&Node>,
-        steps: &mut Vec<Step>,
+        node: &SchemaNode,
+        path: &FieldPath,
+        root: Option<&SchemaNode>,
+        steps: &mut Vec<DefaultStep>,
         inside_meta: bool,
     ) {
         if !node.below.defaults {
@@ -63,19 +68,19 @@ impl Walk {
         if let Some(default) = &node.default {
             let path = path.child("default");
             let errors = match self.against {
-                Against::Schema { unpruned } => check_default(
+                DefaultsCheck::Schema { unpruned } => check_default(
                     default,
                     node,
                     &path,
                     unpruned,
                     inside_meta.then_some((resource, steps.as_slice())),
                 ),
-                Against::Rules => check_rules(default, node, is_resource, &path),
+                DefaultsCheck::Rules => check_rules(default, node, is_resource, &path),
             };
             self.errors.extend(errors);
         }
         if let Some(items) = &node.items {
-            steps.push(Step::Element);
+            steps.push(DefaultStep::Element);
             self.node(
                 items,
                 &path.child("items"),
@@ -88,7 +93,7 @@ impl Walk {
         for (name, property) in &node.properties {
             let is_meta =
                 is_resource && ["metadata", "apiVersion", "kind"].contains(&name.as_str());
-            steps.push(Step::Field(name.clone()));
+            steps.push(DefaultStep::Field(name.clone()));
             let path = path.child("properties").key(name);
             self.node(
                 property,
@@ -104,16 +109,16 @@ impl Walk {
 
 fn check_default(
     default: &Value,
-    node: &Node,
-    path: &Path,
+    node: &SchemaNode,
+    path: &FieldPath,
     may_be_unpruned: bool,
-    around: Option<(&Node, &[Step])>,
+    around: Option<(&SchemaNode, &[DefaultStep])>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match around {
         Some((resource, steps)) => {
             let mut object = surround(default.clone(), steps);
-            let nowhere = Path::default();
+            let nowhere = FieldPath::default();
             let mut found = Vec::new();
             let why = match meta::coerce(
                 &mut object,
@@ -148,7 +153,7 @@ fn check_default(
             let mut coerced = default.clone();
             let embedded = node.embedded;
             let result = meta::coerce(&mut coerced, node, embedded, false, path, &mut Vec::new());
-            // The default is printed as it is after its metadata was put in order.
+            // Upstream prints the default after coercion of its metadata.
             if !may_be_unpruned && !is_pruned(default, node) {
                 let detail = "must not have unknown fields";
                 let printed = bad_value(&coerced);
@@ -170,14 +175,14 @@ fn check_default(
     errors
 }
 
-fn is_pruned(default: &Value, node: &Node) -> bool {
+fn is_pruned(default: &Value, node: &SchemaNode) -> bool {
     let mut pruned = default.clone();
     Pruner::default().prune(&mut pruned, Some(node), node.embedded);
     pruned == *default
 }
 
 /// True if a schema has a default with unknown fields.
-pub(crate) fn has_unpruned(node: &Node) -> bool {
+pub(crate) fn has_unpruned(node: &SchemaNode) -> bool {
     let has_own = node
         .default
         .as_ref()
@@ -191,8 +196,13 @@ pub(crate) fn has_unpruned(node: &Node) -> bool {
             .any(has_unpruned)
 }
 
-/// A default must satisfy the rules when it comes, and when it was there before.
-fn check_rules(default: &Value, node: &Node, is_resource: bool, path: &Path) -> Vec<FieldError> {
+/// Checks the rules on a default twice: as an unchanged value, and as a new value without `oldSelf`.
+fn check_rules(
+    default: &Value,
+    node: &SchemaNode,
+    is_resource: bool,
+    path: &FieldPath,
+) -> Vec<FieldError> {
     let mut errors = Vec::new();
     cel::validate(
         default,
@@ -217,15 +227,15 @@ fn check_rules(default: &Value, node: &Node, is_resource: bool, path: &Path) -> 
     errors
 }
 
-/// A resource that has nothing but a value at a place.
-fn surround(value: Value, steps: &[Step]) -> Value {
+/// A resource that contains only `value`, at the path `steps`.
+fn surround(value: Value, steps: &[DefaultStep]) -> Value {
     let nested = steps.iter().rev().fold(value, |inner, step| match step {
-        Step::Field(name) => {
+        DefaultStep::Field(name) => {
             let mut object = Map::new();
             object.insert(name.clone(), inner);
             Value::Object(object)
         }
-        Step::Element => Value::Array(vec![inner]),
+        DefaultStep::Element => Value::Array(vec![inner]),
     });
     let mut resource = json!({"apiVersion": "validation/v1", "kind": "Validation"});
     if let (Value::Object(resource), Value::Object(nested)) = (&mut resource, nested) {

@@ -1,20 +1,20 @@
 //! Paths that name one field of a schema: `fieldPath` of rules and `jsonPath` of selectable fields.
 
-use crate::node::{Additional, Node};
-use crate::text::Path;
+use crate::node::{AdditionalProperties, SchemaNode};
+use crate::text::FieldPath;
 
-/// Follows `text` through a schema. Returns the path as errors print it, its first name, and the schema it leads to.
+/// Follows the path `text` through a schema. Returns the path as errors print it, its names, and the schema of the field.
 ///
 /// # Errors
-/// If it is not a path, or leads to no field of the schema; the text says why.
+/// If `text` is not a path, or leads to no field of the schema; the error text says why.
 pub(crate) fn resolve<'a>(
     text: &str,
-    root: &'a Node,
+    root: &'a SchemaNode,
     allow_brackets: bool,
-) -> Result<(Path, Vec<String>, &'a Node), String> {
+) -> Result<(FieldPath, Vec<String>, &'a SchemaNode), String> {
     let mut tokens = tokens(text).into_iter();
     let mut node = root;
-    let mut path = Path::default();
+    let mut path = FieldPath::default();
     let mut names = Vec::new();
     let end = || "unexpected end of JSON path".to_owned();
     while let Some(token) = tokens.next() {
@@ -36,7 +36,7 @@ pub(crate) fn resolve<'a>(
         if !node.properties.is_empty() {
             path.push_child(&name);
             node = node.properties.get(&name).ok_or_else(lost)?;
-        } else if let Additional::Schema(schema) = &node.additional {
+        } else if let AdditionalProperties::Schema(schema) = &node.additional {
             path.push_key(&name);
             node = schema;
         } else {
@@ -53,7 +53,7 @@ pub(crate) fn resolve<'a>(
     Ok((path, names, node))
 }
 
-/// `.`, `[` and `]` are tokens, and so is everything between them; quotes protect what is inside.
+/// Splits a path into tokens: `.`, `[`, `]` and the texts between them. Inside quotes these characters do not split.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The formats of strings and numbers that are checked. Others are ignored.
+//! The formats of strings and numbers that validation checks. Other formats are ignored.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use base64::Engine;
 use regex::Regex;
 use tidings_api::go;
 
-/// A format that is checked.
+/// A format that validation checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     BsonObjectId,
@@ -43,7 +43,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format of a schema with these types; `None` for one that is not checked for them.
+    /// The format of this name for these types; `None` if it is not checked for them.
     pub(crate) fn of(text: &str, types: &[&str]) -> Option<Format> {
         let only = if let [only] = types { only } else { "" };
         match only {
@@ -94,7 +94,7 @@ impl Format {
         })
     }
 
-    /// True if a string has this format. Formats of numbers say nothing about strings.
+    /// True if a string has this format. All strings pass a format of numbers.
     pub(crate) fn holds(self, text: &str) -> bool {
         match self {
             Format::BsonObjectId => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -163,7 +163,7 @@ fn is_hostname(text: &str) -> bool {
     text.len() <= 255 && text.split('.').all(|part| part.len() <= 63) && HOSTNAME.is_match(text)
 }
 
-/// As Go's sloppy parser: leading zeros are allowed.
+/// Parses as Go's `netutils.ParseIPSloppy`: leading zeros are allowed.
 fn is_ip(text: &str) -> bool {
     if text.contains(':') {
         return text.parse::<Ipv6Addr>().is_ok();
@@ -203,7 +203,7 @@ fn is_mac(text: &str) -> bool {
     [3, 4, 10].contains(&parts.len()) && parts.iter().all(|part| is_hex(part, 4))
 }
 
-/// `url.ParseRequestURI`: absolute, or a path from the root.
+/// True for URLs that Go's `url.ParseRequestURI` accepts: an absolute URL, or a path from the root.
 pub(crate) fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
         return false;
@@ -214,7 +214,7 @@ pub(crate) fn is_request_uri(text: &str) -> bool {
     let (rest, has_scheme) = match text.find(':') {
         Some(at) if is_scheme(&text[..at]) => (&text[at + 1..], true),
         Some(0) => return false,
-        // A colon in the first segment that is no scheme.
+        // The first path segment has a colon, but no valid scheme before it.
         Some(at) if !text[..at].contains('/') && !text.starts_with('/') => return false,
         _ => (text, false),
     };
@@ -268,7 +268,7 @@ fn is_authority(text: &str) -> bool {
         && !host.contains('%')
 }
 
-/// The addresses that `mail.ParseAddress` takes, without comments: `a@b` or `Name <a@b>`.
+/// True for addresses that Go's `mail.ParseAddress` accepts, except comments: `a@b` or `Name <a@b>`.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text
@@ -348,7 +348,7 @@ fn is_credit_card(text: &str) -> bool {
     doubled.sum::<u32>().is_multiple_of(10)
 }
 
-/// The standard alphabet, padded. An empty text is none.
+/// True for padded base64 in the standard alphabet. An empty text is not base64.
 fn is_base64(text: &str) -> bool {
     !text.is_empty()
         && base64::engine::general_purpose::STANDARD
@@ -368,7 +368,7 @@ fn is_date_time(text: &str) -> bool {
     let Some((date, time)) = lower.split_once('t') else {
         return false;
     };
-    // What follows a second `t` is not looked at.
+    // Upstream ignores everything after a second `t`.
     let time = time.split('t').next().unwrap_or_default();
     let Some(parts) = TIME.captures(time) else {
         return false;
@@ -376,7 +376,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && &parts[1] <= "23" && &parts[2] <= "59" && &parts[3] <= "59"
 }
 
-/// Go's durations, and those with spaces and units up to weeks.
+/// True for Go's durations, and for durations with spaces and units up to weeks.
 fn is_duration(text: &str) -> bool {
     if go::parse_duration(text).is_ok() {
         return true;

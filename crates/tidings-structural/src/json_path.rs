@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use tidings_json::Value;
 
-/// A path that was read.
+/// A parsed JSONPath.
 ///
 /// ```
 /// use tidings_json::json;
@@ -18,16 +18,17 @@ use tidings_json::Value;
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct JsonPath {
-    steps: Vec<Step>,
+    steps: Vec<PathStep>,
 }
 
-/// Why a text is no path.
+/// Why a text is not a JSONPath.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct JsonPathError(String);
 
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
+enum PathStep {
     Field(String),
     Names(Vec<String>),
     Indices(Vec<i64>),
@@ -39,13 +40,13 @@ enum Step {
     Everything,
     Descendants,
     Filter {
-        left: Operand,
-        comparison: Option<(Comparison, Operand)>,
+        left: FilterOperand,
+        comparison: Option<(FilterComparison, FilterOperand)>,
     },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Comparison {
+enum FilterComparison {
     Equal,
     NotEqual,
     Less,
@@ -55,12 +56,12 @@ enum Comparison {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Operand {
+enum FilterOperand {
     Path(JsonPath),
     Literal(Value),
 }
 
-/// The most steps a path may have.
+/// The maximum number of steps of a path.
 const STEPS_MAX: usize = 64;
 
 fn error<T>(text: impl Into<String>) -> Result<T, JsonPathError> {
@@ -68,10 +69,10 @@ fn error<T>(text: impl Into<String>) -> Result<T, JsonPathError> {
 }
 
 impl JsonPath {
-    /// Reads a path. Braces around it are allowed.
+    /// Parses a path. Braces around it are allowed.
     ///
     /// # Errors
-    /// If it is not a path of this dialect.
+    /// If the text is not a path in the dialect of Kubernetes.
     pub fn parse(text: &str) -> Result<JsonPath, JsonPathError> {
         let inner = text
             .strip_prefix('{')
@@ -89,7 +90,7 @@ impl JsonPath {
         Ok(JsonPath { steps })
     }
 
-    /// All values the path leads to. What is missing is left out.
+    /// All values at this path. Missing fields give no value.
     pub fn find<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         let mut found = vec![value];
         for step in &self.steps {
@@ -101,13 +102,13 @@ impl JsonPath {
         found
     }
 
-    /// The first value the path leads to.
+    /// The first value at this path.
     pub fn first<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        // Most paths are fields all the way down: no list of values is needed for them.
+        // Most paths consist of fields only, so they need no list of values.
         let mut found = value;
         for (index, step) in self.steps.iter().enumerate() {
             match step {
-                Step::Field(name) => found = found.get(name)?,
+                PathStep::Field(name) => found = found.get(name)?,
                 _ => {
                     let rest = JsonPath {
                         steps: self.steps[index..].to_vec(),
@@ -119,7 +120,7 @@ impl JsonPath {
         Some(found)
     }
 
-    /// The first value as field selectors compare it: text as it is, nothing as the empty text.
+    /// The first value as text, as field selectors compare it. A missing value is the empty text.
     pub fn first_text(&self, value: &Value) -> String {
         match self.first(value) {
             None | Some(Value::Null) => String::new(),
@@ -129,9 +130,9 @@ impl JsonPath {
     }
 }
 
-fn step<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathError> {
+fn step<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPathError> {
     if let Some(rest) = text.strip_prefix("..") {
-        steps.push(Step::Descendants);
+        steps.push(PathStep::Descendants);
         return if rest.starts_with('[') {
             Ok(rest)
         } else {
@@ -139,7 +140,7 @@ fn step<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathErr
         };
     }
     if let Some(rest) = text.strip_prefix('.') {
-        // A lone dot is the object itself.
+        // A path of one dot is the object itself.
         return if rest.is_empty() || rest.starts_with('[') {
             Ok(rest)
         } else {
@@ -153,21 +154,22 @@ fn step<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathErr
         Some(c) if c.is_alphanumeric() || c == '_' => field(text, steps),
         Some(c) => error(format!(
             "unrecognized character in action: {:?}",
-            Character(c)
+            PrintedChar(c)
         )),
         None => Ok(text),
     }
 }
 
-struct Character(char);
+/// A character as Go's `%#U` prints it.
+struct PrintedChar(char);
 
-impl std::fmt::Debug for Character {
+impl std::fmt::Debug for PrintedChar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "U+{:04X} '{}'", self.0 as u32, self.0)
     }
 }
 
-fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathError> {
+fn field<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPathError> {
     let mut name = String::new();
     let mut chars = text.char_indices();
     let mut end = text.len();
@@ -188,21 +190,21 @@ fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathEr
         return error("empty field name");
     }
     steps.push(if name == "*" {
-        Step::Everything
+        PathStep::Everything
     } else {
-        Step::Field(name)
+        PathStep::Field(name)
     });
     let rest = &text[end..];
     match rest.chars().next() {
         None | Some('.' | '[') => Ok(rest),
         Some(c) => error(format!(
             "unrecognized character in action: {:?}",
-            Character(c)
+            PrintedChar(c)
         )),
     }
 }
 
-/// Everything up to the bracket that closes, with quotes and brackets inside respected.
+/// The position of the bracket that closes `text`; nested and quoted brackets do not count.
 fn closing(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut depth = 0;
@@ -221,13 +223,13 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-fn bracket<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPathError> {
+fn bracket<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPathError> {
     let Some(end) = closing(text) else {
         return error("unterminated array");
     };
     let (inner, rest) = (text[..end].trim(), &text[end + 1..]);
     if inner == "*" {
-        steps.push(Step::Everything);
+        steps.push(PathStep::Everything);
     } else if let Some(filter) = inner
         .strip_prefix("?(")
         .and_then(|rest| rest.strip_suffix(')'))
@@ -235,7 +237,7 @@ fn bracket<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPath
         steps.push(self::filter(filter.trim())?);
     } else if inner.starts_with(['\'', '"']) {
         let names = quoted(inner)?;
-        steps.push(Step::Names(names));
+        steps.push(PathStep::Names(names));
     } else if inner.contains(':') {
         let mut parts = Vec::new();
         for part in inner.split(':') {
@@ -252,7 +254,7 @@ fn bracket<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPath
         if step <= 0 {
             return error("step must be > 0");
         }
-        steps.push(Step::Slice {
+        steps.push(PathStep::Slice {
             start: part(0),
             end: part(1),
             step,
@@ -262,7 +264,7 @@ fn bracket<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, JsonPath
             .split(',')
             .map(|part| integer(part.trim(), inner))
             .collect();
-        steps.push(Step::Indices(indices?));
+        steps.push(PathStep::Indices(indices?));
     }
     Ok(rest)
 }
@@ -302,14 +304,14 @@ fn quoted(text: &str) -> Result<Vec<String>, JsonPathError> {
     }
 }
 
-fn filter(text: &str) -> Result<Step, JsonPathError> {
-    const OPERATORS: [(&str, Comparison); 6] = [
-        ("==", Comparison::Equal),
-        ("!=", Comparison::NotEqual),
-        ("<=", Comparison::LessOrEqual),
-        (">=", Comparison::GreaterOrEqual),
-        ("<", Comparison::Less),
-        (">", Comparison::Greater),
+fn filter(text: &str) -> Result<PathStep, JsonPathError> {
+    const OPERATORS: [(&str, FilterComparison); 6] = [
+        ("==", FilterComparison::Equal),
+        ("!=", FilterComparison::NotEqual),
+        ("<=", FilterComparison::LessOrEqual),
+        (">=", FilterComparison::GreaterOrEqual),
+        ("<", FilterComparison::Less),
+        (">", FilterComparison::Greater),
     ];
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -320,7 +322,7 @@ fn filter(text: &str) -> Result<Step, JsonPathError> {
             (None, _) => {
                 for (symbol, comparison) in OPERATORS {
                     if let Some(right) = text[at..].strip_prefix(symbol) {
-                        return Ok(Step::Filter {
+                        return Ok(PathStep::Filter {
                             left: operand(text[..at].trim())?,
                             comparison: Some((comparison, operand(right.trim())?)),
                         });
@@ -329,34 +331,34 @@ fn filter(text: &str) -> Result<Step, JsonPathError> {
             }
         }
     }
-    Ok(Step::Filter {
+    Ok(PathStep::Filter {
         left: operand(text)?,
         comparison: None,
     })
 }
 
-fn operand(text: &str) -> Result<Operand, JsonPathError> {
+fn operand(text: &str) -> Result<FilterOperand, JsonPathError> {
     if let Some(path) = text.strip_prefix('@') {
-        return Ok(Operand::Path(JsonPath::parse(path)?));
+        return Ok(FilterOperand::Path(JsonPath::parse(path)?));
     }
     if text.starts_with(['\'', '"']) {
         return match quoted(text)?.as_slice() {
-            [only] => Ok(Operand::Literal(Value::String(only.clone()))),
+            [only] => Ok(FilterOperand::Literal(Value::String(only.clone()))),
             _ => error(format!("invalid filter operand {text}")),
         };
     }
     match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Operand::Literal(value)),
+        Ok(value @ (Value::Number(_) | Value::Bool(_))) => Ok(FilterOperand::Literal(value)),
         _ => error(format!("invalid filter operand {text}")),
     }
 }
 
-impl Step {
+impl PathStep {
     fn apply<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         match self {
-            Step::Field(name) => value.get(name).into_iter().collect(),
-            Step::Names(names) => names.iter().filter_map(|name| value.get(name)).collect(),
-            Step::Indices(indices) => {
+            PathStep::Field(name) => value.get(name).into_iter().collect(),
+            PathStep::Names(names) => names.iter().filter_map(|name| value.get(name)).collect(),
+            PathStep::Indices(indices) => {
                 let elements = value.as_array().map_or(&[][..], Vec::as_slice);
                 let place = |index: &i64| {
                     if *index < 0 {
@@ -370,7 +372,7 @@ impl Step {
                     .filter_map(|index| elements.get(usize::try_from(place(index)).ok()?))
                     .collect()
             }
-            Step::Slice { start, end, step } => {
+            PathStep::Slice { start, end, step } => {
                 let elements = value.as_array().map_or(&[][..], Vec::as_slice);
                 let len = elements.len() as i64;
                 let clamp = |at: i64| (if at < 0 { at + len } else { at }).clamp(0, len) as usize;
@@ -383,8 +385,8 @@ impl Step {
                     .step_by(step)
                     .collect()
             }
-            Step::Everything => children(value),
-            Step::Descendants => {
+            PathStep::Everything => children(value),
+            PathStep::Descendants => {
                 let mut found = vec![value];
                 let mut at = 0;
                 while at < found.len() {
@@ -394,7 +396,7 @@ impl Step {
                 }
                 found
             }
-            Step::Filter { left, comparison } => {
+            PathStep::Filter { left, comparison } => {
                 let elements = value.as_array().map_or(&[][..], Vec::as_slice);
                 elements
                     .iter()
@@ -413,10 +415,14 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn holds(element: &Value, left: &Operand, comparison: Option<&(Comparison, Operand)>) -> bool {
-    let value = |operand: &Operand| match operand {
-        Operand::Path(path) => path.first(element).cloned(),
-        Operand::Literal(value) => Some(value.clone()),
+fn holds(
+    element: &Value,
+    left: &FilterOperand,
+    comparison: Option<&(FilterComparison, FilterOperand)>,
+) -> bool {
+    let value = |operand: &FilterOperand| match operand {
+        FilterOperand::Path(path) => path.first(element).cloned(),
+        FilterOperand::Literal(value) => Some(value.clone()),
     };
     let Some((comparison, right)) = comparison else {
         return value(left).is_some();
@@ -431,11 +437,13 @@ fn holds(element: &Value, left: &Operand, comparison: Option<&(Comparison, Opera
         _ => None,
     };
     match comparison {
-        Comparison::Equal => ordering == Some(Ordering::Equal),
-        Comparison::NotEqual => ordering != Some(Ordering::Equal),
-        Comparison::Less => ordering == Some(Ordering::Less),
-        Comparison::LessOrEqual => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
-        Comparison::Greater => ordering == Some(Ordering::Greater),
-        Comparison::GreaterOrEqual => matches!(ordering, Some(Ordering::Greater | Ordering::Equal)),
+        FilterComparison::Equal => ordering == Some(Ordering::Equal),
+        FilterComparison::NotEqual => ordering != Some(Ordering::Equal),
+        FilterComparison::Less => ordering == Some(Ordering::Less),
+        FilterComparison::LessOrEqual => matches!(ordering, Some(Ordering::Less | Ordering::Equal)),
+        FilterComparison::Greater => ordering == Some(Ordering::Greater),
+        FilterComparison::GreaterOrEqual => {
+            matches!(ordering, Some(Ordering::Greater | Ordering::Equal))
+        }
     }
 }

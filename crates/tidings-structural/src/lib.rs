@@ -1,23 +1,22 @@
 //! Structural schemas of custom resources, as kube-apiserver 1.36 reads them.
 //!
-//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition; all that is wrong with it is told at
-//! once, with paths and texts that users know. A compiled schema then handles objects, as JSON:
+//! A [`Schema`] is compiled once from the `openAPIV3Schema` of a CustomResourceDefinition; all its errors are reported together,
+//! with the paths and texts of kube-apiserver. A compiled schema then handles objects, as JSON:
 //!
 //! | step | method |
 //! |---|---|
-//! | unknown fields and nulls go | [`Schema::prune`] |
-//! | metadata of embedded resources is put in order | [`Schema::coerce`] |
-//! | defaults come | [`Schema::default`] |
-//! | types, bounds, formats, list keys and rules are checked; unchanged errors are let through on update | [`Schema::validate`] |
+//! | drop unknown fields and nulls | [`Schema::prune`] |
+//! | decode and clean the metadata of embedded resources | [`Schema::coerce`] |
+//! | set defaults | [`Schema::default`] |
+//! | check types, bounds, formats, list keys and rules; an update may keep errors in unchanged values | [`Schema::validate`] |
 //!
 //! Rules (`x-kubernetes-validations`) are written in CEL. They are parsed by `cel`, checked for names, types and worst-case cost
 //! here when the schema is compiled, and evaluated here with a budget; the Kubernetes functions are those of `kube-cel`.
 //!
-//! [`definition`] is about what stands around schemas: CustomResourceDefinitions, how they are filled in and checked, and which
-//! names they get.
+//! [`definition`] handles the CustomResourceDefinitions around schemas: their defaults, their checks, and which names they get.
 //!
-//! [`View`] tells those who merge objects how lists and maps are taken, and [`JsonPath`] reads the paths of printer columns and
-//! selectable fields. There is no I/O, no clock and no async code here.
+//! [`View`] tells server-side apply how lists and maps merge, and [`JsonPath`] reads the paths of printer columns and selectable
+//! fields. There is no I/O, no clock and no async code here.
 //!
 //! ```
 //! use tidings_json::json;

@@ -1,15 +1,20 @@
-//! Elements of sets, and keys of list maps, occur once.
+//! Checks that the elements of sets and the keys of list maps are unique.
 
 use std::collections::{HashMap, HashSet};
 
 use tidings_api::FieldError;
 use tidings_json::{Map, Value};
 
-use crate::node::Node;
-use crate::text::{Path, bad_value, json};
+use crate::node::SchemaNode;
+use crate::text::{FieldPath, bad_value, json};
 
-/// Appends what occurs twice anywhere in a value.
-pub(crate) fn check(value: &Value, node: &Node, path: &mut Path, errors: &mut Vec<FieldError>) {
+/// Appends an error for each duplicate element or key anywhere in a value.
+pub(crate) fn check(
+    value: &Value,
+    node: &SchemaNode,
+    path: &mut FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     if !node.below.list_keys {
         return;
     }
@@ -55,7 +60,7 @@ pub(crate) fn check(value: &Value, node: &Node, path: &mut Path, errors: &mut Ve
     }
 }
 
-fn check_keys(elements: &[Value], keys: &[String], path: &Path, errors: &mut Vec<FieldError>) {
+fn check_keys(elements: &[Value], keys: &[String], path: &FieldPath, errors: &mut Vec<FieldError>) {
     let stranger = elements
         .iter()
         .position(|element| !element.is_null() && !element.is_object());
@@ -88,7 +93,7 @@ fn check_keys(elements: &[Value], keys: &[String], path: &Path, errors: &mut Vec
     }
 }
 
-/// What makes a value the same as another: its JSON, with sorted keys.
+/// The text that equal values share: JSON with sorted keys.
 fn identity(value: &Value) -> String {
     match value {
         Value::Array(_) | Value::Object(_) => json(value),
@@ -96,7 +101,7 @@ fn identity(value: &Value) -> String {
     }
 }
 
-/// The second place of everything that occurs more than once.
+/// The index of the second occurrence of each duplicate.
 fn repeated(identities: impl Iterator<Item = String>) -> Vec<usize> {
     let mut seen: HashMap<String, ()> = HashMap::new();
     let mut told = HashSet::new();

@@ -1,23 +1,23 @@
-//! Type and metadata of resources that are embedded in others.
+//! Coerces and checks apiVersion, kind and metadata of embedded resources.
 
 use tidings_api::{FieldError, go, validate};
 use tidings_json::{Map, Value};
 
-use crate::node::Node;
+use crate::node::SchemaNode;
 use crate::object_meta;
-use crate::text::{Path, bad_value, json, unprintable};
+use crate::text::{FieldPath, bad_value, json, unprintable};
 
-/// Writes embedded metadata as Go would, without unknown fields, whose paths are returned, and without what is empty. With
-/// `drop_malformed` what has the wrong type goes too.
+/// Rewrites embedded metadata as Go decodes and encodes it: without unknown and empty fields. Appends the paths of unknown fields
+/// to `unknown`. With `drop_malformed`, fields of the wrong type are dropped too.
 ///
 /// # Errors
-/// If something has the wrong type and may not be dropped.
+/// If a field has the wrong type and may not be dropped.
 pub(crate) fn coerce(
     value: &mut Value,
-    node: &Node,
+    node: &SchemaNode,
     is_resource: bool,
     drop_malformed: bool,
-    path: &Path,
+    path: &FieldPath,
     unknown: &mut Vec<String>,
 ) -> Result<(), FieldError> {
     if !is_resource && !node.below.embedded {
@@ -75,7 +75,7 @@ pub(crate) fn coerce(
 fn coerce_resource(
     object: &mut Map,
     drop_malformed: bool,
-    path: &Path,
+    path: &FieldPath,
     unknown: &mut Vec<String>,
 ) -> Result<(), FieldError> {
     for name in ["apiVersion", "kind"] {
@@ -104,7 +104,7 @@ fn coerce_resource(
             *metadata = Value::Object(decoded.fields);
             Ok(())
         }
-        // Metadata that is no object at all stays as it is.
+        // Metadata that is not an object stays as it is.
         Err(_) if drop_malformed => Ok(()),
         Err(why) => Err(FieldError::invalid_value(
             metadata_path,
@@ -114,12 +114,12 @@ fn coerce_resource(
     }
 }
 
-/// Appends what is wrong with type and metadata of embedded resources.
+/// Appends the errors of apiVersion, kind and metadata of embedded resources.
 pub(crate) fn check(
     value: &Value,
-    node: &Node,
+    node: &SchemaNode,
     is_resource: bool,
-    path: &Path,
+    path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
     if !is_resource && !node.below.embedded {
@@ -155,7 +155,7 @@ pub(crate) fn check(
     }
 }
 
-fn check_resource(object: &Map, path: &Path, errors: &mut Vec<FieldError>) {
+fn check_resource(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
         match object.get(name) {
@@ -198,15 +198,15 @@ fn check_resource(object: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// All annotations of an object together.
+/// The maximum size of all annotations of an object together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_BYTES_MAX: usize = 128;
 const SUBRESOURCE_BYTES_MAX: usize = 256;
-/// How many controllers too many are told: each time all owners are printed.
-const EXTRA_CONTROLLERS_TOLD_MAX: usize = 8;
+/// The maximum number of errors about extra controllers: each prints all owners, so the output grows quadratically.
+const EXTRA_CONTROLLERS_REPORTED_MAX: usize = 8;
 
-/// Metadata that was decoded, so that its fields have the types they should have.
-fn check_metadata(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
+/// Checks decoded metadata, whose fields have the right types.
+fn check_metadata(fields: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
     let mut invalid = |name: &str, value: &str, why: Vec<String>| {
         let path = path.child(name);
@@ -217,7 +217,7 @@ fn check_metadata(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     };
     let generated = text("generateName");
     if !generated.is_empty() {
-        // It is the beginning of a name: `.` and `..` are good ones.
+        // A suffix follows, so `.` and `..` are valid here.
         let why = validate::path_segment(&format!("{generated}x"));
         invalid("generateName", generated, why);
     }
@@ -248,14 +248,14 @@ fn check_metadata(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Labels and annotations.
-fn check_keys(fields: &Map, path: &Path, errors: &mut Vec<FieldError>) {
+/// Checks labels and annotations.
+fn check_keys(fields: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let entries = |name: &str| {
         let entries = fields.get(name).and_then(Value::as_object);
         let entries = entries.into_iter().flatten();
         entries.map(|(key, value)| (key, value.as_str().unwrap_or_default()))
     };
-    let mut invalid = |path: &Path, value: &str, why: Vec<String>| {
+    let mut invalid = |path: &FieldPath, value: &str, why: Vec<String>| {
         let why = why.into_iter();
         errors.extend(why.map(|why| FieldError::invalid(path.clone(), value, why)));
     };
@@ -280,7 +280,7 @@ fn member<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// An owner as errors print it: the members in the order of the struct.
+/// An owner reference as errors print it: its members in the order of Go's struct.
 fn printed_owner(owner: &Value) -> Value {
     let members = [
         "apiVersion",
@@ -302,7 +302,7 @@ fn go_json(value: &Value) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn check_owners(owners: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn check_owners(owners: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut controller: Option<String> = None;
     let mut told = 0;
     for owner in owners {
@@ -333,7 +333,7 @@ fn check_owners(owners: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
         let name = format!("{}/{}", member(owner, "kind"), member(owner, "name"));
         match &controller {
             None => controller = Some(name),
-            Some(_) if told == EXTRA_CONTROLLERS_TOLD_MAX => {}
+            Some(_) if told == EXTRA_CONTROLLERS_REPORTED_MAX => {}
             Some(first) => {
                 told += 1;
                 let detail = format!(
@@ -347,7 +347,7 @@ fn check_owners(owners: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_finalizers(finalizers: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn check_finalizers(finalizers: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for finalizer in finalizers {
         let name = finalizer.as_str().unwrap_or_default();
         let why = validate::qualified_name(name).into_iter();
@@ -361,7 +361,7 @@ fn check_finalizers(finalizers: &[Value], path: &Path, errors: &mut Vec<FieldErr
     }
 }
 
-fn check_managed(entries: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
+fn check_managed(entries: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (index, entry) in entries.iter().enumerate() {
         let path = path.index(index);
         let operation = member(entry, "operation");

@@ -1,4 +1,4 @@
-//! One node of a schema, as it was written: `JSONSchemaProps` read from JSON.
+//! One node of a schema: `JSONSchemaProps`, parsed from JSON.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use crate::cel::Rule;
 use crate::format::Format;
 use crate::pattern::go_regex;
 use crate::printed;
-use crate::text::{Path, bad_value};
+use crate::text::{FieldPath, bad_value};
 
-/// How deep schemas may be nested, so that no walk over one runs out of stack. Upstream has no such bound; schemas that people
-/// write are some twenty deep.
+/// The maximum nesting of a schema, so that recursive walks do not run out of stack. Upstream has no such bound; schemas in use
+/// are about twenty levels deep.
 const DEPTH_MAX: usize = 64;
 
-/// What a schema says about fields that it does not name.
+/// The keyword `additionalProperties`: the schema of fields that `properties` does not name.
 #[derive(Debug, Default)]
-pub(crate) enum Additional {
+pub(crate) enum AdditionalProperties {
     #[default]
     Unset,
     Bool(bool),
-    Schema(Box<Node>),
+    Schema(Box<SchemaNode>),
 }
 
-impl Additional {
+impl AdditionalProperties {
     pub(crate) fn is_set(&self) -> bool {
-        !matches!(self, Additional::Unset)
+        !matches!(self, AdditionalProperties::Unset)
     }
 
-    pub(crate) fn schema(&self) -> Option<&Node> {
+    pub(crate) fn schema(&self) -> Option<&SchemaNode> {
         match self {
-            Additional::Schema(node) => Some(node),
+            AdditionalProperties::Schema(node) => Some(node),
             _ => None,
         }
     }
 }
 
-/// What `x-kubernetes-validations` holds, before it is compiled.
+/// An entry of `x-kubernetes-validations`, not compiled.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RuleText {
     pub(crate) rule: String,
@@ -50,7 +50,7 @@ pub(crate) struct RuleText {
 }
 
 impl RuleText {
-    /// The rule as errors print it: the internal struct as JSON.
+    /// The rule as errors print it: upstream's internal struct as JSON.
     pub(crate) fn printed(&self) -> String {
         let mut object = Map::new();
         object.insert("Rule".into(), self.rule.clone().into());
@@ -68,9 +68,9 @@ impl RuleText {
     }
 }
 
-/// A schema. Which of its parts are allowed where is checked by [`crate::rules`] and [`crate::structure`].
+/// A schema. [`crate::rules`] and [`crate::structure`] check where which keyword is allowed.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
+pub(crate) struct SchemaNode {
     pub(crate) kind: String,
     pub(crate) nullable: bool,
     pub(crate) default: Option<Value>,
@@ -78,12 +78,12 @@ pub(crate) struct Node {
     pub(crate) has_description: bool,
     pub(crate) has_docs: bool,
     pub(crate) has_example: bool,
-    pub(crate) properties: BTreeMap<String, Node>,
-    pub(crate) additional: Additional,
-    pub(crate) items: Option<Box<Node>>,
-    /// `items` as a list of schemas, which is not allowed.
-    pub(crate) items_list: Vec<Node>,
-    /// That list as errors print it.
+    pub(crate) properties: BTreeMap<String, SchemaNode>,
+    pub(crate) additional: AdditionalProperties,
+    pub(crate) items: Option<Box<SchemaNode>>,
+    /// `items` if it is a list of schemas, which is not allowed.
+    pub(crate) items_list: Vec<SchemaNode>,
+    /// `items_list` as errors print it.
     pub(crate) items_printed: String,
 
     pub(crate) format_text: String,
@@ -102,10 +102,10 @@ pub(crate) struct Node {
     pub(crate) max_properties: Option<i64>,
     pub(crate) min_properties: Option<i64>,
     pub(crate) required: Vec<String>,
-    pub(crate) all_of: Vec<Node>,
-    pub(crate) any_of: Vec<Node>,
-    pub(crate) one_of: Vec<Node>,
-    pub(crate) not: Option<Box<Node>>,
+    pub(crate) all_of: Vec<SchemaNode>,
+    pub(crate) any_of: Vec<SchemaNode>,
+    pub(crate) one_of: Vec<SchemaNode>,
+    pub(crate) not: Option<Box<SchemaNode>>,
 
     pub(crate) preserve_unknown: Option<bool>,
     pub(crate) embedded: bool,
@@ -115,30 +115,30 @@ pub(crate) struct Node {
     pub(crate) map_type: Option<String>,
     pub(crate) rule_texts: Vec<RuleText>,
 
-    /// Keywords of JSON schema that CRDs refuse, as they were named.
+    /// Keywords of JSON schema that definitions may not use.
     pub(crate) refused: Vec<&'static str>,
-    pub(crate) definitions: BTreeMap<String, Node>,
-    pub(crate) dependencies: BTreeMap<String, Option<Node>>,
+    pub(crate) definitions: BTreeMap<String, SchemaNode>,
+    pub(crate) dependencies: BTreeMap<String, Option<SchemaNode>>,
 
-    // What `seal` computes.
+    // Set by `seal`; `rules` by the compiler of rules.
     pub(crate) format: Option<Format>,
     pub(crate) regex: Option<Regex>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) below: Below,
+    pub(crate) below: SubtreeFlags,
 }
 
-/// What a node or anything below it has, so that walks can skip what has nothing to do.
+/// True for each feature that a node or any node below it uses, so that walks skip subtrees without it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Below {
+pub(crate) struct SubtreeFlags {
     pub(crate) defaults: bool,
     pub(crate) rules: bool,
     pub(crate) list_keys: bool,
     pub(crate) embedded: bool,
 }
 
-impl Node {
-    /// Reads a schema.
-    pub(crate) fn parse(json: &Value, path: &Path) -> Result<Node, FieldError> {
+impl SchemaNode {
+    /// Parses a schema.
+    pub(crate) fn parse(json: &Value, path: &FieldPath) -> Result<SchemaNode, FieldError> {
         parse(json, path, 0).map(|node| *node)
     }
 
@@ -146,14 +146,14 @@ impl Node {
         self.preserve_unknown == Some(true)
     }
 
-    /// The schema of a field of an object, if the schema says anything about it.
-    pub(crate) fn field(&self, name: &str) -> Option<&Node> {
+    /// The schema of a field, from `properties` or `additionalProperties`.
+    pub(crate) fn field(&self, name: &str) -> Option<&SchemaNode> {
         self.properties
             .get(name)
             .or_else(|| self.additional.schema())
     }
 
-    /// The types a value may have; an int-or-string has two.
+    /// The types that a value may have; int-or-string has two.
     pub(crate) fn types(&self) -> &[&str] {
         if self.int_or_string {
             return &["integer", "string"];
@@ -173,8 +173,8 @@ impl Node {
         self.list_type.as_deref() == Some("map")
     }
 
-    /// All nodes right below this one: the junctors, and what is refused too.
-    pub(crate) fn children(&self) -> impl Iterator<Item = &Node> {
+    /// All direct children of this node, including junctors (`allOf`, `anyOf`, `oneOf`, `not`) and refused keywords.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &SchemaNode> {
         self.properties
             .values()
             .chain(self.additional.schema())
@@ -188,10 +188,10 @@ impl Node {
             .chain(self.dependencies.values().flatten())
     }
 
-    /// The nodes right below this one, the junctors included.
-    pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+    /// The direct children of this node, including junctors but not refused keywords.
+    pub(crate) fn children_mut(&mut self) -> impl Iterator<Item = &mut SchemaNode> {
         let additional = match &mut self.additional {
-            Additional::Schema(node) => Some(&mut **node),
+            AdditionalProperties::Schema(node) => Some(&mut **node),
             _ => None,
         };
         self.properties
@@ -204,13 +204,13 @@ impl Node {
             .chain(self.not.as_deref_mut())
     }
 
-    /// Compiles formats and patterns and notes what is where. The schema has been found to be valid before.
+    /// Compiles formats and patterns and sets the flags of all subtrees. The schema must be valid.
     pub(crate) fn seal(&mut self) {
         self.format = Format::of(&self.format_text, self.types());
         if !self.pattern.is_empty() {
             self.regex = go_regex(&self.pattern).ok();
         }
-        let mut below = Below {
+        let mut below = SubtreeFlags {
             defaults: self.default.is_some(),
             rules: !self.rules.is_empty(),
             list_keys: matches!(self.list_type.as_deref(), Some("set" | "map")),
@@ -234,8 +234,8 @@ impl Node {
     }
 }
 
-/// Frames are kept small here: the walk goes as deep as schemas do.
-fn parse(json: &Value, path: &Path, depth: usize) -> Result<Box<Node>, FieldError> {
+/// Parses one node. Nodes are boxed to keep stack frames small, because this function recurses as deep as the schema.
+fn parse(json: &Value, path: &FieldPath, depth: usize) -> Result<Box<SchemaNode>, FieldError> {
     let Value::Object(object) = json else {
         return Err(wrong(path, json, "v1.JSONSchemaProps"));
     };
@@ -243,7 +243,7 @@ fn parse(json: &Value, path: &Path, depth: usize) -> Result<Box<Node>, FieldErro
         let detail = format!("must not be nested deeper than {DEPTH_MAX} schemas");
         return Err(FieldError::invalid_omitted(path.clone(), detail));
     }
-    let mut node = Box::<Node>::default();
+    let mut node = Box::<SchemaNode>::default();
     for (name, value) in object {
         if !value.is_null() && !keyword(&mut node, name, value, path)? {
             nested(&mut node, name, value, path, depth + 1)?;
@@ -252,8 +252,13 @@ fn parse(json: &Value, path: &Path, depth: usize) -> Result<Box<Node>, FieldErro
     Ok(node)
 }
 
-/// Reads a keyword that holds no schemas. False if it is another one.
-fn keyword(node: &mut Node, name: &str, value: &Value, path: &Path) -> Result<bool, FieldError> {
+/// Parses a keyword that contains no schema. Returns false for all other keywords.
+fn keyword(
+    node: &mut SchemaNode,
+    name: &str,
+    value: &Value,
+    path: &FieldPath,
+) -> Result<bool, FieldError> {
     let at = || path.child(name);
     match name {
         "type" => node.kind = text(value, &at())?,
@@ -301,12 +306,12 @@ fn keyword(node: &mut Node, name: &str, value: &Value, path: &Path) -> Result<bo
     Ok(true)
 }
 
-/// Reads a keyword that holds schemas.
+/// Parses a keyword that contains schemas.
 fn nested(
-    node: &mut Node,
+    node: &mut SchemaNode,
     name: &str,
     value: &Value,
-    path: &Path,
+    path: &FieldPath,
     depth: usize,
 ) -> Result<(), FieldError> {
     let path = path.child(name);
@@ -320,7 +325,7 @@ fn nested(
         "anyOf" => list(value, &path, depth, &mut node.any_of),
         "oneOf" => list(value, &path, depth, &mut node.one_of),
         "additionalProperties" if value.is_boolean() => {
-            node.additional = Additional::Bool(value == &Value::Bool(true));
+            node.additional = AdditionalProperties::Bool(value == &Value::Bool(true));
             Ok(())
         }
         "definitions" if is_filled(value) => {
@@ -336,7 +341,7 @@ fn nested(
             match name {
                 "items" => node.items = Some(schema),
                 "not" => node.not = Some(schema),
-                _ => node.additional = Additional::Schema(schema),
+                _ => node.additional = AdditionalProperties::Schema(schema),
             }
             Ok(())
         }
@@ -350,9 +355,9 @@ fn is_filled(value: &Value) -> bool {
 
 fn schemas(
     value: &Value,
-    path: &Path,
+    path: &FieldPath,
     depth: usize,
-    found: &mut BTreeMap<String, Node>,
+    found: &mut BTreeMap<String, SchemaNode>,
 ) -> Result<(), FieldError> {
     let Value::Object(entries) = value else {
         return Err(wrong(path, value, "map[string]v1.JSONSchemaProps"));
@@ -364,7 +369,12 @@ fn schemas(
     Ok(())
 }
 
-fn list(value: &Value, path: &Path, depth: usize, found: &mut Vec<Node>) -> Result<(), FieldError> {
+fn list(
+    value: &Value,
+    path: &FieldPath,
+    depth: usize,
+    found: &mut Vec<SchemaNode>,
+) -> Result<(), FieldError> {
     let Value::Array(entries) = value else {
         return Err(wrong(path, value, "[]v1.JSONSchemaProps"));
     };
@@ -377,9 +387,9 @@ fn list(value: &Value, path: &Path, depth: usize, found: &mut Vec<Node>) -> Resu
 
 fn dependencies(
     value: &Value,
-    path: &Path,
+    path: &FieldPath,
     depth: usize,
-    found: &mut BTreeMap<String, Option<Node>>,
+    found: &mut BTreeMap<String, Option<SchemaNode>>,
 ) -> Result<(), FieldError> {
     for (key, entry) in value.as_object().into_iter().flatten() {
         let node = match entry {
@@ -391,7 +401,7 @@ fn dependencies(
     Ok(())
 }
 
-fn rules(value: &Value, path: &Path) -> Result<Vec<RuleText>, FieldError> {
+fn rules(value: &Value, path: &FieldPath) -> Result<Vec<RuleText>, FieldError> {
     let Value::Array(entries) = value else {
         return Err(wrong(path, value, "v1.ValidationRules"));
     };
@@ -419,33 +429,34 @@ fn rules(value: &Value, path: &Path) -> Result<Vec<RuleText>, FieldError> {
     Ok(rules)
 }
 
-fn text(value: &Value, path: &Path) -> Result<String, FieldError> {
+fn text(value: &Value, path: &FieldPath) -> Result<String, FieldError> {
     value
         .as_str()
         .map(str::to_owned)
         .ok_or_else(|| wrong(path, value, "string"))
 }
 
-fn texts(value: &Value, path: &Path) -> Result<Vec<String>, FieldError> {
+fn texts(value: &Value, path: &FieldPath) -> Result<Vec<String>, FieldError> {
     let Value::Array(entries) = value else {
         return Err(wrong(path, value, "[]string"));
     };
     entries.iter().map(|entry| text(entry, path)).collect()
 }
 
-fn boolean(value: &Value, path: &Path) -> Result<bool, FieldError> {
+fn boolean(value: &Value, path: &FieldPath) -> Result<bool, FieldError> {
     value.as_bool().ok_or_else(|| wrong(path, value, "bool"))
 }
 
-fn number(value: &Value, path: &Path) -> Result<f64, FieldError> {
+fn number(value: &Value, path: &FieldPath) -> Result<f64, FieldError> {
     value.as_f64().ok_or_else(|| wrong(path, value, "float64"))
 }
 
-fn integer(value: &Value, path: &Path) -> Result<i64, FieldError> {
+fn integer(value: &Value, path: &FieldPath) -> Result<i64, FieldError> {
     value.as_i64().ok_or_else(|| wrong(path, value, "int64"))
 }
 
-fn wrong(path: &Path, value: &Value, wanted: &str) -> FieldError {
+/// The error of Go's JSON decoder for a value of the wrong type.
+fn wrong(path: &FieldPath, value: &Value, wanted: &str) -> FieldError {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

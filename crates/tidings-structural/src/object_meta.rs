@@ -1,4 +1,4 @@
-//! `ObjectMeta` as Go decodes it and writes it again: what is empty goes, times are in UTC, unknown fields are told.
+//! Decodes and encodes `ObjectMeta` as Go does: empty fields are dropped, times become UTC, unknown fields are reported.
 
 use std::collections::BTreeMap;
 
@@ -7,88 +7,92 @@ use tidings_json::{Map, Value};
 
 use crate::printed::float_text;
 
-/// What a field holds.
-enum Shape {
+/// The type of a field.
+enum MetaFieldType {
     /// Text, with its type in Go.
     Text(&'static str),
-    /// Text that is written even if it is empty.
+    /// Text that is encoded even if it is empty, with its type in Go.
     RequiredText(&'static str),
     Integer,
-    /// An integer for which zero is not the same as nothing.
+    /// An integer that is encoded even if it is zero.
     OptionalInteger,
     Bool,
     Time,
     Anything,
     Texts,
     TextMap,
-    Structs(&'static Struct),
+    Structs(&'static MetaStruct),
 }
 
-struct Struct {
+/// A struct of Go: its name and its fields.
+struct MetaStruct {
     name: &'static str,
-    members: &'static [(&'static str, Shape)],
+    members: &'static [(&'static str, MetaFieldType)],
 }
 
-static OWNER: Struct = Struct {
+static OWNER: MetaStruct = MetaStruct {
     name: "OwnerReference",
     members: &[
-        ("apiVersion", Shape::RequiredText("string")),
-        ("kind", Shape::RequiredText("string")),
-        ("name", Shape::RequiredText("string")),
-        ("uid", Shape::RequiredText("types.UID")),
-        ("controller", Shape::Bool),
-        ("blockOwnerDeletion", Shape::Bool),
+        ("apiVersion", MetaFieldType::RequiredText("string")),
+        ("kind", MetaFieldType::RequiredText("string")),
+        ("name", MetaFieldType::RequiredText("string")),
+        ("uid", MetaFieldType::RequiredText("types.UID")),
+        ("controller", MetaFieldType::Bool),
+        ("blockOwnerDeletion", MetaFieldType::Bool),
     ],
 };
 
-static MANAGED: Struct = Struct {
+static MANAGED: MetaStruct = MetaStruct {
     name: "ManagedFieldsEntry",
     members: &[
-        ("manager", Shape::Text("string")),
-        ("operation", Shape::Text("v1.ManagedFieldsOperationType")),
-        ("apiVersion", Shape::Text("string")),
-        ("time", Shape::Time),
-        ("fieldsType", Shape::Text("string")),
-        ("fieldsV1", Shape::Anything),
-        ("subresource", Shape::Text("string")),
+        ("manager", MetaFieldType::Text("string")),
+        (
+            "operation",
+            MetaFieldType::Text("v1.ManagedFieldsOperationType"),
+        ),
+        ("apiVersion", MetaFieldType::Text("string")),
+        ("time", MetaFieldType::Time),
+        ("fieldsType", MetaFieldType::Text("string")),
+        ("fieldsV1", MetaFieldType::Anything),
+        ("subresource", MetaFieldType::Text("string")),
     ],
 };
 
-static META: Struct = Struct {
+static META: MetaStruct = MetaStruct {
     name: "ObjectMeta",
     members: &[
-        ("name", Shape::Text("string")),
-        ("generateName", Shape::Text("string")),
-        ("namespace", Shape::Text("string")),
-        ("selfLink", Shape::Text("string")),
-        ("uid", Shape::Text("types.UID")),
-        ("resourceVersion", Shape::Text("string")),
-        ("generation", Shape::Integer),
-        ("creationTimestamp", Shape::Time),
-        ("deletionTimestamp", Shape::Time),
-        ("deletionGracePeriodSeconds", Shape::OptionalInteger),
-        ("labels", Shape::TextMap),
-        ("annotations", Shape::TextMap),
-        ("ownerReferences", Shape::Structs(&OWNER)),
-        ("finalizers", Shape::Texts),
-        ("managedFields", Shape::Structs(&MANAGED)),
+        ("name", MetaFieldType::Text("string")),
+        ("generateName", MetaFieldType::Text("string")),
+        ("namespace", MetaFieldType::Text("string")),
+        ("selfLink", MetaFieldType::Text("string")),
+        ("uid", MetaFieldType::Text("types.UID")),
+        ("resourceVersion", MetaFieldType::Text("string")),
+        ("generation", MetaFieldType::Integer),
+        ("creationTimestamp", MetaFieldType::Time),
+        ("deletionTimestamp", MetaFieldType::Time),
+        ("deletionGracePeriodSeconds", MetaFieldType::OptionalInteger),
+        ("labels", MetaFieldType::TextMap),
+        ("annotations", MetaFieldType::TextMap),
+        ("ownerReferences", MetaFieldType::Structs(&OWNER)),
+        ("finalizers", MetaFieldType::Texts),
+        ("managedFields", MetaFieldType::Structs(&MANAGED)),
     ],
 };
 
-/// Metadata that was decoded.
+/// Decoded metadata.
 #[derive(Default)]
-pub(crate) struct Decoded {
+pub(crate) struct DecodedMeta {
     pub(crate) fields: Map,
-    /// The paths of unknown fields, below metadata.
+    /// The paths of unknown fields, relative to metadata.
     pub(crate) unknown: Vec<String>,
 }
 
 /// Decodes metadata. With `drop_malformed`, fields that cannot be decoded are left out.
 ///
 /// # Errors
-/// The first thing that has the wrong type, in the words of Go's decoder.
-pub(crate) fn decode(metadata: &Value, drop_malformed: bool) -> Result<Decoded, String> {
-    let mut decoded = Decoded::default();
+/// The error of Go's decoder for the first field of the wrong type.
+pub(crate) fn decode(metadata: &Value, drop_malformed: bool) -> Result<DecodedMeta, String> {
+    let mut decoded = DecodedMeta::default();
     let fields = match metadata {
         Value::Null => return Ok(decoded),
         Value::Object(fields) => fields,
@@ -99,11 +103,11 @@ pub(crate) fn decode(metadata: &Value, drop_malformed: bool) -> Result<Decoded, 
             ));
         }
     };
-    let mut decoder = Decoder::default();
+    let mut decoder = MetaDecoder::default();
     if drop_malformed {
         let mut whole = BTreeMap::new();
         for (name, value) in fields {
-            let mut one = Decoder::default();
+            let mut one = MetaDecoder::default();
             let single = std::iter::once((name, value));
             let found = one.members(single, &META, "", "");
             if one.problem.is_none() {
@@ -123,29 +127,31 @@ pub(crate) fn decode(metadata: &Value, drop_malformed: bool) -> Result<Decoded, 
     }
 }
 
+/// Decodes fields and collects unknown fields and the first error.
 #[derive(Default)]
-struct Decoder {
+struct MetaDecoder {
     unknown: Vec<String>,
-    /// The first problem; Go goes on after it.
+    /// The first error. Go continues to decode after it.
     problem: Option<String>,
 }
 
-impl Decoder {
-    /// `trail` is the path as Go tells it, without indices; `path` is the one with them. Both end with a dot if not empty.
+impl MetaDecoder {
+    /// Decodes the members of a struct. `trail` is the path as Go prints it, without indices; `path` has indices. Both end with
+    /// a dot if they are not empty.
     fn members<'v>(
         &mut self,
         fields: impl Iterator<Item = (&'v String, &'v Value)>,
-        layout: &Struct,
+        layout: &MetaStruct,
         trail: &str,
         path: &str,
     ) -> BTreeMap<String, Value> {
         let mut found = BTreeMap::new();
         for (name, shape) in layout.members {
-            if let Shape::RequiredText(_) = shape {
+            if let MetaFieldType::RequiredText(_) = shape {
                 found.insert((*name).to_owned(), "".into());
             }
         }
-        // Go has sorted them before it decodes them.
+        // Go decodes fields in sorted order, which decides which error is the first.
         let mut fields: Vec<_> = fields.collect();
         fields.sort_by_key(|(name, _)| *name);
         for (name, value) in fields {
@@ -155,7 +161,7 @@ impl Decoder {
                 continue;
             };
             let field = format!("{}.{trail}{name}", layout.name);
-            let place = Place {
+            let place = MetaFieldPlace {
                 field: &field,
                 trail: &format!("{trail}{name}."),
                 path: &format!("{path}{name}"),
@@ -167,39 +173,45 @@ impl Decoder {
         found
     }
 
-    /// The value as it is written again; nothing if it is left out then.
-    fn value(&mut self, value: &Value, shape: &Shape, place: &Place<'_>) -> Option<Value> {
+    /// The value as Go encodes it; `None` if Go leaves it out.
+    fn value(
+        &mut self,
+        value: &Value,
+        shape: &MetaFieldType,
+        place: &MetaFieldPlace<'_>,
+    ) -> Option<Value> {
         match (shape, value) {
             (_, Value::Null) => None,
-            (Shape::Anything, value) => Some(value.clone()),
-            (Shape::Text(_), Value::String(text)) => (!text.is_empty()).then(|| value.clone()),
-            (Shape::RequiredText(_), Value::String(_)) | (Shape::Bool, Value::Bool(_)) => {
-                Some(value.clone())
+            (MetaFieldType::Anything, value) => Some(value.clone()),
+            (MetaFieldType::Text(_), Value::String(text)) => {
+                (!text.is_empty()).then(|| value.clone())
             }
-            (Shape::Integer | Shape::OptionalInteger, Value::Number(number)) => {
+            (MetaFieldType::RequiredText(_), Value::String(_))
+            | (MetaFieldType::Bool, Value::Bool(_)) => Some(value.clone()),
+            (MetaFieldType::Integer | MetaFieldType::OptionalInteger, Value::Number(number)) => {
                 let Some(integer) = integer(number) else {
                     let number = number.as_f64().map_or_else(String::new, float_text);
                     self.wrong(&format!("number {number}"), place, "int64");
                     return None;
                 };
-                let is_kept = integer != 0 || matches!(shape, Shape::OptionalInteger);
+                let is_kept = integer != 0 || matches!(shape, MetaFieldType::OptionalInteger);
                 is_kept.then(|| integer.into())
             }
-            (Shape::Time, Value::String(text)) => match time(text) {
+            (MetaFieldType::Time, Value::String(text)) => match time(text) {
                 Ok(time) => Some(time.into()),
                 Err(why) => {
                     self.problem.get_or_insert(why);
                     None
                 }
             },
-            (Shape::Texts, Value::Array(elements)) => {
+            (MetaFieldType::Texts, Value::Array(elements)) => {
                 let texts: Vec<Value> = elements
                     .iter()
                     .map(|element| self.text(element, place))
                     .collect();
                 (!texts.is_empty()).then(|| texts.into())
             }
-            (Shape::TextMap, Value::Object(entries)) => {
+            (MetaFieldType::TextMap, Value::Object(entries)) => {
                 let mut sorted: Vec<_> = entries.iter().collect();
                 sorted.sort_by_key(|(key, _)| *key);
                 let texts: Map = sorted
@@ -208,7 +220,7 @@ impl Decoder {
                     .collect();
                 (!texts.is_empty()).then(|| texts.into())
             }
-            (Shape::Structs(layout), Value::Array(elements)) => {
+            (MetaFieldType::Structs(layout), Value::Array(elements)) => {
                 let structs: Vec<Value> = elements
                     .iter()
                     .enumerate()
@@ -218,13 +230,15 @@ impl Decoder {
             }
             (shape, value) => {
                 let wanted = match shape {
-                    Shape::Text(name) | Shape::RequiredText(name) => (*name).to_owned(),
-                    Shape::Integer | Shape::OptionalInteger => "int64".to_owned(),
-                    Shape::Bool => "bool".to_owned(),
-                    Shape::Time | Shape::Anything => "string".to_owned(),
-                    Shape::Texts => "[]string".to_owned(),
-                    Shape::TextMap => "map[string]string".to_owned(),
-                    Shape::Structs(layout) => format!("[]v1.{}", layout.name),
+                    MetaFieldType::Text(name) | MetaFieldType::RequiredText(name) => {
+                        (*name).to_owned()
+                    }
+                    MetaFieldType::Integer | MetaFieldType::OptionalInteger => "int64".to_owned(),
+                    MetaFieldType::Bool => "bool".to_owned(),
+                    MetaFieldType::Time | MetaFieldType::Anything => "string".to_owned(),
+                    MetaFieldType::Texts => "[]string".to_owned(),
+                    MetaFieldType::TextMap => "map[string]string".to_owned(),
+                    MetaFieldType::Structs(layout) => format!("[]v1.{}", layout.name),
                 };
                 self.wrong(type_name(value), place, &wanted);
                 None
@@ -232,8 +246,8 @@ impl Decoder {
         }
     }
 
-    /// An element of a list or map of text: null is the empty text.
-    fn text(&mut self, value: &Value, place: &Place<'_>) -> Value {
+    /// Decodes an element of a list or map of text. Null becomes the empty text.
+    fn text(&mut self, value: &Value, place: &MetaFieldPlace<'_>) -> Value {
         match value {
             Value::String(_) => return value.clone(),
             Value::Null => {}
@@ -245,8 +259,8 @@ impl Decoder {
     fn element(
         &mut self,
         value: &Value,
-        layout: &Struct,
-        place: &Place<'_>,
+        layout: &MetaStruct,
+        place: &MetaFieldPlace<'_>,
         index: usize,
     ) -> Value {
         let nothing = Map::new();
@@ -263,7 +277,7 @@ impl Decoder {
         Value::Object(members.into_iter().collect())
     }
 
-    fn wrong(&mut self, found: &str, place: &Place<'_>, wanted: &str) {
+    fn wrong(&mut self, found: &str, place: &MetaFieldPlace<'_>, wanted: &str) {
         let field = place.field;
         self.problem.get_or_insert_with(|| {
             format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
@@ -271,13 +285,13 @@ impl Decoder {
     }
 }
 
-/// Where a value is.
-struct Place<'a> {
-    /// As Go tells it: `OwnerReference.ownerReferences.uid`.
+/// The path of a value in the forms that errors and warnings need.
+struct MetaFieldPlace<'a> {
+    /// The path in errors of Go's decoder, such as `OwnerReference.ownerReferences.uid`.
     field: &'a str,
-    /// The part of that without the name of the type, with a dot at its end.
+    /// `field` without the type name, and with a dot at the end.
     trail: &'a str,
-    /// As warnings tell it: `ownerReferences[0].uid`.
+    /// The path in warnings, such as `ownerReferences[0].uid`.
     path: &'a str,
 }
 
@@ -292,7 +306,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// An integer, also if it is written as a float.
+/// An integer; a float without a fraction counts too.
 fn integer(number: &tidings_json::Number) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     number.as_i64().or_else(|| {
@@ -302,15 +316,15 @@ fn integer(number: &tidings_json::Number) -> Option<i64> {
     })
 }
 
-/// A time as it is written again: in UTC, without fractions of seconds.
+/// A time as Go encodes it: in UTC, without fractions of seconds.
 ///
 /// # Errors
-/// In the words of Go's `time.Parse`.
+/// If it is no time; the text is that of Go's `time.Parse`.
 fn time(text: &str) -> Result<String, String> {
     const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
     let quoted = go::quote(text);
     let mut rest = text;
-    // What stands there, how many digits it has, and what its values are called and may be.
+    // The element of the layout, its number of digits (0 for a separator), its name in errors, and its valid values.
     for (element, digits, name, values) in [
         ("2006", 4, "year", 0..=9999),
         ("-", 0, "", 0..=0),

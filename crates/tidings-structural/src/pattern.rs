@@ -1,8 +1,8 @@
-//! Regular expressions of schemas and rules: Go's syntax, which is nearly that of the crate `regex`.
+//! Compiles Go's regular expressions of schemas and rules with the crate `regex`, whose syntax is nearly the same.
 
 use regex::Regex;
 
-/// A regular expression of Go. Both follow RE2; Go's `\z` and ASCII classes are the differences that schemas meet.
+/// Compiles a regular expression of Go. Both syntaxes follow RE2; classes such as `\d`, stacked repetitions and `\Q` differ.
 pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
     if let Some(stacked) = stacked_repetition(pattern) {
         return Err(format!(
@@ -18,7 +18,7 @@ pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
         })
 }
 
-/// Repetitions of repetitions, such as `a**`, which Go refuses and this crate takes.
+/// The first repetition of a repetition, such as `**` in `a**`. Go refuses these, the crate `regex` accepts them.
 fn stacked_repetition(pattern: &str) -> Option<&str> {
     let bytes = pattern.as_bytes();
     let mut before: Option<usize> = None;
@@ -38,7 +38,7 @@ fn stacked_repetition(pattern: &str) -> Option<&str> {
         };
         let is_repetition =
             matches!(bytes[start], b'*' | b'+' | b'?') || (bytes[start] == b'{' && at - start > 1);
-        // `(?` begins a group with flags.
+        // In `(?` the question mark starts flags of a group.
         let begins_group = bytes[start] == b'?' && start > 0 && bytes[start - 1] == b'(';
         if !is_repetition || begins_group {
             before = None;
@@ -55,7 +55,7 @@ fn stacked_repetition(pattern: &str) -> Option<&str> {
     None
 }
 
-/// How long the class is that a text begins with.
+/// The length of the character class at the start of `text`.
 fn class_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 1;
@@ -79,7 +79,7 @@ fn class_len(text: &str) -> usize {
     text.len()
 }
 
-/// How long the repetition `{n,m}` is that a text begins with, if it is one.
+/// The length of the repetition `{n,m}` at the start of `text`, if it is one.
 fn repetition_len(text: &str) -> Option<usize> {
     let end = text.find('}')?;
     let inner = &text[1..end];
@@ -88,7 +88,7 @@ fn repetition_len(text: &str) -> Option<usize> {
     (!min.is_empty() && is_number(min) && is_number(max)).then_some(end + 1)
 }
 
-/// `\d`, `\w`, `\s` and `\b` mean ASCII in Go and Unicode here.
+/// Rewrites a pattern for the crate `regex`: `\d`, `\w`, `\s` and `\b` mean ASCII in Go and Unicode there.
 fn ascii_classes(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len() + 8);
     let mut chars = pattern.chars();
@@ -104,7 +104,7 @@ fn ascii_classes(pattern: &str) -> String {
                 Some('S') => out.push_str(r"[^\t\n\f\r ]"),
                 Some('b') if class_depth == 0 => out.push_str(r"(?-u:\b)"),
                 Some('Q') => {
-                    // `\Q…\E` quotes what is between.
+                    // `\Q...\E` quotes the text between.
                     let rest = chars.as_str();
                     let (quoted, after) = rest.split_once(r"\E").unwrap_or((rest, ""));
                     out.push_str(&regex::escape(quoted));
@@ -121,7 +121,7 @@ fn ascii_classes(pattern: &str) -> String {
                 class_depth += 1;
                 out.push('[');
                 if class_depth == 1 {
-                    // A `]` that comes first is a member.
+                    // A `]` in first position is a member of the class.
                     if let Some(rest) = chars.as_str().strip_prefix('^') {
                         out.push('^');
                         chars = rest.chars();
@@ -136,7 +136,7 @@ fn ascii_classes(pattern: &str) -> String {
                 class_depth -= 1;
                 out.push(']');
             }
-            // Set operations of this crate that Go does not know.
+            // The crate `regex` has set operators in classes, Go has none.
             '&' | '~' if class_depth > 0 => {
                 out.push('\\');
                 out.push(c);
@@ -148,6 +148,7 @@ fn ascii_classes(pattern: &str) -> String {
     out
 }
 
+/// Go's text for a syntax error of the crate `regex`, where Go's text is known.
 fn syntax_message(text: &str, pattern: &str) -> String {
     let why = text.lines().last().unwrap_or_default();
     let why = why.strip_prefix("error: ").unwrap_or(why);

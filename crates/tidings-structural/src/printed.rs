@@ -1,4 +1,4 @@
-//! Definitions and schemas as errors print them: upstream's internal structs as JSON, with every field and none left out.
+//! Prints definitions and schemas as errors do: upstream's internal structs as JSON, with all fields, also empty ones.
 
 use tidings_api::go;
 use tidings_json::{Map, Value};
@@ -7,7 +7,7 @@ use crate::text::json;
 
 /// How a member of a struct is printed.
 #[derive(Clone, Copy)]
-enum As {
+enum PrintKind {
     /// Text, empty if it is absent.
     Text,
     /// A boolean, false if it is absent.
@@ -18,9 +18,9 @@ enum As {
     Float,
     /// Any JSON, null if it is absent.
     Json,
-    Struct(&'static [Member]),
-    List(&'static [Member]),
-    /// A schema; its own name, because the table of its members cannot contain itself.
+    Struct(&'static [PrintedMember]),
+    List(&'static [PrintedMember]),
+    /// A schema. It is a variant of its own because the table of its members cannot contain itself.
     Schema,
     Schemas,
     SchemaMap,
@@ -28,216 +28,242 @@ enum As {
     SchemaOrList,
     /// `additionalProperties`: a schema or a boolean.
     SchemaOrBool,
-    /// `dependencies`: a map of them.
+    /// `dependencies`: a map of schemas or lists of names.
     Dependencies,
-    /// One of `dependencies`: a schema or a list of names.
+    /// An entry of `dependencies`: a schema or a list of names.
     SchemaOrNames,
 }
 
-/// The name of a field in Go, its name in JSON, and what it is.
-type Member = (&'static str, &'static str, As);
+/// The name of a field in Go, its name in JSON, and how it is printed.
+type PrintedMember = (&'static str, &'static str, PrintKind);
 
-const RULE: &[Member] = &[
-    ("Rule", "rule", As::Text),
-    ("Message", "message", As::Text),
-    ("MessageExpression", "messageExpression", As::Text),
-    ("Reason", "reason", As::Json),
-    ("FieldPath", "fieldPath", As::Text),
-    ("OptionalOldSelf", "optionalOldSelf", As::Json),
+const RULE: &[PrintedMember] = &[
+    ("Rule", "rule", PrintKind::Text),
+    ("Message", "message", PrintKind::Text),
+    ("MessageExpression", "messageExpression", PrintKind::Text),
+    ("Reason", "reason", PrintKind::Json),
+    ("FieldPath", "fieldPath", PrintKind::Text),
+    ("OptionalOldSelf", "optionalOldSelf", PrintKind::Json),
 ];
 
-const DOCS: &[Member] = &[
-    ("Description", "description", As::Text),
-    ("URL", "url", As::Text),
+const DOCS: &[PrintedMember] = &[
+    ("Description", "description", PrintKind::Text),
+    ("URL", "url", PrintKind::Text),
 ];
 
-const SCHEMA: &[Member] = &[
-    ("ID", "id", As::Text),
-    ("Schema", "$schema", As::Text),
-    ("Ref", "$ref", As::Json),
-    ("Description", "description", As::Text),
-    ("Type", "type", As::Text),
-    ("Nullable", "nullable", As::Bool),
-    ("Format", "format", As::Text),
-    ("Title", "title", As::Text),
-    ("Default", "default", As::Json),
-    ("Maximum", "maximum", As::Float),
-    ("ExclusiveMaximum", "exclusiveMaximum", As::Bool),
-    ("Minimum", "minimum", As::Float),
-    ("ExclusiveMinimum", "exclusiveMinimum", As::Bool),
-    ("MaxLength", "maxLength", As::Json),
-    ("MinLength", "minLength", As::Json),
-    ("Pattern", "pattern", As::Text),
-    ("MaxItems", "maxItems", As::Json),
-    ("MinItems", "minItems", As::Json),
-    ("UniqueItems", "uniqueItems", As::Bool),
-    ("MultipleOf", "multipleOf", As::Float),
-    ("Enum", "enum", As::Json),
-    ("MaxProperties", "maxProperties", As::Json),
-    ("MinProperties", "minProperties", As::Json),
-    ("Required", "required", As::Json),
-    ("Items", "items", As::SchemaOrList),
-    ("AllOf", "allOf", As::Schemas),
-    ("OneOf", "oneOf", As::Schemas),
-    ("AnyOf", "anyOf", As::Schemas),
-    ("Not", "not", As::Schema),
-    ("Properties", "properties", As::SchemaMap),
+const SCHEMA: &[PrintedMember] = &[
+    ("ID", "id", PrintKind::Text),
+    ("Schema", "$schema", PrintKind::Text),
+    ("Ref", "$ref", PrintKind::Json),
+    ("Description", "description", PrintKind::Text),
+    ("Type", "type", PrintKind::Text),
+    ("Nullable", "nullable", PrintKind::Bool),
+    ("Format", "format", PrintKind::Text),
+    ("Title", "title", PrintKind::Text),
+    ("Default", "default", PrintKind::Json),
+    ("Maximum", "maximum", PrintKind::Float),
+    ("ExclusiveMaximum", "exclusiveMaximum", PrintKind::Bool),
+    ("Minimum", "minimum", PrintKind::Float),
+    ("ExclusiveMinimum", "exclusiveMinimum", PrintKind::Bool),
+    ("MaxLength", "maxLength", PrintKind::Json),
+    ("MinLength", "minLength", PrintKind::Json),
+    ("Pattern", "pattern", PrintKind::Text),
+    ("MaxItems", "maxItems", PrintKind::Json),
+    ("MinItems", "minItems", PrintKind::Json),
+    ("UniqueItems", "uniqueItems", PrintKind::Bool),
+    ("MultipleOf", "multipleOf", PrintKind::Float),
+    ("Enum", "enum", PrintKind::Json),
+    ("MaxProperties", "maxProperties", PrintKind::Json),
+    ("MinProperties", "minProperties", PrintKind::Json),
+    ("Required", "required", PrintKind::Json),
+    ("Items", "items", PrintKind::SchemaOrList),
+    ("AllOf", "allOf", PrintKind::Schemas),
+    ("OneOf", "oneOf", PrintKind::Schemas),
+    ("AnyOf", "anyOf", PrintKind::Schemas),
+    ("Not", "not", PrintKind::Schema),
+    ("Properties", "properties", PrintKind::SchemaMap),
     (
         "AdditionalProperties",
         "additionalProperties",
-        As::SchemaOrBool,
+        PrintKind::SchemaOrBool,
     ),
-    ("PatternProperties", "patternProperties", As::SchemaMap),
-    ("Dependencies", "dependencies", As::Dependencies),
-    ("AdditionalItems", "additionalItems", As::SchemaOrBool),
-    ("Definitions", "definitions", As::SchemaMap),
-    ("ExternalDocs", "externalDocs", As::Struct(DOCS)),
-    ("Example", "example", As::Json),
+    (
+        "PatternProperties",
+        "patternProperties",
+        PrintKind::SchemaMap,
+    ),
+    ("Dependencies", "dependencies", PrintKind::Dependencies),
+    (
+        "AdditionalItems",
+        "additionalItems",
+        PrintKind::SchemaOrBool,
+    ),
+    ("Definitions", "definitions", PrintKind::SchemaMap),
+    ("ExternalDocs", "externalDocs", PrintKind::Struct(DOCS)),
+    ("Example", "example", PrintKind::Json),
     (
         "XPreserveUnknownFields",
         "x-kubernetes-preserve-unknown-fields",
-        As::Json,
+        PrintKind::Json,
     ),
     (
         "XEmbeddedResource",
         "x-kubernetes-embedded-resource",
-        As::Bool,
+        PrintKind::Bool,
     ),
-    ("XIntOrString", "x-kubernetes-int-or-string", As::Bool),
-    ("XListMapKeys", "x-kubernetes-list-map-keys", As::Json),
-    ("XListType", "x-kubernetes-list-type", As::Json),
-    ("XMapType", "x-kubernetes-map-type", As::Json),
-    ("XValidations", "x-kubernetes-validations", As::List(RULE)),
+    (
+        "XIntOrString",
+        "x-kubernetes-int-or-string",
+        PrintKind::Bool,
+    ),
+    (
+        "XListMapKeys",
+        "x-kubernetes-list-map-keys",
+        PrintKind::Json,
+    ),
+    ("XListType", "x-kubernetes-list-type", PrintKind::Json),
+    ("XMapType", "x-kubernetes-map-type", PrintKind::Json),
+    (
+        "XValidations",
+        "x-kubernetes-validations",
+        PrintKind::List(RULE),
+    ),
 ];
 
-const SCALE: &[Member] = &[
-    ("SpecReplicasPath", "specReplicasPath", As::Text),
-    ("StatusReplicasPath", "statusReplicasPath", As::Text),
-    ("LabelSelectorPath", "labelSelectorPath", As::Json),
+const SCALE: &[PrintedMember] = &[
+    ("SpecReplicasPath", "specReplicasPath", PrintKind::Text),
+    ("StatusReplicasPath", "statusReplicasPath", PrintKind::Text),
+    ("LabelSelectorPath", "labelSelectorPath", PrintKind::Json),
 ];
 
-const VERSION: &[Member] = &[
-    ("Name", "name", As::Text),
-    ("Served", "served", As::Bool),
-    ("Storage", "storage", As::Bool),
-    ("Deprecated", "deprecated", As::Bool),
-    ("DeprecationWarning", "deprecationWarning", As::Json),
+const VERSION: &[PrintedMember] = &[
+    ("Name", "name", PrintKind::Text),
+    ("Served", "served", PrintKind::Bool),
+    ("Storage", "storage", PrintKind::Bool),
+    ("Deprecated", "deprecated", PrintKind::Bool),
+    ("DeprecationWarning", "deprecationWarning", PrintKind::Json),
     (
         "Schema",
         "schema",
-        As::Struct(&[("OpenAPIV3Schema", "openAPIV3Schema", As::Struct(SCHEMA))]),
+        PrintKind::Struct(&[(
+            "OpenAPIV3Schema",
+            "openAPIV3Schema",
+            PrintKind::Struct(SCHEMA),
+        )]),
     ),
     (
         "Subresources",
         "subresources",
-        As::Struct(&[
-            ("Status", "status", As::Struct(&[])),
-            ("Scale", "scale", As::Struct(SCALE)),
+        PrintKind::Struct(&[
+            ("Status", "status", PrintKind::Struct(&[])),
+            ("Scale", "scale", PrintKind::Struct(SCALE)),
         ]),
     ),
     (
         "AdditionalPrinterColumns",
         "additionalPrinterColumns",
-        As::List(&[
-            ("Name", "name", As::Text),
-            ("Type", "type", As::Text),
-            ("Format", "format", As::Text),
-            ("Description", "description", As::Text),
-            ("Priority", "priority", As::Int),
-            ("JSONPath", "jsonPath", As::Text),
+        PrintKind::List(&[
+            ("Name", "name", PrintKind::Text),
+            ("Type", "type", PrintKind::Text),
+            ("Format", "format", PrintKind::Text),
+            ("Description", "description", PrintKind::Text),
+            ("Priority", "priority", PrintKind::Int),
+            ("JSONPath", "jsonPath", PrintKind::Text),
         ]),
     ),
     (
         "SelectableFields",
         "selectableFields",
-        As::List(&[("JSONPath", "jsonPath", As::Text)]),
+        PrintKind::List(&[("JSONPath", "jsonPath", PrintKind::Text)]),
     ),
 ];
 
-/// A schema.
+/// Prints a schema.
 pub(crate) fn schema(schema: &Value) -> String {
-    print(schema, As::Struct(SCHEMA))
+    print(schema, PrintKind::Struct(SCHEMA))
 }
 
-/// `items` of a schema.
+/// Prints `items` of a schema.
 pub(crate) fn items(items: &Value) -> String {
-    print(items, As::SchemaOrList)
+    print(items, PrintKind::SchemaOrList)
 }
 
-/// The versions of a definition.
+/// Prints the versions of a definition.
 pub(crate) fn versions(versions: &Value) -> String {
-    print(versions, As::List(VERSION))
+    print(versions, PrintKind::List(VERSION))
 }
 
-fn print(value: &Value, kind: As) -> String {
+fn print(value: &Value, kind: PrintKind) -> String {
     let mut out = String::new();
     put(&mut out, value, kind);
     out
 }
 
-fn put(out: &mut String, value: &Value, kind: As) {
+fn put(out: &mut String, value: &Value, kind: PrintKind) {
     let kind = match kind {
-        As::Schema => As::Struct(SCHEMA),
-        As::Schemas => As::List(SCHEMA),
+        PrintKind::Schema => PrintKind::Struct(SCHEMA),
+        PrintKind::Schemas => PrintKind::List(SCHEMA),
         kind => kind,
     };
     match (kind, value) {
-        (As::Text, Value::Null) => out.push_str("\"\""),
-        (As::Bool, Value::Null) => out.push_str("false"),
-        (As::Int, Value::Null) => out.push('0'),
-        (As::SchemaOrBool, Value::Bool(allows)) => {
+        (PrintKind::Text, Value::Null) => out.push_str("\"\""),
+        (PrintKind::Bool, Value::Null) => out.push_str("false"),
+        (PrintKind::Int, Value::Null) => out.push('0'),
+        (PrintKind::SchemaOrBool, Value::Bool(allows)) => {
             out.push_str(&format!("{{\"Allows\":{allows},\"Schema\":null}}"));
         }
         (_, Value::Null) => out.push_str("null"),
-        (As::Float, Value::Number(number)) => match number.as_f64() {
+        (PrintKind::Float, Value::Number(number)) => match number.as_f64() {
             Some(float) => out.push_str(&float_text(float)),
             None => out.push_str(&number.to_string()),
         },
-        (As::Struct(members), Value::Object(object)) => {
+        (PrintKind::Struct(members), Value::Object(object)) => {
             let fields = members.iter().map(|(name, member, kind)| {
                 (*name, object.get(member).unwrap_or(&Value::Null), *kind)
             });
             put_object(out, fields);
         }
-        (As::List(members), Value::Array(values)) => {
+        (PrintKind::List(members), Value::Array(values)) => {
             out.push('[');
             for (index, value) in values.iter().enumerate() {
                 if index > 0 {
                     out.push(',');
                 }
-                put(out, value, As::Struct(members));
+                put(out, value, PrintKind::Struct(members));
             }
             out.push(']');
         }
-        (As::SchemaMap, Value::Object(object)) => put_map(out, object, As::Schema),
-        (As::SchemaOrList, value) => {
+        (PrintKind::SchemaMap, Value::Object(object)) => put_map(out, object, PrintKind::Schema),
+        (PrintKind::SchemaOrList, value) => {
             let (one, many) = match value {
                 Value::Array(_) => (&Value::Null, value),
                 _ => (value, &Value::Null),
             };
             let fields = [
-                ("Schema", one, As::Struct(SCHEMA)),
-                ("JSONSchemas", many, As::Schemas),
+                ("Schema", one, PrintKind::Struct(SCHEMA)),
+                ("JSONSchemas", many, PrintKind::Schemas),
             ];
             put_object(out, fields.into_iter());
         }
-        (As::SchemaOrBool, value) => {
+        (PrintKind::SchemaOrBool, value) => {
             let allows = &Value::Bool(true);
             let fields = [
-                ("Allows", allows, As::Bool),
-                ("Schema", value, As::Struct(SCHEMA)),
+                ("Allows", allows, PrintKind::Bool),
+                ("Schema", value, PrintKind::Struct(SCHEMA)),
             ];
             put_object(out, fields.into_iter());
         }
-        (As::Dependencies, Value::Object(object)) => put_map(out, object, As::SchemaOrNames),
-        (As::SchemaOrNames, value) => {
+        (PrintKind::Dependencies, Value::Object(object)) => {
+            put_map(out, object, PrintKind::SchemaOrNames)
+        }
+        (PrintKind::SchemaOrNames, value) => {
             let (schema, names) = match value {
                 Value::Array(_) => (&Value::Null, value),
                 _ => (value, &Value::Null),
             };
             let fields = [
-                ("Schema", schema, As::Struct(SCHEMA)),
-                ("Property", names, As::Json),
+                ("Schema", schema, PrintKind::Struct(SCHEMA)),
+                ("Property", names, PrintKind::Json),
             ];
             put_object(out, fields.into_iter());
         }
@@ -245,7 +271,7 @@ fn put(out: &mut String, value: &Value, kind: As) {
     }
 }
 
-fn put_object<'a>(out: &mut String, fields: impl Iterator<Item = (&'a str, &'a Value, As)>) {
+fn put_object<'a>(out: &mut String, fields: impl Iterator<Item = (&'a str, &'a Value, PrintKind)>) {
     out.push('{');
     for (index, (name, value, kind)) in fields.enumerate() {
         if index > 0 {
@@ -258,7 +284,7 @@ fn put_object<'a>(out: &mut String, fields: impl Iterator<Item = (&'a str, &'a V
     out.push('}');
 }
 
-fn put_map(out: &mut String, object: &Map, kind: As) {
+fn put_map(out: &mut String, object: &Map, kind: PrintKind) {
     let mut entries: Vec<_> = object.iter().collect();
     entries.sort_by_key(|(name, _)| *name);
     let fields = entries
@@ -272,7 +298,7 @@ fn json_text(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A float as `encoding/json` writes it: with an exponent if it is very large or very small.
+/// A float as Go's `encoding/json` writes it: with an exponent below 1e-6 and from 1e21 on.
 pub(crate) fn float_text(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {

@@ -1,33 +1,34 @@
-//! The tables that upstream publishes for what it does to objects, as data in `tests/data/published.json`. Many of their schemas
-//! are not structural, so the functions behind [`crate::Schema`] are called.
+//! Runs the test tables that upstream publishes, as data in `tests/data/`. Many of their schemas are not structural, so the tests
+//! call the functions behind [`crate::Schema`].
 
 use tidings_api::FieldError;
 use tidings_json::Value;
 
-use crate::node::Node;
-use crate::schema::Tolerated;
+use crate::node::SchemaNode;
+use crate::schema::ToleratedFaults;
 use crate::shape::{self, Pruner};
-use crate::text::Path;
+use crate::text::FieldPath;
 use crate::{cel, lists, meta, rules, value};
 
-struct Case {
+/// One row of a table.
+struct PublishedCase {
     name: Value,
-    schema: Option<Node>,
+    schema: Option<SchemaNode>,
     object: Value,
     becomes: Value,
-    /// The object is a resource.
+    /// True if the object is a resource.
     root: bool,
     json: Value,
 }
 
-impl Case {
+impl PublishedCase {
     fn texts(&self, member: &str) -> Vec<String> {
         let texts = self.json[member].as_array().into_iter().flatten();
         let text = |text: &Value| text.as_str().expect("it is text").to_owned();
         texts.map(text).collect()
     }
 
-    /// Types and paths of errors, sorted.
+    /// Compares the reasons and paths of errors, sorted.
     fn compare_errors(&self, found: &[FieldError]) {
         let mut found: Vec<(&str, &str)> = found
             .iter()
@@ -49,7 +50,7 @@ impl Case {
     }
 }
 
-fn cases(table: &str) -> Vec<Case> {
+fn cases(table: &str) -> Vec<PublishedCase> {
     let text = include_str!("../tests/data/published.json");
     let tables: Value = serde_json::from_str(text).expect("the data is JSON");
     let cases = tables[table].as_array().expect("a list").clone();
@@ -57,11 +58,12 @@ fn cases(table: &str) -> Vec<Case> {
     let read = |json: Value| {
         let schema = json.get("schema").filter(|schema| !schema.is_null());
         let schema = schema.map(|schema| {
-            let mut node = Node::parse(schema, &Path::default()).expect("it can be read");
+            let mut node =
+                SchemaNode::parse(schema, &FieldPath::default()).expect("it can be read");
             node.seal();
             node
         });
-        Case {
+        PublishedCase {
             name: json["name"].clone(),
             schema,
             object: json["object"].clone(),
@@ -112,7 +114,12 @@ fn w179_sets_and_list_maps() {
     for case in cases("lists") {
         let mut found = Vec::new();
         if let Some(schema) = &case.schema {
-            lists::check(&case.object, schema, &mut Path::new("root"), &mut found);
+            lists::check(
+                &case.object,
+                schema,
+                &mut FieldPath::new("root"),
+                &mut found,
+            );
         }
         case.compare_errors(&found);
     }
@@ -127,7 +134,7 @@ fn w180_metadata_of_embedded_resources() {
             continue;
         };
         let drop_malformed = case.json["drop"] == true;
-        let nowhere = Path::default();
+        let nowhere = FieldPath::default();
         let coerced = meta::coerce(
             &mut object,
             schema,
@@ -159,19 +166,19 @@ fn w179_embedded_resources() {
             &case.object,
             schema,
             case.root,
-            &Path::default(),
+            &FieldPath::default(),
             &mut found,
         );
         case.compare_errors(&found);
     }
 }
 
-/// A schema whose rules are compiled, whatever they cost, and why they are not.
-fn with_rules(schema: &Value, path: &Path) -> (Node, Vec<FieldError>) {
-    let mut root = Node::parse(schema, path).expect("it can be read");
+/// Compiles the rules of a schema without a cost limit. Returns the schema and the errors of rules.
+fn with_rules(schema: &Value, path: &FieldPath) -> (SchemaNode, Vec<FieldError>) {
+    let mut root = SchemaNode::parse(schema, path).expect("it can be read");
     root.seal();
-    let mut compiler = cel::Compiler::new(true);
-    let tolerated = Tolerated::WHAT_CAN_BE_SERVED;
+    let mut compiler = cel::RuleCompiler::new(true);
+    let tolerated = ToleratedFaults::SERVABLE;
     let problems = rules::check(&mut root, path, tolerated, Some(&mut compiler));
     root.seal();
     (root, problems.rules)
@@ -182,7 +189,7 @@ fn w179_values() {
     let text = include_str!("../tests/data/values.json");
     let tables: Value = serde_json::from_str(text).expect("the data is JSON");
     for case in tables.as_array().expect("a list") {
-        let nowhere = Path::default();
+        let nowhere = FieldPath::default();
         let (root, problems) = with_rules(&case["schema"], &nowhere);
         assert!(problems.is_empty(), "{}: {problems:?}", case["name"]);
         for object in case["objects"].as_array().expect("a list") {
@@ -203,7 +210,7 @@ fn w179_values() {
     }
 }
 
-/// Expressions of which this crate says something else than upstream, and why.
+/// Expressions whose result differs from upstream's, with the reason.
 const DIFFERENT: &[(&str, &[&str])] = &[
     (
         "the library has its own words and its own rules for beginnings of names",
@@ -254,7 +261,7 @@ fn w179_expressions() {
             let message = if rule.contains('\n') { "failed" } else { "" };
             schema["x-kubernetes-validations"] =
                 tidings_json::json!([{"rule": rule, "message": message}]);
-            let path = Path::new("root");
+            let path = FieldPath::new("root");
             let (root, mut found) = with_rules(&schema, &path);
             assert!(root.rules.len() == 1 || !found.is_empty(), "{rule}");
             let (new, old) = (&case["object"], case.get("old"));
@@ -271,7 +278,7 @@ fn w179_expressions() {
         }
         for (rule, part) in case["errors"].as_object().expect("an object") {
             let part = part.as_str().expect("it is text");
-            // Here rules are refused before they run.
+            // This crate reports the error when the rule is compiled.
             let part = part.strip_prefix("compile error: ").unwrap_or(part);
             let found = errors_of(rule, true);
             let is_told = |error: &FieldError| error.to_string().contains(part);
@@ -287,7 +294,7 @@ fn w179_expressions() {
     assert_eq!(different, known);
 }
 
-/// Rules anywhere in a schema: every error must contain one of the texts, and every text must be in one.
+/// Rules at all levels of a schema. Every error must contain one of the expected texts, and every text must be in an error.
 #[test]
 fn w179_rules_at_all_levels_and_after_updates() {
     let text = include_str!("../tests/data/levels.json");
@@ -298,13 +305,13 @@ fn w179_rules_at_all_levels_and_after_updates() {
         ("ratcheting", cel::Ratcheting::On),
     ] {
         for case in tables[table].as_array().expect("a list") {
-            let path = Path::new("root");
+            let path = FieldPath::new("root");
             let (root, mut found) = with_rules(&case["schema"], &path);
             let (new, old) = (&case["object"], case.get("old"));
             cel::validate(new, old, &root, &path, false, ratcheting, &mut found);
             let found: Vec<String> = found.iter().map(FieldError::to_string).collect();
             let known = case["errors"].as_array().expect("a list").iter();
-            // Here rules are refused before they run.
+            // This crate reports the error when the rule is compiled.
             let known: Vec<&str> = known
                 .filter_map(Value::as_str)
                 .map(|part| part.strip_prefix("rule compile error: ").unwrap_or(part))

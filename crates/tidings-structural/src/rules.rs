@@ -1,13 +1,13 @@
-//! What a CRD may say in a schema beside being structural: keywords that are refused, defaults, list and map types, and the
-//! texts of rules.
+//! Checks the parts of a schema that `structure` does not check: refused keywords, defaults, list and map types, and the texts
+//! of rules.
 
 use tidings_api::{FieldError, go};
 
 use crate::cel;
 use crate::field_path;
-use crate::node::{Additional, Node, RuleText};
-use crate::schema::Tolerated;
-use crate::text::{Path, json};
+use crate::node::{AdditionalProperties, RuleText, SchemaNode};
+use crate::schema::ToleratedFaults;
+use crate::text::{FieldPath, json};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] = [
@@ -17,65 +17,65 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// Why a rule may not be used: schema errors and errors of rules are told apart, because rules are only compiled where the
-/// schema is right.
+/// Errors of a schema and of its rules. They are separate because rules are compiled only where the schema has no errors.
 #[derive(Default)]
-pub(crate) struct Problems {
+pub(crate) struct SchemaProblems {
     pub(crate) schema: Vec<FieldError>,
     pub(crate) rules: Vec<FieldError>,
 }
 
-impl Problems {
-    fn append(&mut self, mut other: Problems) {
+impl SchemaProblems {
+    fn append(&mut self, mut other: SchemaProblems) {
         self.schema.append(&mut other.schema);
         self.rules.append(&mut other.rules);
     }
 }
 
-/// Where in the schema the walk is.
+/// What a node inherits from the nodes above it.
 #[derive(Clone, Default)]
-struct Place {
+struct SchemaContext {
     is_root: bool,
-    /// Why there may be no default here.
+    /// The reason why the node may have no default.
     no_defaults: Option<String>,
     inside_meta: bool,
-    /// The first ancestor whose elements cannot be found again after an update.
+    /// The path of the topmost ancestor whose elements have no old value in an update, so that rules may not use `oldSelf`.
     uncorrelatable: Option<String>,
 }
 
-/// Checks a schema. With `rules`, also compiles the rules and leaves them in the nodes.
+/// Checks a schema. With a compiler in `rules`, also compiles the rules and stores them in the nodes.
 pub(crate) fn check(
-    root: &mut Node,
-    path: &Path,
-    tolerated: Tolerated,
-    rules: Option<&mut cel::Compiler>,
-) -> Problems {
-    let place = Place {
+    root: &mut SchemaNode,
+    path: &FieldPath,
+    tolerated: ToleratedFaults,
+    rules: Option<&mut cel::RuleCompiler>,
+) -> SchemaProblems {
+    let place = SchemaContext {
         is_root: true,
-        ..Place::default()
+        ..SchemaContext::default()
     };
-    let scope = rules.as_deref().map(|_| cel::Scope::root());
-    let mut walk = Walk {
+    let scope = rules.as_deref().map(|_| cel::OccurrenceBound::root());
+    let mut walk = SchemaChecker {
         tolerated,
         compiler: rules,
     };
     walk.node(root, path, &place, scope)
 }
 
-struct Walk<'a> {
-    tolerated: Tolerated,
-    compiler: Option<&'a mut cel::Compiler>,
+/// Walks a schema and checks each node.
+struct SchemaChecker<'a> {
+    tolerated: ToleratedFaults,
+    compiler: Option<&'a mut cel::RuleCompiler>,
 }
 
-impl Walk<'_> {
+impl SchemaChecker<'_> {
     fn node(
         &mut self,
-        node: &mut Node,
-        path: &Path,
-        place: &Place,
-        scope: Option<cel::Scope>,
-    ) -> Problems {
-        let mut problems = Problems::default();
+        node: &mut SchemaNode,
+        path: &FieldPath,
+        place: &SchemaContext,
+        scope: Option<cel::OccurrenceBound>,
+    ) -> SchemaProblems {
+        let mut problems = SchemaProblems::default();
         keywords(node, path, place, self.tolerated, &mut problems.schema);
         if node.unique_items {
             problems.schema.push(FieldError::forbidden(
@@ -83,7 +83,7 @@ impl Walk<'_> {
                 "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
             ));
         }
-        let inner = Place {
+        let inner = SchemaContext {
             is_root: false,
             ..place.clone()
         };
@@ -115,19 +115,19 @@ impl Walk<'_> {
 
     fn children(
         &mut self,
-        node: &mut Node,
-        path: &Path,
-        place: &Place,
-        inner: &Place,
-        scope: Option<cel::Scope>,
-    ) -> Problems {
-        let mut problems = Problems::default();
+        node: &mut SchemaNode,
+        path: &FieldPath,
+        place: &SchemaContext,
+        inner: &SchemaContext,
+        scope: Option<cel::OccurrenceBound>,
+    ) -> SchemaProblems {
+        let mut problems = SchemaProblems::default();
         let has_properties = !node.properties.is_empty();
         let additional = path.child("additionalProperties");
         if has_properties
             && matches!(
                 node.additional,
-                Additional::Bool(false) | Additional::Schema(_)
+                AdditionalProperties::Bool(false) | AdditionalProperties::Schema(_)
             )
         {
             problems.schema.push(FieldError::forbidden(
@@ -135,7 +135,7 @@ impl Walk<'_> {
                 "additionalProperties and properties are mutual exclusive",
             ));
         }
-        if let Additional::Schema(schema) = &mut node.additional {
+        if let AdditionalProperties::Schema(schema) = &mut node.additional {
             let mut place = inner.clone();
             if place.inside_meta {
                 place.no_defaults =
@@ -199,10 +199,10 @@ impl Walk<'_> {
 }
 
 fn keywords(
-    node: &Node,
-    path: &Path,
-    place: &Place,
-    tolerated: Tolerated,
+    node: &SchemaNode,
+    path: &FieldPath,
+    place: &SchemaContext,
+    tolerated: ToleratedFaults,
     errors: &mut Vec<FieldError>,
 ) {
     if !tolerated.unknown_types && has_unknown_type(node) {
@@ -252,13 +252,13 @@ fn keywords(
     }
 }
 
-fn has_unknown_type(node: &Node) -> bool {
+fn has_unknown_type(node: &SchemaNode) -> bool {
     !node.kind.is_empty() && !TYPES.contains(&node.kind.as_str())
 }
 
-/// Which faults a schema has that later versions of it may keep.
-pub(crate) fn faults(node: &Node) -> Tolerated {
-    let nowhere = Path::default();
+/// The faults of a schema that an update may keep.
+pub(crate) fn faults(node: &SchemaNode) -> ToleratedFaults {
+    let nowhere = FieldPath::default();
     let mut found = Vec::new();
     if node.list_type.as_deref() == Some("set")
         && let Some(items) = &node.items
@@ -270,21 +270,23 @@ pub(crate) fn faults(node: &Node) -> Tolerated {
     if matches!(node.list_type.as_deref(), Some("set" | "map")) {
         unique_items(node, &nowhere, &mut found);
     }
-    let own = Tolerated {
+    let own = ToleratedFaults {
         unknown_types: has_unknown_type(node),
         set_elements,
         list_keys: !found.is_empty(),
-        ..Tolerated::default()
+        ..ToleratedFaults::default()
     };
-    node.children().map(faults).fold(own, |all, one| Tolerated {
-        unknown_types: all.unknown_types || one.unknown_types,
-        set_elements: all.set_elements || one.set_elements,
-        list_keys: all.list_keys || one.list_keys,
-        ..all
-    })
+    node.children()
+        .map(faults)
+        .fold(own, |all, one| ToleratedFaults {
+            unknown_types: all.unknown_types || one.unknown_types,
+            set_elements: all.set_elements || one.set_elements,
+            list_keys: all.list_keys || one.list_keys,
+            ..all
+        })
 }
 
-fn must_be(kind: &str, node: &Node, path: &Path, keyword: &str) -> FieldError {
+fn must_be(kind: &str, node: &SchemaNode, path: &FieldPath, keyword: &str) -> FieldError {
     let path = path.child("type");
     let detail = format!("must be {kind} if {keyword} is specified");
     if node.kind.is_empty() {
@@ -294,7 +296,12 @@ fn must_be(kind: &str, node: &Node, path: &Path, keyword: &str) -> FieldError {
     }
 }
 
-fn extensions(node: &Node, path: &Path, tolerated: Tolerated, errors: &mut Vec<FieldError>) {
+fn extensions(
+    node: &SchemaNode,
+    path: &FieldPath,
+    tolerated: ToleratedFaults,
+    errors: &mut Vec<FieldError>,
+) {
     if node.preserve_unknown == Some(false) {
         let path = path.child("x-kubernetes-preserve-unknown-fields");
         errors.push(FieldError::invalid_value(
@@ -350,8 +357,8 @@ fn extensions(node: &Node, path: &Path, tolerated: Tolerated, errors: &mut Vec<F
     }
 }
 
-/// The elements of a set are compared as a whole.
-fn set_items(items: &Node, path: &Path, errors: &mut Vec<FieldError>) {
+/// Checks that the elements of a set are scalars or atomic, because sets compare elements as a whole.
+fn set_items(items: &SchemaNode, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
     let printed = || {
         items
@@ -372,7 +379,7 @@ fn set_items(items: &Node, path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn list_map(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
+fn list_map(node: &SchemaNode, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let keys = path.child("x-kubernetes-list-map-keys");
     if node.list_map_keys.is_empty() {
         let detail = "must not be empty if x-kubernetes-list-type is map";
@@ -425,7 +432,7 @@ fn list_map(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn unique_items(node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
+fn unique_items(node: &SchemaNode, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(items) = &node.items else {
         return;
     };
@@ -462,7 +469,7 @@ fn has_line_breaks(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-fn rule_text(rule: &RuleText, node: &Node, path: &Path, errors: &mut Vec<FieldError>) {
+fn rule_text(rule: &RuleText, node: &SchemaNode, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let message = rule.message.trim();
     let message_path = path.child("message");
     if rule.rule.trim().is_empty() {

@@ -1,4 +1,4 @@
-//! The schema as others use it.
+//! The public API of a compiled schema: [`Schema`].
 
 use std::collections::HashSet;
 
@@ -6,60 +6,60 @@ use tidings_api::{FieldError, FieldErrors, go};
 use tidings_json::Value;
 
 use crate::cel;
-use crate::correlate::Pair;
-use crate::defaults::{self, Against};
+use crate::correlate::UpdatePair;
+use crate::defaults::{self, DefaultsCheck};
 use crate::field_path;
 use crate::json_path::JsonPath;
 use crate::lists;
 use crate::meta;
-use crate::node::{Additional, Node};
+use crate::node::{AdditionalProperties, SchemaNode};
 use crate::printed;
 use crate::rules;
 use crate::shape::{self, Pruner};
 use crate::structure;
-use crate::text::Path;
+use crate::text::FieldPath;
 use crate::value;
 use crate::view::View;
 
-/// The most fields by which resources can be selected.
+/// The maximum number of selectable fields of a version.
 pub(crate) const SELECTABLE_FIELDS_MAX: usize = 8;
 
 /// A structural schema, compiled once from `openAPIV3Schema`.
 #[derive(Debug)]
 pub struct Schema {
-    root: Node,
+    root: SchemaNode,
 }
 
-/// What the definition around a schema says.
+/// What the compiler needs to know about the definition that contains the schema.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct CompileOptions {
-    /// The version has a status subresource: then the root of the schema may say little.
+    /// True if the version has a status subresource. Then only few keywords are allowed at the root of the schema.
     pub status_subresource: bool,
-    /// What is not complained about, because it was there before.
-    pub(crate) tolerated: Tolerated,
+    /// Faults that are not reported, because the stored definition has them.
+    pub(crate) tolerated: ToleratedFaults,
 }
 
-/// Faults of a schema that an update may keep: rules have become stricter over time, and what was stored must stay writable.
+/// Faults of a schema that an update may keep: checks have become stricter over time, and stored definitions must stay writable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tolerated {
+pub(crate) struct ToleratedFaults {
     /// Types that do not exist.
     pub(crate) unknown_types: bool,
-    /// It is not structural. What is compiled then is of no use to objects.
+    /// A schema that is not structural. Its compiled form cannot handle objects.
     pub(crate) not_structural: bool,
     /// Defaults with unknown fields.
     pub(crate) unpruned_defaults: bool,
     /// Sets whose elements are not atomic.
     pub(crate) set_elements: bool,
-    /// Keys of lists that may be absent or null.
+    /// Key fields of list maps that may be absent or null.
     pub(crate) list_keys: bool,
-    /// Rules that cost too much, each by itself.
+    /// Rules that exceed the cost limit of a single rule.
     pub(crate) rule_costs: bool,
 }
 
-impl Tolerated {
-    /// For a schema that was accepted before: everything without which it can still be used.
-    pub(crate) const WHAT_CAN_BE_SERVED: Tolerated = Tolerated {
+impl ToleratedFaults {
+    /// For a stored schema: all faults with which it can still be served.
+    pub(crate) const SERVABLE: ToleratedFaults = ToleratedFaults {
         unknown_types: true,
         not_structural: false,
         unpruned_defaults: true,
@@ -70,14 +70,14 @@ impl Tolerated {
 }
 
 impl CompileOptions {
-    /// Whether the version has a status subresource.
+    /// Sets whether the version has a status subresource.
     pub fn with_status_subresource(mut self, has_status: bool) -> CompileOptions {
         self.status_subresource = has_status;
         self
     }
 
-    /// What is let through.
-    pub(crate) fn tolerating(mut self, tolerated: Tolerated) -> CompileOptions {
+    /// Sets the faults that are not reported.
+    pub(crate) fn tolerating(mut self, tolerated: ToleratedFaults) -> CompileOptions {
         self.tolerated = tolerated;
         self
     }
@@ -86,25 +86,25 @@ impl CompileOptions {
 /// What to do with metadata of the wrong type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Refuse it, as for a request.
+    /// Refuse it, for an object of a request.
     Refuse,
-    /// Drop it, as for what was stored.
+    /// Drop it, for a stored object.
     Drop,
 }
 
 impl Schema {
-    /// Compiles a schema that stands at `path`, such as `spec.versions[0].schema.openAPIV3Schema`.
+    /// Compiles a schema. `path` is its path in errors, such as `spec.versions[0].schema.openAPIV3Schema`.
     ///
     /// # Errors
-    /// All that is wrong with it, each with its path: it is not structural, says what a definition may not say, has defaults
-    /// that are not valid, or rules that do not compile or cost too much.
+    /// All errors of the schema, each with its path: it is not structural, uses refused keywords, has invalid defaults, or has
+    /// rules that do not compile or cost too much.
     pub fn compile(
         schema: &Value,
         path: &str,
         options: CompileOptions,
     ) -> Result<Schema, FieldErrors> {
-        let path = Path::new(path);
-        let mut root = Node::parse(schema, &path)?;
+        let path = FieldPath::new(path);
+        let mut root = SchemaNode::parse(schema, &path)?;
         let mut errors = Vec::new();
         if options.status_subresource {
             errors.extend(check_root(schema, &root, &path));
@@ -120,13 +120,13 @@ impl Schema {
             let mut found = structure::check(&root, &path);
             if found.is_empty() {
                 root.seal();
-                let against = Against::Schema {
+                let against = DefaultsCheck::Schema {
                     unpruned: tolerated.unpruned_defaults,
                 };
                 found = defaults::check(&root, &path, against);
             }
             if found.is_empty() {
-                compiler = Some(cel::Compiler::new(tolerated.rule_costs));
+                compiler = Some(cel::RuleCompiler::new(tolerated.rule_costs));
             }
             errors.extend(found);
         }
@@ -144,7 +144,7 @@ impl Schema {
         if errors.is_empty() {
             root.seal();
             if !tolerated.not_structural {
-                errors = defaults::check(&root, &path, Against::Rules);
+                errors = defaults::check(&root, &path, DefaultsCheck::Rules);
             }
         }
         if errors.is_empty() {
@@ -154,25 +154,25 @@ impl Schema {
         }
     }
 
-    /// True if there are defaults: if not, [`Schema::default`] does nothing and need not be called for each object of a list.
+    /// True if the schema has defaults. Without them [`Schema::default`] does nothing and need not be called.
     pub fn has_defaults(&self) -> bool {
         self.root.below.defaults
     }
 
-    /// True if there are rules.
+    /// True if the schema has rules.
     pub fn has_rules(&self) -> bool {
         self.root.below.rules
     }
 
-    /// Sets defaults where fields are absent, or null and not nullable. This is done on write and on read.
+    /// Sets defaults where fields are absent, or null and not nullable. The server does this on write and on read.
     pub fn default(&self, object: &mut Value) {
         shape::default(object, &self.root);
     }
 
-    /// Drops fields that the schema does not specify, and null where it is neither allowed nor replaced by a default. Returns
-    /// the paths of the unknown fields, sorted.
+    /// Drops fields that the schema does not specify, and nulls that are neither allowed nor replaced by a default. Returns the
+    /// paths of the unknown fields, sorted.
     ///
-    /// Type and metadata of the object itself are left alone.
+    /// apiVersion, kind and metadata of the object itself stay unchanged.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut pruner = Pruner::default();
         pruner.prune(object, Some(&self.root), true);
@@ -184,7 +184,7 @@ impl Schema {
     /// Drops unknown fields of the metadata of embedded resources. Returns their paths, sorted.
     ///
     /// # Errors
-    /// If embedded type or metadata has the wrong type and is not to be dropped.
+    /// If apiVersion, kind or metadata of an embedded resource has the wrong type and may not be dropped.
     pub fn coerce(
         &self,
         object: &mut Value,
@@ -197,26 +197,26 @@ impl Schema {
             &self.root,
             false,
             drop_malformed,
-            &Path::default(),
+            &FieldPath::default(),
             &mut unknown,
         )?;
         unknown.sort();
         Ok(unknown)
     }
 
-    /// Appends all that is wrong with an object that is to be created, or to replace `old`.
+    /// Appends the errors of an object that is to be created, or to replace `old`.
     ///
-    /// What was wrong with the old object and has not changed is let through. Rules are only evaluated if nothing was found,
-    /// here or before in `errors`, that makes their result meaningless.
+    /// Errors in values that `old` has unchanged are not reported. Rules are evaluated only if neither `errors` nor the checks
+    /// here contain an error that makes their results meaningless.
     pub fn validate(&self, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
-        let nowhere = Path::default();
+        let nowhere = FieldPath::default();
         let mut found = Vec::new();
         value::check(new, &self.root, self.pair(new, old), &nowhere, &mut found);
         meta::check(new, &self.root, false, &nowhere, &mut found);
         self.lists_and_rules(new, old, found, errors);
     }
 
-    /// Appends all that is wrong with an update of the status of an object.
+    /// Appends the errors of an update of the status of an object.
     pub fn validate_status(&self, new: &Value, old: &Value, errors: &mut FieldErrors) {
         let mut found = Vec::new();
         if let (Some(status), Some(node)) = (new.get("status"), self.root.properties.get("status"))
@@ -224,13 +224,13 @@ impl Schema {
             let pair = self
                 .pair(new, Some(old))
                 .and_then(|pair| pair.field("status"));
-            value::check(status, node, pair, &Path::new("status"), &mut found);
+            value::check(status, node, pair, &FieldPath::new("status"), &mut found);
         }
         self.lists_and_rules(new, Some(old), found, errors);
     }
 
-    fn pair<'a>(&'a self, new: &'a Value, old: Option<&'a Value>) -> Option<Pair<'a>> {
-        Some(Pair {
+    fn pair<'a>(&'a self, new: &'a Value, old: Option<&'a Value>) -> Option<UpdatePair<'a>> {
+        Some(UpdatePair {
             new,
             old: old?,
             node: &self.root,
@@ -245,10 +245,10 @@ impl Schema {
         errors: &mut FieldErrors,
     ) {
         let mut repeated = Vec::new();
-        lists::check(new, &self.root, &mut Path::default(), &mut repeated);
+        lists::check(new, &self.root, &mut FieldPath::default(), &mut repeated);
         if let (Some(old), false) = (old, repeated.is_empty()) {
             let mut before = Vec::new();
-            lists::check(old, &self.root, &mut Path::default(), &mut before);
+            lists::check(old, &self.root, &mut FieldPath::default(), &mut before);
             if !before.is_empty() {
                 repeated.clear();
             }
@@ -267,7 +267,7 @@ impl Schema {
                     new,
                     old,
                     &self.root,
-                    &Path::default(),
+                    &FieldPath::default(),
                     true,
                     cel::Ratcheting::On,
                     &mut found,
@@ -277,16 +277,17 @@ impl Schema {
         errors.extend(found);
     }
 
-    /// The root, for those who merge objects by their schema.
+    /// The root of the schema, for merging objects in server-side apply.
     pub fn view(&self) -> View<'_> {
         View::new(&self.root)
     }
 
-    /// Reads the paths of selectable fields, which stand at `path`, such as `spec.versions[0].selectableFields`. Returns the
-    /// name of each in field selectors with its path.
+    /// Parses the paths of selectable fields. `path` is their path in errors, such as `spec.versions[0].selectableFields`.
+    /// Returns the name of each field in field selectors, with its path.
     ///
     /// # Errors
-    /// If one of them is no field of the schema, is in metadata, is neither text nor a number nor a boolean, or occurs twice.
+    /// If a path leads to no field of the schema or into metadata, if a field is neither text nor an integer nor a boolean, or
+    /// if it occurs twice.
     pub fn selectable_fields(
         &self,
         json_paths: &[&str],
@@ -300,7 +301,7 @@ impl Schema {
         }
     }
 
-    /// As [`Schema::selectable_fields`], for fields that were accepted before: there may be more of them than are allowed now.
+    /// As [`Schema::selectable_fields`], for fields of a stored definition, which may have more than the allowed number.
     pub(crate) fn lenient_selectable_fields(
         &self,
         json_paths: &[&str],
@@ -310,14 +311,14 @@ impl Schema {
     }
 }
 
-/// What [`Schema::selectable_fields`] does, for a schema that need not be right in other respects.
+/// As [`Schema::selectable_fields`], for a schema that may have other errors.
 pub(crate) fn selectable_fields(
-    root: &Node,
+    root: &SchemaNode,
     json_paths: &[&str],
     path: &str,
     tolerate_too_many: bool,
 ) -> (Vec<(String, JsonPath)>, FieldErrors) {
-    let list = Path::new(path);
+    let list = FieldPath::new(path);
     let mut errors = FieldErrors::new();
     let mut fields: Vec<(String, JsonPath)> = Vec::new();
     let mut names_seen = HashSet::new();
@@ -376,7 +377,7 @@ pub(crate) fn selectable_fields(
     (fields, errors)
 }
 
-/// Errors after which rules would stumble over the same thing again.
+/// True for errors that would make rules fail for the same reason.
 fn blocks_rules(error: &FieldError) -> bool {
     matches!(
         error.reason(),
@@ -388,8 +389,9 @@ fn blocks_rules(error: &FieldError) -> bool {
     )
 }
 
-/// The status is validated with its own part of the schema, so the root may only say what holds without it.
-fn check_root(schema: &Value, root: &Node, path: &Path) -> Option<FieldError> {
+/// Checks the root of a schema with a status subresource. The status is validated with the schema of `status` alone, so only few
+/// keywords are allowed at the root.
+fn check_root(schema: &Value, root: &SchemaNode, path: &FieldPath) -> Option<FieldError> {
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern \
                            MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
                            XPreserveUnknownFields XValidations]";
@@ -421,8 +423,8 @@ fn check_root(schema: &Value, root: &Node, path: &Path) -> Option<FieldError> {
     })
 }
 
-/// The first construct of a schema that no structural schema can have.
-pub(crate) fn refused(node: &Node) -> Option<String> {
+/// The error for the first keyword of a schema that a structural schema cannot have.
+pub(crate) fn refused(node: &SchemaNode) -> Option<String> {
     if let Some(name) = node.refused.first() {
         let name = name.trim_start_matches('$');
         let name = if name == "ref" { "$ref" } else { name };
@@ -438,7 +440,7 @@ pub(crate) fn refused(node: &Node) -> Option<String> {
         );
     }
     let additional = match &node.additional {
-        Additional::Schema(schema) => Some(&**schema),
+        AdditionalProperties::Schema(schema) => Some(&**schema),
         _ => None,
     };
     node.properties
@@ -452,7 +454,7 @@ pub(crate) fn refused(node: &Node) -> Option<String> {
         .find_map(refused)
 }
 
-/// Appends what is wrong with the path of a printer column or of the scale subresource.
+/// Appends the errors of a path of a printer column or of the scale subresource.
 pub fn check_simple_json_path(text: &str, path: &str, errors: &mut FieldErrors) {
     if text.is_empty() {
         errors.push(FieldError::invalid_value(

@@ -1,13 +1,13 @@
-//! What is done to an object before it is validated: nulls and unknown fields go, defaults come.
+//! Prepares an object for validation: drops nulls and unknown fields, sets defaults.
 
 use tidings_json::{Map, Value};
 
-use crate::node::Node;
+use crate::node::SchemaNode;
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Drops null from fields that are neither nullable nor have a default.
-pub(crate) fn drop_nulls(value: &mut Value, node: &Node) {
+pub(crate) fn drop_nulls(value: &mut Value, node: &SchemaNode) {
     match value {
         Value::Object(object) => object.retain(|name, value| match node.field(name) {
             Some(field) if value.is_null() => field.nullable || field.default.is_some(),
@@ -29,8 +29,8 @@ pub(crate) fn drop_nulls(value: &mut Value, node: &Node) {
 }
 
 /// Sets defaults where fields are absent, or null and not nullable.
-pub(crate) fn default(value: &mut Value, node: &Node) {
-    // A default inside an object that a default creates is below it: nothing is missed here.
+pub(crate) fn default(value: &mut Value, node: &SchemaNode) {
+    // The flag covers all nodes below, so it also finds defaults inside an object that a default creates.
     if !node.below.defaults {
         return;
     }
@@ -69,7 +69,7 @@ pub(crate) fn default(value: &mut Value, node: &Node) {
     }
 }
 
-fn default_element(value: &mut Value, node: &Node) {
+fn default_element(value: &mut Value, node: &SchemaNode) {
     if value.is_null()
         && !node.nullable
         && let Some(default) = &node.default
@@ -79,7 +79,7 @@ fn default_element(value: &mut Value, node: &Node) {
     default(value, node);
 }
 
-/// Removes what a schema does not specify and remembers where it was.
+/// Removes fields that a schema does not specify and collects their paths.
 #[derive(Default)]
 pub(crate) struct Pruner {
     path: String,
@@ -87,9 +87,14 @@ pub(crate) struct Pruner {
 }
 
 impl Pruner {
-    /// Prunes an object of which `node` is the schema. The fields of its type and metadata are left alone if it is a resource.
-    pub(crate) fn prune(&mut self, value: &mut Value, node: Option<&Node>, is_resource: bool) {
-        if node.is_some_and(Node::preserves_unknown) {
+    /// Prunes a value by its schema. In a resource, apiVersion, kind and metadata stay unchanged.
+    pub(crate) fn prune(
+        &mut self,
+        value: &mut Value,
+        node: Option<&SchemaNode>,
+        is_resource: bool,
+    ) {
+        if node.is_some_and(SchemaNode::preserves_unknown) {
             return self.skip(value, node, is_resource);
         }
         let len = self.path.len();
@@ -107,7 +112,7 @@ impl Pruner {
         }
     }
 
-    fn prune_object(&mut self, object: &mut Map, node: Option<&Node>, is_resource: bool) {
+    fn prune_object(&mut self, object: &mut Map, node: Option<&SchemaNode>, is_resource: bool) {
         let len = self.path.len();
         object.retain(|name, value| {
             let is_meta = META_FIELDS.contains(&name.as_str());
@@ -132,8 +137,8 @@ impl Pruner {
         });
     }
 
-    /// Unknown fields stay, but what the schema specifies below is pruned.
-    fn skip(&mut self, value: &mut Value, node: Option<&Node>, is_resource: bool) {
+    /// Keeps unknown fields, but prunes below the fields that the schema specifies.
+    fn skip(&mut self, value: &mut Value, node: Option<&SchemaNode>, is_resource: bool) {
         let Some(node) = node else {
             return;
         };

@@ -1,29 +1,35 @@
-//! Is a schema structural? Every specified field must be specified outside of `allOf`, `anyOf`, `oneOf` and `not`, with a
-//! type, and those junctors may only restrict values.
+//! Checks that a schema is structural: every field must be specified, with a type, outside of the junctors `allOf`, `anyOf`,
+//! `oneOf` and `not`, and junctors may only restrict values.
 
 use tidings_api::FieldError;
 
-use crate::node::{Additional, Node};
+use crate::node::{AdditionalProperties, SchemaNode};
 use crate::pattern::go_regex;
-use crate::text::Path;
+use crate::text::FieldPath;
 
+/// The position of a node, which decides the text of some errors.
 #[derive(Clone, Copy, PartialEq)]
-enum Level {
+enum SchemaLevel {
     Root,
     Item,
     Field,
 }
 
 /// All violations, sorted by their text.
-pub(crate) fn check(node: &Node, path: &Path) -> Vec<FieldError> {
+pub(crate) fn check(node: &SchemaNode, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    invariants(node, Level::Root, path, &mut errors);
+    invariants(node, SchemaLevel::Root, path, &mut errors);
     complete_junctors(node, Some(node), path, path, &mut errors);
     errors.sort_by_key(FieldError::to_string);
     errors
 }
 
-fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldError>) {
+fn invariants(
+    node: &SchemaNode,
+    level: SchemaLevel,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
     if node.kind == "array" && node.items.is_none() {
         errors.push(FieldError::required(
             path.child("items"),
@@ -31,21 +37,21 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
         ));
     }
     if let Some(items) = &node.items {
-        invariants(items, Level::Item, &path.child("items"), errors);
+        invariants(items, SchemaLevel::Item, &path.child("items"), errors);
     }
     let properties = path.child("properties");
     for (name, property) in &node.properties {
-        invariants(property, Level::Field, &properties.key(name), errors);
+        invariants(property, SchemaLevel::Field, &properties.key(name), errors);
     }
     let additional = path.child("additionalProperties");
-    if node.additional.is_set() && level == Level::Root {
+    if node.additional.is_set() && level == SchemaLevel::Root {
         errors.push(FieldError::forbidden(
             additional.clone(),
             "must not be used at the root",
         ));
     }
-    if let Additional::Schema(schema) = &node.additional {
-        invariants(schema, Level::Field, &additional, errors);
+    if let AdditionalProperties::Schema(schema) = &node.additional {
+        invariants(schema, SchemaLevel::Field, &additional, errors);
     }
 
     if node.int_or_string {
@@ -80,9 +86,9 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
         });
     } else if node.kind.is_empty() && !node.int_or_string && !node.preserves_unknown() {
         let detail = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
+            SchemaLevel::Root => "must not be empty at the root",
+            SchemaLevel::Item => "must not be empty for specified array items",
+            SchemaLevel::Field => "must not be empty for specified object fields",
         };
         errors.push(FieldError::required(kind.clone(), detail));
     }
@@ -90,7 +96,7 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
         errors.push(FieldError::forbidden(additional, detail));
     }
-    if level == Level::Root && !node.kind.is_empty() && node.kind != "object" {
+    if level == SchemaLevel::Root && !node.kind.is_empty() && node.kind != "object" {
         errors.push(FieldError::invalid(
             kind,
             &node.kind,
@@ -98,7 +104,7 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
         ));
     }
 
-    let is_resource = level == Level::Root || node.embedded;
+    let is_resource = level == SchemaLevel::Root || node.embedded;
     for name in ["kind", "apiVersion"] {
         if let Some(property) = node.properties.get(name)
             && is_resource
@@ -117,7 +123,7 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
                 "must be object",
             ));
         }
-        if level == Level::Root && !restricts_names_only(metadata) {
+        if level == SchemaLevel::Root && !restricts_names_only(metadata) {
             errors.push(FieldError::forbidden(
                 path,
                 "must not specify anything other than name and generateName, but metadata is implicitly specified",
@@ -132,7 +138,7 @@ fn invariants(node: &Node, level: Level, path: &Path, errors: &mut Vec<FieldErro
     }
 }
 
-fn restricts_names_only(metadata: &Node) -> bool {
+fn restricts_names_only(metadata: &SchemaNode) -> bool {
     let names_only = metadata
         .properties
         .keys()
@@ -147,8 +153,8 @@ fn restricts_names_only(metadata: &Node) -> bool {
 }
 
 /// The pattern `anyOf: [{type: integer}, {type: string}]`, the only types that a junctor may name.
-fn is_int_or_string(any_of: &[Node]) -> bool {
-    let is_only = |node: &Node, kind: &str| {
+fn is_int_or_string(any_of: &[SchemaNode]) -> bool {
+    let is_only = |node: &SchemaNode, kind: &str| {
         node.kind == kind
             && node.properties.is_empty()
             && !node.additional.is_set()
@@ -162,11 +168,11 @@ fn is_int_or_string(any_of: &[Node]) -> bool {
     matches!(any_of, [first, second] if is_only(first, "integer") && is_only(second, "string"))
 }
 
-fn has_generics(node: &Node) -> bool {
+fn has_generics(node: &SchemaNode) -> bool {
     node.has_title || node.has_description || node.nullable || node.has_docs || node.has_example
 }
 
-fn has_extensions(node: &Node) -> bool {
+fn has_extensions(node: &SchemaNode) -> bool {
     node.preserves_unknown()
         || node.embedded
         || node.int_or_string
@@ -175,7 +181,7 @@ fn has_extensions(node: &Node) -> bool {
         || node.map_type.is_some()
 }
 
-fn has_validations(node: &Node) -> bool {
+fn has_validations(node: &SchemaNode) -> bool {
     !node.format_text.is_empty()
         || node.maximum.is_some()
         || node.exclusive_maximum
@@ -199,10 +205,10 @@ fn has_validations(node: &Node) -> bool {
 }
 
 fn junctors(
-    node: &Node,
+    node: &SchemaNode,
     skip_any_of: bool,
     skip_first_all_of: bool,
-    path: &Path,
+    path: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
     if !skip_any_of {
@@ -236,7 +242,7 @@ fn junctors(
     }
 }
 
-fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<FieldError>) {
+fn nested(node: &SchemaNode, skip_any_of: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     junctors(node, skip_any_of, false, path, errors);
     if let Some(items) = &node.items {
         nested(items, false, &path.child("items"), errors);
@@ -246,7 +252,7 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<FieldErr
     }
     let allows_more = matches!(
         node.additional,
-        Additional::Schema(_) | Additional::Bool(true)
+        AdditionalProperties::Schema(_) | AdditionalProperties::Bool(true)
     );
     for (name, set, detail) in [
         (
@@ -319,15 +325,16 @@ fn nested(node: &Node, skip_any_of: bool, path: &Path, errors: &mut Vec<FieldErr
     }
 }
 
-/// What junctors restrict must be specified by the schema itself.
+/// Checks that every field inside a junctor is also specified outside of it.
 fn complete_junctors(
-    node: &Node,
-    structural: Option<&Node>,
-    at: &Path,
-    defined_in: &Path,
+    node: &SchemaNode,
+    structural: Option<&SchemaNode>,
+    at: &FieldPath,
+    defined_in: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let mut branch = |branch: &Node, path: Path| complete(branch, structural, at, &path, errors);
+    let mut branch =
+        |branch: &SchemaNode, path: FieldPath| complete(branch, structural, at, &path, errors);
     if let Some(not) = &node.not {
         branch(not, defined_in.child("not"));
     }
@@ -343,10 +350,10 @@ fn complete_junctors(
 }
 
 fn complete(
-    node: &Node,
-    structural: Option<&Node>,
-    at: &Path,
-    defined_in: &Path,
+    node: &SchemaNode,
+    structural: Option<&SchemaNode>,
+    at: &FieldPath,
+    defined_in: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
     let Some(own) = structural else {

@@ -1,4 +1,4 @@
-//! Paths and values as errors print them.
+//! Formats paths and values as errors print them.
 
 use std::sync::LazyLock;
 
@@ -8,11 +8,11 @@ use tidings_json::Value;
 
 /// A field path that grows and shrinks while a tree is walked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Path(String);
+pub(crate) struct FieldPath(String);
 
-impl Path {
-    pub(crate) fn new(text: &str) -> Path {
-        Path(text.to_owned())
+impl FieldPath {
+    pub(crate) fn new(text: &str) -> FieldPath {
+        FieldPath(text.to_owned())
     }
 
     /// The path as `field.Path` prints it: an empty one is `<nil>`.
@@ -28,18 +28,18 @@ impl Path {
         &self.0
     }
 
-    pub(crate) fn child(&self, name: &str) -> Path {
+    pub(crate) fn child(&self, name: &str) -> FieldPath {
         let mut path = self.clone();
         path.push_child(name);
         path
     }
 
-    pub(crate) fn key(&self, key: &str) -> Path {
-        Path(format!("{}[{key}]", self.0))
+    pub(crate) fn key(&self, key: &str) -> FieldPath {
+        FieldPath(format!("{}[{key}]", self.0))
     }
 
-    pub(crate) fn index(&self, index: usize) -> Path {
-        Path(format!("{}[{index}]", self.0))
+    pub(crate) fn index(&self, index: usize) -> FieldPath {
+        FieldPath(format!("{}[{index}]", self.0))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -69,46 +69,46 @@ impl Path {
     }
 }
 
-impl From<Path> for String {
-    fn from(path: Path) -> String {
+impl From<FieldPath> for String {
+    fn from(path: FieldPath) -> String {
         path.text()
     }
 }
 
-/// A number as Go decodes it from JSON: an integer if it is written as one and fits.
+/// A number as Go decodes it from JSON: an integer if it is written as one and fits into 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Number {
+pub(crate) enum GoNumber {
     Int(i64),
     Float(f64),
 }
 
-impl Number {
-    pub(crate) fn of(value: &Value) -> Option<Number> {
+impl GoNumber {
+    pub(crate) fn of(value: &Value) -> Option<GoNumber> {
         let number = value.as_number()?;
         Some(match number.as_i64() {
-            Some(integer) => Number::Int(integer),
-            None => Number::Float(number.as_f64()?),
+            Some(integer) => GoNumber::Int(integer),
+            None => GoNumber::Float(number.as_f64()?),
         })
     }
 
     pub(crate) fn as_f64(self) -> f64 {
         match self {
-            Number::Int(integer) => integer as f64,
-            Number::Float(float) => float,
+            GoNumber::Int(integer) => integer as f64,
+            GoNumber::Float(float) => float,
         }
     }
 }
 
-impl std::fmt::Display for Number {
+impl std::fmt::Display for GoNumber {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Number::Int(integer) => integer.fmt(f),
-            Number::Float(value) => f.write_str(&float(*value)),
+            GoNumber::Int(integer) => integer.fmt(f),
+            GoNumber::Float(value) => f.write_str(&float(*value)),
         }
     }
 }
 
-/// `fmt.Sprintf("%v", value)`.
+/// A float as Go's `fmt.Sprintf("%v", value)` prints it.
 pub(crate) fn float(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else {
@@ -127,17 +127,19 @@ pub(crate) fn float(value: f64) -> String {
     }
 }
 
-/// The value of an error: scalars as they are, everything else as JSON with sorted keys.
+/// The value in an error: text quoted, other scalars plain, lists and objects as JSON with sorted keys.
 pub(crate) fn bad_value(value: &Value) -> String {
     match value {
         Value::String(text) => go::quote(text),
-        Value::Number(_) => Number::of(value).map_or_else(|| value.to_string(), |n| n.to_string()),
+        Value::Number(_) => {
+            GoNumber::of(value).map_or_else(|| value.to_string(), |n| n.to_string())
+        }
         Value::Bool(_) | Value::Null => value.to_string(),
         Value::Array(_) | Value::Object(_) => json(value),
     }
 }
 
-/// `json.Marshal`: keys sorted, `<`, `>` and `&` escaped.
+/// JSON as Go's `json.Marshal` writes it: keys sorted, `<`, `>` and `&` escaped.
 pub(crate) fn json(value: &Value) -> String {
     let mut sorted = value.clone();
     sorted.sort_all_objects();
@@ -147,11 +149,11 @@ pub(crate) fn json(value: &Value) -> String {
     }
 }
 
-/// What Go does not take for printable.
+/// Matches a character that is not printable for Go's `unicode.IsPrint`.
 static UNPRINTABLE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{N}\p{P}\p{S} ]").ok());
 
-/// The characters of a text that Go does not take for printable, with the bytes before them.
+/// The characters of a text that Go's `unicode.IsPrint` refuses, with their byte positions.
 pub(crate) fn unprintable(text: &str) -> impl Iterator<Item = (usize, char)> {
     let found = UNPRINTABLE.iter().flat_map(|regex| regex.find_iter(text));
     found.filter_map(|found| Some((found.start(), found.as_str().chars().next()?)))

@@ -1,4 +1,4 @@
-//! Does a value fit a schema? All that does not is told at once, in the words and the order of kube-openapi.
+//! Checks a value against its schema. All errors are reported together, in the words and the order of kube-openapi.
 
 mod number;
 
@@ -8,20 +8,20 @@ use tidings_api::{FieldError, go};
 use tidings_json::{Map, Value};
 
 use self::number::{is_json_integer, is_member};
-use crate::correlate::{Keyed, Pair};
+use crate::correlate::{KeyedElements, UpdatePair};
 use crate::format::Format;
-use crate::node::{Additional, Node};
-use crate::text::{Number, Path, bad_value, json};
+use crate::node::{AdditionalProperties, SchemaNode};
+use crate::text::{FieldPath, GoNumber, bad_value, json};
 
-/// Appends what does not fit. With the value before an update, what did not fit before and has not changed is let through.
+/// Appends the errors of a value. With the value before an update in `pair`, errors in unchanged values are not reported.
 pub(crate) fn check(
     value: &Value,
-    node: &Node,
-    pair: Option<Pair<'_>>,
-    prefix: &Path,
+    node: &SchemaNode,
+    pair: Option<UpdatePair<'_>>,
+    prefix: &FieldPath,
     errors: &mut Vec<FieldError>,
 ) {
-    let mut check = Check {
+    let mut check = ValueChecker {
         path: String::new(),
         prefix,
     };
@@ -29,25 +29,26 @@ pub(crate) fn check(
     errors.extend(outcome.problems.into_iter().map(|problem| problem.error));
 }
 
-struct Problem {
-    /// The text by which upstream tells problems apart.
+/// An error of a value.
+struct ValueProblem {
+    /// The text by which upstream removes duplicate errors.
     message: String,
     error: FieldError,
 }
 
-/// What was wrong, and how much was right: `anyOf` and `oneOf` tell of the branch that came closest.
+/// The errors of a value, and the number of checks that it passed: `anyOf` and `oneOf` report the branch with the most passes.
 #[derive(Default)]
-struct Outcome {
-    problems: Vec<Problem>,
+struct CheckResult {
+    problems: Vec<ValueProblem>,
     matches: usize,
 }
 
-impl Outcome {
+impl CheckResult {
     fn is_valid(&self) -> bool {
         self.problems.is_empty()
     }
 
-    fn add(&mut self, problem: Problem) {
+    fn add(&mut self, problem: ValueProblem) {
         if !self
             .problems
             .iter()
@@ -57,7 +58,7 @@ impl Outcome {
         }
     }
 
-    fn merge(&mut self, other: Outcome) {
+    fn merge(&mut self, other: CheckResult) {
         self.matches += other.matches;
         other
             .problems
@@ -66,9 +67,10 @@ impl Outcome {
     }
 }
 
-struct Check<'p> {
+/// Walks a value with its schema.
+struct ValueChecker<'p> {
     path: String,
-    prefix: &'p Path,
+    prefix: &'p FieldPath,
 }
 
 fn type_of(value: &Value) -> &'static str {
@@ -78,14 +80,14 @@ fn type_of(value: &Value) -> &'static str {
         Value::String(_) => "string",
         Value::Array(_) => "array",
         Value::Object(_) => "object",
-        Value::Number(_) => match Number::of(value) {
-            Some(Number::Int(_)) => "integer",
+        Value::Number(_) => match GoNumber::of(value) {
+            Some(GoNumber::Int(_)) => "integer",
             _ => "number",
         },
     }
 }
 
-impl Check<'_> {
+impl ValueChecker<'_> {
     fn field(&self, name: &str) -> String {
         let name = name.trim_start_matches('.');
         if name.is_empty() {
@@ -95,35 +97,41 @@ impl Check<'_> {
         }
     }
 
-    /// A problem of the value at the current path.
+    /// An error of the value at the current path.
     fn problem(
         &self,
         detail: impl AsRef<str>,
         error: impl FnOnce(String, String) -> FieldError,
-    ) -> Problem {
+    ) -> ValueProblem {
         let message = format!("{} in body {}", self.path, detail.as_ref());
-        Problem {
+        ValueProblem {
             error: error(self.field(&self.path), message.clone()),
             message,
         }
     }
 
-    /// A problem that upstream reports without a path.
-    fn pathless(&self, message: String) -> Problem {
-        Problem {
+    /// An error that upstream reports without a path.
+    fn pathless(&self, message: String) -> ValueProblem {
+        ValueProblem {
             error: FieldError::invalid(self.prefix.text(), "", message.clone()),
             message,
         }
     }
 
-    fn wrong_type(&self, wanted: &str, found: &str) -> Problem {
+    fn wrong_type(&self, wanted: &str, found: &str) -> ValueProblem {
         let detail = format!("must be of type {wanted}: {}", go::quote(found));
         self.problem(detail, |path, message| {
             FieldError::type_invalid(path, go::quote(found), message)
         })
     }
 
-    fn ratcheted(&mut self, value: &Value, node: &Node, pair: Option<Pair<'_>>) -> Outcome {
+    /// Checks a value; the errors of an unchanged value are dropped.
+    fn ratcheted(
+        &mut self,
+        value: &Value,
+        node: &SchemaNode,
+        pair: Option<UpdatePair<'_>>,
+    ) -> CheckResult {
         let mut outcome = self.value(value, node, pair);
         if !outcome.is_valid() && pair.is_some_and(|pair| pair.is_same()) {
             outcome.problems.clear();
@@ -131,8 +139,13 @@ impl Check<'_> {
         outcome
     }
 
-    fn value(&mut self, value: &Value, node: &Node, pair: Option<Pair<'_>>) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn value(
+        &mut self,
+        value: &Value,
+        node: &SchemaNode,
+        pair: Option<UpdatePair<'_>>,
+    ) -> CheckResult {
+        let mut outcome = CheckResult::default();
         if value.is_null() {
             self.type_name(value, node, &mut outcome);
             self.enumeration(value, node, &mut outcome);
@@ -155,7 +168,7 @@ impl Check<'_> {
                 }
             }
             Value::Number(_) => {
-                if let Some(number) = Number::of(value) {
+                if let Some(number) = GoNumber::of(value) {
                     self.number(number, node, &mut outcome);
                 }
                 outcome.matches += 2;
@@ -176,7 +189,7 @@ impl Check<'_> {
         outcome
     }
 
-    fn type_name(&self, value: &Value, node: &Node, outcome: &mut Outcome) {
+    fn type_name(&self, value: &Value, node: &SchemaNode, outcome: &mut CheckResult) {
         let types = node.types();
         let found = type_of(value);
         if value.is_null() {
@@ -189,7 +202,7 @@ impl Check<'_> {
         }
         let has = |name: &str| types.contains(&name);
         let is_whole =
-            matches!(Number::of(value), Some(Number::Float(float)) if is_json_integer(float));
+            matches!(GoNumber::of(value), Some(GoNumber::Float(float)) if is_json_integer(float));
         let fits =
             has(found) || (is_whole && has("integer")) || (found == "integer" && has("number"));
         let is_text_or_list = value.is_string() || value.is_array();
@@ -216,9 +229,9 @@ impl Check<'_> {
         }
     }
 
-    fn junctors(&mut self, value: &Value, node: &Node, outcome: &mut Outcome) {
+    fn junctors(&mut self, value: &Value, node: &SchemaNode, outcome: &mut CheckResult) {
         if !node.any_of.is_empty() {
-            let mut closest: Option<Outcome> = None;
+            let mut closest: Option<CheckResult> = None;
             let mut fits = None;
             for branch in &node.any_of {
                 let result = self.value(value, branch, None);
@@ -271,8 +284,8 @@ impl Check<'_> {
         outcome.matches += 2;
     }
 
-    fn one_of(&mut self, value: &Value, node: &Node, outcome: &mut Outcome) {
-        let mut closest: Option<Outcome> = None;
+    fn one_of(&mut self, value: &Value, node: &SchemaNode, outcome: &mut CheckResult) {
+        let mut closest: Option<CheckResult> = None;
         let mut first = None;
         let mut fitting = 0;
         for branch in &node.one_of {
@@ -305,8 +318,8 @@ impl Check<'_> {
         outcome.merge(closest.unwrap_or_default());
     }
 
-    /// Only the first of these is told.
-    fn text(&self, text: &str, node: &Node, outcome: &mut Outcome) {
+    /// Checks length and pattern of a text. Only the first error is reported.
+    fn text(&self, text: &str, node: &SchemaNode, outcome: &mut CheckResult) {
         let length = || i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         let invalid = |path, message| FieldError::invalid(path, text, message);
         if let Some(max) = node.max_length
@@ -335,9 +348,9 @@ impl Check<'_> {
     fn elements(
         &mut self,
         elements: &[Value],
-        node: &Node,
-        pair: Option<Pair<'_>>,
-        outcome: &mut Outcome,
+        node: &SchemaNode,
+        pair: Option<UpdatePair<'_>>,
+        outcome: &mut CheckResult,
     ) {
         if let Some(items) = &node.items {
             let old = pair.and_then(|pair| pair.elements());
@@ -366,7 +379,7 @@ impl Check<'_> {
         }
     }
 
-    fn enumeration(&self, value: &Value, node: &Node, outcome: &mut Outcome) {
+    fn enumeration(&self, value: &Value, node: &SchemaNode, outcome: &mut CheckResult) {
         if node.enumeration.is_empty()
             || node
                 .enumeration
@@ -390,7 +403,13 @@ impl Check<'_> {
         }));
     }
 
-    fn object(&mut self, object: &Map, node: &Node, pair: Option<Pair<'_>>, outcome: &mut Outcome) {
+    fn object(
+        &mut self,
+        object: &Map,
+        node: &SchemaNode,
+        pair: Option<UpdatePair<'_>>,
+        outcome: &mut CheckResult,
+    ) {
         let size = i64::try_from(object.len()).unwrap_or(i64::MAX);
         if let Some(min) = node.min_properties
             && size < min
@@ -408,19 +427,19 @@ impl Check<'_> {
         }
         let len = self.path.len();
         match &node.additional {
-            Additional::Bool(false) => {
+            AdditionalProperties::Bool(false) => {
                 for name in object
                     .keys()
                     .filter(|name| !node.properties.contains_key(*name))
                 {
                     let message = format!("{}.{name} in body is a forbidden property", self.path);
-                    outcome.add(Problem {
+                    outcome.add(ValueProblem {
                         error: FieldError::invalid(self.field(&self.path), name, message.clone()),
                         message,
                     });
                 }
             }
-            Additional::Schema(schema) => {
+            AdditionalProperties::Schema(schema) => {
                 for (name, value) in object
                     .iter()
                     .filter(|(name, _)| !node.properties.contains_key(*name))
@@ -454,15 +473,15 @@ impl Check<'_> {
             .filter(|name| !object.contains_key(name))
         {
             let path = format!("{}.{name}", self.path);
-            outcome.add(Problem {
+            outcome.add(ValueProblem {
                 error: FieldError::required(self.field(&path), ""),
                 message: format!("{path} in body is required"),
             });
         }
     }
 
-    /// The type of an object is the same before and after by the time it is compared, so it proves nothing.
-    fn field_pair<'a>(&self, pair: Option<Pair<'a>>, name: &str) -> Option<Pair<'a>> {
+    /// The pair of a field. Both objects are converted to the same apiVersion and kind first, so these never count as unchanged.
+    fn field_pair<'a>(&self, pair: Option<UpdatePair<'a>>, name: &str) -> Option<UpdatePair<'a>> {
         if self.path.is_empty() && (name == "kind" || name == "apiVersion") {
             return None;
         }
@@ -471,20 +490,20 @@ impl Check<'_> {
 }
 
 fn element_pair<'a>(
-    old: Option<&Keyed<'a>>,
+    old: Option<&KeyedElements<'a>>,
     index: usize,
-    list: Option<Pair<'a>>,
-) -> Option<Pair<'a>> {
+    list: Option<UpdatePair<'a>>,
+) -> Option<UpdatePair<'a>> {
     let list = list?;
     let new = list.new.as_array()?.get(index)?;
-    Some(Pair {
+    Some(UpdatePair {
         new,
         old: old?.get(new)?,
         node: list.node.items.as_deref()?,
     })
 }
 
-fn text_format(node: &Node) -> Option<Format> {
+fn text_format(node: &SchemaNode) -> Option<Format> {
     node.format.filter(|format| {
         !matches!(
             format,

@@ -1,17 +1,17 @@
-//! What a schema says about merging: for server-side apply.
+//! What a schema says about merging, for server-side apply.
 
 use tidings_json::Value;
 
-use crate::node::Node;
+use crate::node::SchemaNode;
 
-/// How the elements of a list are told apart.
+/// How the elements of a list are identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListKind<'a> {
-    /// Not at all: the list is taken as a whole. This is what lists are unless the schema says otherwise.
+    /// Not at all: the list is one value. This is the default.
     Atomic,
     /// By their values.
     Set,
-    /// By these fields.
+    /// By the values of these fields.
     Map(&'a [String]),
 }
 
@@ -26,20 +26,20 @@ pub enum Shape {
     Map,
     /// A list.
     List,
-    /// Anything: the schema has no type.
+    /// Any value: the schema has no type.
     Untyped,
 }
 
-/// A place in a schema.
+/// A node of a schema.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a>(&'a Node);
+pub struct View<'a>(&'a SchemaNode);
 
 impl<'a> View<'a> {
-    pub(crate) fn new(node: &'a Node) -> View<'a> {
+    pub(crate) fn new(node: &'a SchemaNode) -> View<'a> {
         View(node)
     }
 
-    /// What kind of value is here.
+    /// What kind of value the node describes.
     pub fn shape(&self) -> Shape {
         match self.0.kind.as_str() {
             "array" => Shape::List,
@@ -60,7 +60,7 @@ impl<'a> View<'a> {
         &self.0.format_text
     }
 
-    /// True if the value is taken as a whole: an atomic map, struct or list.
+    /// True if the value merges as one: an atomic map, struct or list, or a scalar.
     pub fn is_atomic(&self) -> bool {
         match self.shape() {
             Shape::List => self.list_kind() == ListKind::Atomic,
@@ -69,7 +69,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How elements are told apart, if this is a list.
+    /// How the elements of a list are identified.
     pub fn list_kind(&self) -> ListKind<'a> {
         match self.0.list_type.as_deref() {
             Some("set") => ListKind::Set,
@@ -83,7 +83,7 @@ impl<'a> View<'a> {
         self.0.field(name).map(View)
     }
 
-    /// The fields that are named.
+    /// The fields that `properties` names.
     pub fn fields(&self) -> impl Iterator<Item = (&'a str, View<'a>)> {
         self.0
             .properties
@@ -91,12 +91,12 @@ impl<'a> View<'a> {
             .map(|(name, node)| (name.as_str(), View(node)))
     }
 
-    /// The schema of elements of a list.
+    /// The schema of the elements of a list.
     pub fn items(&self) -> Option<View<'a>> {
         self.0.items.as_deref().map(View)
     }
 
-    /// The default, if there is one.
+    /// The default of the schema.
     pub fn default(&self) -> Option<&'a Value> {
         self.0.default.as_ref()
     }
@@ -106,17 +106,17 @@ impl<'a> View<'a> {
         self.0.preserves_unknown()
     }
 
-    /// True if a whole resource is here, with type and metadata.
+    /// True if the value is an embedded resource, with apiVersion, kind and metadata.
     pub fn is_embedded_resource(&self) -> bool {
         self.0.embedded
     }
 
-    /// True if null is a value here.
+    /// True if the value may be null.
     pub fn is_nullable(&self) -> bool {
         self.0.nullable
     }
 
-    /// True if this may be an integer or text.
+    /// True if the value may be an integer or text.
     pub fn is_int_or_string(&self) -> bool {
         self.0.int_or_string
     }

@@ -1,5 +1,5 @@
-//! What kube-apiserver 1.36.4 was seen to answer: the errors in `data/` are those that it gave for these schemas and objects.
-//! It reports fields in no order, so the errors are compared sorted.
+//! Schemas and objects with the errors that kube-apiserver 1.36.4 reported for them, recorded in `data/`. It reports fields in
+//! random order, so errors are compared sorted.
 
 use tidings_api::FieldErrors;
 use tidings_json::Value;
@@ -85,7 +85,7 @@ fn w179_w180_objects_are_pruned_defaulted_and_validated() {
         for object in case["objects"].as_array().expect("a list") {
             let mut new = object["new"].clone();
             let unknown = schema.prune(&mut new);
-            // What has the wrong type is told by validation.
+            // Validation reports metadata of the wrong type.
             let _ = schema.coerce(&mut new, Malformed::Refuse);
             schema.default(&mut new);
             let becomes = object.get("becomes").unwrap_or(&object["new"]);

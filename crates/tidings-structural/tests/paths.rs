@@ -1,4 +1,4 @@
-//! JSONPath, selectable fields, and what a schema tells those who merge.
+//! JSONPath, selectable fields, and the view of a schema for merging.
 
 use tidings_api::FieldErrors;
 use tidings_json::{Value, json};

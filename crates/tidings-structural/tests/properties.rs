@@ -1,4 +1,4 @@
-//! Nothing panics, whatever comes; and what is done twice is done once.
+//! Property tests: no input panics, and pruning and defaulting twice has the effect of once.
 
 use proptest::prelude::*;
 use tidings_api::FieldErrors;
@@ -23,7 +23,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Any JSON, with few names so that schemas know some of them.
+/// Any JSON. Few names, so that schemas specify some of them.
 fn anything() -> impl Strategy<Value = Value> {
     scalar().prop_recursive(4, 32, 4, |inner| {
         prop_oneof![
@@ -75,7 +75,7 @@ const KEYWORDS: [&str; 38] = [
     "description",
 ];
 
-/// Objects that look like schemas and mostly are none.
+/// Objects that look like schemas; most are invalid.
 fn almost_schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         scalar(),
@@ -97,7 +97,7 @@ fn almost_schema() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Schemas that are structural, with defaults and rules in places.
+/// Structural schemas, some with defaults and rules.
 fn schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({"type": "string"})),

@@ -1,4 +1,4 @@
-//! Rules at run time: what they may cost, and what they see.
+//! Evaluation of rules: cost limits, and the values that rules can use.
 
 use tidings_api::FieldErrors;
 use tidings_json::{Value, json};
@@ -20,7 +20,7 @@ fn ones(count: usize) -> Value {
     json!({"l": vec![1; count]})
 }
 
-/// Each rule looks at every pair: 6 steps and a bit for each, so 350 elements are some 850 000 and 400 are over a million.
+/// Each rule visits every pair at a cost of about 7 per pair, so 350 elements cost some 850 000 and 400 over a million.
 fn pairs(rules: usize) -> Schema {
     let rules: Vec<Value> = (0..rules)
         .map(|index| json!({"rule": format!("self.all(x, self.all(y, x + y > -{index}))")}))
@@ -76,7 +76,7 @@ fn messages_share_the_budget() {
 
 #[test]
 fn a_text_may_not_grow_without_bound() {
-    // The rule costs little; what it makes would be gigabytes.
+    // The rule costs little, but its result would have gigabytes.
     let rule = json!([{"rule": "self.a.replace('a', self.b) == self.b"}]);
     let text = json!({"type": "string", "maxLength": 20000});
     let schema = compile(

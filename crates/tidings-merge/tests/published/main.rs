@@ -1,8 +1,8 @@
-//! The cases that structured-merge-diff (6.3.3) publishes in its tests, held against this crate.
+//! Runs the published test cases of structured-merge-diff 6.3.3 against this crate.
 //!
-//! The files in `cases/` have inputs and results, one case a line; the results after each step are those that it computes. Left
-//! out are the cases with several versions that are converted into each other, with types that change meanwhile, and of
-//! extracting what a manager owns: there is nothing here that does any of it.
+//! The files in `cases/` have inputs and results, one case per line; structured-merge-diff computed the results of each step.
+//! Cases that convert between versions, change types between writes or extract a manager's fields are left out, because this
+//! crate has no such functions.
 
 mod schema;
 mod sets;

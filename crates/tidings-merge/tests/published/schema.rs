@@ -1,4 +1,4 @@
-//! Types that are described in a file of cases, and reading such a file.
+//! Reads a file of cases, and implements `Schema` for the types that it describes.
 //!
 //! A type is a word (`string`, `number`, `bool`, `any`, `atomic`, `unknown`), `{"type": name}`, `{"struct": {member: type}}` with
 //! the `defaults` of members and the type of `others`, `{"map": type}`, `{"set": type}` or `{"keyed": type, "by": [member]}`.
@@ -14,7 +14,7 @@ impl Cases {
         Cases(serde_json::from_str(text).expect("a file of cases"))
     }
 
-    /// Tries every case; says which do not hold, and why.
+    /// Runs all cases and reports those that fail.
     #[track_caller]
     pub(crate) fn check(&self, check: impl Fn(&Value, Described<'_>) -> Result<(), String>) {
         let cases = self.0["cases"].as_array().expect("cases");
@@ -64,7 +64,7 @@ impl<'a> Described<'a> {
         }
     }
 
-    /// The member of a description, which can be there or not.
+    /// An optional member of the description.
     fn part(self, name: &str) -> Option<&'a Value> {
         self.at.get(name)
     }

@@ -1,9 +1,9 @@
-//! Sets of fields and their elements: their operations, and how they are written and shown.
+//! Operations, encoding and display of field sets and path elements.
 
 use tidings_json::{Value, json};
-use tidings_merge::{Element, FieldSet};
+use tidings_merge::{FieldSet, PathElement};
 
-/// A set, as `fieldsV1` has it.
+/// A set from `fieldsV1`.
 fn set(text: &str) -> FieldSet<'static> {
     FieldSet::decode(text).expect(text)
 }
@@ -72,7 +72,7 @@ fn what_two_sets_share_and_what_only_one_has() {
 
 #[test]
 fn a_field_goes_alone_or_with_all_below_it() {
-    // From what, without what, alone, with what is below.
+    // The set, the removed set, the result of `remove`, the result of `remove_with_below`.
     for (from, other, alone, with_below) in [
         (r#"{"f:a":{}}"#, r#"{"f:a":{}}"#, "{}", "{}"),
         (
@@ -166,7 +166,7 @@ fn elements_are_read_as_they_are_written() {
         r#"k:{"name":"Привет, мир"}"#,
         r#"k:{"name":"नमस्ते दुनिया"}"#,
     ] {
-        let element = Element::decode(text).expect(text);
+        let element = PathElement::decode(text).expect(text);
         assert_eq!(element.encoded(), text);
     }
     for text in [
@@ -182,13 +182,13 @@ fn elements_are_read_as_they_are_written() {
         r#"k:{"name":invalid}"#,
         r#"v:{"some":" \x41"}"#,
     ] {
-        assert_eq!(Element::decode(text), None, "{text}");
+        assert_eq!(PathElement::decode(text), None, "{text}");
     }
 }
 
 #[test]
 fn elements_have_an_order() {
-    // Each comes before the next.
+    // In each row the first element is less than the second.
     for row in [
         ["f:anteater", "f:zebra"],
         ["f:capybara", r#"k:{"dog":3}"#],
@@ -203,7 +203,7 @@ fn elements_have_an_order() {
         ["v:1", "i:1"],
         ["i:1", "i:2"],
     ] {
-        let [one, two] = row.map(|text| Element::decode(text).expect(text));
+        let [one, two] = row.map(|text| PathElement::decode(text).expect(text));
         assert!(one < two, "{row:?}");
         assert!(two >= one, "{row:?}");
     }

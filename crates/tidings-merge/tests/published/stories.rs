@@ -1,4 +1,4 @@
-//! Appliers and updaters of one object: after each step, what is there and whose it is.
+//! Stories of appliers and updaters of one object: after each step, the object and the owners of its fields.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct Story<'a> {
 
 impl Story<'_> {
     fn step(&mut self, step: &Value) -> Result<(), String> {
-        // A document with nothing in it is an object without members here.
+        // An empty document counts as an object without members.
         let or_empty = |value: &Value| match value {
             Value::Null => json!({}),
             value => value.clone(),

@@ -1,4 +1,4 @@
-//! Single values: what is merged, compared, taken away, and which fields there are.
+//! Merging, comparing, removing fields and computing fields of single values.
 
 use tidings_json::{Value, json};
 use tidings_merge::{Changes, FieldSet, fields_of, merge, without};
@@ -22,7 +22,7 @@ fn what_is_different_between_two_objects() {
         let changes = Changes::of(Some(&case["old"]), Some(&case["new"]), schema);
         same(&encode(&changes.set), &encode(&changed))?;
         same(&encode(&changes.removed), &encode(&set("removed")))?;
-        // The other way round what was added goes.
+        // In the other direction, added fields are removed.
         let mut changed = set("removed");
         changed.add(set("modified"));
         let changes = Changes::of(Some(&case["new"]), Some(&case["old"]), schema);
@@ -36,7 +36,7 @@ fn the_fields_of_an_object() {
     Cases::read(include_str!("../cases/fields.json")).check(|case, schema| {
         match fields_of(&case["object"], schema) {
             Ok(fields) => same(&encode(&fields), &case["set"]),
-            // Nobody applies what is there twice.
+            // A configuration may not have duplicates, so this crate reports an error.
             Err(_) if case.get("dup").is_some() => Ok(()),
             Err(errors) => Err(errors.to_string()),
         }

@@ -1,7 +1,7 @@
-//! Turns JSON objects into messages by their types, byte for byte as Go writes them.
+//! Encodes JSON objects as protobuf messages by their types, byte for byte as Go does.
 //!
-//! Go writes fields in the order of their numbers. A field that is no pointer is always written, if only as its zero value;
-//! one that may be absent, and the items of lists and maps, only if they are there.
+//! Go writes fields in the order of their numbers. It always writes a field that is not a pointer, if need be as its zero value.
+//! Pointers, lists and maps are written only if they are set.
 
 use std::borrow::Cow;
 
@@ -10,19 +10,19 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
 use super::EncodeError;
-use super::outline::{At, NotJson, Outline};
+use super::outline::{NotJson, Outline, OutlineIndex};
 use super::wire;
 use crate::types::{Field, FieldKind, Item, Other, Type};
 
 /// Encodes one document.
-pub(super) struct Encoder<'a> {
+pub(super) struct MessageEncoder<'a> {
     outline: Outline<'a>,
-    /// The values of the fields of the messages that are being written: those of the innermost are last.
-    values: Vec<Option<At>>,
+    /// A stack of the field values of all open messages, the innermost message last.
+    values: Vec<Option<OutlineIndex>>,
     out: &'a mut Vec<u8>,
 }
 
-impl<'a> Encoder<'a> {
+impl<'a> MessageEncoder<'a> {
     pub(super) fn new(json: &'a [u8], out: &'a mut Vec<u8>) -> Result<Self, EncodeError> {
         let outline = Outline::read(json).map_err(|NotJson| EncodeError::Json)?;
         Ok(Self {
@@ -32,7 +32,7 @@ impl<'a> Encoder<'a> {
         })
     }
 
-    /// Appends the message of the whole document.
+    /// Appends the whole document as a message.
     pub(super) fn document(mut self, message_type: &Type) -> Result<(), EncodeError> {
         let top = self.outline.top();
         if self.outline.members(top).is_none() {
@@ -45,7 +45,7 @@ impl<'a> Encoder<'a> {
         &mut self,
         message_type: &Type,
         name: &'static str,
-        object: At,
+        object: OutlineIndex,
     ) -> Result<(), EncodeError> {
         let first = self.values.len();
         self.find_values(message_type, name, object)?;
@@ -68,12 +68,12 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Notes where the value of each field stands. `null` is no value.
+    /// Pushes the position of each field's value to `values`. `null` counts as absent.
     fn find_values(
         &mut self,
         message_type: &Type,
         name: &'static str,
-        object: At,
+        object: OutlineIndex,
     ) -> Result<(), EncodeError> {
         let fields = message_type.fields();
         let first = self.values.len();
@@ -82,7 +82,7 @@ impl<'a> Encoder<'a> {
             .outline
             .members(object)
             .ok_or(EncodeError::Value(name))?;
-        // Members mostly come in the order of the fields, so the search goes on where the last one ended.
+        // Members are mostly in the order of the fields, so the search starts after the last match.
         let mut likely = 0;
         while let Some(key) = members.next() {
             let value = members.next().ok_or(EncodeError::Json)?;
@@ -100,7 +100,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, value: Option<At>) -> Result<(), EncodeError> {
+    fn field(&mut self, field: &Field, value: Option<OutlineIndex>) -> Result<(), EncodeError> {
         match (field.kind, value) {
             (FieldKind::One(item), Some(value)) => self.item(field, item, value),
             (FieldKind::One(Item::Bytes), None) => Ok(()),
@@ -116,13 +116,17 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn elements(&self, field: &Field, list: At) -> Result<Vec<At>, EncodeError> {
+    fn elements(
+        &self,
+        field: &Field,
+        list: OutlineIndex,
+    ) -> Result<Vec<OutlineIndex>, EncodeError> {
         let elements = self.outline.elements(list);
         Ok(elements.ok_or(EncodeError::Value(field.name))?.collect())
     }
 
-    /// The entries of a map are messages of a key and a value, ordered by their keys.
-    fn map(&mut self, field: &Field, item: Item, map: At) -> Result<(), EncodeError> {
+    /// Appends a map: its entries are messages of a key and a value, sorted by key.
+    fn map(&mut self, field: &Field, item: Item, map: OutlineIndex) -> Result<(), EncodeError> {
         let mut members = self
             .outline
             .members(map)
@@ -132,7 +136,7 @@ impl<'a> Encoder<'a> {
             let key = content(self.outline.text(key)).ok_or(EncodeError::Json)?;
             entries.push((key, value));
         }
-        // Of several members with one name the last counts.
+        // Of duplicate members the last counts.
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         entries.reverse();
         entries.dedup_by(|(a, _), (b, _)| a == b);
@@ -147,21 +151,31 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    fn entry_value(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+    fn entry_value(
+        &mut self,
+        field: &Field,
+        item: Item,
+        value: OutlineIndex,
+    ) -> Result<(), EncodeError> {
         if matches!(item, Item::Bytes) && self.is_null(value) {
             return Ok(());
         }
         self.numbered(2, field, item, Some(value).filter(|_| !self.is_null(value)))
     }
 
-    fn item_or_zero(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+    fn item_or_zero(
+        &mut self,
+        field: &Field,
+        item: Item,
+        value: OutlineIndex,
+    ) -> Result<(), EncodeError> {
         if self.is_null(value) {
             return self.zero(field, item);
         }
         self.item(field, item, value)
     }
 
-    fn item(&mut self, field: &Field, item: Item, value: At) -> Result<(), EncodeError> {
+    fn item(&mut self, field: &Field, item: Item, value: OutlineIndex) -> Result<(), EncodeError> {
         self.numbered(field.number, field, item, Some(value))
     }
 
@@ -169,13 +183,13 @@ impl<'a> Encoder<'a> {
         self.numbered(field.number, field, item, None)
     }
 
-    /// Writes a value, or the zero value of its type, under a number.
+    /// Writes a value, or the zero value of its type, as the field with this number.
     fn numbered(
         &mut self,
         number: u32,
         field: &Field,
         item: Item,
-        value: Option<At>,
+        value: Option<OutlineIndex>,
     ) -> Result<(), EncodeError> {
         let wire_type = match item {
             Item::Bool | Item::Int32 | Item::Int64 => wire::VARINT,
@@ -257,26 +271,26 @@ impl<'a> Encoder<'a> {
             Item::Either(_, Other::Bool) => {
                 wire::put_bytes(self.out, &[wire::tag_byte(1, wire::VARINT), 0]);
             }
-            // An empty text or message, zero or false.
+            // An empty text or message, zero or false: one zero byte.
             _ => self.out.push(0),
         }
         Ok(())
     }
 
-    /// What stands in the message of a struct or something else in its place.
+    /// Writes the message of an [`Item::Either`]: a struct, or its alternative.
     fn either(
         &mut self,
         field: &Field,
         inner: &'static Type,
         other: Other,
-        value: At,
+        value: OutlineIndex,
     ) -> Result<(), EncodeError> {
         let text = self.outline.text(value);
         let is_struct = text.first() == Some(&b'{');
         let is_list = text.first() == Some(&b'[');
         match other {
             Other::Bool => {
-                // Where there is a struct, it is allowed.
+                // A struct implies `allows: true`.
                 let allows = if is_struct { Some(1) } else { truth(text) };
                 let allows = allows.ok_or(EncodeError::Value(field.name))?;
                 self.out.push(wire::tag_byte(1, wire::VARINT));
@@ -296,14 +310,14 @@ impl<'a> Encoder<'a> {
                     self.numbered(2, field, item, element)?;
                 }
             }
-            // Go takes whatever else there is for nothing.
+            // Go ignores any other value.
             _ => {}
         }
         Ok(())
     }
 
     fn time(&mut self, item: Item, time: Timestamp) {
-        // Nanoseconds are those of the second before, also for times before 1970.
+        // Nanoseconds count up from the full second below, also before 1970.
         let nanos = time.as_nanosecond();
         let seconds = nanos.div_euclid(NANOS) as i64;
         let nanos = match item {
@@ -338,7 +352,7 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// A message that has no other field than the first.
+    /// Appends a message whose only field is number 1.
     fn single(&mut self, bytes: &[u8]) {
         let message = wire::open(self.out);
         self.out.push(wire::tag_byte(1, wire::BYTES));
@@ -360,19 +374,20 @@ impl<'a> Encoder<'a> {
         wire::put_varint(self.out, u64::from(field.number) << 3 | wire_type);
     }
 
-    fn is_null(&self, value: At) -> bool {
+    fn is_null(&self, value: OutlineIndex) -> bool {
         self.outline.text(value) == b"null"
     }
 }
 
 const NANOS: i128 = 1_000_000_000;
 
-/// The message of a struct of which nothing is set. There are large ones in every Pod, so they are kept.
+/// The message of a struct without any value set. Every Pod contains large ones, so they are cached.
 fn zero_message(message_type: &Type) -> &[u8] {
     message_type.zero_message.get_or_init(|| {
         let mut out = Vec::new();
-        // Nothing in an empty object can be wrong.
-        let _ = Encoder::new(b"{}", &mut out).and_then(|encoder| encoder.document(message_type));
+        // An empty object always encodes.
+        let _ =
+            MessageEncoder::new(b"{}", &mut out).and_then(|encoder| encoder.document(message_type));
         out.into()
     })
 }
@@ -389,17 +404,17 @@ fn parsed<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// What a JSON string says; `None` if it is none.
+/// The content of a JSON string; `None` if `text` is not a string.
 fn content(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if memchr::memchr(b'\\', inner).is_none() {
         return Some(inner.into());
     }
-    let said: String = serde_json::from_slice(text).ok()?;
-    Some(said.into_bytes().into())
+    let unescaped: String = serde_json::from_slice(text).ok()?;
+    Some(unescaped.into_bytes().into())
 }
 
-/// Go skips line breaks in base64.
+/// Decodes base64; like Go, skips line breaks.
 fn base64_bytes(text: &[u8]) -> Option<Vec<u8>> {
     if memchr::memchr2(b'\n', b'\r', text).is_none() {
         return STANDARD.decode(text).ok();

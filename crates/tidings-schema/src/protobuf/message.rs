@@ -1,27 +1,28 @@
-//! Turns messages into JSON objects by their types.
+//! Decodes protobuf messages into JSON objects by their types.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use tidings_json::{Map, Value};
 
-use super::wire::{Payload, Reader};
+use super::wire::{WirePayload, WireReader};
 use super::{DecodeError, ZERO_TIME};
 use crate::types::{Field, FieldKind, Item, Other, Type};
 
-/// Built-in types nest about 20 deep.
+/// The maximum nesting of messages. Built-in types nest about 20 deep.
 const DEPTH_MAX: usize = 100;
 
-/// An empty message of two bytes can become a hundred times as much JSON. Real objects have thousands of values.
+/// The maximum number of values of an object, because an empty message of two bytes can become a hundred times as much JSON. Real
+/// objects have thousands of values.
 const VALUES_MAX: usize = 500_000;
 
-/// Decodes one object, within the bounds for one.
-pub(super) struct Decoder {
+/// Decodes one object, with a bound on its depth and number of values.
+pub(super) struct MessageDecoder {
     depth: usize,
     values: usize,
 }
 
-impl Decoder {
+impl MessageDecoder {
     pub(super) fn new() -> Self {
         Self {
             depth: 0,
@@ -29,7 +30,7 @@ impl Decoder {
         }
     }
 
-    /// The object of a message.
+    /// Decodes a message.
     pub(super) fn message(
         &mut self,
         message_type: &Type,
@@ -49,7 +50,7 @@ impl Decoder {
             };
             match value {
                 Value::Object(members) if field.inlined().is_some() => object.extend(members),
-                // Protobuf has the zero values that `omitempty` leaves out of JSON.
+                // Protobuf contains zero values that `omitempty` leaves out of JSON.
                 value if !field.keep && !field.pointer && is_zero(&value) => {}
                 value => {
                     object.insert(field.name.to_owned(), value);
@@ -67,7 +68,7 @@ impl Decoder {
     ) -> Result<Vec<Option<Value>>, DecodeError> {
         let fields = message_type.fields();
         let mut values = vec![None; fields.len()];
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             let known = fields
                 .iter()
@@ -80,11 +81,11 @@ impl Decoder {
         Ok(values)
     }
 
-    /// Adds one occurrence of a field to what there is of it.
+    /// Adds one occurrence of a field to the value so far.
     fn add(
         &mut self,
         field: &Field,
-        payload: Payload<'_>,
+        payload: WirePayload<'_>,
         value: &mut Option<Value>,
     ) -> Result<(), DecodeError> {
         match field.kind {
@@ -95,11 +96,11 @@ impl Decoder {
                     return Ok(());
                 };
                 match (item, payload) {
-                    // Numbers may come packed into one field.
-                    (Item::Bool | Item::Int32 | Item::Int64, Payload::Bytes(packed)) => {
-                        let mut packed = Reader::new(packed);
+                    // Numbers can be packed into one field.
+                    (Item::Bool | Item::Int32 | Item::Int64, WirePayload::Bytes(packed)) => {
+                        let mut packed = WireReader::new(packed);
                         while !packed.is_empty() {
-                            let payload = Payload::Varint(packed.varint()?);
+                            let payload = WirePayload::Varint(packed.varint()?);
                             list.push(self.item(field, item, payload)?);
                         }
                     }
@@ -108,7 +109,7 @@ impl Decoder {
             }
             FieldKind::Map(item) => {
                 let map = value.get_or_insert_with(|| Value::Object(Map::new()));
-                if let (Value::Object(map), Payload::Bytes(entry)) = (map, payload) {
+                if let (Value::Object(map), WirePayload::Bytes(entry)) = (map, payload) {
                     let (key, value) = self.entry(field, item, entry)?;
                     map.insert(key, value);
                 } else {
@@ -127,10 +128,10 @@ impl Decoder {
     ) -> Result<(String, Value), DecodeError> {
         let mut key = String::new();
         let mut value = None;
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             match (number, payload) {
-                (1, Payload::Bytes(bytes)) => key = text(bytes),
+                (1, WirePayload::Bytes(bytes)) => key = text(bytes),
                 (1, _) => return Err(DecodeError::WireType(field.name)),
                 (2, payload) => value = Some(self.item(field, item, payload)?),
                 _ => {}
@@ -147,28 +148,28 @@ impl Decoder {
         &mut self,
         field: &Field,
         item: Item,
-        payload: Payload<'_>,
+        payload: WirePayload<'_>,
     ) -> Result<Value, DecodeError> {
         self.values += 1;
         if self.values > VALUES_MAX {
             return Err(DecodeError::Values);
         }
         Ok(match (item, payload) {
-            (Item::Bool, Payload::Varint(number)) => (number != 0).into(),
-            // Negative numbers of either size are ten bytes of 64 bits.
-            (Item::Int32, Payload::Varint(number)) => (number as i32).into(),
-            (Item::Int64, Payload::Varint(number)) => (number as i64).into(),
-            (Item::Double, Payload::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
-            (Item::String, Payload::Bytes(bytes)) => text(bytes).into(),
-            (Item::Bytes, Payload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-            (Item::Struct(inner), Payload::Bytes(bytes)) => self.message(inner, bytes)?.into(),
-            (Item::Time, Payload::Bytes(bytes)) => time(field, bytes)?,
-            (Item::MicroTime, Payload::Bytes(bytes)) => micro_time(field, bytes)?,
-            (Item::Quantity, Payload::Bytes(bytes)) => quantity(field, bytes)?,
-            (Item::IntOrString, Payload::Bytes(bytes)) => int_or_string(field, bytes)?,
-            (Item::Raw | Item::Fields, Payload::Bytes(bytes)) => raw(field, bytes)?,
-            (Item::Strings, Payload::Bytes(bytes)) => self.strings(field, bytes)?,
-            (Item::Either(inner, other), Payload::Bytes(bytes)) => {
+            (Item::Bool, WirePayload::Varint(number)) => (number != 0).into(),
+            // Negative numbers are sign-extended to 64 bits, also those of 32 bits.
+            (Item::Int32, WirePayload::Varint(number)) => (number as i32).into(),
+            (Item::Int64, WirePayload::Varint(number)) => (number as i64).into(),
+            (Item::Double, WirePayload::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
+            (Item::String, WirePayload::Bytes(bytes)) => text(bytes).into(),
+            (Item::Bytes, WirePayload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+            (Item::Struct(inner), WirePayload::Bytes(bytes)) => self.message(inner, bytes)?.into(),
+            (Item::Time, WirePayload::Bytes(bytes)) => time(field, bytes)?,
+            (Item::MicroTime, WirePayload::Bytes(bytes)) => micro_time(field, bytes)?,
+            (Item::Quantity, WirePayload::Bytes(bytes)) => quantity(field, bytes)?,
+            (Item::IntOrString, WirePayload::Bytes(bytes)) => int_or_string(field, bytes)?,
+            (Item::Raw | Item::Fields, WirePayload::Bytes(bytes)) => raw(field, bytes)?,
+            (Item::Strings, WirePayload::Bytes(bytes)) => self.strings(field, bytes)?,
+            (Item::Either(inner, other), WirePayload::Bytes(bytes)) => {
                 self.either(field, inner, other, bytes)?
             }
             _ => return Err(DecodeError::WireType(field.name)),
@@ -177,13 +178,13 @@ impl Decoder {
 
     fn strings(&mut self, field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
         let mut list = Vec::new();
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             if number == 1 {
                 list.push(self.item(field, Item::String, payload)?);
             }
         }
-        // Protobuf has no empty lists, only none.
+        // Protobuf cannot tell an empty list from an absent one.
         Ok(if list.is_empty() {
             Value::Null
         } else {
@@ -191,7 +192,7 @@ impl Decoder {
         })
     }
 
-    /// A message that has a field for each of what it may be.
+    /// Decodes the message of an [`Item::Either`], which has one field for the struct and one for the alternative.
     fn either(
         &mut self,
         field: &Field,
@@ -206,7 +207,7 @@ impl Decoder {
         };
         let mut found = None;
         let mut others = Vec::new();
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             if number == struct_number {
                 found = Some(self.item(field, Item::Struct(inner), payload)?);
@@ -214,7 +215,7 @@ impl Decoder {
                 others.push(self.item(field, item, payload)?);
             }
         }
-        // Of a struct and true or false it is the struct that counts, of a struct and a list it is the list.
+        // If both are set: a struct wins over a boolean, a list wins over a struct.
         Ok(match other {
             Other::Bool => found.or(others.pop()).unwrap_or(Value::Bool(false)),
             _ if !others.is_empty() => others.into(),
@@ -222,7 +223,7 @@ impl Decoder {
         })
     }
 
-    /// What Go writes for a field that is not set.
+    /// The JSON that Go writes for a field that is not set.
     fn zero(&mut self, field: &Field) -> Result<Value, DecodeError> {
         match field.kind {
             FieldKind::One(Item::Bytes) => Ok(Value::Null),
@@ -232,16 +233,16 @@ impl Decoder {
     }
 }
 
-/// The shortest payload of an item: its zero value.
-fn empty(item: Item) -> Payload<'static> {
+/// The payload of the zero value of an item.
+fn empty(item: Item) -> WirePayload<'static> {
     match item {
-        Item::Bool | Item::Int32 | Item::Int64 => Payload::Varint(0),
-        Item::Double => Payload::Fixed64(0),
-        _ => Payload::Bytes(&[]),
+        Item::Bool | Item::Int32 | Item::Int64 => WirePayload::Varint(0),
+        Item::Double => WirePayload::Fixed64(0),
+        _ => WirePayload::Bytes(&[]),
     }
 }
 
-/// Go writes maps by their keys.
+/// Sorts a map by key, as Go does.
 fn sorted(field: &Field, mut value: Value) -> Value {
     if let (FieldKind::Map(_), Value::Object(map)) = (field.kind, &mut value) {
         map.sort_keys();
@@ -260,7 +261,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// Text as Go's JSON has it: each byte that is not UTF-8 is replaced.
+/// Text as in Go's JSON: each invalid byte becomes a replacement character.
 pub(super) fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -270,13 +271,13 @@ pub(super) fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// A number as Go writes it: a whole one has no fraction.
+/// A number as Go writes it: whole numbers without a fraction.
 fn double(field: &Field, number: f64) -> Result<Value, DecodeError> {
     const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
     if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
         return Ok((number as i64).into());
     }
-    // Those that are no numbers have no JSON.
+    // JSON has no NaN and no infinity.
     match tidings_json::Number::from_f64(number) {
         Some(number) => Ok(number.into()),
         None => Err(DecodeError::Value(field.name)),
@@ -306,17 +307,17 @@ fn micro_time(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
         .ok_or(DecodeError::Value(field.name))
 }
 
-/// None for the zero time, which is `null` in JSON.
+/// Seconds and nanoseconds of a time; `None` for Go's zero time, which is `null` in JSON.
 fn seconds_and_nanos(field: &Field, bytes: &[u8]) -> Result<Option<(i64, i32)>, DecodeError> {
     if bytes.is_empty() {
         return Ok(None);
     }
     let (mut seconds, mut nanos) = (0, 0);
-    let mut reader = Reader::new(bytes);
+    let mut reader = WireReader::new(bytes);
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
-            (1, Payload::Varint(number)) => seconds = number as i64,
-            (2, Payload::Varint(number)) => nanos = number as i32,
+            (1, WirePayload::Varint(number)) => seconds = number as i64,
+            (2, WirePayload::Varint(number)) => nanos = number as i32,
             (1 | 2, _) => return Err(DecodeError::WireType(field.name)),
             _ => {}
         }
@@ -326,7 +327,7 @@ fn seconds_and_nanos(field: &Field, bytes: &[u8]) -> Result<Option<(i64, i32)>, 
 
 fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(match single(field, bytes)? {
-        // Go does not parse an empty quantity, but writes one that was never set.
+        // Go refuses an empty quantity, but writes an unset one as 0.
         Some(b"") => return Err(DecodeError::Value(field.name)),
         Some(quantity) => text(quantity).into(),
         None => "0".into(),
@@ -335,12 +336,12 @@ fn quantity(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
 
 fn int_or_string(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
     let (mut kind, mut int, mut string) = (0, 0, String::new());
-    let mut reader = Reader::new(bytes);
+    let mut reader = WireReader::new(bytes);
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
-            (1, Payload::Varint(number)) => kind = number,
-            (2, Payload::Varint(number)) => int = number as i32,
-            (3, Payload::Bytes(bytes)) => string = text(bytes),
+            (1, WirePayload::Varint(number)) => kind = number,
+            (2, WirePayload::Varint(number)) => int = number as i32,
+            (3, WirePayload::Bytes(bytes)) => string = text(bytes),
             (1..=3, _) => return Err(DecodeError::WireType(field.name)),
             _ => {}
         }
@@ -359,13 +360,13 @@ fn raw(field: &Field, bytes: &[u8]) -> Result<Value, DecodeError> {
     }
 }
 
-/// The bytes of a message that has no other field than the first.
+/// The bytes of a message whose only field is number 1.
 fn single<'a>(field: &Field, bytes: &'a [u8]) -> Result<Option<&'a [u8]>, DecodeError> {
     let mut found = None;
-    let mut reader = Reader::new(bytes);
+    let mut reader = WireReader::new(bytes);
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
-            (1, Payload::Bytes(bytes)) => found = Some(bytes),
+            (1, WirePayload::Bytes(bytes)) => found = Some(bytes),
             (1, _) => return Err(DecodeError::WireType(field.name)),
             _ => {}
         }

@@ -1,6 +1,6 @@
-//! Decodes protobuf into JSON, and encodes JSON as protobuf, as Go would write either.
+//! Decodes protobuf into JSON and encodes JSON as protobuf, with the output of Go in both directions.
 //!
-//! A body is an envelope that names the kind around the message of the object:
+//! A body is an envelope with the kind of the object and its message:
 //!
 //! ```
 //! use tidings_schema::protobuf;
@@ -24,15 +24,15 @@ use std::borrow::Cow;
 use tidings_json::Value;
 
 use crate::types::Type;
-use wire::{Payload, Reader};
+use wire::{WirePayload, WireReader};
 
-/// What every protobuf body starts with.
+/// The first bytes of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// What Go's zero time is in seconds since 1970.
+/// Go's zero time, in seconds since 1970.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// What an envelope ends with: that its message is not compressed, and of no other media type.
+/// The end of an envelope: empty `contentEncoding` and `contentType`.
 const ENVELOPE_END: &[u8] = &[
     wire::tag_byte(3, wire::BYTES),
     0,
@@ -40,38 +40,40 @@ const ENVELOPE_END: &[u8] = &[
     0,
 ];
 
-/// Why bytes do not decode. Says nothing of the values, which may be secret.
+/// Why bytes do not decode. Contains no values, because they may be secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The message is compressed.
-    #[error("the message is encoded as {0}, which is not understood")]
+    #[error(
+        "the message has the content encoding {0}, which is not supported: send it without one"
+    )]
     Encoded(String),
-    /// The first four bytes are others.
+    /// The body does not start with the magic bytes.
     #[error("provided data does not appear to be a protobuf message")]
     Magic,
-    /// A value is longer than what is left.
+    /// A value is longer than the rest of the body.
     #[error("unexpected EOF")]
     Truncated,
     /// A number has more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A field number or wire type that does not exist.
+    /// A field number or wire type is invalid.
     #[error("proto: illegal tag {0}")]
     Tag(u64),
-    /// A field holds a number where text is expected, or the like.
+    /// A field has the wire type of another type.
     #[error("proto: wrong wireType for field {0}")]
     WireType(&'static str),
-    /// A value that its type has no JSON for: a time beyond the calendar, embedded JSON that is none.
+    /// A value has no JSON: a time out of range, or embedded JSON that is malformed.
     #[error("invalid value for field {0}")]
     Value(&'static str),
-    /// Messages nest too deep.
+    /// Messages are nested too deep.
     #[error("exceeded max depth")]
     Depth,
     /// The object has too many values.
     #[error("too many values")]
     Values,
-    /// The envelope names a kind that the table does not know.
+    /// The kind of the envelope is not in the type table.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
         /// The `apiVersion` of the envelope.
@@ -81,17 +83,17 @@ pub enum DecodeError {
     },
 }
 
-/// Why JSON does not encode. Says nothing of the values, which may be secret.
+/// Why JSON does not encode. Contains no values, because they may be secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// It is not one JSON value.
+    /// The text is not one JSON value.
     #[error("not JSON")]
     Json,
-    /// A value is not of the type of its field.
+    /// A value has the wrong type for its field.
     #[error("invalid value for field {0}")]
     Value(&'static str),
-    /// The object names a kind that the table does not know.
+    /// The kind of the object is not in the type table.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
         /// The `apiVersion` of the object.
@@ -101,18 +103,18 @@ pub enum EncodeError {
     },
 }
 
-/// What is around the message of an object.
+/// The envelope around the message of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope<'a> {
-    /// The `apiVersion` of the object: may be empty.
+    /// The `apiVersion` of the object; may be empty.
     pub api_version: String,
-    /// The `kind` of the object: may be empty.
+    /// The `kind` of the object; may be empty.
     pub kind: String,
     /// The message of the object.
     pub raw: &'a [u8],
-    /// How the message is compressed: empty if it is not.
+    /// The compression of the message; empty if there is none.
     pub content_encoding: String,
-    /// The media type of the message: empty for protobuf.
+    /// The media type of the message; empty for protobuf.
     pub content_type: String,
 }
 
@@ -125,14 +127,14 @@ impl Envelope<'_> {
     }
 }
 
-/// Whether a body is protobuf, whatever its content type says.
+/// True if a body starts as protobuf does, whatever its content type is.
 pub fn is_protobuf(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
 
-/// Opens the envelope of a body.
+/// Decodes the envelope of a body.
 pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
-    let mut reader = Reader::new(body.strip_prefix(MAGIC).ok_or(DecodeError::Magic)?);
+    let mut reader = WireReader::new(body.strip_prefix(MAGIC).ok_or(DecodeError::Magic)?);
     let mut envelope = Envelope {
         api_version: String::new(),
         kind: String::new(),
@@ -142,20 +144,20 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     };
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
-            (1, Payload::Bytes(type_meta)) => {
-                let mut reader = Reader::new(type_meta);
+            (1, WirePayload::Bytes(type_meta)) => {
+                let mut reader = WireReader::new(type_meta);
                 while let Some((number, payload)) = reader.next()? {
                     match (number, payload) {
-                        (1, Payload::Bytes(text)) => envelope.api_version = message::text(text),
-                        (2, Payload::Bytes(text)) => envelope.kind = message::text(text),
+                        (1, WirePayload::Bytes(text)) => envelope.api_version = message::text(text),
+                        (2, WirePayload::Bytes(text)) => envelope.kind = message::text(text),
                         (1 | 2, _) => return Err(DecodeError::WireType("typeMeta")),
                         _ => {}
                     }
                 }
             }
-            (2, Payload::Bytes(raw)) => envelope.raw = raw,
-            (3, Payload::Bytes(text)) => envelope.content_encoding = message::text(text),
-            (4, Payload::Bytes(text)) => envelope.content_type = message::text(text),
+            (2, WirePayload::Bytes(raw)) => envelope.raw = raw,
+            (3, WirePayload::Bytes(text)) => envelope.content_encoding = message::text(text),
+            (4, WirePayload::Bytes(text)) => envelope.content_type = message::text(text),
             (1..=4, _) => return Err(DecodeError::WireType("unknown")),
             _ => {}
         }
@@ -163,31 +165,31 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     Ok(envelope)
 }
 
-/// The JSON of a message, without `kind` and `apiVersion`: these are in the envelope.
+/// Decodes a message into JSON, without `kind` and `apiVersion`, which are in the envelope.
 ///
-/// Fields that the type does not have are ignored. Of several values for one field the last counts.
+/// Unknown fields are ignored. Of several values for one field the last counts.
 pub fn decode(message_type: &Type, raw: &[u8]) -> Result<Value, DecodeError> {
-    message::Decoder::new()
+    message::MessageDecoder::new()
         .message(message_type, raw)
         .map(Value::Object)
 }
 
-/// The JSON of the object in a body, `kind` and `apiVersion` first. A body that does not name a known kind is of the expected
-/// type, if there is one.
+/// Decodes the object of a body into JSON, with `kind` and `apiVersion` first. A body of an unknown kind is decoded as the
+/// expected type, if one is given.
 pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Value, DecodeError> {
     let envelope = decode_envelope(body)?;
     if !envelope.content_encoding.is_empty() {
         return Err(DecodeError::Encoded(envelope.content_encoding));
     }
     let (group, version) = envelope.group_version();
-    let said = crate::find(group, version, &envelope.kind);
-    let Some(message_type) = said.or(expected) else {
+    let named = crate::find(group, version, &envelope.kind);
+    let Some(message_type) = named.or(expected) else {
         let Envelope {
             api_version, kind, ..
         } = envelope;
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
-    let mut object = message::Decoder::new().message(message_type, envelope.raw)?;
+    let mut object = message::MessageDecoder::new().message(message_type, envelope.raw)?;
     for (name, text) in [
         ("apiVersion", envelope.api_version),
         ("kind", envelope.kind),
@@ -199,15 +201,15 @@ pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Val
     Ok(Value::Object(object))
 }
 
-/// Appends the message of a JSON object, without an envelope. Members that the type does not have are left out. After an error
-/// there may be the beginning of a message.
+/// Encodes a JSON object as a message without an envelope and appends it. Unknown members are left out. After an error, `out` may
+/// contain a part of the message.
 pub fn put_message(message_type: &Type, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-    // Messages are mostly shorter than their JSON.
+    // A message is mostly shorter than its JSON.
     out.reserve(json.len());
-    encode::Encoder::new(json, out)?.document(message_type)
+    encode::MessageEncoder::new(json, out)?.document(message_type)
 }
 
-/// Appends a message that is a field of the message around it; `write` appends what is in it.
+/// Appends a nested message as the field `number`; `write` appends its content.
 pub fn put_nested<E>(
     number: u8,
     out: &mut Vec<u8>,
@@ -220,7 +222,7 @@ pub fn put_nested<E>(
     Ok(())
 }
 
-/// What stands around a message, of which only the length needs to be known.
+/// The bytes of an envelope before and after a message of `message_bytes` bytes.
 pub fn envelope(api_version: &str, kind: &str, message_bytes: usize) -> (Vec<u8>, &'static [u8]) {
     let mut front = envelope_front(api_version, kind);
     wire::put_varint(&mut front, message_bytes as u64);
@@ -240,7 +242,7 @@ fn envelope_front(api_version: &str, kind: &str) -> Vec<u8> {
     front
 }
 
-/// A body: an envelope around the message that `write` appends.
+/// Makes a body: an envelope around the message that `write` appends.
 pub fn enclose<E>(
     api_version: &str,
     kind: &str,
@@ -254,17 +256,17 @@ pub fn enclose<E>(
     Ok(body)
 }
 
-/// The body of a JSON object of the kind that it says.
+/// Encodes a JSON object as a body, by its `kind` and `apiVersion`.
 pub fn encode_object(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
     #[derive(serde::Deserialize, Default)]
     #[serde(rename_all = "camelCase", default)]
-    struct Named<'a> {
+    struct TypeMeta<'a> {
         #[serde(borrow)]
         api_version: Cow<'a, str>,
         #[serde(borrow)]
         kind: Cow<'a, str>,
     }
-    let named: Named<'_> = serde_json::from_slice(json).map_err(|_| EncodeError::Json)?;
+    let named: TypeMeta<'_> = serde_json::from_slice(json).map_err(|_| EncodeError::Json)?;
     let (group, version) = named
         .api_version
         .split_once('/')
@@ -280,11 +282,12 @@ pub fn encode_object(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
     }
 }
 
-/// One event of a watch: its length in four bytes, its type, and the body of its object. There is no envelope around it.
+/// Encodes an event of a watch: the length in four bytes, then a message with the event type and the body of the object. Events
+/// have no envelope.
 pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let field = |length: usize| 1 + wire::varint_len(length) + length;
     let extension = field(object.len());
-    // Exactly as long as it will be: it is kept and shared.
+    // The exact capacity, because frames are kept and shared.
     let length = field(event.len()) + field(extension);
     let mut frame = Vec::with_capacity(FRAME_LENGTH_BYTES + length);
     frame.extend_from_slice(&(length as u32).to_be_bytes());
@@ -297,5 +300,5 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// How many bytes of a watch frame are its length.
+/// The size of the length in front of a watch frame.
 const FRAME_LENGTH_BYTES: usize = 4;

@@ -1,31 +1,31 @@
-//! The outline of a JSON document: where its values stand, in one list.
+//! The outline of a JSON document: the positions of all its values, in one list.
 //!
-//! Protobuf wants fields in the order of their numbers and lengths before contents; JSON has neither. With the outline a
-//! value is found without being built, and what nobody asks for costs a look.
+//! Protobuf needs fields in the order of their numbers, JSON has them in any order. The outline finds a value without parsing the
+//! document into a tree, and skips members that are not needed.
 
 use memchr::memchr2;
 
-/// Deeper documents are refused. Objects that can be stored are not as deep.
+/// The maximum depth of a document. Stored objects are less deep.
 const DEPTH_MAX: usize = 1024;
 
-/// A document and the places of its values. Separators are not checked: what is encoded has been read before.
+/// A document and the positions of its values. Separators are not checked: the document was parsed before.
 pub(super) struct Outline<'a> {
     json: &'a [u8],
-    nodes: Vec<Node>,
+    nodes: Vec<OutlineNode>,
 }
 
-/// A value, or the name of a member, which stands before its value.
+/// The position of a value or of a member name. A name is followed by its value.
 #[derive(Clone, Copy)]
-struct Node {
+struct OutlineNode {
     start: u32,
     end: u32,
-    /// The node behind this one and all that is in it.
+    /// The index of the node after this one and its content.
     next: u32,
 }
 
-/// A place in an outline.
+/// The index of a value in an outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct At(u32);
+pub(super) struct OutlineIndex(u32);
 
 /// Bytes that are not one JSON value.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl<'a> Outline<'a> {
                 at += 1;
                 continue;
             }
-            // One value at the top, and no more.
+            // A document has one value.
             if open.is_empty() && !nodes.is_empty() {
                 return Err(NotJson);
             }
@@ -57,8 +57,8 @@ impl<'a> Outline<'a> {
                 b'}' | b']' => {
                     let container = open.pop().ok_or(NotJson)?;
                     let next = nodes.len() as u32;
-                    let node: &mut Node = nodes.get_mut(container).ok_or(NotJson)?;
-                    // The brackets of one kind are two apart in ASCII.
+                    let node: &mut OutlineNode = nodes.get_mut(container).ok_or(NotJson)?;
+                    // `{` and `}`, and `[` and `]`, differ by two in ASCII.
                     if json.get(node.start as usize) != Some(&(byte - 2)) {
                         return Err(NotJson);
                     }
@@ -69,7 +69,7 @@ impl<'a> Outline<'a> {
                 b'"' => string_end(json, at).ok_or(NotJson)?,
                 _ => scalar_end(json, at),
             };
-            nodes.push(Node {
+            nodes.push(OutlineNode {
                 start: at as u32,
                 end: end as u32,
                 next: nodes.len() as u32 + 1,
@@ -83,39 +83,39 @@ impl<'a> Outline<'a> {
     }
 
     /// The whole document.
-    pub(super) fn top(&self) -> At {
-        At(0)
+    pub(super) fn top(&self) -> OutlineIndex {
+        OutlineIndex(0)
     }
 
     /// The JSON of a value.
-    pub(super) fn text(&self, at: At) -> &'a [u8] {
+    pub(super) fn text(&self, at: OutlineIndex) -> &'a [u8] {
         let node = self.node(at);
         self.json
             .get(node.start as usize..node.end as usize)
             .unwrap_or_default()
     }
 
-    /// The elements of an array; `None` if it is none.
-    pub(super) fn elements(&self, array: At) -> Option<Children<'_>> {
+    /// The elements of an array; `None` if the value is no array.
+    pub(super) fn elements(&self, array: OutlineIndex) -> Option<OutlineChildren<'_>> {
         self.children(array, b'[')
     }
 
-    /// The names and values of an object, one after the other; `None` if it is none.
-    pub(super) fn members(&self, object: At) -> Option<Children<'_>> {
+    /// The names and values of an object, alternating; `None` if the value is no object.
+    pub(super) fn members(&self, object: OutlineIndex) -> Option<OutlineChildren<'_>> {
         self.children(object, b'{')
     }
 
-    fn children(&self, container: At, bracket: u8) -> Option<Children<'_>> {
+    fn children(&self, container: OutlineIndex, bracket: u8) -> Option<OutlineChildren<'_>> {
         let is_one = self.text(container).first() == Some(&bracket);
-        is_one.then(|| Children {
+        is_one.then(|| OutlineChildren {
             nodes: &self.nodes,
             at: container.0 + 1,
             end: self.node(container).next,
         })
     }
 
-    fn node(&self, at: At) -> Node {
-        let nothing = Node {
+    fn node(&self, at: OutlineIndex) -> OutlineNode {
+        let nothing = OutlineNode {
             start: 0,
             end: 0,
             next: 0,
@@ -124,27 +124,27 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Walks over what stands directly in a container.
-pub(super) struct Children<'a> {
-    nodes: &'a [Node],
+/// Iterates over the direct content of an array or object.
+pub(super) struct OutlineChildren<'a> {
+    nodes: &'a [OutlineNode],
     at: u32,
     end: u32,
 }
 
-impl Iterator for Children<'_> {
-    type Item = At;
+impl Iterator for OutlineChildren<'_> {
+    type Item = OutlineIndex;
 
-    fn next(&mut self) -> Option<At> {
+    fn next(&mut self) -> Option<OutlineIndex> {
         if self.at >= self.end {
             return None;
         }
-        let found = At(self.at);
+        let found = OutlineIndex(self.at);
         self.at = self.nodes.get(self.at as usize)?.next;
         Some(found)
     }
 }
 
-/// One past the quote that closes a string.
+/// The position after the quote that closes a string.
 fn string_end(json: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
@@ -161,7 +161,7 @@ fn scalar_end(json: &[u8], start: usize) -> usize {
     let ends = |byte: &u8| {
         matches!(byte, b',' | b'}' | b']' | b':' | b'"' | b'{' | b'[') || byte.is_ascii_whitespace()
     };
-    // At least one byte: a scalar that starts with anything else is noticed when it is read.
+    // At least one byte. An invalid scalar is noticed when it is parsed.
     let length = rest
         .iter()
         .skip(1)

@@ -1,30 +1,30 @@
-//! The wire format of protobuf: numbered values, one after the other.
+//! The wire format of protobuf: a sequence of numbered fields.
 
 use super::DecodeError;
 
-/// The fields of one message that are still unread.
-pub(super) struct Reader<'a> {
+/// Reads the fields of a message.
+pub(super) struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-/// The value of a field as it is on the wire.
+/// The value of a field, by wire type.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Payload<'a> {
+pub(super) enum WirePayload<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
     /// Eight bytes, the lowest first.
     Fixed64(u64),
-    /// Shorter numbers of a fixed size and groups, which no Kubernetes type uses.
+    /// Groups and numbers of 32 bits, which no Kubernetes type uses.
     Other,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     pub(super) fn new(message: &'a [u8]) -> Self {
         Self { rest: message }
     }
 
-    /// The next field, read whole: one that nobody wants needs no skipping.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Payload<'a>)>, DecodeError> {
+    /// Reads the next field with its value, so that unknown fields are skipped.
+    pub(super) fn next(&mut self) -> Result<Option<(u32, WirePayload<'a>)>, DecodeError> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -60,26 +60,26 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn payload(&mut self, wire_type: u64) -> Result<Payload<'a>, DecodeError> {
+    fn payload(&mut self, wire_type: u64) -> Result<WirePayload<'a>, DecodeError> {
         Ok(match wire_type {
-            0 => Payload::Varint(self.varint()?),
+            0 => WirePayload::Varint(self.varint()?),
             1 => {
                 let mut bytes = [0; 8];
                 bytes.copy_from_slice(self.take(8)?);
-                Payload::Fixed64(u64::from_le_bytes(bytes))
+                WirePayload::Fixed64(u64::from_le_bytes(bytes))
             }
             2 => {
                 let length = self.varint()?;
                 let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
-                Payload::Bytes(self.take(length)?)
+                WirePayload::Bytes(self.take(length)?)
             }
-            5 => self.take(4).map(|_| Payload::Other)?,
+            5 => self.take(4).map(|_| WirePayload::Other)?,
             other => return Err(DecodeError::Tag(other)),
         })
     }
 
-    /// Reads to the end of a group. Counts instead of recursing: groups nest as deep as the input is long.
-    fn group(&mut self) -> Result<Payload<'a>, DecodeError> {
+    /// Skips a group. Counts the depth instead of recursing, because groups can be nested as deep as the input is long.
+    fn group(&mut self) -> Result<WirePayload<'a>, DecodeError> {
         let mut depth = 1_usize;
         while depth > 0 {
             match self.tag()?.1 {
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Ok(Payload::Other)
+        Ok(WirePayload::Other)
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
@@ -106,14 +106,14 @@ impl<'a> Reader<'a> {
 const START_GROUP: u64 = 3;
 const END_GROUP: u64 = 4;
 
-/// Field numbers have 29 bits.
+/// The largest field number: 29 bits.
 const MAX_NUMBER: u32 = (1 << 29) - 1;
 
 pub(super) const VARINT: u64 = 0;
 pub(super) const FIXED64: u64 = 1;
 pub(super) const BYTES: u64 = 2;
 
-/// The tag of a field with a number below 16.
+/// The tag of a field whose number is below 16.
 pub(super) const fn tag_byte(number: u8, wire_type: u64) -> u8 {
     number << 3 | wire_type as u8
 }
@@ -126,26 +126,26 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How many bytes a number takes.
+/// The size of a number as a varint.
 pub(super) fn varint_len(number: usize) -> usize {
     let bits = (usize::BITS - number.leading_zeros()).max(1);
     bits.div_ceil(7) as usize
 }
 
-/// Bytes behind their length.
+/// Appends the length of `bytes`, then `bytes`.
 pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// Starts what stands behind its length, which is not known yet: mostly it is one byte.
+/// Starts content whose length comes before it. Reserves one byte for the length, which is mostly enough.
 #[must_use]
 pub(super) fn open(out: &mut Vec<u8>) -> usize {
     out.push(0);
     out.len()
 }
 
-/// Ends what was started, and puts its length before it.
+/// Ends the content that [`open`] started, and writes its length before it.
 pub(super) fn close(out: &mut Vec<u8>, start: usize) {
     let length = out.len() - start;
     let more = varint_len(length) - 1;

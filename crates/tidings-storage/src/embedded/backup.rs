@@ -1,7 +1,7 @@
-//! Backups: a file with every key and value of a store at one revision, and a store that is made of such a file.
+//! Writes a backup, which is a file with all keys and values of a store at one revision, and restores a store from it.
 //!
-//! A backup is a line of text and then frames as the log has them: a head, the records in the order of their keys, an end. Each
-//! frame knows its number, so nothing can be missing, doubled or moved without being noticed.
+//! A backup is a line of text and then frames in the format of the log: a head, the records in the order of their keys, an end.
+//! The checksum of a frame covers its number, so a missing, duplicate or moved frame is noticed.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -11,40 +11,41 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::disk::{Disk, RealDisk};
-use super::log::frame::{self, Entry, FrameFormat, Group};
+use super::log::frame::{self, FrameFormat, FrameGroup, LogEntry};
 use super::log::{LogBuilder, OpenError};
 use super::record::Record;
 use crate::contract::{KeyValue, Revision};
 
 const TITLE: &[u8] = b"tidings backup, format 1\n";
-/// A restored store goes on this far behind the backup at least: what the store went on to give out since is not given out again.
+/// A restored store starts at least this many revisions after the backup, so that it does not reuse revisions that the original
+/// store assigned after the backup.
 const REVISIONS_AHEAD: u64 = 1_000_000_000;
-/// And this much further for every millisecond since the backup was taken: no store gives out more.
+/// The restored store skips this many more revisions for each millisecond since the backup: no store writes faster.
 const REVISIONS_PER_MS: u64 = 1000;
-/// A file of the log is closed when it has grown to this.
+/// The size at which a segment is closed.
 const SEGMENT_BYTES: u64 = 16 << 20;
 
-/// Why a backup cannot be restored. The directory is left as it was.
+/// Why a backup cannot be restored. The directory is not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// It is something else, or of a later version.
+    /// The file is not a backup, or is from a later version.
     #[error("{} is not a backup that this version of Tidings can read", .path.display())]
     NotABackup {
         /// The file.
         path: PathBuf,
     },
-    /// It is not as it was written.
+    /// The backup is damaged.
     #[error("the backup {} is damaged at byte {offset}: {what}", .path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The position of the damage.
         offset: u64,
-        /// What was found.
+        /// What is wrong there.
         what: &'static str,
     },
-    /// There is a store already.
+    /// The directory has a store already.
     #[error("{} holds a store already: choose a new directory, or move that one away", .path.display())]
     Exists {
         /// The directory.
@@ -53,18 +54,18 @@ pub enum RestoreError {
     /// The directory cannot be used.
     #[error(transparent)]
     Directory(#[from] OpenError),
-    /// The operating system refused.
+    /// The operating system refused to read a file.
     #[error("{} cannot be read", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// Writes a backup, piece by piece.
+/// Makes the bytes of a backup, part by part.
 #[derive(Debug)]
 pub struct BackupWriter {
     frames: u64,
@@ -72,15 +73,15 @@ pub struct BackupWriter {
 }
 
 impl BackupWriter {
-    /// Begins a backup of a revision: `records` are said to follow, `taken_ms` is the time (milliseconds since 1970). Also returns its
-    /// first bytes.
+    /// Starts a backup of a revision. `records` is the expected number of records, `taken_ms` the time in milliseconds since
+    /// 1970. Also returns the first bytes.
     pub fn start(revision: Revision, taken_ms: u64, records: u64) -> (BackupWriter, Bytes) {
         let mut writer = BackupWriter {
             frames: 0,
             records: 0,
         };
         let mut bytes = TITLE.to_vec();
-        let head = Entry::Backup {
+        let head = LogEntry::Backup {
             revision,
             taken_ms,
             records,
@@ -89,14 +90,14 @@ impl BackupWriter {
         (writer, bytes.into())
     }
 
-    fn push(&mut self, bytes: &mut Vec<u8>, entry: &Entry) {
-        let mut group = Group::at(self.frames, 0);
+    fn push(&mut self, bytes: &mut Vec<u8>, entry: &LogEntry) {
+        let mut group = FrameGroup::at(self.frames, 0);
         group.push(entry);
         bytes.extend_from_slice(group.as_bytes());
         self.frames += 1;
     }
 
-    /// The bytes of some entries. They come in the order of their keys.
+    /// The bytes of the next entries, which must be in the order of their keys.
     pub fn entries(&mut self, entries: Vec<KeyValue>) -> Bytes {
         let mut bytes = Vec::new();
         for KeyValue {
@@ -110,33 +111,33 @@ impl BackupWriter {
                 key,
                 value: Some(value),
             };
-            self.push(&mut bytes, &Entry::Record(revision, record));
+            self.push(&mut bytes, &LogEntry::Record(revision, record));
             self.records += 1;
         }
         bytes.into()
     }
 
-    /// The last bytes. A file without them is not a backup.
+    /// The last bytes. A file without them is refused.
     pub fn end(mut self) -> Bytes {
         let mut bytes = Vec::new();
-        let end = Entry::BackupEnd(self.records);
+        let end = LogEntry::BackupEnd(self.records);
         self.push(&mut bytes, &end);
         bytes.into()
     }
 }
 
-/// What a backup holds.
+/// The contents of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// The revision that it is of.
+    /// The revision of the backup.
     pub revision: Revision,
-    /// When it was taken, in milliseconds since 1970.
+    /// The time of the backup, in milliseconds since 1970.
     pub taken_ms: u64,
-    /// How many keys it has.
+    /// The number of keys.
     pub records: u64,
 }
 
-/// Reads the frames of a backup one after another.
+/// Reads the frames of a backup in order.
 struct BackupReader<'a> {
     path: &'a Path,
     file: BufReader<File>,
@@ -183,7 +184,7 @@ impl<'a> BackupReader<'a> {
         self.file
             .read_exact(buffer)
             .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => self.damaged("it is cut short"),
+                io::ErrorKind::UnexpectedEof => self.damaged("the file ends too early"),
                 _ => RestoreError::Io {
                     path: self.path.to_owned(),
                     source: error,
@@ -191,15 +192,15 @@ impl<'a> BackupReader<'a> {
             })
     }
 
-    /// The next frame, and where it stands.
-    fn next(&mut self) -> Result<(Entry, Place), RestoreError> {
+    /// The next frame and its position.
+    fn next(&mut self) -> Result<(LogEntry, FramePlace), RestoreError> {
         let mut bytes = vec![0; frame::HEADER];
         self.fill(&mut bytes)?;
         let length = frame::body_bytes(&bytes).map_err(|what| self.damaged(what))?;
         bytes.resize(frame::HEADER + length, 0);
         let (_, body) = bytes.split_at_mut(frame::HEADER);
         self.fill(body)?;
-        let place = Place {
+        let place = FramePlace {
             offset: self.offset,
             bytes: bytes.len() as u64,
             number: self.frames,
@@ -210,7 +211,7 @@ impl<'a> BackupReader<'a> {
         Ok((entry, place))
     }
 
-    /// True if nothing follows.
+    /// True at the end of the file.
     fn is_at_end(&mut self) -> Result<bool, RestoreError> {
         match self.file.read(&mut [0]) {
             Ok(read) => Ok(read == 0),
@@ -222,45 +223,45 @@ impl<'a> BackupReader<'a> {
     }
 }
 
-/// Where a frame of a backup stands.
+/// The position of a frame in a backup.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct FramePlace {
     offset: u64,
     bytes: u64,
     number: u64,
 }
 
-impl Place {
-    fn read(self, bytes: Vec<u8>) -> Result<Entry, &'static str> {
+impl FramePlace {
+    fn read(self, bytes: Vec<u8>) -> Result<LogEntry, &'static str> {
         let frame = frame::read(&bytes.into(), FrameFormat::Two, self.number, 0)?;
         Ok(frame.entry)
     }
 }
 
-/// Reads a whole backup, and says where its records stand, in the order of their revisions.
-fn scan(path: &Path) -> Result<(BackupSummary, Vec<(Revision, Place)>), RestoreError> {
+/// Reads a whole backup. Returns the positions of its records, in the order of their revisions.
+fn scan(path: &Path) -> Result<(BackupSummary, Vec<(Revision, FramePlace)>), RestoreError> {
     let mut reader = BackupReader::open(path)?;
     let (
-        Entry::Backup {
+        LogEntry::Backup {
             revision, taken_ms, ..
         },
         _,
     ) = reader.next()?
     else {
-        return Err(reader.damaged("it does not begin as a backup does"));
+        return Err(reader.damaged("the first frame is not the head of a backup"));
     };
     let mut places = Vec::new();
     loop {
         match reader.next()? {
-            (Entry::Record(at, Record { value: Some(_), .. }), place) if at <= revision => {
+            (LogEntry::Record(at, Record { value: Some(_), .. }), place) if at <= revision => {
                 places.push((at, place));
             }
-            (Entry::BackupEnd(count), _) if count == places.len() as u64 => break,
-            _ => return Err(reader.damaged("something stands there that is not of a backup")),
+            (LogEntry::BackupEnd(count), _) if count == places.len() as u64 => break,
+            _ => return Err(reader.damaged("the frame does not belong to a backup")),
         }
     }
     if !reader.is_at_end()? {
-        return Err(reader.damaged("something follows its end"));
+        return Err(reader.damaged("the file continues after the end of the backup"));
     }
     places.sort_by_key(|(at, _)| *at);
     let summary = BackupSummary {
@@ -271,16 +272,16 @@ fn scan(path: &Path) -> Result<(BackupSummary, Vec<(Revision, Place)>), RestoreE
     Ok((summary, places))
 }
 
-/// Reads a whole backup and says what it holds.
+/// Reads and checks a whole backup.
 ///
 /// # Errors
-/// If it is no backup, or is damaged.
+/// If the file is not a backup or is damaged.
 pub fn verify(path: &Path) -> Result<BackupSummary, RestoreError> {
     scan(path).map(|(summary, _)| summary)
 }
 
-/// The revision that a store goes on from which is restored at a time: no revision that may have been given out since the backup
-/// was taken, by the store that it was taken of or by one that was restored from it before, is given out again.
+/// The first revision of a store that is restored at `now_ms`. It is after all revisions that the original store, or a store that
+/// was restored from the same backup before, can have assigned since the backup.
 fn first_revision(backup: BackupSummary, now_ms: u64) -> Revision {
     let since_ms = now_ms.saturating_sub(backup.taken_ms);
     let ahead = since_ms.saturating_mul(REVISIONS_PER_MS);
@@ -293,12 +294,12 @@ fn first_revision(backup: BackupSummary, now_ms: u64) -> Revision {
     )
 }
 
-/// Makes a store of a backup in a new or empty directory. `beside` names what else may be there; `now_ms` is the time
-/// (milliseconds since 1970). Returns what was restored and the revision that the store goes on from: everything before it counts
-/// as compacted.
+/// Restores a backup to a new or empty directory. `beside` names other files that may be there; `now_ms` is the time in
+/// milliseconds since 1970. Returns what was restored and the first revision of the store: everything before it counts as
+/// compacted.
 ///
 /// # Errors
-/// If the backup or the directory cannot be used. Nothing is left behind then.
+/// If the backup or the directory cannot be used. Then no files are left behind.
 pub fn restore(
     directory: &Path,
     backup: &Path,
@@ -335,7 +336,7 @@ pub fn restore(
             })
         });
         match entry {
-            Ok(Entry::Record(_, record)) => log.push(*revision, &record)?,
+            Ok(LogEntry::Record(_, record)) => log.push(*revision, &record)?,
             Ok(_) => {}
             Err(error) => {
                 log.abandon();
@@ -383,7 +384,7 @@ mod tests {
         assert_eq!(store.oldest().await.unwrap(), first);
         let found = store.range(Range::default()).await.unwrap();
         assert_eq!(found.entries, [entry("a", 7), entry("b", 3), entry("c", 9)]);
-        // Whoever knows a version of before has to read everything again.
+        // A client with a resourceVersion from before the restore must relist.
         for before in [Revision(9), Revision(first.0 - 1)] {
             let watch = store.watch("".into(), before).await;
             assert!(matches!(watch, Err(Error::Compacted { .. })));
@@ -427,7 +428,7 @@ mod tests {
         assert!(
             refused(&longer)
                 .to_string()
-                .contains("something follows its end")
+                .contains("the file continues after the end")
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The committing thread: takes all writes that wait, commits them with one sync, and looks after history between.
+//! The committing thread: takes all waiting writes, commits them with one sync, and maintains history between commits.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::crowd::Last;
-use super::engine::{Answer, Engine, GROUP_WRITES_MAX, Leave};
+use super::crowd::LastCommit;
+use super::engine::{Engine, GROUP_WRITES_MAX, HistoryToKeep, WriteAnswer};
 use crate::contract::{Error, Revision, Write};
 
-/// A commit takes at most this many bytes: larger groups gain nothing and make the first of them wait.
+/// The maximum size of a commit: larger groups gain nothing and delay their first write.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// How much is forgotten at once, so that writers do not wait for it.
+/// The number of versions that one compaction step forgets, so that writers do not wait long.
 const COMPACT_STEP: usize = 2000;
 
-/// What the committing thread is asked to do.
-pub(super) enum Task {
-    Write(Write, Answer),
-    /// Compact now, whole, and say where history starts.
+/// A task for the committing thread.
+pub(super) enum CommitterTask {
+    Write(Write, WriteAnswer),
+    /// Compacts completely and answers with the oldest revision.
     Compact(oneshot::Sender<Result<Revision, Error>>),
 }
 
-/// The body of the committing thread. Ends when the store is dropped.
-pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
+/// The loop of the committing thread. Ends when the store is dropped.
+pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<CommitterTask>) {
     engine.maintain();
     let mut next_look = Instant::now() + engine.options.compact_every;
-    let mut last = Last::default();
+    let mut last = LastCommit::default();
     loop {
         let mut group = Vec::new();
         let mut compactions = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
         let asked = Instant::now();
         match tasks.recv_timeout(wait) {
             Ok(task) => {
-                // Who has not come by then does not come.
+                // Waits for more writers, unless this write took so long to arrive that no others are likely.
                 if let Some((writers, longest)) = last.expects()
                     && asked.elapsed() < longest
                 {
@@ -51,7 +51,7 @@ pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
         engine.crowd.leave(group.len() as u64);
         last = engine.commit(group);
         for answer in compactions {
-            let _ = answer.send(engine.compact_whole(Leave::Young, false));
+            let _ = answer.send(engine.compact_whole(HistoryToKeep::Young, false));
         }
         if Instant::now() >= next_look {
             next_look = Instant::now() + look_after(engine);
@@ -59,36 +59,36 @@ pub(super) fn run(engine: &Arc<Engine>, tasks: &Receiver<Task>) {
     }
 }
 
-/// Takes all that waits.
+/// Takes all waiting tasks, up to the maximum size of a commit.
 fn collect(
-    first: Task,
-    tasks: &Receiver<Task>,
-    group: &mut Vec<(Write, Answer)>,
-    compactions: &mut Vec<Answer>,
+    first: CommitterTask,
+    tasks: &Receiver<CommitterTask>,
+    group: &mut Vec<(Write, WriteAnswer)>,
+    compactions: &mut Vec<WriteAnswer>,
 ) {
     let mut bytes = 0;
     let mut next = Some(first);
     while let Some(task) = next {
         match task {
-            Task::Write(write, answer) => {
+            CommitterTask::Write(write, answer) => {
                 bytes += write.bytes();
                 group.push((write, answer));
             }
-            Task::Compact(answer) => compactions.push(answer),
+            CommitterTask::Compact(answer) => compactions.push(answer),
         }
         let full = group.len() >= GROUP_WRITES_MAX || bytes >= GROUP_BYTES_MAX;
         next = if full { None } else { tasks.try_recv().ok() };
     }
 }
 
-/// Ends the lives of keys, forgets history, looks after the disk. Says when to do so again.
+/// Expires keys, compacts history, maintains the disk. Returns the time until the next call.
 fn look_after(engine: &Engine) -> Duration {
     while engine.expire() {}
-    let again = match engine.compact(Leave::Young, COMPACT_STEP) {
+    let again = match engine.compact(HistoryToKeep::Young, COMPACT_STEP) {
         Ok(true) => engine.options.compact_every,
         Ok(false) => return Duration::ZERO,
         Err(error) => {
-            tracing::error!(%error, "history cannot be compacted; it is tried again");
+            tracing::error!(%error, "cannot compact history; will retry");
             10 * engine.options.compact_every
         }
     };

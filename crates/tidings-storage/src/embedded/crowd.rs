@@ -1,41 +1,44 @@
-//! Writers that come together: how many of them wait, and whether the next group waits for more of them.
+//! Group commit: counts the waiting writes, and decides whether the next commit waits for more of them.
 //!
-//! A sync costs as much for one write as for ten. Where it is fast and writers are many, each of them would have one of its own.
+//! A sync costs as much for one write as for ten. Without this wait, many writers on a fast disk would each cause a sync of their
+//! own.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// What takes less than this is not worth the wait.
+/// A commit that takes less than this is not worth a wait.
 const COMMIT_MIN: Duration = Duration::from_micros(50);
-/// Nobody waits longer for others, however slow the disk is.
+/// The maximum wait for more writes, on any disk.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// Of the cost of a sync that so many share, little is left for each: to wait for more gains less than it delays.
+/// The number of writes at which the commit stops waiting: with so many sharing a sync, more would gain less than the delay
+/// costs.
 const ENOUGH: u64 = 8;
 
 /// The writes that wait for a commit.
 #[derive(Default)]
-pub(super) struct Crowd {
+pub(super) struct WaitingWrites {
     waiting: AtomicU64,
-    /// The committer sleeps until so many wait; 0 if it does not.
+    /// The number of waiting writes that wakes the committer; 0 if it does not sleep.
     wanted: AtomicU64,
     committer: OnceLock<Thread>,
 }
 
-impl Crowd {
-    /// How many writes wait.
+impl WaitingWrites {
+    /// The number of waiting writes.
     pub(super) fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Counts writes before they are handed over, so that they are counted when they are taken. Returns how many wait with them.
+    /// Counts writes before they are sent to the committer, so that they are never taken before they are counted. Returns the
+    /// number of waiting writes.
     pub(super) fn enter(&self, count: u64) -> u64 {
         self.waiting.fetch_add(count, Ordering::SeqCst) + count
     }
 
-    /// The write that was so many-th is handed over now.
+    /// Tells the committer that the `count`-th waiting write has been sent; wakes it if it waits for that one.
     pub(super) fn entered(&self, count: u64) {
         if count == self.wanted.load(Ordering::SeqCst)
             && let Some(committer) = self.committer.get()
@@ -44,12 +47,13 @@ impl Crowd {
         }
     }
 
-    /// So many writes have been taken, or could not be handed over.
+    /// Subtracts writes that the committer has taken or that could not be sent.
     pub(super) fn leave(&self, count: u64) {
         self.waiting.fetch_sub(count, Ordering::SeqCst);
     }
 
-    /// The committer sleeps until so many wait, or for so long. To be woken for each of them would cost more than the sync.
+    /// Sleeps until `wanted` writes wait or `longest` has passed. Waking the committer for each write would cost more than the
+    /// sync.
     pub(super) fn wait_for(&self, wanted: u64, longest: Duration) {
         self.committer.get_or_init(std::thread::current);
         let until = Instant::now() + longest;
@@ -65,20 +69,20 @@ impl Crowd {
     }
 }
 
-/// What the last commit says of the next.
+/// The last commit, from which the size of the next is estimated.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Last {
-    /// How many writes it had.
+pub(super) struct LastCommit {
+    /// The number of writes in the commit.
     pub(super) writes: u64,
-    /// How many waited when it was durable and nobody was answered yet.
+    /// The number of writes that waited when the commit was durable, before its writers got their answers.
     pub(super) meanwhile: u64,
-    /// How long it took to make it durable.
+    /// The time until the commit was durable.
     pub(super) took: Duration,
 }
 
-impl Last {
-    /// How many writers the next commit waits for, and how long at most: those of the last one, who may write again, and those who
-    /// came meanwhile, unless they are enough. A lone writer waits for nobody, and nobody waits for longer than a commit takes.
+impl LastCommit {
+    /// The number of writers that the next commit waits for, and the maximum wait: the writers of the last commit, who may write
+    /// again, and those that came meanwhile, up to [`ENOUGH`]. A single writer never waits, and no wait is longer than a commit.
     pub(super) fn expects(self) -> Option<(u64, Duration)> {
         let writers = self.writes + self.meanwhile;
         let worth = writers > 1 && self.took >= COMMIT_MIN;
@@ -96,7 +100,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     fn after(writes: u64, meanwhile: u64, took: Duration) -> Option<(u64, Duration)> {
-        let last = Last {
+        let last = LastCommit {
             writes,
             meanwhile,
             took,
@@ -106,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_lone_writer_waits_for_nobody() {
-        assert_eq!(Last::default().expects(), None);
+        assert_eq!(LastCommit::default().expects(), None);
         assert_eq!(after(1, 0, COMMIT), None);
         assert_eq!(after(0, 0, LONG), None);
     }
@@ -117,13 +121,13 @@ mod tests {
         assert_eq!(after(3, 0, COMMIT), Some((3, COMMIT)));
         assert_eq!(after(5, 3, LONG), Some((ENOUGH, WAIT_MAX)));
         assert_eq!(after(50, 14, COMMIT), Some((ENOUGH, COMMIT)));
-        // A store in memory, or a disk that costs nothing.
+        // A store in memory, or a very fast disk.
         assert_eq!(after(5, 3, COMMIT_MIN / 2), None);
     }
 
     #[test]
     fn the_last_of_those_waited_for_ends_the_wait() {
-        let crowd = Arc::new(Crowd::default());
+        let crowd = Arc::new(WaitingWrites::default());
         crowd.entered(crowd.enter(1));
         let waits = std::thread::spawn({
             let crowd = crowd.clone();
@@ -140,7 +144,7 @@ mod tests {
         assert!(started.elapsed() < LONG / 2, "it was not woken");
         assert_eq!(crowd.waiting(), 3);
         crowd.leave(3);
-        // Who does not come is not waited for without end.
+        // The wait ends also if no writer comes.
         crowd.wait_for(1, Duration::from_millis(1));
         assert_eq!(crowd.waiting(), 0);
     }

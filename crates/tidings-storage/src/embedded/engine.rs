@@ -1,4 +1,4 @@
-//! The engine without its threads: everything is done by whoever calls it, so that one seed repeats a failure.
+//! The engine without threads: all work happens in the calling thread, so that a seed of the simulation repeats a failure.
 //!
 //! Only one thread commits, compacts and expires; any thread reads.
 
@@ -12,59 +12,59 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::EmbeddedOptions;
-use super::crowd::{Crowd, Last};
+use super::crowd::{LastCommit, WaitingWrites};
 use super::index::Index;
 use super::lifetime::Lifetimes;
 use super::log::frame::PAYLOAD_BYTES_MAX;
-use super::log::{Found, LogRecords, OpenError};
+use super::log::{FoundRecord, LogRecords, OpenError};
 use super::memory::MemoryRecords;
-use super::record::{AppendError, Record, Records};
-use super::watch::{Live, Slots};
+use super::record::{AppendError, Record, RecordStore};
+use super::watch::{LiveChange, WatchSlots};
 use crate::clock::RunningTime;
 use crate::contract::{
     Error, Expected, HistoryHold, HistoryHolds, KeyValue, Range, RangeResult, Revision, Stats,
     Write,
 };
-use crate::history::{Keep, Times};
+use crate::history::{HistoryLimits, RevisionTimes};
 
-/// A commit takes at most this many writes: larger groups gain nothing and make the first of them wait.
+/// The maximum number of writes of a commit: larger groups gain nothing and delay their first write.
 pub(super) const GROUP_WRITES_MAX: usize = 512;
-/// When something is tried again that was of no use: to make room on a full disk, to rewrite files.
+/// The time until a failed attempt to free disk space or to rewrite segments is repeated.
 const AGAIN_MS: u64 = 10_000;
 
-/// Who is told what became of a write.
-pub(super) type Answer = oneshot::Sender<Result<Revision, Error>>;
+/// Receives the result of a write.
+pub(super) type WriteAnswer = oneshot::Sender<Result<Revision, Error>>;
 
-/// What the index and the watches agree on. Written by the committing thread only.
-pub(super) struct State {
+/// The index, the watches and the revision, which change together. Only the committing thread writes it.
+pub(super) struct EngineState {
     pub(super) revision: Revision,
     pub(super) oldest: Revision,
-    /// The records say that history starts here.
+    /// The start of history as it is stored in the log.
     noted_oldest: Revision,
     pub(super) index: Index,
-    times: Times,
+    times: RevisionTimes,
     lifetimes: Lifetimes,
-    pub(super) slots: Slots,
+    pub(super) slots: WatchSlots,
     commits: u64,
     writes: u64,
 }
 
-impl State {
-    fn new(options: &EmbeddedOptions) -> State {
-        State {
+impl EngineState {
+    fn new(options: &EmbeddedOptions) -> EngineState {
+        EngineState {
             revision: Revision(0),
             oldest: Revision(0),
             noted_oldest: Revision(0),
             index: Index::default(),
-            times: Times::default(),
+            times: RevisionTimes::default(),
             lifetimes: Lifetimes::new(&options.lifetimes),
-            slots: Slots::default(),
+            slots: WatchSlots::default(),
             commits: 0,
             writes: 0,
         }
     }
 
-    /// Takes in the next record. True if its key did not exist before and does now.
+    /// Applies the next record. True if it creates its key.
     fn apply(&mut self, revision: Revision, record: &Record) -> bool {
         assert!(revision > self.revision, "revisions only grow");
         self.revision = revision;
@@ -79,7 +79,7 @@ impl State {
         !existed && !deleted
     }
 
-    /// The revision to read at, if it can be.
+    /// The revision to read at, if it can be read.
     pub(super) fn readable(&self, at: Option<Revision>) -> Result<Revision, Error> {
         match at {
             None => Ok(self.revision),
@@ -96,73 +96,76 @@ impl State {
     }
 }
 
-/// How much history a compaction leaves.
+/// How much history a compaction keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leave {
-    /// What is younger than it must be.
+pub(super) enum HistoryToKeep {
+    /// History that is younger than the minimum age.
     Young,
-    /// Only the last revisions, which stay however old they are.
+    /// Only `history_revisions_min` revisions.
     Least,
-    /// Nothing: there is no room even for those.
+    /// Nothing, because the disk is full.
     Nothing,
 }
 
-/// What went wrong last, if nothing has gone right since.
+/// The last failures that no success has followed.
 #[derive(Debug, Default)]
-struct Health {
-    /// Of commits.
+struct EngineHealth {
+    /// The failure of the last commit.
     commit: Option<String>,
-    /// Of the disk.
+    /// The problem of the disk that the last maintenance found.
     disk: Option<String>,
 }
 
+/// The engine of an embedded store.
 pub(super) struct Engine {
-    state: RwLock<State>,
-    pub(super) records: Box<dyn Records>,
+    state: RwLock<EngineState>,
+    pub(super) records: Box<dyn RecordStore>,
     time: Mutex<RunningTime>,
     pub(super) options: EmbeddedOptions,
     holds: HistoryHolds,
-    pub(super) crowd: Crowd,
-    health: Mutex<Health>,
+    pub(super) crowd: WaitingWrites,
+    health: Mutex<EngineHealth>,
     failed_commits: AtomicU64,
     failed_compactions: AtomicU64,
-    /// Room is not freed before this running time: it failed.
+    /// After a failure, no space is reclaimed before this running time.
     reclaim_again_ms: AtomicU64,
-    /// When history was last given up for room and that was of no use, in running time; 0 if it was.
+    /// The running time at which dropping history last failed to free space for a write; 0 if it succeeded.
     rescue_failed_ms: AtomicU64,
 }
 
-/// A write that is as it expects to be.
-struct Accepted {
+/// A write whose key has the expected state.
+struct AcceptedWrite {
     revision: Revision,
     record: Record,
-    answer: Answer,
+    answer: WriteAnswer,
 }
 
 impl Engine {
-    /// One whose records are in memory.
+    /// An engine whose records are in memory.
     pub(super) fn ephemeral(options: EmbeddedOptions) -> Engine {
-        let state = State::new(&options);
+        let state = EngineState::new(&options);
         Engine::new(Box::new(MemoryRecords::default()), state, 0, options)
     }
 
-    /// One whose records are in a directory.
+    /// An engine whose records are in a data directory.
     pub(super) fn open(directory: &Path, options: EmbeddedOptions) -> Result<Engine, OpenError> {
-        let mut state = State::new(&options);
+        let mut state = EngineState::new(&options);
         let opened = LogRecords::open(
             &options.disk,
             directory,
             options.beside,
             options.segment_bytes_max,
             &mut |found| match found {
-                Found::Record(revision, record) => {
+                FoundRecord::Record(revision, record) => {
                     state.apply(revision, record);
                 }
-                Found::Copy(record) if record.value.is_some() => state.index.bury(&record.key),
-                Found::Copy(_) => {}
+                FoundRecord::Copy(record) if record.value.is_some() => {
+                    state.index.bury(&record.key)
+                }
+                FoundRecord::Copy(_) => {}
             },
         )?;
-        // Records that were forgotten before may still stand in their segments.
+        // Segments may still contain records that were forgotten before.
         let oldest = opened.oldest;
         let (forgotten, _) = state.index.compact(oldest, usize::MAX);
         opened.log.forget(&forgotten);
@@ -180,8 +183,8 @@ impl Engine {
     }
 
     fn new(
-        records: Box<dyn Records>,
-        state: State,
+        records: Box<dyn RecordStore>,
+        state: EngineState,
         time_ms: u64,
         options: EmbeddedOptions,
     ) -> Engine {
@@ -191,30 +194,30 @@ impl Engine {
             time: Mutex::new(RunningTime::from(time_ms, options.clock_step_max)),
             options,
             holds: HistoryHolds::default(),
-            crowd: Crowd::default(),
+            crowd: WaitingWrites::default(),
             health: Mutex::default(),
             failed_commits: AtomicU64::new(0),
             failed_compactions: AtomicU64::new(0),
             reclaim_again_ms: AtomicU64::new(0),
             rescue_failed_ms: AtomicU64::new(0),
         };
-        engine.now_ms(); // time counts from here
+        engine.now_ms(); // the first reading starts the clock
         engine
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, EngineState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+    pub(super) fn state_mut(&self) -> RwLockWriteGuard<'_, EngineState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn health(&self) -> MutexGuard<'_, Health> {
+    fn health(&self) -> MutexGuard<'_, EngineHealth> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The store's running time.
+    /// The running time of the store.
     fn now_ms(&self) -> u64 {
         let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
         time.at((self.options.now)())
@@ -224,18 +227,18 @@ impl Engine {
         self.holds.hold()
     }
 
-    /// What keeps writes from being done, if anything does.
+    /// Why writes fail; `None` if they do not.
     pub(super) fn trouble(&self) -> Option<String> {
         let health = self.health();
         health.commit.clone().or_else(|| health.disk.clone())
     }
 
-    /// Notes how late it is, for when the store is opened again.
+    /// Stores the running time for the next start.
     pub(super) fn note_time(&self) {
         self.records.note_time(self.now_ms());
     }
 
-    /// Refuses what could not be read back, or is larger than it may be. What was larger before may become smaller.
+    /// Refuses a write that is too large. A stored value above the limit may be replaced by one that is not larger.
     pub(super) fn check_size(&self, write: &Write) -> Result<(), Error> {
         let most = self.options.value_bytes_max.min(PAYLOAD_BYTES_MAX);
         let checked = write.check_size(most);
@@ -248,11 +251,11 @@ impl Engine {
         checked
     }
 
-    /// Does all writes that are as they expect, durably and together, and answers all of them.
-    pub(super) fn commit(&self, group: Vec<(Write, Answer)>) -> Last {
+    /// Commits all writes whose keys have the expected state, durably and together, and answers all writes.
+    pub(super) fn commit(&self, group: Vec<(Write, WriteAnswer)>) -> LastCommit {
         let accepted = self.accept(group);
         if accepted.is_empty() {
-            return Last::default();
+            return LastCommit::default();
         }
         let records: Vec<(Revision, Record)> = accepted
             .iter()
@@ -260,8 +263,8 @@ impl Engine {
             .collect();
         let started = Instant::now();
         let appended = self.append(&records);
-        // Before anybody is answered, so that nobody is counted twice.
-        let last = Last {
+        // Counted before the answers are sent: a writer that writes again must not count twice.
+        let last = LastCommit {
             writes: accepted.len() as u64,
             meanwhile: self.crowd.waiting(),
             took: started.elapsed(),
@@ -276,7 +279,7 @@ impl Engine {
             let slots: Vec<_> = state.slots.iter().collect();
             for (revision, record) in records {
                 let created = state.apply(revision, &record);
-                let live = Arc::new(Live {
+                let live = Arc::new(LiveChange {
                     revision,
                     record,
                     created,
@@ -296,7 +299,7 @@ impl Engine {
         last
     }
 
-    /// Keeps records durably. On a full disk, history is given up for them.
+    /// Appends records durably. On a full disk, drops history to make space for them.
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
         let mut appended = self.records.append(records);
         if !appended.as_ref().is_err_and(AppendError::is_full) {
@@ -305,7 +308,11 @@ impl Engine {
         let now_ms = self.now_ms();
         let failed_ms = self.rescue_failed_ms.load(Ordering::Relaxed);
         let may_rescue = failed_ms == 0 || now_ms >= failed_ms + AGAIN_MS;
-        for leave in [Leave::Young, Leave::Least, Leave::Nothing] {
+        for leave in [
+            HistoryToKeep::Young,
+            HistoryToKeep::Least,
+            HistoryToKeep::Nothing,
+        ] {
             if !may_rescue || !appended.as_ref().is_err_and(AppendError::is_full) {
                 break;
             }
@@ -313,7 +320,7 @@ impl Engine {
             tracing::warn!(
                 ?leave,
                 ?compacted,
-                "the disk is full: history is given up for room"
+                "the disk is full: dropping history to free space"
             );
             appended = self.records.append(records);
             let helped = !appended.as_ref().is_err_and(AppendError::is_full);
@@ -323,9 +330,9 @@ impl Engine {
         appended
     }
 
-    fn refuse(&self, accepted: Vec<Accepted>, error: &AppendError) {
+    fn refuse(&self, accepted: Vec<AcceptedWrite>, error: &AppendError) {
         let writes = accepted.len();
-        tracing::error!(%error, writes, "a commit failed; its writes are refused");
+        tracing::error!(%error, writes, "a commit failed; its writes were refused");
         self.failed_commits.fetch_add(1, Ordering::Relaxed);
         self.health().commit = Some(format!("the last write failed: {error}"));
         let error = match error {
@@ -339,8 +346,8 @@ impl Engine {
         }
     }
 
-    /// Checks what the writes expect, each after those before it, and gives revisions to those that are right.
-    fn accept(&self, group: Vec<(Write, Answer)>) -> Vec<Accepted> {
+    /// Checks the expected state of each write, in order, and assigns revisions to the writes that pass.
+    fn accept(&self, group: Vec<(Write, WriteAnswer)>) -> Vec<AcceptedWrite> {
         let written_ms = self.now_ms();
         let state = self.state();
         let mut revision = state.revision;
@@ -360,11 +367,11 @@ impl Engine {
                 continue;
             }
             if answer.is_closed() {
-                continue; // the writer has gone: the write is absent
+                continue; // the caller has cancelled the write
             }
             revision = Revision(revision.0 + 1);
             in_group.insert(write.key.clone(), write.value.is_some().then_some(revision));
-            accepted.push(Accepted {
+            accepted.push(AcceptedWrite {
                 revision,
                 record: Record {
                     written_ms,
@@ -377,12 +384,12 @@ impl Engine {
         accepted
     }
 
-    /// Deletes keys whose lifetime is over. What cannot be deleted now is tried again. Returns true if there may be more.
+    /// Deletes keys whose lifetime is over. Keys that cannot be deleted are retried later. Returns true if there may be more.
     pub(super) fn expire(&self) -> bool {
         let now_ms = self.now_ms();
         let due = {
             let mut state = self.state_mut();
-            let State {
+            let EngineState {
                 lifetimes, index, ..
             } = &mut *state;
             let current = |key: &Bytes| index.current(key);
@@ -402,7 +409,7 @@ impl Engine {
         self.commit(group);
         let mut failed = false;
         for (write, mut answer) in due.into_iter().zip(answers) {
-            // A commit answers before it returns. Who was written since has a new life.
+            // `commit` answers before it returns. On a conflict the key was written again, which renews its lifetime.
             if let Ok(Err(error)) = answer.try_recv()
                 && !matches!(error, Error::Conflict { .. })
             {
@@ -413,13 +420,13 @@ impl Engine {
         count == GROUP_WRITES_MAX && !failed
     }
 
-    /// Forgets up to `step` versions that are too old or too much, and frees some of their room. Returns whether all is done.
-    pub(super) fn compact(&self, leave: Leave, step: usize) -> Result<bool, Error> {
+    /// Forgets up to `step` versions beyond the limits of history, and reclaims some of their space. Returns true if all is done.
+    pub(super) fn compact(&self, leave: HistoryToKeep, step: usize) -> Result<bool, Error> {
         let urgent = self.health().disk.is_some();
         self.compact_step(leave, step, urgent)
     }
 
-    fn compact_step(&self, leave: Leave, step: usize, urgent: bool) -> Result<bool, Error> {
+    fn compact_step(&self, leave: HistoryToKeep, step: usize, urgent: bool) -> Result<bool, Error> {
         let compacted = self.try_compact(leave, step, urgent);
         if compacted.is_err() {
             self.failed_compactions.fetch_add(1, Ordering::Relaxed);
@@ -427,13 +434,17 @@ impl Engine {
         compacted
     }
 
-    /// Compacts until nothing is left to do. It is `urgent` if the disk is full.
-    pub(super) fn compact_whole(&self, leave: Leave, urgent: bool) -> Result<Revision, Error> {
+    /// Compacts until nothing is left to do. `urgent` if the disk is full.
+    pub(super) fn compact_whole(
+        &self,
+        leave: HistoryToKeep,
+        urgent: bool,
+    ) -> Result<Revision, Error> {
         while !self.compact_step(leave, usize::MAX, urgent)? {}
         Ok(self.state().oldest)
     }
 
-    fn try_compact(&self, leave: Leave, step: usize, urgent: bool) -> Result<bool, Error> {
+    fn try_compact(&self, leave: HistoryToKeep, step: usize, urgent: bool) -> Result<bool, Error> {
         let now_ms = self.now_ms();
         let held = self.holds.any();
         let oldest = self.due(leave, now_ms, held);
@@ -449,8 +460,8 @@ impl Engine {
         }
         let (forgotten, done) = {
             let mut state = self.state_mut();
-            // Whoever has begun to read history since then has asked where it starts, and relies on that.
-            if leave == Leave::Young && !held && self.holds.any() {
+            // A reader has taken a hold meanwhile and relies on the oldest revision that it has read.
+            if leave == HistoryToKeep::Young && !held && self.holds.any() {
                 return Ok(true);
             }
             state.oldest = oldest;
@@ -464,8 +475,8 @@ impl Engine {
         Ok(self.reclaim(now_ms, urgent) && done)
     }
 
-    /// Frees some of the room of what is forgotten. False if there may be more. If it fails, it is tried again after a while:
-    /// forgetting goes on meanwhile.
+    /// Reclaims some of the space of forgotten records. False if there may be more. After a failure it pauses, while forgetting
+    /// continues.
     fn reclaim(&self, now_ms: u64, urgent: bool) -> bool {
         let again_ms = self.reclaim_again_ms.load(Ordering::Relaxed);
         if now_ms < again_ms && !urgent {
@@ -479,7 +490,7 @@ impl Engine {
                 false
             }
             Err(error) => {
-                tracing::error!(%error, "no room can be freed now; it is tried again");
+                tracing::error!(%error, "cannot reclaim disk space; will retry");
                 self.failed_compactions.fetch_add(1, Ordering::Relaxed);
                 self.reclaim_again_ms
                     .store(now_ms + AGAIN_MS, Ordering::Relaxed);
@@ -488,9 +499,9 @@ impl Engine {
         }
     }
 
-    /// Where history should start. If it is `held`, it does not end by age.
-    fn due(&self, leave: Leave, now_ms: u64, held: bool) -> Revision {
-        let keep = Keep {
+    /// The revision at which history should start. While it is `held`, age does not count.
+    fn due(&self, leave: HistoryToKeep, now_ms: u64, held: bool) -> Revision {
+        let keep = HistoryLimits {
             age: self.options.history_age,
             revisions_min: self.options.history_revisions_min,
         };
@@ -498,27 +509,27 @@ impl Engine {
         let current = state.revision;
         let newest_allowed = Revision(current.0.saturating_sub(keep.revisions_min));
         let by_age = match leave {
-            Leave::Least => newest_allowed,
-            Leave::Nothing => current,
-            Leave::Young if held => Revision(0),
-            Leave::Young => state.times.oldest(now_ms, current, keep),
+            HistoryToKeep::Least => newest_allowed,
+            HistoryToKeep::Nothing => current,
+            HistoryToKeep::Young if held => Revision(0),
+            HistoryToKeep::Young => state.times.oldest(now_ms, current, keep),
         };
         let by_bytes = state.index.oldest_within(self.options.history_bytes_max);
         let by_bytes = by_bytes.unwrap_or_default().min(newest_allowed);
         state.oldest.max(by_age).max(by_bytes)
     }
 
-    /// Looks after the disk: settles what failed before and notes what is wrong.
+    /// Maintains the disk: repairs what failed before and notes current problems.
     pub(super) fn maintain(&self) {
         let trouble = self.records.maintain();
         let had = std::mem::replace(&mut self.health().disk, trouble.clone());
         if let Some(trouble) = &trouble {
             if had.is_none() {
-                tracing::error!(trouble, "the store is in trouble");
+                tracing::error!(trouble, "the store has a problem");
             }
             return;
         }
-        // Nobody may write as long as the store is said not to be ready.
+        // While the store is not ready there are no writes that could show that it recovered, so it is probed.
         let has_failed = self.health().commit.is_some();
         if has_failed {
             let probed = self.records.probe();
@@ -559,7 +570,7 @@ impl Engine {
                 value,
                 revision: at,
             }),
-            // Compaction has passed the read between its look at the index and this one.
+            // Compaction has removed the record after the index was read.
             _ => Err(Error::Compacted {
                 requested: revision,
                 oldest: self.state().oldest,

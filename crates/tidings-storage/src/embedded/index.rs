@@ -1,11 +1,10 @@
-//! The index: which versions of which keys exist. Values stay on disk; the index has their revisions.
+//! The index: the versions of all keys. Values stay on disk; the index has their revisions.
 //!
-//! Per key: its text once (shared with the history), the latest version inline, older ones in a vector that is empty for
-//! keys that did not change within the history.
+//! Each key has its bytes once (shared with the history), the latest version inline, and older versions in a vector that is empty
+//! for keys that did not change within the history.
 //!
-//! Forgotten values still stand where records are kept until their room is reclaimed: they are buried. A tombstone, the record
-//! of a deletion, is kept as long as a value of its key is buried, however old it is: without it, that value would be alive
-//! again when the store is opened.
+//! A forgotten value stays in its segment until the space is reclaimed: it is buried. A tombstone, the record of a deletion, is
+//! kept as long as a value of its key is buried. Without the tombstone, the value would be back when the store is opened.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
@@ -13,26 +12,27 @@ use std::sync::Arc;
 
 use crate::contract::Revision;
 
-type Key = Arc<[u8]>;
+type IndexKey = Arc<[u8]>;
 
 /// A version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
+struct KeyVersion {
     revision: Revision,
     deleted: bool,
     bytes: u32,
 }
 
+/// All versions of a key within the history.
 #[derive(Debug)]
-struct Versions {
-    /// In the order of their revisions. The first is the next to be forgotten.
-    older: VecDeque<Version>,
-    latest: Version,
+struct KeyVersions {
+    /// Older versions in the order of their revisions. The first is forgotten next.
+    older: VecDeque<KeyVersion>,
+    latest: KeyVersion,
 }
 
-impl Versions {
+impl KeyVersions {
     /// The version that was current at a revision.
-    fn at(&self, revision: Revision) -> Option<Version> {
+    fn at(&self, revision: Revision) -> Option<KeyVersion> {
         if self.latest.revision <= revision {
             return Some(self.latest);
         }
@@ -44,38 +44,38 @@ impl Versions {
     }
 }
 
-/// A version that only history needs, until the store is compacted past `superseded`.
+/// A version that only history needs; it can be forgotten when history starts at `superseded` or later.
 #[derive(Debug)]
-struct Superseded {
+struct SupersededVersion {
     superseded: Revision,
-    key: Key,
-    version: Version,
+    key: IndexKey,
+    version: KeyVersion,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    keys: BTreeMap<Key, Versions>,
-    history: VecDeque<Superseded>,
+    keys: BTreeMap<IndexKey, KeyVersions>,
+    history: VecDeque<SupersededVersion>,
     history_bytes: u64,
     live: u64,
-    /// How many values of a key are buried.
+    /// The number of buried values by key.
     ///
-    /// Bound: the records that still stand where they are kept, which reclaiming holds to about twice those that are needed.
-    buried: HashMap<Key, u32>,
-    /// Tombstones that history does not need and buried values do.
+    /// Bound: the records in all segments, which reclaiming keeps to about twice the needed records.
+    buried: HashMap<IndexKey, u32>,
+    /// Number of tombstones that only buried values need.
     tombstones: u64,
 }
 
-/// A change of a key, as a watch tells it.
+/// A change of a key, for watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IndexedChange {
     pub(super) revision: Revision,
-    /// The key did not exist before.
+    /// True if the key did not exist before.
     pub(super) created: bool,
 }
 
 impl Index {
-    /// When a key was last modified; `None` if it does not exist.
+    /// The revision of a key's last change; `None` if the key does not exist.
     pub(super) fn current(&self, key: &[u8]) -> Option<Revision> {
         self.keys
             .get(key)
@@ -84,13 +84,13 @@ impl Index {
             .map(|latest| latest.revision)
     }
 
-    /// How large a key and its value are; `None` if it does not exist.
+    /// The size of a key and its value; `None` if the key does not exist.
     pub(super) fn current_bytes(&self, key: &[u8]) -> Option<usize> {
         let latest = self.keys.get(key)?.latest;
         (!latest.deleted).then_some(latest.bytes as usize)
     }
 
-    /// The revision of the value that a key had at a revision.
+    /// The revision at which the value was written that a key had at `revision`.
     #[cfg(test)]
     fn at(&self, key: &[u8], revision: Revision) -> Option<Revision> {
         self.keys
@@ -100,7 +100,7 @@ impl Index {
             .map(|version| version.revision)
     }
 
-    /// The changes of keys with a prefix after a revision, in order.
+    /// All changes of keys with a prefix after a revision, in order.
     pub(super) fn changes(&self, prefix: &[u8], after: Revision) -> VecDeque<IndexedChange> {
         let mut changes = Vec::new();
         let keys = self
@@ -132,7 +132,7 @@ impl Index {
         prefix: &'a [u8],
         start: Option<&'a [u8]>,
         revision: Revision,
-    ) -> impl Iterator<Item = (&'a Key, Revision)> {
+    ) -> impl Iterator<Item = (&'a IndexKey, Revision)> {
         let first = start.filter(|start| *start > prefix).unwrap_or(prefix);
         self.keys
             .range::<[u8], _>((Bound::Included(first), Bound::Unbounded))
@@ -145,7 +145,7 @@ impl Index {
             })
     }
 
-    /// Notes a change. Revisions come in order. True if the key existed before.
+    /// Applies a change; revisions must be in order. True if the key existed before.
     pub(super) fn apply(
         &mut self,
         key: &[u8],
@@ -153,14 +153,14 @@ impl Index {
         deleted: bool,
         bytes: usize,
     ) -> bool {
-        let version = Version {
+        let version = KeyVersion {
             revision,
             deleted,
             bytes: bytes.try_into().unwrap_or(u32::MAX),
         };
         let (key, before) = match self.keys.get_key_value(key) {
             Some((key, versions)) => (key.clone(), Some(versions.latest)),
-            None => (Key::from(key), None),
+            None => (IndexKey::from(key), None),
         };
         assert!(
             before.is_none_or(|before| before.revision < revision),
@@ -173,7 +173,7 @@ impl Index {
             None => {
                 self.keys.insert(
                     key.clone(),
-                    Versions {
+                    KeyVersions {
                         older: VecDeque::new(),
                         latest: version,
                     },
@@ -182,9 +182,9 @@ impl Index {
         }
         let existed = before.filter(|before| !before.deleted);
         if let Some(before) = before {
-            // A tombstone is not needed any more when history starts at what came after it, whatever is buried.
+            // A superseded tombstone is not needed once history starts at the next version, even if values are buried.
             let bytes = if before.deleted { 0 } else { before.bytes };
-            self.remember(revision, key.clone(), Version { bytes, ..before });
+            self.remember(revision, key.clone(), KeyVersion { bytes, ..before });
         }
         if deleted {
             self.remember(revision, key, version); // a deletion is history from the start
@@ -193,23 +193,23 @@ impl Index {
         existed.is_some()
     }
 
-    fn remember(&mut self, superseded: Revision, key: Key, version: Version) {
+    fn remember(&mut self, superseded: Revision, key: IndexKey, version: KeyVersion) {
         self.history_bytes += u64::from(version.bytes);
-        self.history.push_back(Superseded {
+        self.history.push_back(SupersededVersion {
             superseded,
             key,
             version,
         });
     }
 
-    /// True if history that starts at `oldest` leaves something to be forgotten.
+    /// True if some versions are not needed when history starts at `oldest`.
     pub(super) fn has_forgettable(&self, oldest: Revision) -> bool {
         let first = self.history.front();
         first.is_some_and(|entry| entry.superseded <= oldest)
     }
 
-    /// Forgets up to `limit` versions that nobody needs once reads and watches start at `oldest` or later. Returns their
-    /// revisions, and whether nothing more is to be forgotten.
+    /// Forgets up to `limit` versions that are not needed when history starts at `oldest`. Returns their revisions, and true if
+    /// none are left to forget.
     pub(super) fn compact(&mut self, oldest: Revision, limit: usize) -> (Vec<Revision>, bool) {
         let mut forgotten = Vec::new();
         while self.has_forgettable(oldest) {
@@ -219,7 +219,7 @@ impl Index {
             let Some(entry) = self.history.pop_front() else {
                 break;
             };
-            let Superseded {
+            let SupersededVersion {
                 key,
                 version,
                 superseded,
@@ -244,7 +244,7 @@ impl Index {
     }
 
     /// Removes the oldest version of a key, if it is of this revision.
-    fn remove(&mut self, key: &Key, revision: Revision) -> bool {
+    fn remove(&mut self, key: &IndexKey, revision: Revision) -> bool {
         let Some(versions) = self.keys.get_mut(key) else {
             return false;
         };
@@ -252,31 +252,31 @@ impl Index {
             Some(oldest) if oldest.revision == revision => {
                 versions.older.pop_front();
                 if versions.older.is_empty() {
-                    versions.older = VecDeque::new(); // give the memory back
+                    versions.older = VecDeque::new(); // frees the memory
                 }
                 true
             }
             None if versions.latest.revision == revision => {
-                self.keys.remove(key); // a deletion that nobody needs to hear of any more
+                self.keys.remove(key); // a tombstone that is not needed any more
                 true
             }
             _ => false,
         }
     }
 
-    /// A value of a key is forgotten, and still stands where it is kept.
+    /// Counts a forgotten value that is still in its segment.
     pub(super) fn bury(&mut self, key: &[u8]) {
         match self.buried.get_mut(key) {
             Some(count) => *count += 1,
             None => {
                 let known = self.keys.get_key_value(key).map(|(key, _)| key.clone());
                 self.buried
-                    .insert(known.unwrap_or_else(|| Key::from(key)), 1);
+                    .insert(known.unwrap_or_else(|| IndexKey::from(key)), 1);
             }
         }
     }
 
-    /// Buried values of these keys stand nowhere any more. Returns tombstones that nobody needs now.
+    /// Uncounts buried values of these keys whose space was reclaimed. Returns the tombstones that are not needed any more.
     pub(super) fn unbury(&mut self, keys: &[impl AsRef<[u8]>]) -> Vec<Revision> {
         let mut forgotten = Vec::new();
         for key in keys {
@@ -294,7 +294,7 @@ impl Index {
                 continue;
             };
             let first = *versions.older.front().unwrap_or(&versions.latest);
-            // One that history needs is forgotten when compaction comes to it.
+            // A tombstone that history still needs is forgotten later, by compaction.
             let compacted = !self.has_forgettable(first.revision);
             if first.deleted && compacted && self.remove(&key, first.revision) {
                 self.tombstones -= 1;
@@ -304,7 +304,8 @@ impl Index {
         forgotten
     }
 
-    /// Where history would start if it were cut to `bytes_max`: the revision that supersedes the oldest entry too much.
+    /// The start of history if it is cut to `bytes_max`: the revision that supersedes the last version to drop. `None` if it
+    /// fits.
     pub(super) fn oldest_within(&self, bytes_max: u64) -> Option<Revision> {
         let mut excess = self
             .history_bytes
@@ -323,7 +324,7 @@ impl Index {
         self.live
     }
 
-    /// Tombstones that are kept only for the sake of buried values.
+    /// The number of tombstones that only buried values need.
     pub(super) fn tombstones(&self) -> u64 {
         self.tombstones
     }
@@ -412,7 +413,7 @@ mod tests {
     #[test]
     fn a_tombstone_stays_until_no_value_of_its_key_stands_anywhere() {
         let mut index = Index::default();
-        // Twice created and deleted, with an update between, and made anew.
+        // Created, updated, deleted, created, deleted, created.
         for (revision, deleted) in [
             (1, false),
             (2, false),

@@ -1,4 +1,4 @@
-//! Keys that live for a while after their last write: pure.
+//! Keys that are deleted some time after their last write, such as Events. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,21 +7,23 @@ use bytes::Bytes;
 
 use crate::contract::Revision;
 
-/// The writes of keys that have a lifetime, in their order.
+/// The writes of keys that have a lifetime, in order.
 ///
-/// Bound: those within the lifetime of their keys.
+/// Bound: the writes within the lifetime of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Lifetimes(Vec<Lifetime>);
 
+/// The lifetime of the keys with a prefix, and their writes.
 #[derive(Debug)]
 struct Lifetime {
     prefix: Bytes,
     milliseconds: u64,
-    writes: VecDeque<Written>,
+    writes: VecDeque<LifetimeWrite>,
 }
 
+/// A write of a key that has a lifetime.
 #[derive(Debug, Clone)]
-pub(super) struct Written {
+pub(super) struct LifetimeWrite {
     pub(super) key: Bytes,
     pub(super) revision: Revision,
     written_ms: u64,
@@ -37,12 +39,12 @@ impl Lifetimes {
         Lifetimes(lifetimes.collect())
     }
 
-    /// A key was written.
+    /// Notes a write, if its key has a lifetime.
     pub(super) fn note(&mut self, key: &Bytes, revision: Revision, written_ms: u64) {
         let mut lifetimes = self.0.iter_mut();
         if let Some(lifetime) = lifetimes.find(|lifetime| key.starts_with(&lifetime.prefix)) {
-            lifetime.writes.push_back(Written {
-                // A copy: the key may be part of a whole file that was read.
+            lifetime.writes.push_back(LifetimeWrite {
+                // A copy, because the key may be a slice of a whole segment.
                 key: Bytes::copy_from_slice(key),
                 revision,
                 written_ms,
@@ -50,13 +52,13 @@ impl Lifetimes {
         }
     }
 
-    /// Takes out keys whose lifetime is over, at most so many; `current` says when a key was last written.
+    /// Removes and returns at most `most` keys whose lifetime is over. `current` returns the revision of a key's last change.
     pub(super) fn due(
         &mut self,
         now_ms: u64,
         most: usize,
         current: impl Fn(&Bytes) -> Option<Revision>,
-    ) -> Vec<Written> {
+    ) -> Vec<LifetimeWrite> {
         let mut due = Vec::new();
         for lifetime in &mut self.0 {
             while due.len() < most
@@ -73,8 +75,8 @@ impl Lifetimes {
         due
     }
 
-    /// A key could not be deleted: it is due again.
-    pub(super) fn put_back(&mut self, write: Written) {
+    /// Puts back a key that could not be deleted, so that it is due again.
+    pub(super) fn put_back(&mut self, write: LifetimeWrite) {
         let mut lifetimes = self.0.iter_mut();
         if let Some(lifetime) = lifetimes.find(|lifetime| write.key.starts_with(&lifetime.prefix)) {
             lifetime.writes.push_front(write);
@@ -95,7 +97,8 @@ mod tests {
         lifetimes.note(&Bytes::from("other"), Revision(3), 0);
         lifetimes.note(&renewed, Revision(4), 30_000);
         let current = |key: &Bytes| Some(Revision(if *key == renewed { 4 } else { 1 }));
-        let keys = |due: Vec<Written>| due.into_iter().map(|write| write.key).collect::<Vec<_>>();
+        let keys =
+            |due: Vec<LifetimeWrite>| due.into_iter().map(|write| write.key).collect::<Vec<_>>();
         assert!(lifetimes.due(59_999, 9, current).is_empty());
         let due = lifetimes.due(60_000, 9, current);
         lifetimes.put_back(due[0].clone());

@@ -1,30 +1,31 @@
-//! Records in memory, for stores that need not survive.
+//! Records in memory, for stores that are not durable.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::record::{AppendError, Record, Records};
+use super::record::{AppendError, Record, RecordStore};
 use crate::contract::{Error, Revision};
 
+/// A [`RecordStore`] in memory.
 #[derive(Debug, Default)]
-pub(super) struct MemoryRecords(Mutex<Kept>);
+pub(super) struct MemoryRecords(Mutex<MemoryState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct MemoryState {
     records: BTreeMap<Revision, Record>,
-    /// Keys of values that were forgotten and not reported yet.
+    /// Keys of forgotten values that [`RecordStore::reclaim`] has not returned yet.
     dropped: Vec<Bytes>,
 }
 
 impl MemoryRecords {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, MemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Records for MemoryRecords {
+impl RecordStore for MemoryRecords {
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
         self.kept().records.extend(records.iter().cloned());
         Ok(())

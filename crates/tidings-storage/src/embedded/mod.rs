@@ -1,9 +1,9 @@
 //! The embedded engine: an index in memory, records in a log on disk (or in memory), a thread that commits and one that reads.
 //!
-//! The working set lives in the caller's caches, so values are not kept here: the index holds 100-odd bytes per key, and a
-//! read of a value is a read of the disk. Writes that wait while the disk syncs share the next sync.
+//! The callers cache their working set, so the engine does not cache values: the index has about 100 bytes per key, and reading a
+//! value reads the disk. Writes that wait while the disk syncs share the next sync.
 //!
-//! `engine` does everything and has no thread; `committer` and `reader` are the threads; `log` is the disk's side.
+//! `engine` does all work and has no thread; `committer` and `reader` are the threads; `log` stores records on disk.
 
 pub mod backup;
 
@@ -34,49 +34,50 @@ use crate::contract::{
     BoxFuture, Error, HistoryHold, Range, RangeResult, Revision, Stats, Storage, Trouble,
     WatchStream, Write,
 };
-use committer::Task;
+use committer::CommitterTask;
 use disk::{Disk, RealDisk};
 use engine::Engine;
 #[cfg(feature = "simulation")]
 pub use log::fuzzing;
 pub use log::{OpenError, check};
-use reader::Reader;
-use watch::Watch;
+use reader::DiskReader;
+use watch::EmbeddedWatch;
 
-/// How many writes may wait for the disk.
+/// The maximum number of writes that wait for a commit.
 const QUEUED_WRITES_MAX: usize = 4096;
-/// Small enough to be rewritten in a moment, large enough to be few.
+/// The default size of a segment: small enough to be rewritten quickly, large enough to have few segments.
 const SEGMENT_BYTES_MAX: u64 = 16 << 20;
+/// The default interval of maintenance.
 const COMPACT_EVERY: Duration = Duration::from_secs(1);
-/// Time is read at least once a second; what is much longer was a jump, or a sleep of the machine.
+/// The clock is read at least once a second; a much longer step was a jump, or the machine slept.
 const CLOCK_STEP_MAX: Duration = Duration::from_secs(10);
 
-/// How an embedded store keeps history.
+/// Options of an embedded store.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// Changes younger than this can be read and watched from. The time during which the store is closed does not count.
+    /// The minimum age of history: younger revisions can be read and watched from. Time while the store is closed does not count.
     pub history_age: Duration,
-    /// However old they are, this many last revisions can be.
+    /// The minimum number of revisions of history, of any age.
     pub history_revisions_min: u64,
-    /// However young it is, history does not grow beyond this (but keeps `history_revisions_min`).
+    /// The maximum size of history, of any age; `history_revisions_min` revisions are kept all the same.
     pub history_bytes_max: u64,
-    /// A key and its value may be this large together.
+    /// The maximum size of a key and its value together.
     pub value_bytes_max: usize,
-    /// A file of the log is closed when it has grown to this.
+    /// The size at which a segment is closed.
     pub segment_bytes_max: u64,
-    /// How often history and the disk are looked after.
+    /// The interval of compaction and disk maintenance.
     pub compact_every: Duration,
-    /// Keys that begin with this are deleted so long after their last write.
+    /// Key prefixes with lifetimes: a key is deleted when this time has passed since its last write.
     pub lifetimes: Vec<(Bytes, Duration)>,
-    /// What the owner of the directory keeps there besides the store. Anything else in a directory without a store means that
-    /// the directory is somebody else's.
+    /// Names of other files that the owner keeps in the data directory. A directory without a store that contains any other file
+    /// is refused.
     pub beside: &'static [&'static str],
-    /// A clock that nobody sets, counted from any moment; tests pass their own.
+    /// A monotonic clock that counts from any moment; tests pass their own.
     pub now: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Whatever the clock says, time goes on by no more than this from one look at it to the next.
+    /// The maximum step of the running time between two readings of the clock.
     pub clock_step_max: Duration,
-    /// The file system; tests pass one that fails.
+    /// The file system; tests pass one that fails on purpose.
     pub disk: Arc<dyn Disk>,
 }
 
@@ -108,12 +109,12 @@ impl std::fmt::Debug for EmbeddedOptions {
     }
 }
 
-/// A store on this machine. Dropping it ends its watches and its threads.
+/// A store on this machine. Dropping it ends its watches and threads.
 pub struct Embedded {
     engine: Arc<Engine>,
-    /// `None` if nothing is on disk.
-    reader: Option<Arc<Reader>>,
-    tasks: Option<SyncSender<Task>>,
+    /// `None` if the records are in memory.
+    reader: Option<Arc<DiskReader>>,
+    tasks: Option<SyncSender<CommitterTask>>,
     committer: Option<JoinHandle<()>>,
 }
 
@@ -126,21 +127,21 @@ impl std::fmt::Debug for Embedded {
 }
 
 impl Embedded {
-    /// A store that is gone with the process.
+    /// A store in memory, which ends with the process.
     pub fn ephemeral(options: EmbeddedOptions) -> Embedded {
         Embedded::start(Engine::ephemeral(options), None)
     }
 
-    /// Opens or creates a store in a directory of its own.
+    /// Opens or creates a store in a data directory.
     ///
     /// # Errors
-    /// If the directory is in use, holds something else or is damaged. It is left as it was.
+    /// If the directory is in use, contains something else or is damaged. It is not changed then.
     pub fn open(directory: &Path, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
         let engine = Engine::open(directory, options)?;
-        Ok(Embedded::start(engine, Some(Arc::new(Reader::start()))))
+        Ok(Embedded::start(engine, Some(Arc::new(DiskReader::start()))))
     }
 
-    fn start(engine: Engine, reader: Option<Arc<Reader>>) -> Embedded {
+    fn start(engine: Engine, reader: Option<Arc<DiskReader>>) -> Embedded {
         let engine = Arc::new(engine);
         let (tasks, queue) = sync_channel(QUEUED_WRITES_MAX);
         let committer = std::thread::Builder::new()
@@ -149,7 +150,7 @@ impl Embedded {
                 let engine = engine.clone();
                 move || committer::run(&engine, &queue)
             });
-        // Without the thread every write answers that the store is closed.
+        // If the thread cannot be started, every write fails with `Error::Closed`.
         Embedded {
             engine,
             reader,
@@ -158,17 +159,17 @@ impl Embedded {
         }
     }
 
-    /// Forgets all history that is due now, instead of within the next second, and says where it starts.
+    /// Compacts all due history immediately, instead of within the next second, and returns the oldest revision.
     ///
     /// # Errors
-    /// If the disk refuses.
+    /// If the disk fails.
     pub async fn compact(&self) -> Result<Revision, Error> {
         let (answer, done) = oneshot::channel();
-        self.submit(Task::Compact(answer))?;
+        self.submit(CommitterTask::Compact(answer))?;
         done.await.map_err(|_| Error::Closed)?
     }
 
-    fn submit(&self, task: Task) -> Result<(), Error> {
+    fn submit(&self, task: CommitterTask) -> Result<(), Error> {
         self.tasks
             .as_ref()
             .ok_or(Error::Closed)?
@@ -196,7 +197,7 @@ impl Storage for Embedded {
             self.engine.check_size(&write)?;
             let (answer, done) = oneshot::channel();
             let count = self.engine.crowd.enter(1);
-            if let Err(error) = self.submit(Task::Write(write, answer)) {
+            if let Err(error) = self.submit(CommitterTask::Write(write, answer)) {
                 self.engine.crowd.leave(1);
                 return Err(error);
             }
@@ -223,7 +224,7 @@ impl Storage for Embedded {
 
     fn watch(&self, prefix: Bytes, after: Revision) -> BoxFuture<'_, Result<WatchStream, Error>> {
         let (engine, reader) = (self.engine.clone(), self.reader.clone());
-        let watch = Watch::start(engine, reader, &prefix, after);
+        let watch = EmbeddedWatch::start(engine, reader, &prefix, after);
         let watch = watch.map(|watch| Box::pin(watch) as WatchStream);
         Box::pin(std::future::ready(watch))
     }
@@ -272,7 +273,7 @@ impl Storage for Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        self.tasks = None; // the committing thread ends when it has done what waits
+        self.tasks = None; // the committing thread ends after the waiting tasks
         if let Some(committer) = self.committer.take()
             && committer.join().is_err()
         {

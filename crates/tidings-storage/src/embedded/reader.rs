@@ -1,4 +1,4 @@
-//! The reading thread: reads of the disk wait here, so that no request waits behind them.
+//! The reading thread: does all reads of the disk, so that they do not block the threads of the async runtime.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,21 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+type ReadJob = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs one after another. Bound: one for each watch that catches up and each range that is read.
-pub(super) struct Reader(Mutex<Option<Running>>);
+/// Runs jobs in order on a thread. Bound: one job for each watch that catches up and each range that is read.
+pub(super) struct DiskReader(Mutex<Option<ReaderThread>>);
 
-struct Running {
-    jobs: Sender<Job>,
+/// The thread and its queue.
+struct ReaderThread {
+    jobs: Sender<ReadJob>,
     thread: JoinHandle<()>,
 }
 
-impl Reader {
-    /// Without a thread, every read answers that the store is closed.
-    pub(super) fn start() -> Reader {
-        let (jobs, waiting) = channel::<Job>();
+impl DiskReader {
+    /// Starts the thread. If it cannot be started, every read fails with `Error::Closed`.
+    pub(super) fn start() -> DiskReader {
+        let (jobs, waiting) = channel::<ReadJob>();
         let thread = std::thread::Builder::new()
             .name("tidings-read".into())
             .spawn(move || {
@@ -27,23 +28,23 @@ impl Reader {
                     job();
                 }
             });
-        Reader(Mutex::new(
-            thread.ok().map(|thread| Running { jobs, thread }),
+        DiskReader(Mutex::new(
+            thread.ok().map(|thread| ReaderThread { jobs, thread }),
         ))
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<ReaderThread>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a job. The answer never comes if the store has been closed.
+    /// Runs a job. The receiver fails if the store is closed.
     pub(super) fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (answer, done) = oneshot::channel();
         if let Some(running) = &*self.running() {
-            // If the thread has ended, the job and with it the answer are dropped.
+            // If the thread has ended, the job and its answer are dropped.
             let _ = running.jobs.send(Box::new(move || {
                 let _ = answer.send(job());
             }));
@@ -58,10 +59,10 @@ impl Reader {
             .is_none_or(|running| running.thread.is_finished())
     }
 
-    /// Ends the thread when it has done what waits.
+    /// Ends the thread after the waiting jobs.
     pub(super) fn close(&self) {
         let running = self.running().take();
-        if let Some(Running { jobs, thread }) = running {
+        if let Some(ReaderThread { jobs, thread }) = running {
             drop(jobs);
             if thread.join().is_err() {
                 tracing::error!("the reading thread panicked");

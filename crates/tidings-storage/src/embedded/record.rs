@@ -1,13 +1,13 @@
-//! Records: what a revision did, as it is kept.
+//! A record is the stored change of one revision.
 
 use bytes::Bytes;
 
 use crate::contract::{DiskStats, Error, Revision};
 
-/// One change of one key.
+/// The change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The store's running time in milliseconds: history is kept by age, over restarts too.
+    /// The running time of the store in milliseconds, from which the age of history follows.
     pub(crate) written_ms: u64,
     pub(crate) key: Bytes,
     /// `None` is a deletion.
@@ -15,23 +15,23 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// How many bytes it takes.
+    /// The size of key and value.
     pub(crate) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Bytes::len)
     }
 }
 
-/// Why records could not be kept.
+/// Why records could not be appended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// None of them is there.
+    /// No record was written.
     #[error("{why}")]
     Refused {
         why: String,
-        /// There is no room.
+        /// True if the disk is full.
         full: bool,
     },
-    /// They may be there after a restart, or some of them.
+    /// Some or all of the records may be there after a restart.
     #[error("{0}")]
     Unknown(String),
 }
@@ -42,35 +42,35 @@ impl AppendError {
     }
 }
 
-/// Where records are kept, by revision. Only one thread calls what changes something.
-pub(super) trait Records: Send + Sync {
-    /// Keeps records durably: when it returns, all of them are.
+/// Stores records by revision. Only one thread calls the methods that change it.
+pub(super) trait RecordStore: Send + Sync {
+    /// Appends records. They are durable when it returns.
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError>;
 
-    /// The records of some revisions, in the same order; `None` for those that have been forgotten.
+    /// The records of some revisions, in the same order; `None` for forgotten ones.
     fn read(&self, revisions: &[Revision]) -> Result<Vec<Option<Record>>, Error>;
 
-    /// Notes durably that history starts at `oldest` since `time_ms`. Only then may records be forgotten.
+    /// Stores durably that history starts at `oldest`. Records may be forgotten only after this.
     fn note_oldest(&self, oldest: Revision, time_ms: u64) -> Result<(), Error>;
 
-    /// Lets go of records that nobody needs any more. They may still stand where they are kept.
+    /// Forgets records that are not needed any more. Their space is reclaimed later.
     fn forget(&self, forgotten: &[Revision]);
 
-    /// Frees some of the room of forgotten records, and returns the keys of the values that stand nowhere now, one for each
-    /// value. `None` if there is nothing worth freeing. If it is `urgent`, because the disk is full, more is worth it.
+    /// Reclaims some of the space of forgotten records. Returns the keys of the values that were removed, one for each value, or
+    /// `None` if no space is worth reclaiming. `urgent` if the disk is full: then less space is worth it.
     fn reclaim(&self, urgent: bool) -> Result<Option<Vec<Bytes>>, Error>;
 
-    /// Called now and then: settles what failed before. Says what keeps records from being kept, if anything does.
+    /// Called at intervals: repairs earlier failures. Returns why records cannot be appended, if there is a reason.
     fn maintain(&self) -> Option<String> {
         None
     }
 
-    /// Tries whether something can be written.
+    /// Checks that a write succeeds.
     fn probe(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Notes the store's running time, for when it is opened again.
+    /// Stores the running time for the next start.
     fn note_time(&self, _: u64) {}
 
     /// Figures for metrics. Does not wait for the disk.

@@ -1,8 +1,8 @@
-//! Watches: a reader of the log that is caught up from the records and then follows live.
+//! Watches: a watch first reads past changes from the records, then follows live changes.
 //!
-//! Each watch has a queue of the changes that it has not taken yet, bounded in bytes. A watch whose queue overflows loses
-//! the queue, not the changes: it reads them from the records again. The index says which those are, so that a watch reads the
-//! records of its own prefix and no others.
+//! Each watch has a queue of changes that it has not taken yet, bounded in bytes. When the queue overflows, it is dropped and the
+//! watch reads the changes from the records instead. The index knows which records belong to the watch's prefix, so that it reads
+//! no others.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,51 +14,54 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::sync::oneshot;
 
-use super::engine::{Engine, State};
+use super::engine::{Engine, EngineState};
 use super::index::IndexedChange;
-use super::reader::Reader;
+use super::reader::DiskReader;
 use super::record::Record;
 use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 
-/// What a watch may have waiting in memory.
+/// The maximum size of the queue of a watch.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
-/// How much a watch that catches up takes from the records at once, and how many it asks for.
+/// The size of a batch that a watch reads from the records.
 const CATCH_UP_BYTES: usize = 1 << 20;
+/// The number of records of one read.
 const CATCH_UP_RECORDS: usize = 128;
 
-/// A change as it is handed to watches.
+/// A change for the queues of watches.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct LiveChange {
     pub(super) revision: Revision,
     pub(super) record: Record,
-    /// The key did not exist before.
+    /// True if the key did not exist before.
     pub(super) created: bool,
 }
 
+/// The prefix and the queue of a watch.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct WatchSlot {
     prefix: Bytes,
-    queue: Mutex<Queue>,
+    queue: Mutex<WatchQueue>,
 }
 
+/// The live changes that a watch has not taken yet.
 #[derive(Debug, Default)]
-struct Queue {
-    events: VecDeque<Arc<Live>>,
+struct WatchQueue {
+    events: VecDeque<Arc<LiveChange>>,
     bytes: usize,
-    /// The queue overflowed: the records have what it lost.
+    /// True if the queue overflowed: the watch must read the records.
     lagging: bool,
     progress_requested: bool,
     closed: bool,
     waker: Option<Waker>,
 }
 
-impl Slot {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
+impl WatchSlot {
+    fn lock(&self) -> std::sync::MutexGuard<'_, WatchQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called under the state's write lock, so that the queue and the current revision agree.
-    pub(super) fn offer(&self, live: &Arc<Live>) -> Option<Waker> {
+    /// Adds a change to the queue. Called under the write lock of the state, so that the queue matches the current revision.
+    pub(super) fn offer(&self, live: &Arc<LiveChange>) -> Option<Waker> {
         if !live.record.key.starts_with(&self.prefix) {
             return None;
         }
@@ -97,13 +100,13 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// The watches of a store.
+/// All watches of a store.
 #[derive(Debug, Default)]
-pub(super) struct Slots(Vec<Weak<Slot>>);
+pub(super) struct WatchSlots(Vec<Weak<WatchSlot>>);
 
-impl Slots {
-    pub(super) fn add(&mut self, prefix: Bytes) -> Arc<Slot> {
-        let slot = Arc::new(Slot {
+impl WatchSlots {
+    pub(super) fn add(&mut self, prefix: Bytes) -> Arc<WatchSlot> {
+        let slot = Arc::new(WatchSlot {
             prefix,
             queue: Mutex::default(),
         });
@@ -112,7 +115,7 @@ impl Slots {
         slot
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Arc<Slot>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Arc<WatchSlot>> {
         self.0.iter().filter_map(Weak::upgrade)
     }
 }
@@ -121,15 +124,19 @@ impl Slots {
 #[derive(Debug)]
 pub(super) struct Backlog {
     changes: VecDeque<IndexedChange>,
-    /// Where the watch stands.
+    /// The revision that the watch has reached.
     position: Revision,
-    /// The changes are all there are up to here.
+    /// The changes are complete up to this revision.
     through: Revision,
 }
 
 impl Backlog {
-    /// What a prefix has after a revision that can still be read.
-    pub(super) fn collect(state: &State, prefix: &[u8], after: Revision) -> Result<Backlog, Error> {
+    /// The changes of a prefix after a revision. Fails if that revision is compacted.
+    pub(super) fn collect(
+        state: &EngineState,
+        prefix: &[u8],
+        after: Revision,
+    ) -> Result<Backlog, Error> {
         state.readable(Some(after))?;
         Ok(Backlog {
             changes: state.index.changes(prefix, after),
@@ -182,33 +189,34 @@ fn event(revision: Revision, record: Record, created: bool) -> Event {
     }
 }
 
-/// What a reading thread gives back: the rest of the backlog, and what was read of it.
-type Read = (Backlog, Result<WatchBatch, Error>);
+/// The result of a read: the rest of the backlog, and the batch.
+type BacklogRead = (Backlog, Result<WatchBatch, Error>);
 
-pub(super) struct Watch {
+/// The stream of a watch.
+pub(super) struct EmbeddedWatch {
     engine: Arc<Engine>,
-    /// Who reads the records; `None` if that takes no time.
-    reader: Option<Arc<Reader>>,
-    slot: Arc<Slot>,
-    /// Everything up to here has been delivered.
+    /// The reading thread; `None` if the records are in memory.
+    reader: Option<Arc<DiskReader>>,
+    slot: Arc<WatchSlot>,
+    /// All changes up to this revision have been delivered.
     position: Revision,
-    /// What the queue does not have.
+    /// Changes that are not in the queue.
     backlog: Option<Backlog>,
-    reading: Option<oneshot::Receiver<Read>>,
+    reading: Option<oneshot::Receiver<BacklogRead>>,
     failed: bool,
 }
 
-impl Watch {
+impl EmbeddedWatch {
     pub(super) fn start(
         engine: Arc<Engine>,
-        reader: Option<Arc<Reader>>,
+        reader: Option<Arc<DiskReader>>,
         prefix: &Bytes,
         after: Revision,
-    ) -> Result<Watch, Error> {
-        // The queue begins before the backlog ends: what both have is told once.
+    ) -> Result<EmbeddedWatch, Error> {
+        // The queue starts before the backlog ends; changes that are in both are delivered once.
         let slot = engine.state_mut().slots.add(prefix.clone());
         let backlog = Backlog::collect(&engine.state(), prefix, after)?;
-        Ok(Watch {
+        Ok(EmbeddedWatch {
             engine,
             reader,
             slot,
@@ -266,7 +274,7 @@ impl Watch {
         Ok(batch)
     }
 
-    /// What the queue has. `None` if it is empty, or has lost what is in the backlog now.
+    /// Takes the queue. `None` if it is empty, or if it has overflowed and `backlog` was filled instead.
     fn take(&mut self, waker: &Waker) -> Result<Option<WatchBatch>, Error> {
         let state = self.engine.state();
         let mut queue = self.slot.lock();
@@ -298,7 +306,7 @@ impl Watch {
     }
 }
 
-impl Stream for Watch {
+impl Stream for EmbeddedWatch {
     type Item = Result<WatchBatch, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {

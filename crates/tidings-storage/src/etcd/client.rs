@@ -1,4 +1,4 @@
-//! A thin client of etcd: calls that end in time, and which of several members answers them.
+//! A thin client of etcd: calls with deadlines, and a choice between several members.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,23 +16,23 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::proto::{Ignored, StatusResponse, WatchRequest, WatchResponse};
-use super::{EtcdOptions, OpenError};
+use super::proto::{IgnoredMessage, StatusResponse, WatchRequest, WatchResponse};
+use super::{EtcdOpenError, EtcdOptions};
 use crate::contract::Error;
 
-/// How long a call may take, whichever members it asks.
+/// The deadline of a call over all members.
 const BUDGET: Duration = Duration::from_secs(3);
-/// How long a page of a list may take: no client waits for it.
+/// The deadline of a page of a list, which no client waits for.
 const BUDGET_OF_PAGE: Duration = Duration::from_secs(60);
-/// How long it may take when nobody has answered for a while: whoever asks should know soon.
+/// The deadline during an outage, so that callers learn of it soon.
 const BUDGET_IN_TROUBLE: Duration = Duration::from_millis(500);
-/// That while.
+/// The time without an answer after which [`BUDGET_IN_TROUBLE`] applies.
 const TROUBLE_AFTER: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// etcd ends connections that ask for a sign of life more often than every five seconds, or while they ask for nothing else.
+/// etcd closes connections that send pings more often than every five seconds, or pings without open calls.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(6);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
-/// A page of a list can be large; gRPC's own limit of 4 MiB is for requests between strangers.
+/// A page of a list can be larger than gRPC's default limit of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
 const TOO_LARGE: Error = Error::TooLarge {
@@ -40,70 +40,72 @@ const TOO_LARGE: Error = Error::TooLarge {
     bytes_max: None,
 };
 
-/// What may be done about a call that failed.
+/// Whether a failed call may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
-    /// It changes nothing: it can be repeated.
+pub(super) enum CallEffect {
+    /// The call changes nothing, so it can be repeated.
     None,
-    /// The same, of much: it may take longer.
+    /// A page of a list: it changes nothing and may take longer.
     Page,
-    /// It changes something: it is repeated only if it was certainly not done.
+    /// The call changes something: it is repeated only if it was certainly not done.
     Write,
 }
 
-pub(super) struct Client {
-    members: Vec<Member>,
-    /// Who is asked first: who answered last.
+/// A client of all members of an etcd cluster.
+pub(super) struct EtcdClient {
+    members: Vec<EtcdMember>,
+    /// The index of the member that is asked first: the one that answered last.
     current: AtomicUsize,
-    trouble: Mutex<Option<Trouble>>,
-    /// Calls that nobody answered.
+    trouble: Mutex<Option<EtcdOutage>>,
+    /// The number of calls without an answer.
     pub(super) unanswered: AtomicU64,
 }
 
-struct Member {
+/// A member of the cluster.
+struct EtcdMember {
     name: String,
     channel: Channel,
 }
 
-/// Nobody has answered since.
+/// An outage: no member has answered since.
 #[derive(Debug, Clone)]
-struct Trouble {
+struct EtcdOutage {
     since: Instant,
     why: String,
 }
 
-/// A watch as etcd sends it, and how to ask for progress in it.
+/// The messages of etcd's watch, and the channel for requests to it.
 pub(super) struct RawWatch {
     pub(super) requests: mpsc::Sender<WatchRequest>,
     pub(super) responses: Streaming<WatchResponse>,
 }
 
-impl Client {
-    pub(super) fn new(options: &EtcdOptions) -> Result<Client, OpenError> {
+impl EtcdClient {
+    pub(super) fn new(options: &EtcdOptions) -> Result<EtcdClient, EtcdOpenError> {
         if options.endpoints.is_empty() {
-            return Err(OpenError::NoEndpoints);
+            return Err(EtcdOpenError::NoEndpoints);
         }
         let members = options
             .endpoints
             .iter()
             .map(|endpoint| member(endpoint, options));
-        Ok(Client {
+        Ok(EtcdClient {
             members: members.collect::<Result<_, _>>()?,
-            // Several servers do not all ask the same member.
+            // A random start, so that several servers do not all use the same member.
             current: AtomicUsize::new(fastrand::usize(..options.endpoints.len())),
             trouble: Mutex::new(None),
             unanswered: AtomicU64::new(0),
         })
     }
 
-    fn trouble(&self) -> MutexGuard<'_, Option<Trouble>> {
+    fn trouble(&self) -> MutexGuard<'_, Option<EtcdOutage>> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is wrong, if nobody answers.
+    /// A description of the outage, if there is one.
     pub(super) fn what_is_wrong(&self) -> Option<String> {
         let trouble = self.trouble();
-        let Trouble { since, why } = trouble.as_ref()?;
+        let EtcdOutage { since, why } = trouble.as_ref()?;
         let seconds = since.elapsed().as_secs();
         Some(format!("etcd has not answered for {seconds} s: {why}"))
     }
@@ -118,7 +120,7 @@ impl Client {
         let since = trouble
             .as_ref()
             .map_or_else(Instant::now, |before| before.since);
-        *trouble = Some(Trouble {
+        *trouble = Some(EtcdOutage {
             since,
             why: why.to_owned(),
         });
@@ -132,20 +134,20 @@ impl Client {
         Instant::now() + if troubled { BUDGET_IN_TROUBLE } else { BUDGET }
     }
 
-    /// One call, to the member that answered last and then to the others.
+    /// Makes a call, to the member that answered last and then to the others.
     pub(super) async fn call<Q, A>(
         &self,
         path: &'static str,
         request: Q,
-        effect: Effect,
+        effect: CallEffect,
     ) -> Result<A, Error>
     where
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
         let deadline = match effect {
-            Effect::Page => Instant::now() + BUDGET_OF_PAGE,
-            Effect::None | Effect::Write => self.deadline(),
+            CallEffect::Page => Instant::now() + BUDGET_OF_PAGE,
+            CallEffect::None | CallEffect::Write => self.deadline(),
         };
         let (first, count) = (self.current.load(Ordering::Relaxed), self.members.len());
         let mut why = String::new();
@@ -153,10 +155,10 @@ impl Client {
             let at = (first + turn) % count;
             let member = &self.members[at];
             let now = Instant::now();
-            // Who is silent leaves time for the others, if they may be asked at all.
+            // If the call may be repeated, a silent member must leave time for the others.
             let share = match effect {
-                Effect::None | Effect::Page => (deadline - now) / (count - turn) as u32,
-                Effect::Write => deadline - now,
+                CallEffect::None | CallEffect::Page => (deadline - now) / (count - turn) as u32,
+                CallEffect::Write => deadline - now,
             };
             let attempt = member.unary(path, request.clone());
             match timeout_at(now + share, attempt).await {
@@ -171,7 +173,7 @@ impl Client {
                         return Err(refusal);
                     }
                     why = format!("{}: {}", member.name, story(&status));
-                    if effect == Effect::Write && !is_undone(&status) {
+                    if effect == CallEffect::Write && !is_undone(&status) {
                         self.unanswered(&why);
                         self.current.store(at + 1, Ordering::Relaxed);
                         return Err(Error::Uncertain(why));
@@ -180,7 +182,7 @@ impl Client {
                 Err(_) => {
                     let milliseconds = share.as_millis();
                     why = format!("{}: no answer within {milliseconds} ms", member.name);
-                    if effect == Effect::Write {
+                    if effect == CallEffect::Write {
                         self.unanswered(&why);
                         self.current.store(at + 1, Ordering::Relaxed);
                         return Err(Error::Uncertain(why));
@@ -195,7 +197,7 @@ impl Client {
         Err(Error::Unavailable(why))
     }
 
-    /// Opens a watch at the member that answered last, and says which version that has.
+    /// Opens a watch at the member that answered last. Also returns the version of that member.
     pub(super) async fn watch(&self, first: WatchRequest) -> Result<(RawWatch, String), Error> {
         let at = self.current.load(Ordering::Relaxed) % self.members.len();
         let member = &self.members[at];
@@ -213,14 +215,14 @@ impl Client {
         Err(Error::Unavailable(why))
     }
 
-    /// Asks another member first from now on.
+    /// Makes another member the first to be asked.
     pub(super) fn turn_away(&self) {
         self.current.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-fn member(endpoint: &str, options: &EtcdOptions) -> Result<Member, OpenError> {
-    let bad = |why: String| OpenError::BadEndpoint {
+fn member(endpoint: &str, options: &EtcdOptions) -> Result<EtcdMember, EtcdOpenError> {
+    let bad = |why: String| EtcdOpenError::BadEndpoint {
         endpoint: endpoint.to_owned(),
         why,
     };
@@ -241,7 +243,7 @@ fn member(endpoint: &str, options: &EtcdOptions) -> Result<Member, OpenError> {
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
-        // A page of a list does not wait for permission to go on.
+        // Large windows, so that a page of a list does not wait for window updates.
         .initial_stream_window_size(8 << 20)
         .initial_connection_window_size(16 << 20);
     if secure {
@@ -257,13 +259,13 @@ fn member(endpoint: &str, options: &EtcdOptions) -> Result<Member, OpenError> {
             .tls_config(tls)
             .map_err(|error| bad(story(&error)))?;
     }
-    Ok(Member {
+    Ok(EtcdMember {
         name: endpoint.to_owned(),
         channel: builder.connect_lazy(),
     })
 }
 
-impl Member {
+impl EtcdMember {
     fn grpc(&self) -> Grpc<Channel> {
         Grpc::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES_MAX)
     }
@@ -283,17 +285,17 @@ impl Member {
 
     async fn watch(&self, first: WatchRequest) -> Result<(RawWatch, String), Status> {
         let status: StatusResponse = self
-            .unary("/etcdserverpb.Maintenance/Status", Ignored {})
+            .unary("/etcdserverpb.Maintenance/Status", IgnoredMessage {})
             .await?;
         let mut grpc = self.grpc();
         grpc.ready().await.map_err(unreachable)?;
         let (requests, receiver) = mpsc::channel(8);
-        // There is room: nothing has been sent.
+        // The new channel has space.
         let _ = requests.try_send(first);
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
         let answer = grpc
-            .streaming(with_leader(Received(receiver)), path, codec)
+            .streaming(with_leader(RequestStream(receiver)), path, codec)
             .await?;
         let watch = RawWatch {
             requests,
@@ -307,7 +309,7 @@ fn unreachable(error: tonic::transport::Error) -> Status {
     Status::from_error(Box::new(error))
 }
 
-/// A member that has lost the others says so at once instead of waiting for them.
+/// Asks etcd to refuse the request at once if the member has no leader, instead of waiting for one.
 fn with_leader<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     let metadata = request.metadata_mut();
@@ -315,7 +317,7 @@ fn with_leader<T>(message: T) -> Request<T> {
     request
 }
 
-/// What etcd answers to a question that it understood: asking another member changes nothing.
+/// The error of a call that etcd has understood and refused: another member would give the same answer.
 fn refusal(status: &Status) -> Option<Error> {
     let says = |words: &str| status.message().contains(words);
     match status.code() {
@@ -327,7 +329,7 @@ fn refusal(status: &Status) -> Option<Error> {
             requested: Default::default(),
             current: Default::default(),
         }),
-        // Who has made the request knows how large it is.
+        // The caller fills in the size.
         Code::InvalidArgument if says("request is too large") => Some(TOO_LARGE),
         Code::ResourceExhausted if says("larger than max") => Some(TOO_LARGE),
         Code::ResourceExhausted if says("space exceeded") => Some(Error::Failed(
@@ -347,7 +349,7 @@ fn refusal(status: &Status) -> Option<Error> {
 
 /// True if the call has certainly done nothing.
 fn is_undone(status: &Status) -> bool {
-    // Who has no leader refuses before it does anything.
+    // A member without a leader refuses before it changes anything.
     status.message().contains("no leader") || was_not_sent(status)
 }
 
@@ -362,7 +364,7 @@ fn was_not_sent(status: &Status) -> bool {
     false
 }
 
-/// An error and its causes in one line.
+/// An error with its causes, in one line.
 fn story(error: &(dyn std::error::Error + 'static)) -> String {
     let mut story = match (error as &dyn std::error::Error).downcast_ref::<Status>() {
         Some(status) if !status.message().is_empty() => status.message().to_owned(),
@@ -380,10 +382,10 @@ fn story(error: &(dyn std::error::Error + 'static)) -> String {
     story
 }
 
-/// A channel as a stream.
-struct Received(mpsc::Receiver<WatchRequest>);
+/// The requests of a watch, from a channel.
+struct RequestStream(mpsc::Receiver<WatchRequest>);
 
-impl Stream for Received {
+impl Stream for RequestStream {
     type Item = WatchRequest;
 
     fn poll_next(

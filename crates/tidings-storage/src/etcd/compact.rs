@@ -1,42 +1,43 @@
-//! Compaction: one of all servers ends history for all of them.
+//! Compaction of etcd: one server compacts for all servers.
 //!
-//! They agree on a key that holds the revision at which history starts, the one that kube-apiserver uses too. Who writes it,
-//! by compare-and-swap, compacts; the others find it written and learn where history starts.
+//! All servers share a key with the revision at which history starts; kube-apiserver uses the same key. The server that writes
+//! it, by compare-and-swap, compacts. The others read it and learn where history starts.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::EtcdShared;
 use super::HISTORY_REVISIONS_MAX;
-use super::Shared;
-use super::client::Effect;
+use super::client::CallEffect;
 use super::proto::{
-    CompactionRequest, Compare, Ignored, PutRequest, RangeRequest, RequestOp, TxnRequest,
+    CompactionRequest, Compare, IgnoredMessage, PutRequest, RangeRequest, RequestOp, TxnRequest,
     TxnResponse, request_op,
 };
 use crate::contract::{Error, Revision};
 
-/// kube-apiserver's name for it, outside every prefix: compaction is of the whole store.
+/// kube-apiserver's name of the key. It has no prefix, because compaction affects the whole etcd.
 const KEY: Bytes = Bytes::from_static(b"compact_rev_key");
-/// A tenth of the history, within these bounds.
+/// The bounds of the interval between rounds, which is a tenth of the history's age.
 const INTERVAL_LEAST: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
-pub(super) async fn run(shared: std::sync::Arc<Shared>) {
+/// Runs rounds of compaction forever.
+pub(super) async fn run(shared: std::sync::Arc<EtcdShared>) {
     let interval = (shared.keep.age / 10).clamp(INTERVAL_LEAST, INTERVAL_MAX);
     loop {
-        // Several servers do not all come at once.
+        // A random interval, so that several servers do not compact at the same time.
         tokio::time::sleep(interval.mul_f64(0.75 + fastrand::f64() / 2.0)).await;
         if let Err(error) = round(&shared).await {
             shared.failed_compactions.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(%error, "history cannot be compacted now");
+            tracing::warn!(%error, "cannot compact history; will retry");
         }
     }
 }
 
-/// Compacts what is due, unless another server has.
-pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
+/// Compacts due history, unless another server has done so.
+pub(super) async fn round(shared: &EtcdShared) -> Result<(), Error> {
     let current = shared.revision().await?;
     let now_ms = shared.now_ms();
     let due = match shared.holds.any() {
@@ -48,16 +49,18 @@ pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
         ..RangeRequest::default()
     };
     let found = shared.read(request).await?.kvs.into_iter().next();
-    let said = found.as_ref().and_then(|entry| {
+    let stored = found.as_ref().and_then(|entry| {
         let text = std::str::from_utf8(&entry.value).ok()?;
         text.parse().ok().map(Revision)
     });
-    // A key that says more than etcd has is of another time.
-    let said = said.filter(|said| *said <= current).unwrap_or_default();
-    shared.starts_at_least(said);
-    shared.times().start_at(said);
-    // Compaction is a write itself: what it makes is not worth another.
-    if due.0 <= said.0 + shared.keep.revisions_min / 10 {
+    // A value above the current revision is from before a restore of etcd.
+    let stored = stored
+        .filter(|stored| *stored <= current)
+        .unwrap_or_default();
+    shared.starts_at_least(stored);
+    shared.times().start_at(stored);
+    // Compaction itself writes a key: do not compact for the revisions of such writes alone.
+    if due.0 <= stored.0 + shared.keep.revisions_min / 10 {
         return Ok(());
     }
     let at = found.map_or(0, |entry| entry.mod_revision);
@@ -70,9 +73,9 @@ pub(super) async fn round(shared: &Shared) -> Result<(), Error> {
     Ok(())
 }
 
-/// True if this server is the one that compacts.
-async fn claim(shared: &Shared, at: i64, due: Revision) -> Result<bool, Error> {
-    let put = request_op::Request::Put(PutRequest {
+/// Writes the shared key. True if this server may compact.
+async fn claim(shared: &EtcdShared, at: i64, due: Revision) -> Result<bool, Error> {
+    let put = request_op::RequestOperation::Put(PutRequest {
         key: KEY,
         value: due.to_string().into(),
         lease: 0,
@@ -83,28 +86,28 @@ async fn claim(shared: &Shared, at: i64, due: Revision) -> Result<bool, Error> {
         failure: Vec::new(),
     };
     let path = "/etcdserverpb.KV/Txn";
-    let answer: TxnResponse = shared.client.call(path, request, Effect::Write).await?;
+    let answer: TxnResponse = shared.client.call(path, request, CallEffect::Write).await?;
     Ok(answer.succeeded)
 }
 
-async fn compact(shared: &Shared, due: Revision) -> Result<(), Error> {
+async fn compact(shared: &EtcdShared, due: Revision) -> Result<(), Error> {
     let request = CompactionRequest {
         revision: due.0 as i64,
     };
     let path = "/etcdserverpb.KV/Compact";
     match shared
         .client
-        .call::<_, Ignored>(path, request, Effect::None)
+        .call::<_, IgnoredMessage>(path, request, CallEffect::None)
         .await
     {
-        // Somebody has compacted further.
+        // Another server has compacted further.
         Ok(_) | Err(Error::Compacted { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Where history starts. etcd does not say; whether it can be read there tells.
-pub(super) async fn find_oldest(shared: &Shared, current: Revision) -> Result<Revision, Error> {
+/// The oldest readable revision. etcd has no call for it, so this is a binary search with reads.
+pub(super) async fn find_oldest(shared: &EtcdShared, current: Revision) -> Result<Revision, Error> {
     let is_readable = async |revision: u64| {
         let request = RangeRequest {
             key: KEY,

@@ -1,9 +1,8 @@
-//! Who gets which events: pure.
+//! Distributes the events of the one etcd watch to the watches of users. Pure.
 //!
-//! One watch of etcd brings every change of the store; the hub hands them out to the watches of its users. Each of those has a
-//! queue, bounded in bytes, that is complete up to some revision. The hub goes on when a queue is full or a watch starts
-//! further back; such a watch is behind, and when it has nothing left to take, the hub goes back to where it stands. Everyone
-//! else drops what it has had before: events are told apart by their revision.
+//! Each user watch has a queue, bounded in bytes, that is complete up to some revision. If a queue is full, or a watch starts at
+//! an earlier revision, the hub continues without that watch, which is then behind. When a watch that is behind has emptied its
+//! queue, the hub goes back to its revision, and all other watches drop events up to the revision that they have already.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,41 +12,42 @@ use bytes::Bytes;
 
 use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 
-/// What a watch may have waiting in memory.
+/// The maximum size of the queue of a watch.
 const QUEUE_BYTES_MAX: usize = 4 << 20;
 
-/// The watch of a user, seen from both sides.
+/// The prefix and the queue of a user watch, shared by the hub and the stream.
 #[derive(Debug)]
-pub(super) struct Slot {
-    /// Of the whole key.
+pub(super) struct HubSlot {
+    /// The prefix of the keys in etcd, including the prefix of the store.
     prefix: Bytes,
-    queue: Mutex<Queue>,
+    queue: Mutex<HubQueue>,
 }
 
+/// The events that a user watch has not taken yet.
 #[derive(Debug)]
-struct Queue {
+struct HubQueue {
     events: VecDeque<Event>,
     bytes: usize,
-    /// Events up to here have been queued or taken.
+    /// Events up to this revision have been queued or taken.
     complete: Revision,
-    /// Events up to here have been taken.
+    /// Events up to this revision have been taken.
     taken: Revision,
-    /// Progress up to here is asked for.
+    /// Progress up to this revision was requested.
     wanted: Revision,
     end: Option<Error>,
     waker: Option<Waker>,
 }
 
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl HubSlot {
+    fn lock(&self) -> MutexGuard<'_, HubQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what comes after `from`; it is complete up to `to`.
+    /// Queues the events after `from`, which are complete up to `to`.
     fn offer(&self, from: Revision, events: &[Event], to: Revision) {
         let mut queue = self.lock();
         if queue.complete < from || queue.end.is_some() {
-            return; // it is behind
+            return; // the watch is behind
         }
         let seen = queue.complete;
         let (mut last, mut full) = (seen, false);
@@ -55,7 +55,7 @@ impl Slot {
             if event.revision <= seen || !event.key.starts_with(&self.prefix) {
                 continue;
             }
-            // All changes of a revision come together.
+            // The changes of one revision are not separated.
             if queue.bytes > QUEUE_BYTES_MAX && event.revision > last {
                 full = true;
                 break;
@@ -70,14 +70,14 @@ impl Slot {
         }
     }
 
-    /// Asks for a batch that says that everything up to a revision has come.
+    /// Requests a batch when all events up to a revision have been received.
     pub(super) fn want(&self, revision: Revision) {
         let mut queue = self.lock();
         queue.wanted = queue.wanted.max(revision);
         wake(queue.waker.take());
     }
 
-    /// The next batch. Also says if the hub has to go back for this watch.
+    /// The next batch, and true if the hub must go back for this watch.
     pub(super) fn poll(
         &self,
         waker: &Waker,
@@ -122,33 +122,34 @@ fn wake(waker: Option<Waker>) {
     }
 }
 
-/// All watches of users.
+/// All user watches.
 #[derive(Debug, Default)]
-pub(super) struct Hub {
-    /// Events up to here have been handed out.
+pub(super) struct WatchHub {
+    /// Events up to this revision have been handed out.
     reached: Revision,
-    slots: Vec<Weak<Slot>>,
+    slots: Vec<Weak<HubSlot>>,
 }
 
-/// What watches need of the watch of etcd.
+/// What the user watches need from the etcd watch.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(super) struct HubNeeds {
+    /// The number of user watches.
     pub(super) watches: usize,
-    /// The revision up to which progress is asked for and not known.
+    /// The highest revision of requested progress that the hub has not reached.
     pub(super) progress: Option<Revision>,
-    /// One is behind and has taken everything it has.
+    /// True if a watch is behind and its queue is empty.
     pub(super) going_back: bool,
 }
 
-impl Hub {
+impl WatchHub {
     pub(super) fn reached(&self) -> Revision {
         self.reached
     }
 
-    pub(super) fn add(&mut self, prefix: Bytes, after: Revision) -> Arc<Slot> {
-        let slot = Arc::new(Slot {
+    pub(super) fn add(&mut self, prefix: Bytes, after: Revision) -> Arc<HubSlot> {
+        let slot = Arc::new(HubSlot {
             prefix,
-            queue: Mutex::new(Queue {
+            queue: Mutex::new(HubQueue {
                 events: VecDeque::new(),
                 bytes: 0,
                 complete: after,
@@ -163,22 +164,22 @@ impl Hub {
         slot
     }
 
-    fn live(&self) -> impl Iterator<Item = Arc<Slot>> {
+    fn live(&self) -> impl Iterator<Item = Arc<HubSlot>> {
         let slots = self.slots.iter().filter_map(Weak::upgrade);
         slots.filter(|slot| slot.lock().end.is_none())
     }
 
-    /// From which revision on etcd has to be watched, if anybody watches.
+    /// The revision after which etcd must be watched; `None` if there are no watches.
     pub(super) fn start(&self) -> Option<Revision> {
         self.live().map(|slot| slot.lock().complete).min()
     }
 
-    /// The watch of etcd begins again behind this revision.
+    /// Notes that the etcd watch starts again after this revision.
     pub(super) fn go_back(&mut self, to: Revision) {
         self.reached = to;
     }
 
-    /// Events came; they are all there are up to `to`.
+    /// Hands out events, which are complete up to `to`.
     pub(super) fn hand_out(&mut self, events: &[Event], to: Revision) {
         let from = self.reached;
         self.reached = from.max(to);
@@ -187,9 +188,9 @@ impl Hub {
         }
     }
 
-    /// What the watches need, looked at once: this is done after every batch.
-    pub(super) fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
+    /// Computes the needs of all watches. Called after every batch, so it is one pass.
+    pub(super) fn needs(&self) -> HubNeeds {
+        let mut needs = HubNeeds::default();
         for slot in self.slots.iter().filter_map(Weak::upgrade) {
             let queue = slot.lock();
             if queue.end.is_some() {
@@ -204,11 +205,11 @@ impl Hub {
     }
 
     /// The watches of a prefix.
-    pub(super) fn of(&self, prefix: &[u8]) -> impl Iterator<Item = Arc<Slot>> {
+    pub(super) fn of(&self, prefix: &[u8]) -> impl Iterator<Item = Arc<HubSlot>> {
         self.live().filter(move |slot| *slot.prefix == *prefix)
     }
 
-    /// History before `oldest` is gone, and with it the watches that are behind it.
+    /// Ends the watches that need history before `oldest`.
     pub(super) fn compacted(&mut self, oldest: Revision) {
         for slot in self.live() {
             let at = slot.lock().complete;
@@ -242,7 +243,7 @@ mod tests {
         }
     }
 
-    fn take(hub: &Hub, slot: &Slot) -> (Option<(Vec<u64>, u64)>, bool) {
+    fn take(hub: &WatchHub, slot: &HubSlot) -> (Option<(Vec<u64>, u64)>, bool) {
         let (poll, behind) = slot.poll(Waker::noop(), hub.reached());
         let batch = match poll {
             Poll::Ready(batch) => {
@@ -257,7 +258,7 @@ mod tests {
 
     #[test]
     fn each_watch_gets_its_prefix_once_whoever_comes_late() {
-        let mut hub = Hub::default();
+        let mut hub = WatchHub::default();
         hub.go_back(Revision(10));
         let early = hub.add("a/".into(), Revision(10));
         hub.hand_out(&[event(11, "a/x", 1), event(12, "b/y", 1)], Revision(12));
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_loses_nothing_and_holds_up_nobody() {
-        let mut hub = Hub::default();
+        let mut hub = WatchHub::default();
         hub.go_back(Revision(0));
         let slow = hub.add("".into(), Revision(0));
         let quick = hub.add("".into(), Revision(0));
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn progress_is_told_up_to_what_was_asked_for() {
-        let mut hub = Hub::default();
+        let mut hub = WatchHub::default();
         hub.go_back(Revision(0));
         let slot = hub.add("a/".into(), Revision(0));
         hub.hand_out(&[event(5, "b/x", 1)], Revision(5));
@@ -325,7 +326,7 @@ mod tests {
 
     #[test]
     fn compaction_ends_the_watches_that_need_what_is_gone() {
-        let mut hub = Hub::default();
+        let mut hub = WatchHub::default();
         let behind = hub.add("".into(), Revision(3));
         let fine = hub.add("".into(), Revision(8));
         hub.compacted(Revision(8));

@@ -1,6 +1,6 @@
-//! Leases: keys that have a lifetime are deleted by etcd when it is over.
+//! etcd leases: etcd deletes keys with a lifetime when their lease expires.
 //!
-//! A lease costs etcd as much as a key, so keys that are written within a short time share one.
+//! A lease costs etcd as much as a key, so keys that are written within a short time share a lease.
 
 use std::time::Duration;
 
@@ -8,23 +8,25 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::client::{Client, Effect};
+use super::client::{CallEffect, EtcdClient};
 use super::proto::{LeaseGrantRequest, LeaseGrantResponse};
 use crate::contract::Error;
 
-/// A lease is not shared by more keys than this: they all go at once.
+/// The maximum number of keys of a lease: they are all deleted at once.
 const KEYS_MAX: u32 = 1000;
-/// A lease is given to new keys for so long, or a twentieth of the lifetime if that is less.
+/// The maximum time during which new keys get the same lease; also at most a twentieth of the lifetime.
 const SHARED_FOR_MAX: Duration = Duration::from_secs(60);
 
+/// The leases of all lifetimes.
 pub(super) struct Leases {
     lifetimes: Vec<(Bytes, Duration)>,
-    /// The one that is given out now, of each lifetime.
+    /// The current lease of each lifetime.
     current: std::sync::Mutex<Vec<Option<Lease>>>,
-    /// One asks for a new lease, the others wait for it.
+    /// Held by the writer that requests a new lease; others wait for it.
     turn: Mutex<()>,
 }
 
+/// A lease that new keys can share.
 #[derive(Debug, Clone, Copy)]
 struct Lease {
     id: i64,
@@ -47,13 +49,13 @@ impl Leases {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The next key gets a new lease.
+    /// Drops the current leases, so that the next key gets a new one.
     pub(super) fn forget(&self) {
         self.current().fill(None);
     }
 
-    /// The lease for a key that is written now; zero is none.
-    pub(super) async fn of(&self, key: &[u8], client: &Client) -> Result<i64, Error> {
+    /// The lease for a key; zero if the key has no lifetime.
+    pub(super) async fn of(&self, key: &[u8], client: &EtcdClient) -> Result<i64, Error> {
         let found = self
             .lifetimes
             .iter()
@@ -70,12 +72,12 @@ impl Leases {
         let shared_for = SHARED_FOR_MAX.min(lifetime / 20);
         let until = Instant::now() + shared_for;
         let request = LeaseGrantRequest {
-            // The last key that gets it lives as long as it should.
+            // Long enough for the last key that shares the lease.
             ttl: (lifetime + shared_for).as_secs().max(1) as i64,
         };
         let path = "/etcdserverpb.Lease/LeaseGrant";
-        // A lease that is granted and not heard of ends by itself.
-        let granted: LeaseGrantResponse = client.call(path, request, Effect::None).await?;
+        // A lease whose answer is lost expires by itself.
+        let granted: LeaseGrantResponse = client.call(path, request, CallEffect::None).await?;
         let id = granted.id;
         self.current()[at] = Some(Lease { id, until, keys: 1 });
         Ok(id)

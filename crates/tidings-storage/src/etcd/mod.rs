@@ -1,8 +1,7 @@
-//! The engine over etcd: its revision is ours, its transactions are our writes, one watch of it brings every change.
+//! The engine over etcd: revisions are etcd's revisions, writes are etcd transactions, and one etcd watch delivers all changes.
 //!
-//! Nothing is kept here: reads and writes are calls, and the caches are the caller's. `client` makes calls end in time, `write`
-//! changes a key, `pump` follows the one watch, `hub` hands its events out, `compact` ends history for all servers together,
-//! `lease` ends the life of keys that have one.
+//! The engine caches nothing: each read and write is a call. `client` makes calls with deadlines, `write` changes a key, `pump`
+//! follows the etcd watch, `hub` distributes its events, `compact` compacts history for all servers, `lease` expires keys.
 
 mod client;
 mod compact;
@@ -27,38 +26,38 @@ use crate::contract::{
     BoxFuture, Error, HistoryHold, HistoryHolds, KeyValue, Range, RangeResult, RemoteStats,
     Revision, Stats, Storage, Trouble, WatchStream, Write,
 };
-use crate::history::{Keep, Times};
-use client::{Client, Effect};
-use hub::Hub;
+use crate::history::{HistoryLimits, RevisionTimes};
+use client::{CallEffect, EtcdClient};
+use hub::WatchHub;
 use lease::Leases;
-pub use options::{EtcdOptions, EtcdTls, OpenError};
+pub use options::{EtcdOpenError, EtcdOptions, EtcdTls};
 use proto::{RangeRequest, RangeResponse};
-use pump::Watch;
+use pump::EtcdWatch;
 
-/// How long a server that starts waits for etcd.
+/// The maximum wait for etcd at the start.
 const OPEN_PATIENCE: Duration = Duration::from_secs(10);
-/// History that a server takes in when it starts: more is not worth the wait.
+/// The maximum number of revisions of history that a server reads at the start.
 const HISTORY_REVISIONS_MAX: u64 = 100_000;
-/// What values that kube-apiserver wrote in its binary form begin with.
+/// The first bytes of values that kube-apiserver wrote as protobuf.
 const PROTOBUF_MAGIC: &[u8] = b"k8s\0";
-/// How many values are looked at to see whose they are.
+/// The number of values that are checked for kube-apiserver's format.
 const SAMPLE: i64 = 20;
 
-/// What the calls, the pump and the compactor share.
-struct Shared {
-    client: Client,
-    /// Ends with a slash.
+/// The state that calls, the pump and the compactor share.
+struct EtcdShared {
+    client: EtcdClient,
+    /// The prefix of all keys; ends with a slash.
     prefix: Bytes,
-    hub: Mutex<Hub>,
-    /// Something has changed that the pump should look at.
+    hub: Mutex<WatchHub>,
+    /// Wakes the pump when the user watches have changed.
     pump: Notify,
     /// The newest revision that etcd is known to have.
     known: AtomicU64,
     oldest: AtomicU64,
     cluster: AtomicU64,
-    asking: Asking,
-    times: Mutex<Times>,
-    keep: Keep,
+    asking: RevisionQueries,
+    times: Mutex<RevisionTimes>,
+    keep: HistoryLimits,
     leases: Leases,
     now: Arc<dyn Fn() -> Duration + Send + Sync>,
     time: Mutex<RunningTime>,
@@ -71,22 +70,24 @@ struct Shared {
     went_back: AtomicU64,
 }
 
-/// Who asks for the current revision. Those who come while one asks share the next answer.
+/// Callers that ask for the current revision. Callers that arrive during a query share the next one.
 #[derive(Default)]
-struct Asking {
+struct RevisionQueries {
+    /// The number of callers so far.
     came: AtomicU64,
-    turn: tokio::sync::Mutex<Answered>,
+    turn: tokio::sync::Mutex<RevisionAnswer>,
 }
 
-struct Answered {
-    /// Those who came up to this one.
+/// The answer of the last query.
+struct RevisionAnswer {
+    /// The answer is valid for callers up to this number.
     came: u64,
     answer: Result<Revision, Error>,
 }
 
-impl Default for Answered {
-    fn default() -> Answered {
-        Answered {
+impl Default for RevisionAnswer {
+    fn default() -> RevisionAnswer {
+        RevisionAnswer {
             came: 0,
             answer: Ok(Revision(0)),
         }
@@ -95,8 +96,8 @@ impl Default for Answered {
 
 /// A store in etcd. Dropping it ends its watches.
 pub struct Etcd {
-    shared: Arc<Shared>,
-    /// What they do, and what does it.
+    shared: Arc<EtcdShared>,
+    /// The background tasks, each with a description.
     tasks: [(&'static str, JoinHandle<()>); 2],
 }
 
@@ -112,22 +113,22 @@ impl Etcd {
     /// Connects to etcd. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If etcd does not answer, or the prefix is somebody else's.
-    pub async fn open(options: EtcdOptions) -> Result<Etcd, OpenError> {
+    /// If etcd does not answer, or kube-apiserver uses the prefix.
+    pub async fn open(options: EtcdOptions) -> Result<Etcd, EtcdOpenError> {
         if !options.prefix.starts_with('/') || options.prefix.ends_with('/') {
-            return Err(OpenError::BadPrefix(options.prefix));
+            return Err(EtcdOpenError::BadPrefix(options.prefix));
         }
-        let shared = Arc::new(Shared {
-            client: Client::new(&options)?,
+        let shared = Arc::new(EtcdShared {
+            client: EtcdClient::new(&options)?,
             prefix: format!("{}/", options.prefix).into(),
             hub: Mutex::default(),
             pump: Notify::new(),
             known: AtomicU64::new(0),
             oldest: AtomicU64::new(0),
             cluster: AtomicU64::new(0),
-            asking: Asking::default(),
+            asking: RevisionQueries::default(),
             times: Mutex::default(),
-            keep: Keep {
+            keep: HistoryLimits {
                 age: options.history_age,
                 revisions_min: options.history_revisions_min,
             },
@@ -145,7 +146,7 @@ impl Etcd {
         let revision = shared.first_answer().await?;
         shared.check_owner().await?;
         let oldest = compact::find_oldest(&shared, revision).await;
-        let oldest = oldest.map_err(OpenError::Unreachable)?;
+        let oldest = oldest.map_err(EtcdOpenError::Unreachable)?;
         shared.oldest.store(oldest.0, Ordering::Relaxed);
         shared.note(revision);
         tracing::debug!(%revision, %oldest, "connected to etcd");
@@ -159,7 +160,7 @@ impl Etcd {
         Ok(Etcd { shared, tasks })
     }
 
-    /// Ends history that is due now, instead of within the next minute, and says where it starts.
+    /// Compacts due history immediately, instead of within the next minute, and returns the oldest revision.
     ///
     /// # Errors
     /// If etcd does not answer.
@@ -169,12 +170,12 @@ impl Etcd {
     }
 }
 
-impl Shared {
-    fn hub(&self) -> MutexGuard<'_, Hub> {
+impl EtcdShared {
+    fn hub(&self) -> MutexGuard<'_, WatchHub> {
         self.hub.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn times(&self) -> MutexGuard<'_, Times> {
+    fn times(&self) -> MutexGuard<'_, RevisionTimes> {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,38 +191,38 @@ impl Shared {
         self.oldest.fetch_max(oldest.0, Ordering::Relaxed);
     }
 
-    /// etcd has this revision.
+    /// Notes that etcd has this revision.
     fn note(&self, revision: Revision) {
         self.known.fetch_max(revision.0, Ordering::Relaxed);
         let now_ms = self.now_ms();
         self.times().note(now_ms, revision);
     }
 
-    /// How long this server has been running: each server judges the age of history by a clock that nobody sets.
+    /// The running time of this server, which is its clock for the age of history.
     fn now_ms(&self) -> u64 {
         let mut time = self.time.lock().unwrap_or_else(PoisonError::into_inner);
         time.at((self.now)())
     }
 
-    /// How long ago the oldest revision was replaced by the next, as far as this server knows.
+    /// The age of the history, as far as this server knows.
     fn oldest_age(&self) -> Duration {
         let now_ms = self.now_ms();
         let since_ms = self.times().first_ms().unwrap_or(now_ms);
         Duration::from_millis(now_ms.saturating_sub(since_ms))
     }
 
-    /// A key as etcd has it.
+    /// The key in etcd: with the prefix of the store.
     fn key(&self, key: &[u8]) -> Bytes {
         [&self.prefix, key].concat().into()
     }
 
-    async fn first_answer(&self) -> Result<Revision, OpenError> {
+    async fn first_answer(&self) -> Result<Revision, EtcdOpenError> {
         let deadline = Instant::now() + OPEN_PATIENCE;
         loop {
             match self.revision().await {
                 Ok(revision) => return Ok(revision),
                 Err(error) if Instant::now() >= deadline => {
-                    return Err(OpenError::Unreachable(error));
+                    return Err(EtcdOpenError::Unreachable(error));
                 }
                 Err(error) => tracing::warn!(%error, "waiting for etcd"),
             }
@@ -229,20 +230,23 @@ impl Shared {
         }
     }
 
-    /// Looks at some values to see whether kube-apiserver wrote them.
-    async fn check_owner(&self) -> Result<(), OpenError> {
-        // A Kubernetes cluster always has namespaces, and something else that comes first.
-        let is_theirs = |entry: &proto::KeyValue| entry.value.starts_with(PROTOBUF_MAGIC);
+    /// Checks some values and refuses a prefix that kube-apiserver uses.
+    async fn check_owner(&self) -> Result<(), EtcdOpenError> {
+        // Checks the first keys and the namespaces, which every Kubernetes cluster has.
+        let is_theirs = |entry: &proto::ProtoKeyValue| entry.value.starts_with(PROTOBUF_MAGIC);
         for part in ["", "namespaces/"] {
             let mut request = self.range_of(part.as_bytes());
             request.limit = SAMPLE;
-            let found: RangeResponse = self.read(request).await.map_err(OpenError::Unreachable)?;
-            // One that has strayed among our own is no reason.
+            let found: RangeResponse = self
+                .read(request)
+                .await
+                .map_err(EtcdOpenError::Unreachable)?;
+            // A single such value among others is allowed.
             if let Some(theirs) = found.kvs.first()
                 && found.kvs.iter().all(is_theirs)
             {
                 let key = String::from_utf8_lossy(&theirs.key).into_owned();
-                return Err(OpenError::Foreign { key });
+                return Err(EtcdOpenError::Foreign { key });
             }
         }
         Ok(())
@@ -257,7 +261,7 @@ impl Shared {
         }
     }
 
-    /// The revision to read at as etcd wants it: zero is the current one.
+    /// The revision to read at, in etcd's encoding: zero is the current one.
     fn readable(&self, at: Option<Revision>) -> Result<i64, Error> {
         match at {
             None => Ok(0),
@@ -273,14 +277,14 @@ impl Shared {
         let at = Revision(request.revision as u64);
         let path = "/etcdserverpb.KV/Range";
         let effect = match &*request.range_end {
-            [] => Effect::None,
-            _ => Effect::Page,
+            [] => CallEffect::None,
+            _ => CallEffect::Page,
         };
         let answer = self.client.call(path, request, effect).await;
         answer.map_err(|error| self.with_figures(error, at))
     }
 
-    /// etcd does not say which revisions it means.
+    /// Fills in the revisions that etcd leaves out of its errors.
     fn with_figures(&self, error: Error, requested: Revision) -> Error {
         match error {
             Error::Compacted { .. } => Error::Compacted {
@@ -295,22 +299,22 @@ impl Shared {
         }
     }
 
-    /// The current revision, by a read that all members agree on.
+    /// The current revision, by a linearizable read.
     async fn revision(&self) -> Result<Revision, Error> {
         let ticket = self.asking.came.fetch_add(1, Ordering::SeqCst) + 1;
         let mut turn = self.asking.turn.lock().await;
         if turn.came < ticket {
-            // Everybody who has come before this is sent may have its answer.
+            // The answer is valid for all callers that arrived before the query is sent.
             let came = self.asking.came.load(Ordering::SeqCst);
             let answer = self.ask_revision().await;
-            *turn = Answered { came, answer };
+            *turn = RevisionAnswer { came, answer };
         }
         turn.answer.clone()
     }
 
     async fn ask_revision(&self) -> Result<Revision, Error> {
         let before = self.known();
-        // The answer is in the header; the key is any.
+        // Only the header of the answer matters; any key will do.
         let request = RangeRequest {
             key: self.prefix.clone(),
             count_only: true,
@@ -327,13 +331,13 @@ impl Shared {
         Ok(revision)
     }
 
-    /// etcd has lost what it had: it was restored from a backup, or is another one. What anybody has seen of it is void.
+    /// Handles a loss of revisions: etcd was restored from a backup, or is another cluster. All watches end.
     fn went_back(&self, from: Revision, to: Revision) {
-        tracing::error!(%from, %to, "etcd has lost revisions: it was restored, or is another one; everything is read again");
+        tracing::error!(%from, %to, "etcd has lost revisions: it was restored from a backup, or is another cluster; all watches start again");
         self.went_back.fetch_add(1, Ordering::Relaxed);
         self.known.store(to.0, Ordering::Relaxed);
         self.oldest.store(to.0, Ordering::Relaxed);
-        *self.times() = Times::default();
+        *self.times() = RevisionTimes::default();
         self.leases.forget();
         let mut hub = self.hub();
         hub.end(&Error::WentBack { from, to });
@@ -342,8 +346,8 @@ impl Shared {
         self.pump.notify_one();
     }
 
-    /// A key and value as the caller knows them.
-    fn entry(&self, entry: proto::KeyValue) -> KeyValue {
+    /// Converts a key and value from etcd: without the prefix of the store.
+    fn entry(&self, entry: proto::ProtoKeyValue) -> KeyValue {
         KeyValue {
             key: self.own_key(&entry.key),
             value: entry.value,
@@ -356,7 +360,7 @@ impl Shared {
     }
 }
 
-/// The first key behind all that begin with a prefix.
+/// The first key after all keys with a prefix.
 fn end_of(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -368,10 +372,10 @@ fn end_of(prefix: &[u8]) -> Bytes {
     Bytes::from_static(b"\0") // all keys
 }
 
-/// Counts down when a write has ended, however it ends.
-struct Queued<'a>(&'a AtomicU64);
+/// Decrements the count of queued writes when it is dropped.
+struct QueuedGuard<'a>(&'a AtomicU64);
 
-impl Drop for Queued<'_> {
+impl Drop for QueuedGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -388,10 +392,10 @@ impl Storage for Etcd {
 
     fn write(&self, write: Write) -> BoxFuture<'_, Result<Revision, Error>> {
         Box::pin(async move {
-            // etcd would refuse it too, without saying how large it is.
+            // etcd would refuse the write too, but without its size.
             write.check_size(self.shared.value_bytes_max)?;
             self.shared.queued.fetch_add(1, Ordering::Relaxed);
-            let _queued = Queued(&self.shared.queued);
+            let _queued = QueuedGuard(&self.shared.queued);
             self.shared.write(write).await
         })
     }
@@ -425,7 +429,7 @@ impl Storage for Etcd {
             }
             let slot = {
                 let mut hub = shared.hub();
-                // Under the lock: who finds that etcd has lost revisions ends the watches that are there.
+                // Under the lock, because `went_back` ends all watches that are in the hub.
                 let current = shared.known();
                 if after > current {
                     return Err(Error::Future {
@@ -436,7 +440,7 @@ impl Storage for Etcd {
                 hub.add(shared.key(&prefix), after)
             };
             shared.pump.notify_one();
-            Ok(Box::pin(Watch::new(shared.clone(), slot)) as WatchStream)
+            Ok(Box::pin(EtcdWatch::new(shared.clone(), slot)) as WatchStream)
         })
     }
 

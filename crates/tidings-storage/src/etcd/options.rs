@@ -1,4 +1,4 @@
-//! How etcd is reached, and why it cannot be.
+//! Options of a store in etcd, and the errors when it is opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use bytes::Bytes;
 
 use crate::contract::Error;
 
-/// How to reach etcd, and how history is kept there.
+/// The connection to etcd, and how much history is kept there.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EtcdOptions {
     /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
     pub endpoints: Vec<String>,
-    /// What all keys begin with, as `/registry`.
+    /// The prefix of all keys, such as `/registry`.
     pub prefix: String,
-    /// For endpoints with `https`.
+    /// Certificates for endpoints with `https`.
     pub tls: Option<EtcdTls>,
-    /// Changes younger than this can be read and watched from.
+    /// The minimum age of history: younger revisions can be read and watched from.
     pub history_age: Duration,
-    /// However old they are, this many last revisions can be.
+    /// The minimum number of revisions of history, of any age.
     pub history_revisions_min: u64,
-    /// Keys that begin with this live for so long after their last write.
+    /// Key prefixes with lifetimes: a key is deleted when this time has passed since its last write.
     pub lifetimes: Vec<(Bytes, Duration)>,
-    /// A key and its value may be this large together. etcd's own bound, `--max-request-bytes`, is for whole requests: it must be
-    /// some kilobytes larger.
+    /// The maximum size of a key and its value together. etcd's own limit, `--max-request-bytes`, applies to whole requests and
+    /// must be some kilobytes larger.
     pub value_bytes_max: usize,
-    /// A clock that nobody sets, counted from any moment; tests pass their own.
+    /// A monotonic clock that counts from any moment; tests pass their own.
     pub now: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Whatever the clock says, time goes on by no more than this from one look at it to the next.
+    /// The maximum step of the running time between two readings of the clock.
     pub clock_step_max: Duration,
 }
 
 /// Certificates, in PEM.
 #[derive(Clone, Default)]
 pub struct EtcdTls {
-    /// Who signs for the members. Unset, nobody is trusted.
+    /// The certificate authority of the members. Without it no member is trusted.
     pub authority: Option<Vec<u8>>,
-    /// The certificate and key that this client shows.
+    /// The certificate and key of this client.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Debug for EtcdTls {
 }
 
 impl EtcdOptions {
-    /// For these members.
+    /// Default options for these members.
     pub fn new(endpoints: impl IntoIterator<Item = String>) -> EtcdOptions {
         EtcdOptions {
             endpoints: endpoints.into_iter().collect(),
@@ -59,7 +59,7 @@ impl EtcdOptions {
             lifetimes: Vec::new(),
             value_bytes_max: crate::VALUE_BYTES_MAX,
             now: Arc::new(crate::monotonic_clock),
-            // The compactor looks about once a minute.
+            // The compactor reads the clock about once a minute.
             clock_step_max: Duration::from_secs(120),
         }
     }
@@ -77,31 +77,31 @@ impl std::fmt::Debug for EtcdOptions {
 /// Why etcd cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
-    /// None was given.
+pub enum EtcdOpenError {
+    /// No endpoint was given.
     #[error("no endpoint of etcd is given")]
     NoEndpoints,
-    /// One makes no sense.
+    /// An endpoint is invalid.
     #[error("{endpoint} is no endpoint of etcd: {why}")]
     BadEndpoint {
-        /// What was given.
+        /// The endpoint.
         endpoint: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         why: String,
     },
-    /// The prefix makes no sense.
+    /// The prefix is invalid.
     #[error("the prefix {0:?} must begin with / and not end with it, as /registry")]
     BadPrefix(String),
-    /// Nobody answers.
+    /// etcd does not answer.
     #[error("etcd does not answer")]
     Unreachable(#[source] Error),
-    /// The prefix is a Kubernetes cluster's.
+    /// kube-apiserver uses the prefix.
     #[error(
         "{key} was written by kube-apiserver in its binary form, which is not read here: choose another prefix for a store \
          of its own"
     )]
     Foreign {
-        /// A key of theirs.
+        /// A key that kube-apiserver wrote.
         key: String,
     },
 }

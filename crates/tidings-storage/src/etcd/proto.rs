@@ -1,9 +1,9 @@
-//! The messages of etcd's gRPC interface that are used here, with the field numbers of its published definitions. They are few
-//! and do not change, so they are written down instead of generated: nothing else is needed to build this.
+//! The messages of etcd's gRPC interface that this crate uses, with the field numbers of the published definitions. They are few
+//! and do not change, so they are written by hand: the build needs no code generator.
 
 use bytes::Bytes;
 
-/// In every answer.
+/// The header of every response.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct ResponseHeader {
     #[prost(uint64, tag = "1")]
@@ -17,7 +17,7 @@ pub(super) struct ResponseHeader {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct KeyValue {
+pub(super) struct ProtoKeyValue {
     #[prost(bytes = "bytes", tag = "1")]
     pub(super) key: Bytes,
     #[prost(int64, tag = "2")]
@@ -53,7 +53,7 @@ pub(super) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
     pub(super) header: Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) kvs: Vec<KeyValue>,
+    pub(super) kvs: Vec<ProtoKeyValue>,
     #[prost(bool, tag = "3")]
     pub(super) more: bool,
     #[prost(int64, tag = "4")]
@@ -76,19 +76,19 @@ pub(super) struct DeleteRangeRequest {
     pub(super) key: Bytes,
 }
 
-/// What an answer says that nobody here reads.
+/// A message whose fields are not used here.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct Ignored {}
+pub(super) struct IgnoredMessage {}
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct RequestOp {
-    #[prost(oneof = "request_op::Request", tags = "1, 2, 3")]
-    pub(super) request: Option<request_op::Request>,
+    #[prost(oneof = "request_op::RequestOperation", tags = "1, 2, 3")]
+    pub(super) request: Option<request_op::RequestOperation>,
 }
 
 pub(super) mod request_op {
     #[derive(Clone, PartialEq, prost::Oneof)]
-    pub(in crate::etcd) enum Request {
+    pub(in crate::etcd) enum RequestOperation {
         #[prost(message, tag = "1")]
         Range(super::RangeRequest),
         #[prost(message, tag = "2")]
@@ -100,34 +100,34 @@ pub(super) mod request_op {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
-    #[prost(oneof = "response_op::Response", tags = "1, 2, 3")]
-    pub(super) response: Option<response_op::Response>,
+    #[prost(oneof = "response_op::ResponseOperation", tags = "1, 2, 3")]
+    pub(super) response: Option<response_op::ResponseOperation>,
 }
 
 pub(super) mod response_op {
     #[derive(Clone, PartialEq, prost::Oneof)]
-    pub(in crate::etcd) enum Response {
+    pub(in crate::etcd) enum ResponseOperation {
         #[prost(message, tag = "1")]
         Range(super::RangeResponse),
         #[prost(message, tag = "2")]
-        Put(super::Ignored),
+        Put(super::IgnoredMessage),
         #[prost(message, tag = "3")]
-        DeleteRange(super::Ignored),
+        DeleteRange(super::IgnoredMessage),
     }
 }
 
-/// Only "the revision of the last change equals" is used: the other comparisons are left out.
+/// A comparison of a transaction. Only "the revision of the last change equals" is used; others are left out.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Compare {
-    /// 0 is "equal".
+    /// The operator: 0 is "equal".
     #[prost(int32, tag = "1")]
     pub(super) result: i32,
-    /// 2 is "the revision of the last change".
+    /// The compared property: 2 is "the revision of the last change".
     #[prost(int32, tag = "2")]
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// A member of a oneof, which is written even if it is zero.
+    /// Optional because it is a member of a oneof, which is encoded even if it is zero.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }
@@ -171,17 +171,17 @@ pub(super) struct CompactionRequest {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct WatchRequest {
-    #[prost(oneof = "watch_request::Request", tags = "1, 3")]
-    pub(super) request: Option<watch_request::Request>,
+    #[prost(oneof = "watch_request::WatchOperation", tags = "1, 3")]
+    pub(super) request: Option<watch_request::WatchOperation>,
 }
 
 pub(super) mod watch_request {
     #[derive(Clone, PartialEq, prost::Oneof)]
-    pub(in crate::etcd) enum Request {
+    pub(in crate::etcd) enum WatchOperation {
         #[prost(message, tag = "1")]
         Create(super::WatchCreateRequest),
         #[prost(message, tag = "3")]
-        Progress(super::Ignored),
+        Progress(super::IgnoredMessage),
     }
 }
 
@@ -216,21 +216,21 @@ pub(super) struct WatchResponse {
     #[prost(bool, tag = "7")]
     pub(super) fragment: bool,
     #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<ProtoEvent>,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Event {
-    /// 0 is "put", 1 is "delete".
+pub(super) struct ProtoEvent {
+    /// The type of the event: 0 is "put", 1 is "delete".
     #[prost(int32, tag = "1")]
     pub(super) kind: i32,
     #[prost(message, optional, tag = "2")]
-    pub(super) kv: Option<KeyValue>,
+    pub(super) kv: Option<ProtoKeyValue>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub(super) struct LeaseGrantRequest {
-    /// In seconds.
+    /// The lifetime in seconds.
     #[prost(int64, tag = "1")]
     pub(super) ttl: i64,
 }

@@ -1,4 +1,4 @@
-//! The one watch of etcd: opened, resumed, and taken back for those who are behind.
+//! Follows the one etcd watch: opens it, resumes it, and moves it back for user watches that are behind.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,32 +10,35 @@ use bytes::Bytes;
 use futures_core::Stream;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::client::{Effect, RawWatch};
-use super::hub::Slot;
+use super::client::{CallEffect, RawWatch};
+use super::hub::HubSlot;
 use super::proto::{
-    Ignored, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, watch_request,
+    IgnoredMessage, PutRequest, WatchCreateRequest, WatchRequest, WatchResponse, watch_request,
 };
-use super::{Shared, end_of, proto};
+use super::{EtcdShared, end_of, proto};
 use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 
-/// Watches that begin together are gathered, so that the watch of etcd goes back once for all of them.
+/// The wait for more user watches to start, so that the etcd watch goes back once for all of them.
 const GATHER: Duration = Duration::from_millis(20);
-/// Before a broken watch is opened again: this, and twice as long each time.
+/// The first wait before a broken watch is opened again; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// Progress that was asked for and has not come is asked for again.
+/// The wait before progress is requested again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);
-/// Where a write is needed to know how far a watch is, an event may well come by itself.
+/// The wait before a mark is written to learn the progress of a watch: an event may come first.
 const MARK_AFTER: Duration = Duration::from_millis(10);
+/// The wait before the mark is written again.
 const MARK_AGAIN: Duration = Duration::from_millis(250);
-/// The pump looks around this often. If it comes much later, this process has slept: etcd before 3.4.31 and 3.5.13 could leave
-/// out events then, when history ended meanwhile. So the watch is opened again, from what is known.
+/// The maximum time between two turns of the pump.
 const TURN: Duration = Duration::from_secs(1);
+/// A turn that comes this late means that the process has slept. etcd before 3.4.31 and 3.5.13 could then leave out events if
+/// history was compacted meanwhile, so the watch is opened again.
 const LATE: Duration = Duration::from_secs(10);
-/// Written to know how far a watch is. No resource has this name.
+/// The key of the mark that is written to learn the progress of a watch. No resource has this name.
 const MARK: &[u8] = b".tidings/progress";
 
-pub(super) async fn run(shared: Arc<Shared>) {
+/// Keeps the etcd watch open while there are user watches.
+pub(super) async fn run(shared: Arc<EtcdShared>) {
     let mut wait = RETRY_FIRST;
     loop {
         if shared.hub().start().is_none() {
@@ -48,7 +51,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             Ok(()) => wait = RETRY_FIRST,
             Err(error) => {
                 if wait == RETRY_FIRST {
-                    tracing::warn!(%error, "the watch of etcd is opened again");
+                    tracing::warn!(%error, "the etcd watch failed; opening it again");
                 }
                 shared.client.turn_away();
                 if opened.elapsed() > RETRY_MAX {
@@ -61,9 +64,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Follows etcd from where the furthest behind is, until somebody is behind that.
-async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
-    // A watch from a revision that etcd has lost would be silent: this read notices.
+/// Follows etcd from the earliest revision that a user watch needs, until a user watch needs an earlier one.
+async fn follow(shared: &Arc<EtcdShared>) -> Result<(), Error> {
+    // A watch from a revision that etcd has lost would deliver nothing; this read detects the loss.
     shared.revision().await?;
     let lost = || shared.went_back.load(Ordering::Relaxed);
     let lost_before = lost();
@@ -79,12 +82,12 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     };
     let (mut watch, version) = shared
         .client
-        .watch(request(watch_request::Request::Create(create)))
+        .watch(request(watch_request::WatchOperation::Create(create)))
         .await?;
     shared.opened.fetch_add(1, Ordering::Relaxed);
     shared.hub().go_back(start);
     tracing::debug!(%start, version, "watching etcd");
-    let mut progress = Progress::new(&version);
+    let mut progress = ProgressQueries::new(&version);
     let mut behind_since = None;
     let mut pieces = Vec::new();
     let mut turned = Instant::now();
@@ -103,7 +106,7 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
                 let response = response
                     .map_err(|status| Error::Unavailable(status.message().to_owned()))?
                     .ok_or_else(|| Error::Unavailable("etcd has ended the watch".to_owned()))?;
-                if take(shared, response, &mut pieces)? == Next::Open {
+                if take(shared, response, &mut pieces)? == PumpStep::Open {
                     return Ok(());
                 }
             }
@@ -127,18 +130,20 @@ async fn follow(shared: &Arc<Shared>) -> Result<(), Error> {
     }
 }
 
+/// What to do after a message.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum PumpStep {
     GoOn,
-    /// The watch is over and another has to be opened.
+    /// The watch has ended and must be opened again.
     Open,
 }
 
+/// Handles a message of the etcd watch.
 fn take(
-    shared: &Shared,
+    shared: &EtcdShared,
     response: WatchResponse,
-    pieces: &mut Vec<proto::Event>,
-) -> Result<Next, Error> {
+    pieces: &mut Vec<proto::ProtoEvent>,
+) -> Result<PumpStep, Error> {
     if response.canceled {
         if response.compact_revision == 0 {
             return Err(Error::Unavailable(format!(
@@ -149,20 +154,20 @@ fn take(
         let oldest = Revision(response.compact_revision as u64);
         shared.starts_at_least(oldest);
         shared.hub().compacted(oldest);
-        return Ok(Next::Open);
+        return Ok(PumpStep::Open);
     }
     if response.created {
-        return Ok(Next::GoOn);
+        return Ok(PumpStep::GoOn);
     }
     if response.events.is_empty() && pieces.is_empty() {
         let revision = Revision(response.header.unwrap_or_default().revision as u64);
         shared.note(revision);
         shared.hub().hand_out(&[], revision);
-        return Ok(Next::GoOn);
+        return Ok(PumpStep::GoOn);
     }
     pieces.extend(response.events);
     if response.fragment {
-        return Ok(Next::GoOn); // the rest of these follows
+        return Ok(PumpStep::GoOn); // more fragments follow
     }
     let events = std::mem::take(pieces).into_iter();
     let events = events.filter_map(converted).collect::<Vec<_>>();
@@ -170,12 +175,12 @@ fn take(
         shared.note(last);
         shared.hub().hand_out(&events, last);
     }
-    Ok(Next::GoOn)
+    Ok(PumpStep::GoOn)
 }
 
 const DELETE: i32 = 1;
 
-fn converted(event: proto::Event) -> Option<Event> {
+fn converted(event: proto::ProtoEvent) -> Option<Event> {
     let entry = event.kv?;
     let revision = Revision(entry.mod_revision as u64);
     let created = entry.create_revision == entry.mod_revision;
@@ -193,30 +198,30 @@ fn converted(event: proto::Event) -> Option<Event> {
     })
 }
 
-fn request(request: watch_request::Request) -> WatchRequest {
+fn request(request: watch_request::WatchOperation) -> WatchRequest {
     WatchRequest {
         request: Some(request),
     }
 }
 
-/// How it is learnt that nothing else has happened up to a revision.
-struct Progress {
-    /// etcd can be asked, and answers in order.
+/// Requests progress: the knowledge that all events up to a revision have been received.
+struct ProgressQueries {
+    /// True if etcd answers progress requests in order; otherwise a mark is written.
     can_ask: bool,
     wanted_since: Option<Instant>,
     asked: Option<Instant>,
 }
 
-impl Progress {
-    fn new(version: &str) -> Progress {
-        Progress {
+impl ProgressQueries {
+    fn new(version: &str) -> ProgressQueries {
+        ProgressQueries {
             can_ask: answers_in_order(version),
             wanted_since: None,
             asked: None,
         }
     }
 
-    /// When there is something to do if nothing comes.
+    /// The time of the next request, if no event comes before.
     fn next_look(&self) -> Option<Instant> {
         let since = self.wanted_since?;
         Some(match (self.can_ask, self.asked) {
@@ -226,7 +231,7 @@ impl Progress {
         })
     }
 
-    fn ask(&mut self, wanted: Option<Revision>, shared: &Arc<Shared>, watch: &RawWatch) {
+    fn ask(&mut self, wanted: Option<Revision>, shared: &Arc<EtcdShared>, watch: &RawWatch) {
         if wanted.is_none() {
             (self.wanted_since, self.asked) = (None, None);
             return;
@@ -238,8 +243,8 @@ impl Progress {
         }
         self.asked = Some(now);
         if self.can_ask {
-            // A full channel has questions already.
-            let question = watch_request::Request::Progress(Ignored {});
+            // A full channel already contains requests.
+            let question = watch_request::WatchOperation::Progress(IgnoredMessage {});
             let _ = watch.requests.try_send(request(question));
             return;
         }
@@ -251,19 +256,19 @@ impl Progress {
                 lease: 0,
             };
             let path = "/etcdserverpb.KV/Put";
-            // Writing the same again changes nothing but the revision.
+            // Writing the mark again is harmless: only its revision changes.
             let marked = shared
                 .client
-                .call::<_, Ignored>(path, mark, Effect::None)
+                .call::<_, IgnoredMessage>(path, mark, CallEffect::None)
                 .await;
             if let Err(error) = marked {
-                tracing::debug!(%error, "the mark of progress was not written");
+                tracing::debug!(%error, "cannot write the progress mark");
             }
         });
     }
 }
 
-/// Before 3.4.25 and 3.5.8 etcd could answer that a watch is up to date before it had sent the events.
+/// False for etcd before 3.4.25 and 3.5.8, which could report progress before it had sent the events.
 fn answers_in_order(version: &str) -> bool {
     let mut numbers = version
         .split(['.', '-'])
@@ -276,16 +281,16 @@ fn answers_in_order(version: &str) -> bool {
     }
 }
 
-/// The watch of a user.
-pub(super) struct Watch {
-    shared: Arc<Shared>,
-    slot: Arc<Slot>,
+/// The stream of a user watch.
+pub(super) struct EtcdWatch {
+    shared: Arc<EtcdShared>,
+    slot: Arc<HubSlot>,
     failed: bool,
 }
 
-impl Watch {
-    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Watch {
-        Watch {
+impl EtcdWatch {
+    pub(super) fn new(shared: Arc<EtcdShared>, slot: Arc<HubSlot>) -> EtcdWatch {
+        EtcdWatch {
             shared,
             slot,
             failed: false,
@@ -293,7 +298,7 @@ impl Watch {
     }
 }
 
-impl Stream for Watch {
+impl Stream for EtcdWatch {
     type Item = Result<WatchBatch, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -312,8 +317,8 @@ impl Stream for Watch {
     }
 }
 
-impl Shared {
-    /// With keys as the caller knows them.
+impl EtcdShared {
+    /// Removes the prefix of the store from all keys.
     fn own(&self, mut batch: WatchBatch) -> WatchBatch {
         for event in &mut batch.events {
             event.key = self.own_key(&event.key);

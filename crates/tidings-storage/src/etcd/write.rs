@@ -1,16 +1,16 @@
-//! Writes: one transaction each, that compares when its key was last changed.
+//! Writes to etcd: each is a transaction that compares the revision of the key's last change.
 
 use std::sync::atomic::Ordering;
 
-use super::Shared;
-use super::client::Effect;
+use super::EtcdShared;
+use super::client::CallEffect;
 use super::proto::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, ResponseHeader, TxnRequest,
     TxnResponse, request_op, response_op,
 };
 use crate::contract::{Error, Expected, Revision, Write};
 
-impl Shared {
+impl EtcdShared {
     pub(super) async fn write(&self, write: Write) -> Result<Revision, Error> {
         let lease = match &write.value {
             Some(_) => self.leases.of(&write.key, &self.client).await?,
@@ -40,14 +40,16 @@ impl Shared {
             Expected::At(revision) => revision.0 as i64,
         };
         let change = match &write.value {
-            Some(value) => request_op::Request::Put(PutRequest {
+            Some(value) => request_op::RequestOperation::Put(PutRequest {
                 key: key.clone(),
                 value: value.clone(),
                 lease,
             }),
-            None => request_op::Request::DeleteRange(DeleteRangeRequest { key: key.clone() }),
+            None => {
+                request_op::RequestOperation::DeleteRange(DeleteRangeRequest { key: key.clone() })
+            }
         };
-        let look = request_op::Request::Range(RangeRequest {
+        let look = request_op::RequestOperation::Range(RangeRequest {
             key: key.clone(),
             keys_only: true,
             ..RangeRequest::default()
@@ -61,11 +63,11 @@ impl Shared {
             failure: vec![operation(look)],
         };
         let path = "/etcdserverpb.KV/Txn";
-        let answer: TxnResponse = self.client.call(path, request, Effect::Write).await?;
+        let answer: TxnResponse = self.client.call(path, request, CallEffect::Write).await?;
         let ResponseHeader { revision, .. } = answer.header.unwrap_or_default();
         if !answer.succeeded {
             let current = answer.responses.into_iter().find_map(|operation| {
-                let Some(response_op::Response::Range(found)) = operation.response else {
+                let Some(response_op::ResponseOperation::Range(found)) = operation.response else {
                     return None;
                 };
                 let entry = found.kvs.first()?;

@@ -1,14 +1,14 @@
-//! Sums, differences, products, quotients; and what `+` means for text and lists.
+//! The arithmetic operators of CEL on numbers, durations and times, and `+` on text, bytes and lists.
 
 use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators;
 
-use super::eval::{Answer, Fault};
+use super::eval::{EvalFault, EvalResult};
 use super::val::{NO_OVERLOAD, Val};
 
-pub(crate) fn arithmetic<'a>(operator: &str, left: &Val<'a>, right: &Val<'a>) -> Answer<'a> {
-    let fault = |text: &str| Fault::Error(text.to_owned());
+pub(crate) fn arithmetic<'a>(operator: &str, left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
+    let fault = |text: &str| EvalFault::Error(text.to_owned());
     match (left, right) {
         (Val::Int(left), Val::Int(right)) => {
             let result = match operator {
@@ -64,10 +64,10 @@ pub(crate) fn arithmetic<'a>(operator: &str, left: &Val<'a>, right: &Val<'a>) ->
     }
 }
 
-/// Lists one after the other. Sets and list maps are united: what is in both is taken from the right.
-fn concatenate<'a>(left: &Val<'a>, right: &Val<'a>) -> Answer<'a> {
+/// Concatenates two lists. Sets and list maps are merged: an element that is in both is taken from the right.
+fn concatenate<'a>(left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {
     let (Some(mut elements), Some(more)) = (left.elements()?, right.elements()?) else {
-        return Err(Fault::Error(NO_OVERLOAD.into()));
+        return Err(EvalFault::Error(NO_OVERLOAD.into()));
     };
     match left {
         Val::Elements(_, node) if matches!(node.list_type.as_deref(), Some("set" | "map")) => {

@@ -1,4 +1,4 @@
-//! Calls of functions: the standard ones are here, those of Kubernetes in the library `kube-cel`. And what calls cost.
+//! Calls CEL functions and counts what calls cost. Standard functions are here, those of Kubernetes in the library `kube-cel`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,16 +6,16 @@ use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 
-use super::url::Url;
-use super::val::{NO_OVERLOAD, Text, Val};
+use super::url::CelUrl;
+use super::val::{CelText, NO_OVERLOAD, Val};
 use crate::pattern::go_regex;
 
-/// The most that one call may insert into a text.
+/// Bytes that one call of `replace` may insert.
 const MADE_BYTES_MAX: usize = 16 << 20;
 
 static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
-/// Calls a function of the library with values that are known.
+/// Calls a function of the library `kube-cel`.
 pub(crate) fn library<'a>(
     name: &str,
     args: &[Val<'_>],
@@ -54,7 +54,7 @@ pub(crate) fn library<'a>(
     })
 }
 
-/// What upstream says where the library says it in its own words.
+/// Upstream's error text for calls where the library's text differs.
 fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
     Some(match (name, args) {
         ("quantity", [Val::Text(_)]) => {
@@ -90,7 +90,7 @@ fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
     })
 }
 
-/// Calls a function. A member's target is the first argument.
+/// Calls a function. The target of a member call is the first argument.
 pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<Val<'a>, String> {
     let unsupported = || NO_OVERLOAD.to_owned();
     Ok(match (name, args) {
@@ -174,12 +174,12 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         ("split", [Val::Text(text), Val::Text(separator), Val::Int(parts)]) => {
             split(text.as_str(), separator.as_str(), *parts)
         }
-        ("url", [Val::Text(text)]) => Val::Url(Arc::new(Url::parse(text.as_str())?)),
-        ("isURL", [Val::Text(text)]) => Val::Bool(Url::parse(text.as_str()).is_ok()),
+        ("url", [Val::Text(text)]) => Val::Url(Arc::new(CelUrl::parse(text.as_str())?)),
+        ("isURL", [Val::Text(text)]) => Val::Bool(CelUrl::parse(text.as_str()).is_ok()),
         (name, [Val::Url(url)]) => url.part(name).ok_or_else(unsupported)?,
         ("timestamp", [Val::Text(text)]) => return timestamp(text.as_str()),
         ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
-            // What is inserted is not part of the cost, so its size has a bound of its own.
+            // The cost does not count the inserted bytes, so they have their own bound.
             let count = text.as_str().matches(from.as_str()).count();
             if count.saturating_mul(to.as_str().len()) > MADE_BYTES_MAX {
                 return Err("the result of replace is too large".into());
@@ -190,10 +190,10 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
     })
 }
 
-/// The seconds before 1970 at which the first year begins: Go's time that is not set.
+/// The Unix time of 0001-01-01, which is Go's zero time.
 const FIRST_SECOND: i64 = -62_135_596_800;
 
-/// The minutes of an offset such as `-05:30`; a sign is not needed.
+/// The minutes of an offset such as `-05:30`; the sign is optional.
 fn offset_minutes(zone: &str) -> Option<i64> {
     let (sign, rest) = match zone.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -234,7 +234,7 @@ fn sum_of_durations<'a>(list: &Val<'a>) -> Result<Option<Val<'a>>, String> {
     Ok(Some(sum))
 }
 
-/// `strings.SplitN`: nothing between two characters separates them too.
+/// Go's `strings.SplitN`: an empty separator splits between all characters.
 fn split<'a>(text: &str, separator: &str, parts: i64) -> Val<'a> {
     let parts = usize::try_from(parts).unwrap_or(usize::MAX);
     let found: Vec<&str> = match (separator, parts) {
@@ -259,7 +259,7 @@ fn split<'a>(text: &str, separator: &str, parts: i64) -> Val<'a> {
     Val::List(Arc::new(found.into_iter().map(Val::text).collect()))
 }
 
-/// A time, in UTC, so that its parts are those of UTC too.
+/// Reads a time and converts it to UTC, so that functions such as `getHours` return the parts in UTC.
 pub(crate) fn timestamp<'a>(text: &str) -> Result<Val<'a>, String> {
     let text = match text.parse::<jiff::Timestamp>() {
         Ok(time) => time.to_string(),
@@ -342,14 +342,14 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
     })
 }
 
-fn parse_error(function: &str, text: &Text<'_>) -> String {
+fn parse_error(function: &str, text: &CelText<'_>) -> String {
     format!(
         "strconv.{function}: parsing {}: invalid syntax",
         tidings_api::go::quote(text.as_str())
     )
 }
 
-/// `strconv.FormatFloat(number, 'g', -1, 64)`: exponents from 21 digits on.
+/// Go's `strconv.FormatFloat(number, 'g', -1, 64)`.
 fn go_double(number: f64) -> String {
     crate::text::float(number)
 }
@@ -365,7 +365,7 @@ fn share(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
-/// What walking through a value costs.
+/// The cost of walking through a value.
 fn traversal(value: &Val<'_>) -> u64 {
     match value {
         Val::Text(text) => (text.as_str().len() as f64 * 0.1) as u64,
@@ -378,7 +378,7 @@ fn traversal(value: &Val<'_>) -> u64 {
     }
 }
 
-/// What a call has cost, as upstream counts it.
+/// The cost of a call, as upstream counts it.
 pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
     let first = args.first();
     match (name, args) {
@@ -440,7 +440,7 @@ pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u6
         ("_+_", [left @ (Val::Text(_) | Val::Bytes(_)), right]) => {
             share(size(left).saturating_add(size(right)), 0.1)
         }
-        // What the library does in one go over lists, which upstream counts per element.
+        // Functions that walk a list: upstream counts them per element.
         ("sets.contains" | "sets.equivalent" | "sets.intersects", [left, right]) => {
             1_u64.saturating_add(size(left).saturating_mul(size(right)))
         }

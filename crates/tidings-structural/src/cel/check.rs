@@ -1,4 +1,4 @@
-//! Checks a rule before it is ever evaluated: names, fields and types, and what it costs at worst.
+//! Checks a rule when its schema is compiled: names, fields, types and the worst-case cost.
 
 use std::sync::Arc;
 
@@ -7,21 +7,22 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, operators,
 };
 
-use super::decl::{Decl, Kind};
-use super::estimate::{self, Range};
-use super::info::Info;
-use super::locate::Source;
+use super::decl::{DeclType, TypeKind};
+use super::estimate::{self, MinMax};
+use super::info::ExprInfo;
+use super::locate::RuleSource;
 use crate::pattern::go_regex;
 
-struct Scope<'s> {
+/// A variable of a comprehension, with the variables around it.
+struct CheckScope<'s> {
     name: &'s str,
-    info: Info,
-    outer: Option<&'s Scope<'s>>,
+    info: ExprInfo,
+    outer: Option<&'s CheckScope<'s>>,
 }
 
-/// A rule that was checked.
-pub(crate) struct Checked {
-    pub(crate) kind: Kind,
+/// The result type and the worst-case cost of an expression that passed the check.
+pub(crate) struct CheckedRule {
+    pub(crate) kind: TypeKind,
     pub(crate) cost_max: u64,
     pub(crate) uses_old: bool,
 }
@@ -29,15 +30,15 @@ pub(crate) struct Checked {
 /// Checks an expression over `self`, and over `oldSelf` if there is one.
 ///
 /// # Errors
-/// The messages of a compiler, with places.
+/// All type errors with line and column, in the format of cel-go.
 pub(crate) fn check(
     text: &str,
     expr: &IdedExpr,
-    this: &Arc<Decl>,
-    old: &Arc<Decl>,
-) -> Result<Checked, String> {
-    let mut checker = Checker {
-        source: Source::new(text),
+    this: &Arc<DeclType>,
+    old: &Arc<DeclType>,
+) -> Result<CheckedRule, String> {
+    let mut checker = RuleChecker {
+        source: RuleSource::new(text),
         this,
         old,
         uses_old: false,
@@ -46,7 +47,7 @@ pub(crate) fn check(
     };
     let info = checker.info(expr, None);
     if checker.errors.is_empty() {
-        return Ok(Checked {
+        return Ok(CheckedRule {
             kind: info.kind().clone(),
             cost_max: info.cost.max,
             uses_old: checker.uses_old,
@@ -55,17 +56,18 @@ pub(crate) fn check(
     Err(checker.errors.join("\n"))
 }
 
-struct Checker<'s> {
-    source: Source<'s>,
-    this: &'s Arc<Decl>,
-    old: &'s Arc<Decl>,
+/// Walks an expression and collects its type errors.
+struct RuleChecker<'s> {
+    source: RuleSource<'s>,
+    this: &'s Arc<DeclType>,
+    old: &'s Arc<DeclType>,
     uses_old: bool,
     /// Lists may hold values of several types, as the arguments of `format` do.
     allows_mixed: bool,
     errors: Vec<String>,
 }
 
-/// What stands before errors that upstream finds after an expression was checked.
+/// The prefix of errors that upstream reports after the type check, when it builds the program.
 pub(crate) const NO_PROGRAM: &str = "program instantiation failed";
 
 /// Types whose names have dots.
@@ -81,17 +83,17 @@ pub(crate) const QUALIFIED_TYPES: [&str; 8] = [
 ];
 
 /// The type that an identifier names.
-pub(crate) fn type_named(name: &str) -> Option<Kind> {
+pub(crate) fn type_named(name: &str) -> Option<TypeKind> {
     Some(match name {
-        "int" => Kind::Int,
-        "uint" => Kind::Uint,
-        "double" => Kind::Double,
-        "bool" => Kind::Bool,
-        "string" => Kind::String,
-        "bytes" => Kind::Bytes,
-        "null_type" => Kind::Null,
-        "list" | "map" | "type" | "dyn" | "optional_type" => Kind::Dyn,
-        name if QUALIFIED_TYPES.contains(&name) => Kind::Dyn,
+        "int" => TypeKind::Int,
+        "uint" => TypeKind::Uint,
+        "double" => TypeKind::Double,
+        "bool" => TypeKind::Bool,
+        "string" => TypeKind::String,
+        "bytes" => TypeKind::Bytes,
+        "null_type" => TypeKind::Null,
+        "list" | "map" | "type" | "dyn" | "optional_type" => TypeKind::Dyn,
+        name if QUALIFIED_TYPES.contains(&name) => TypeKind::Dyn,
         _ => return None,
     })
 }
@@ -132,14 +134,14 @@ pub(crate) fn qualified(target: &IdedExpr, name: &str) -> Option<String> {
     known.then(|| format!("{prefix}.{name}"))
 }
 
-impl Checker<'_> {
-    fn fail(&mut self, at: usize, message: &str) -> Info {
+impl RuleChecker<'_> {
+    fn fail(&mut self, at: usize, message: &str) -> ExprInfo {
         let text = self.source.error(at, message);
         self.errors.push(text);
-        Info::plain(Kind::Dyn, Range::fixed(0))
+        ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0))
     }
 
-    /// Where an expression is.
+    /// The character of the rule at which errors of an expression point.
     fn place(&self, expr: &IdedExpr) -> usize {
         match &expr.expr {
             Expr::Select(select) => self.source.field(&select.field, select.test),
@@ -152,16 +154,16 @@ impl Checker<'_> {
         }
     }
 
-    fn info(&mut self, expr: &IdedExpr, scope: Option<&Scope<'_>>) -> Info {
+    fn info(&mut self, expr: &IdedExpr, scope: Option<&CheckScope<'_>>) -> ExprInfo {
         match &expr.expr {
             Expr::Literal(literal) => literal_info(literal),
             Expr::Ident(name) => self.ident(name, scope),
             Expr::Select(select) => self.select(select, scope),
             Expr::List(list) => {
-                let mut cost = Range::fixed(10);
-                let mut element: Option<Arc<Decl>> = None;
-                let mut sizes: Option<Range> =
-                    Some(Range::fixed(0)).filter(|_| list.elements.is_empty());
+                let mut cost = MinMax::fixed(10);
+                let mut element: Option<Arc<DeclType>> = None;
+                let mut sizes: Option<MinMax> =
+                    Some(MinMax::fixed(0)).filter(|_| list.elements.is_empty());
                 for (index, item) in list.elements.iter().enumerate() {
                     let mut info = self.info(item, scope);
                     if list.optional_indices.contains(&index) {
@@ -181,21 +183,23 @@ impl Checker<'_> {
                         return self.fail(at, &message);
                     }
                     element = match element {
-                        Some(known) if !known.kind.agrees(info.kind()) => Some(Kind::Dyn.plain()),
+                        Some(known) if !known.kind.agrees(info.kind()) => {
+                            Some(TypeKind::Dyn.plain())
+                        }
                         known => known.or(Some(info.decl)),
                     };
                 }
-                let mut info = Info::plain(
-                    Kind::List(element.unwrap_or_else(|| Kind::Dyn.plain())),
+                let mut info = ExprInfo::plain(
+                    TypeKind::List(element.unwrap_or_else(|| TypeKind::Dyn.plain())),
                     cost,
                 );
-                info.size = Some(Range::fixed(list.elements.len() as u64));
+                info.size = Some(MinMax::fixed(list.elements.len() as u64));
                 info.elements = sizes;
                 info
             }
             Expr::Map(map) => {
-                let mut cost = Range::fixed(30);
-                let mut kinds: Option<(Arc<Decl>, Arc<Decl>)> = None;
+                let mut cost = MinMax::fixed(30);
+                let mut kinds: Option<(Arc<DeclType>, Arc<DeclType>)> = None;
                 for entry in &map.entries {
                     let EntryExpr::MapEntry(entry) = &entry.expr else {
                         continue;
@@ -219,9 +223,10 @@ impl Checker<'_> {
                     }
                     kinds = kinds.or(Some((key.decl, value.decl)));
                 }
-                let (key, value) = kinds.unwrap_or_else(|| (Kind::Dyn.plain(), Kind::Dyn.plain()));
-                let mut info = Info::plain(Kind::Map(key, value), cost);
-                info.size = Some(Range::fixed(map.entries.len() as u64));
+                let (key, value) =
+                    kinds.unwrap_or_else(|| (TypeKind::Dyn.plain(), TypeKind::Dyn.plain()));
+                let mut info = ExprInfo::plain(TypeKind::Map(key, value), cost);
+                info.size = Some(MinMax::fixed(map.entries.len() as u64));
                 info
             }
             Expr::Comprehension(fold) => self.fold(fold, scope),
@@ -240,25 +245,25 @@ impl Checker<'_> {
         }
     }
 
-    fn ident(&mut self, name: &str, mut scope: Option<&Scope<'_>>) -> Info {
+    fn ident(&mut self, name: &str, mut scope: Option<&CheckScope<'_>>) -> ExprInfo {
         while let Some(inner) = scope {
             if inner.name == name {
                 let mut info = inner.info.clone();
-                info.cost = Range::fixed(1);
+                info.cost = MinMax::fixed(1);
                 return info;
             }
             scope = inner.outer;
         }
         match name {
-            "self" => Info::located(self.this.clone(), Range::fixed(1)),
+            "self" => ExprInfo::located(self.this.clone(), MinMax::fixed(1)),
             "oldSelf" => {
                 self.uses_old = true;
-                Info::located(self.old.clone(), Range::fixed(1))
+                ExprInfo::located(self.old.clone(), MinMax::fixed(1))
             }
             name if type_named(name).is_some() => {
-                // Upstream takes every name for the object when it asks for sizes.
-                let mut info = Info::plain(Kind::Type, Range::fixed(1));
-                info.size = Some(Range {
+                // Upstream estimates the size of every identifier with the bounds of `self`.
+                let mut info = ExprInfo::plain(TypeKind::Type, MinMax::fixed(1));
+                info.size = Some(MinMax {
                     min: 0,
                     max: self.this.elements_max,
                 });
@@ -274,37 +279,42 @@ impl Checker<'_> {
         }
     }
 
-    fn select(&mut self, select: &SelectExpr, scope: Option<&Scope<'_>>) -> Info {
+    fn select(&mut self, select: &SelectExpr, scope: Option<&CheckScope<'_>>) -> ExprInfo {
         let operand = self.info(&select.operand, scope);
         let step = if select.test { 0 } else { 1 };
-        let cost = operand.cost.plus(Range::fixed(step));
+        let cost = operand.cost.plus(MinMax::fixed(step));
         let (found, is_optional) = match operand.kind() {
-            Kind::Optional(inner) => (self.member(inner, &select.field, select.test), true),
+            TypeKind::Optional(inner) => (self.member(inner, &select.field, select.test), true),
             _ => (
                 self.member(&operand.decl, &select.field, select.test),
                 false,
             ),
         };
         let Some((decl, has_place)) = found else {
-            return Info::plain(Kind::Dyn, cost);
+            return ExprInfo::plain(TypeKind::Dyn, cost);
         };
         if select.test {
-            return Info::plain(Kind::Bool, cost);
+            return ExprInfo::plain(TypeKind::Bool, cost);
         }
         if is_optional {
-            return Info::plain(Kind::Optional(decl), cost);
+            return ExprInfo::plain(TypeKind::Optional(decl), cost);
         }
         if operand.located && has_place {
-            Info::located(decl, cost)
+            ExprInfo::located(decl, cost)
         } else {
-            Info::new(decl, cost)
+            ExprInfo::new(decl, cost)
         }
     }
 
-    /// The type of a field; the flag says whether its place is known.
-    fn member(&mut self, decl: &Decl, field: &str, in_has: bool) -> Option<(Arc<Decl>, bool)> {
+    /// The type of a field, and true if the schema bounds the field's size.
+    fn member(
+        &mut self,
+        decl: &DeclType,
+        field: &str,
+        in_has: bool,
+    ) -> Option<(Arc<DeclType>, bool)> {
         match &decl.kind {
-            Kind::Object(fields) => match super::decl::field(fields, field) {
+            TypeKind::Object(fields) => match super::decl::field(fields, field) {
                 Some(decl) => Some((decl.clone(), true)),
                 None => {
                     let at = self.source.field(field, in_has);
@@ -312,8 +322,8 @@ impl Checker<'_> {
                     None
                 }
             },
-            Kind::Map(_, value) => Some((value.clone(), false)),
-            Kind::Dyn => Some((Kind::Dyn.plain(), false)),
+            TypeKind::Map(_, value) => Some((value.clone(), false)),
+            TypeKind::Dyn => Some((TypeKind::Dyn.plain(), false)),
             other => {
                 let at = self.source.field(field, in_has);
                 self.fail(
@@ -325,25 +335,28 @@ impl Checker<'_> {
         }
     }
 
-    fn fold(&mut self, fold: &ComprehensionExpr, scope: Option<&Scope<'_>>) -> Info {
+    fn fold(&mut self, fold: &ComprehensionExpr, scope: Option<&CheckScope<'_>>) -> ExprInfo {
         let range = self.info(&fold.iter_range, scope);
         let start = self.info(&fold.accu_init, scope);
-        let is_container = matches!(start.kind(), Kind::List(_) | Kind::Map(..));
+        let is_container = matches!(start.kind(), TypeKind::List(_) | TypeKind::Map(..));
         let (key, value) = match range.kind() {
-            Kind::List(_) => (Info::plain(Kind::Int, Range::fixed(1)), range.element()),
-            Kind::Map(key, value) => {
-                let place = |decl: &Arc<Decl>| {
+            TypeKind::List(_) => (
+                ExprInfo::plain(TypeKind::Int, MinMax::fixed(1)),
+                range.element(),
+            ),
+            TypeKind::Map(key, value) => {
+                let place = |decl: &Arc<DeclType>| {
                     if range.located {
-                        Info::located(decl.clone(), Range::fixed(1))
+                        ExprInfo::located(decl.clone(), MinMax::fixed(1))
                     } else {
-                        Info::new(decl.clone(), Range::fixed(1))
+                        ExprInfo::new(decl.clone(), MinMax::fixed(1))
                     }
                 };
                 (place(key), Some(place(value)))
             }
-            Kind::Dyn => (
-                Info::plain(Kind::Dyn, Range::fixed(1)),
-                Some(Info::plain(Kind::Dyn, Range::fixed(1))),
+            TypeKind::Dyn => (
+                ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(1)),
+                Some(ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(1))),
             ),
             other => {
                 let message = format!(
@@ -353,24 +366,24 @@ impl Checker<'_> {
                 return self.fail(at, &message);
             }
         };
-        let mut value = value.unwrap_or_else(|| Info::plain(Kind::Dyn, Range::fixed(1)));
+        let mut value = value.unwrap_or_else(|| ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(1)));
         let mut key = key;
         if !range.located {
-            // Upstream asks for the size of a place without a root, and takes it for the object.
+            // Upstream estimates the size of such an element with the bounds of `self`.
             for info in [&mut key, &mut value] {
-                info.size = Some(Range {
+                info.size = Some(MinMax {
                     min: 0,
                     max: self.this.elements_max,
                 });
             }
         }
-        let is_list = matches!(range.kind(), Kind::List(_));
-        let accumulator = Scope {
+        let is_list = matches!(range.kind(), TypeKind::List(_));
+        let accumulator = CheckScope {
             name: &fold.accu_var,
             info: start.clone(),
             outer: scope,
         };
-        let first = Scope {
+        let first = CheckScope {
             name: &fold.iter_var,
             info: if fold.iter_var2.is_some() || !is_list {
                 key
@@ -379,7 +392,7 @@ impl Checker<'_> {
             },
             outer: Some(&accumulator),
         };
-        let second = fold.iter_var2.as_deref().map(|name| Scope {
+        let second = fold.iter_var2.as_deref().map(|name| CheckScope {
             name,
             info: value,
             outer: Some(&first),
@@ -387,9 +400,9 @@ impl Checker<'_> {
         let inner = second.as_ref().unwrap_or(&first);
         let condition = self.info(&fold.loop_cond, Some(inner));
         let step = self.info(&fold.loop_step, Some(inner));
-        let done = Scope {
+        let done = CheckScope {
             name: &fold.accu_var,
-            info: Info {
+            info: ExprInfo {
                 decl: if is_container {
                     step.decl.clone()
                 } else {
@@ -406,20 +419,20 @@ impl Checker<'_> {
             .plus(start.cost)
             .plus(result.cost)
             .plus(count.times(step.cost.plus(condition.cost)));
-        Info {
+        ExprInfo {
             located: false,
             cost,
             size: if is_container {
                 Some(count)
             } else {
-                Some(Range::fixed(1))
+                Some(MinMax::fixed(1))
             },
             elements: if is_container { step.elements } else { None },
             decl: result.decl,
         }
     }
 
-    fn call(&mut self, call: &CallExpr, scope: Option<&Scope<'_>>) -> Info {
+    fn call(&mut self, call: &CallExpr, scope: Option<&CheckScope<'_>>) -> ExprInfo {
         let name = call.func_name.as_str();
         if let (operators::OPT_SELECT, [operand, field]) = (name, call.args.as_slice()) {
             return self.optional_select(operand, field, scope);
@@ -434,15 +447,15 @@ impl Checker<'_> {
         };
         let errors = self.errors.len();
         let allowed_mixed = std::mem::replace(&mut self.allows_mixed, name == "format");
-        let args: Vec<Info> = call.args.iter().map(|arg| self.info(arg, scope)).collect();
+        let args: Vec<ExprInfo> = call.args.iter().map(|arg| self.info(arg, scope)).collect();
         self.allows_mixed = allowed_mixed;
         if self.errors.len() > errors {
-            return Info::plain(Kind::Dyn, Range::fixed(0));
+            return ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0));
         }
         let full_name = qualified.as_deref().unwrap_or(name);
         if matches!(name, operators::LOGICAL_AND | operators::LOGICAL_OR) {
             for (arg, info) in call.args.iter().zip(&args) {
-                if !info.kind().agrees(&Kind::Bool) {
+                if !info.kind().agrees(&TypeKind::Bool) {
                     let at = self.place(arg);
                     return self.fail(
                         at,
@@ -461,7 +474,7 @@ impl Checker<'_> {
                 && let Err(why) = go_regex(text.inner())
             {
                 self.errors.push(format!("{NO_PROGRAM}: {why}"));
-                return Info::plain(Kind::Dyn, Range::fixed(0));
+                return ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0));
             }
             let is_right = match full_name {
                 "matches" => go_regex(text.inner()).is_ok(),
@@ -475,15 +488,15 @@ impl Checker<'_> {
             }
         }
         let (cost, size) = estimate::call(full_name, target.as_ref(), &args);
-        let mut info = Info::new(kind, cost);
+        let mut info = ExprInfo::new(kind, cost);
         if let Some(size) = size {
             info.size = Some(size);
         }
         match (full_name, args.as_slice()) {
             (operators::INDEX, [container, _])
-                if container.located && !matches!(container.kind(), Kind::Optional(_)) =>
+                if container.located && !matches!(container.kind(), TypeKind::Optional(_)) =>
             {
-                return Info::located(info.decl, cost);
+                return ExprInfo::located(info.decl, cost);
             }
             (operators::INDEX, [container, _]) => info.size = container.elements.or(info.size),
             (operators::CONDITIONAL, [_, yes, no]) => {
@@ -513,25 +526,30 @@ impl Checker<'_> {
         &mut self,
         operand: &IdedExpr,
         field: &IdedExpr,
-        scope: Option<&Scope<'_>>,
-    ) -> Info {
+        scope: Option<&CheckScope<'_>>,
+    ) -> ExprInfo {
         let operand = self.info(operand, scope);
-        let cost = operand.cost.plus(Range::fixed(1));
+        let cost = operand.cost.plus(MinMax::fixed(1));
         let name = match &field.expr {
             Expr::Literal(LiteralValue::String(name)) => name.inner().to_owned(),
             _ => String::new(),
         };
         let inner = match operand.kind() {
-            Kind::Optional(inner) => inner.clone(),
+            TypeKind::Optional(inner) => inner.clone(),
             _ => operand.decl.clone(),
         };
         match self.member(&inner, &name, false) {
-            Some((decl, _)) => Info::plain(Kind::Optional(decl), cost),
-            None => Info::plain(Kind::Dyn, cost),
+            Some((decl, _)) => ExprInfo::plain(TypeKind::Optional(decl), cost),
+            None => ExprInfo::plain(TypeKind::Dyn, cost),
         }
     }
 
-    fn unknown_call(&mut self, name: &str, target: Option<&Info>, args: &[Info]) -> Info {
+    fn unknown_call(
+        &mut self,
+        name: &str,
+        target: Option<&ExprInfo>,
+        args: &[ExprInfo],
+    ) -> ExprInfo {
         let is_operator = name.starts_with(['_', '!', '-', '@']);
         if !is_operator && !super::functions::is_known(name) {
             let short = name.rsplit('.').next().unwrap_or(name);
@@ -558,17 +576,17 @@ impl Checker<'_> {
     }
 }
 
-fn literal_info(literal: &LiteralValue) -> Info {
+fn literal_info(literal: &LiteralValue) -> ExprInfo {
     let (kind, size) = match literal {
-        LiteralValue::Boolean(_) => (Kind::Bool, 1),
-        LiteralValue::Bytes(bytes) => (Kind::Bytes, bytes.inner().len() as u64),
-        LiteralValue::Double(_) => (Kind::Double, 1),
-        LiteralValue::Int(_) => (Kind::Int, 1),
-        LiteralValue::Null => (Kind::Null, 1),
-        LiteralValue::String(text) => (Kind::String, text.inner().chars().count() as u64),
-        LiteralValue::UInt(_) => (Kind::Uint, 1),
+        LiteralValue::Boolean(_) => (TypeKind::Bool, 1),
+        LiteralValue::Bytes(bytes) => (TypeKind::Bytes, bytes.inner().len() as u64),
+        LiteralValue::Double(_) => (TypeKind::Double, 1),
+        LiteralValue::Int(_) => (TypeKind::Int, 1),
+        LiteralValue::Null => (TypeKind::Null, 1),
+        LiteralValue::String(text) => (TypeKind::String, text.inner().chars().count() as u64),
+        LiteralValue::UInt(_) => (TypeKind::Uint, 1),
     };
-    let mut info = Info::plain(kind, Range::fixed(0));
-    info.size = Some(Range::fixed(size));
+    let mut info = ExprInfo::plain(kind, MinMax::fixed(0));
+    info.size = Some(MinMax::fixed(size));
     info
 }

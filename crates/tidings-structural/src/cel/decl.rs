@@ -1,26 +1,26 @@
-//! The types that rules see: what a schema looks like from inside an expression, and how large its values can be.
+//! The CEL types of a schema: which fields rules can use, and how large values can be.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::node::{Additional, Node};
+use crate::node::{AdditionalProperties, SchemaNode};
 
 /// The largest request, in bytes: nothing in an object can be larger.
 pub(crate) const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;
 
-/// A type with the bounds that its schema gives it.
+/// A CEL type with the size bounds that its schema sets.
 #[derive(Debug, Clone)]
-pub(crate) struct Decl {
-    pub(crate) kind: Kind,
-    /// The most elements or characters it can have; zero for scalars.
+pub(crate) struct DeclType {
+    pub(crate) kind: TypeKind,
+    /// The maximum number of elements or characters; zero for scalars.
     pub(crate) elements_max: u64,
-    /// The smallest JSON it can be written as, in bytes.
+    /// The size of the smallest JSON of this type, in bytes.
     pub(crate) bytes_min: i64,
 }
 
-/// What kind of type it is.
+/// A CEL type without bounds.
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum TypeKind {
     Dyn,
     Null,
     Bool,
@@ -32,17 +32,17 @@ pub(crate) enum Kind {
     Duration,
     Timestamp,
     Type,
-    List(Arc<Decl>),
-    Map(Arc<Decl>, Arc<Decl>),
-    Object(Arc<BTreeMap<String, Arc<Decl>>>),
-    Optional(Arc<Decl>),
-    /// A type of the Kubernetes library, such as a quantity.
+    List(Arc<DeclType>),
+    Map(Arc<DeclType>, Arc<DeclType>),
+    Object(Arc<BTreeMap<String, Arc<DeclType>>>),
+    Optional(Arc<DeclType>),
+    /// A type of the Kubernetes library, such as `kubernetes.Quantity`.
     Opaque(&'static str),
 }
 
-impl Kind {
-    pub(crate) fn plain(self) -> Arc<Decl> {
-        Arc::new(Decl {
+impl TypeKind {
+    pub(crate) fn plain(self) -> Arc<DeclType> {
+        Arc::new(DeclType {
             kind: self,
             elements_max: 0,
             bytes_min: 1,
@@ -50,119 +50,120 @@ impl Kind {
     }
 
     pub(crate) fn is_dyn(&self) -> bool {
-        matches!(self, Kind::Dyn)
+        matches!(self, TypeKind::Dyn)
     }
 
     pub(crate) fn is_number(&self) -> bool {
-        matches!(self, Kind::Int | Kind::Uint | Kind::Double)
+        matches!(self, TypeKind::Int | TypeKind::Uint | TypeKind::Double)
     }
 
-    /// Could a value have both types?
-    pub(crate) fn agrees(&self, other: &Kind) -> bool {
+    /// True if a value can have both types.
+    pub(crate) fn agrees(&self, other: &TypeKind) -> bool {
         match (self, other) {
-            (Kind::Dyn, _) | (_, Kind::Dyn) => true,
+            (TypeKind::Dyn, _) | (_, TypeKind::Dyn) => true,
             // Objects, messages and wrappers may be null.
             (
-                Kind::Null,
-                Kind::Null
-                | Kind::Object(_)
-                | Kind::Opaque(_)
-                | Kind::Optional(_)
-                | Kind::Duration
-                | Kind::Timestamp,
+                TypeKind::Null,
+                TypeKind::Null
+                | TypeKind::Object(_)
+                | TypeKind::Opaque(_)
+                | TypeKind::Optional(_)
+                | TypeKind::Duration
+                | TypeKind::Timestamp,
             )
             | (
-                Kind::Object(_)
-                | Kind::Opaque(_)
-                | Kind::Optional(_)
-                | Kind::Duration
-                | Kind::Timestamp,
-                Kind::Null,
+                TypeKind::Object(_)
+                | TypeKind::Opaque(_)
+                | TypeKind::Optional(_)
+                | TypeKind::Duration
+                | TypeKind::Timestamp,
+                TypeKind::Null,
             ) => true,
-            (Kind::List(a), Kind::List(b)) | (Kind::Optional(a), Kind::Optional(b)) => {
-                a.kind.agrees(&b.kind)
-            }
-            (Kind::Map(ak, av), Kind::Map(bk, bv)) => {
+            (TypeKind::List(a), TypeKind::List(b))
+            | (TypeKind::Optional(a), TypeKind::Optional(b)) => a.kind.agrees(&b.kind),
+            (TypeKind::Map(ak, av), TypeKind::Map(bk, bv)) => {
                 ak.kind.agrees(&bk.kind) && av.kind.agrees(&bv.kind)
             }
-            (Kind::Opaque(a), Kind::Opaque(b)) => a == b,
+            (TypeKind::Opaque(a), TypeKind::Opaque(b)) => a == b,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
 }
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for TypeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Kind::Dyn => "dyn",
-            Kind::Null => "null",
-            Kind::Bool => "bool",
-            Kind::Int => "int",
-            Kind::Uint => "uint",
-            Kind::Double => "double",
-            Kind::String => "string",
-            Kind::Bytes => "bytes",
-            Kind::Duration => "duration",
-            Kind::Timestamp => "timestamp",
-            Kind::Type => "type",
-            Kind::Object(_) => "object",
-            Kind::Opaque(name) => name,
-            Kind::List(element) => return write!(f, "list({})", element.kind),
-            Kind::Map(key, value) => return write!(f, "map({}, {})", key.kind, value.kind),
-            Kind::Optional(inner) => return write!(f, "optional_type({})", inner.kind),
+            TypeKind::Dyn => "dyn",
+            TypeKind::Null => "null",
+            TypeKind::Bool => "bool",
+            TypeKind::Int => "int",
+            TypeKind::Uint => "uint",
+            TypeKind::Double => "double",
+            TypeKind::String => "string",
+            TypeKind::Bytes => "bytes",
+            TypeKind::Duration => "duration",
+            TypeKind::Timestamp => "timestamp",
+            TypeKind::Type => "type",
+            TypeKind::Object(_) => "object",
+            TypeKind::Opaque(name) => name,
+            TypeKind::List(element) => return write!(f, "list({})", element.kind),
+            TypeKind::Map(key, value) => return write!(f, "map({}, {})", key.kind, value.kind),
+            TypeKind::Optional(inner) => return write!(f, "optional_type({})", inner.kind),
         })
     }
 }
 
-impl Decl {
-    fn new(kind: Kind, elements_max: i64, bytes_min: i64) -> Option<Arc<Decl>> {
-        Some(Arc::new(Decl {
+impl DeclType {
+    fn new(kind: TypeKind, elements_max: i64, bytes_min: i64) -> Option<Arc<DeclType>> {
+        Some(Arc::new(DeclType {
             kind,
             elements_max: u64::try_from(elements_max).unwrap_or(0),
             bytes_min,
         }))
     }
 
-    /// The type of values of a schema; `None` if rules cannot see them.
-    pub(crate) fn of(node: &Node, is_resource: bool) -> Option<Arc<Decl>> {
-        let characters = |node: &Node, otherwise: i64| match node.max_length {
+    /// The type that a schema declares; `None` if rules cannot use values of that schema.
+    pub(crate) fn of(node: &SchemaNode, is_resource: bool) -> Option<Arc<DeclType>> {
+        let characters = |node: &SchemaNode, otherwise: i64| match node.max_length {
             Some(max) => max.max(0).saturating_mul(4),
             None => otherwise,
         };
         if node.int_or_string {
-            return Decl::new(Kind::Dyn, characters(node, REQUEST_BYTES_MAX - 2), 1);
+            return DeclType::new(TypeKind::Dyn, characters(node, REQUEST_BYTES_MAX - 2), 1);
         }
         match node.kind.as_str() {
             "array" => {
                 let items = node.items.as_deref()?;
-                let element = Decl::of(items, items.embedded)?;
+                let element = DeclType::of(items, items.embedded)?;
                 let max = match node.max_items {
                     Some(max) => max,
                     None => (REQUEST_BYTES_MAX - 2) / (element.bytes_min + 1),
                 };
-                Decl::new(Kind::List(element), max, 2)
+                DeclType::new(TypeKind::List(element), max, 2)
             }
             "object" => match &node.additional {
-                Additional::Schema(schema) if !is_resource || node.properties.is_empty() => {
-                    let value = Decl::of(schema, schema.embedded)?;
+                AdditionalProperties::Schema(schema)
+                    if !is_resource || node.properties.is_empty() =>
+                {
+                    let value = DeclType::of(schema, schema.embedded)?;
                     let max = match node.max_properties {
                         Some(max) => max,
                         None => (REQUEST_BYTES_MAX - 2) / (value.bytes_min + 6),
                     };
-                    Decl::new(Kind::Map(Kind::String.plain(), value), max, 2)
+                    DeclType::new(TypeKind::Map(TypeKind::String.plain(), value), max, 2)
                 }
-                _ => Decl::object(node, is_resource),
+                _ => DeclType::object(node, is_resource),
             },
             "string" => match node.format_text.as_str() {
                 "byte" => {
                     let max = node
                         .max_length
                         .map_or(REQUEST_BYTES_MAX - 2, |max| max.max(0));
-                    Decl::new(Kind::Bytes, max, 2)
+                    DeclType::new(TypeKind::Bytes, max, 2)
                 }
-                "duration" => Decl::new(Kind::Duration, 32, 3),
-                "date" => Decl::new(Kind::Timestamp, 12, 12),
-                "date-time" => Decl::new(Kind::Timestamp, 32, 21),
+                "duration" => DeclType::new(TypeKind::Duration, 32, 3),
+                "date" => DeclType::new(TypeKind::Timestamp, 12, 12),
+                "date-time" => DeclType::new(TypeKind::Timestamp, 32, 21),
                 _ => {
                     let named = node.enumeration.iter().filter_map(|value| value.as_str());
                     let longest = named
@@ -173,21 +174,21 @@ impl Decl {
                     } else {
                         longest.unwrap_or(0)
                     };
-                    Decl::new(Kind::String, characters(node, otherwise), 2)
+                    DeclType::new(TypeKind::String, characters(node, otherwise), 2)
                 }
             },
-            "boolean" => Decl::new(Kind::Bool, 0, 4),
-            "number" => Decl::new(Kind::Double, 0, 1),
-            "integer" => Decl::new(Kind::Int, 0, 1),
+            "boolean" => DeclType::new(TypeKind::Bool, 0, 4),
+            "number" => DeclType::new(TypeKind::Double, 0, 1),
+            "integer" => DeclType::new(TypeKind::Int, 0, 1),
             _ => None,
         }
     }
 
-    fn object(node: &Node, is_resource: bool) -> Option<Arc<Decl>> {
+    fn object(node: &SchemaNode, is_resource: bool) -> Option<Arc<DeclType>> {
         let mut fields = BTreeMap::new();
         let mut bytes_min = 2;
         for (name, property) in &node.properties {
-            let Some(decl) = Decl::of(property, property.embedded) else {
+            let Some(decl) = DeclType::of(property, property.embedded) else {
                 continue;
             };
             if node.required.contains(name) && property.default.is_none() {
@@ -198,14 +199,14 @@ impl Decl {
             }
         }
         if is_resource {
-            let text = || Decl::new(Kind::String, REQUEST_BYTES_MAX - 2, 2);
+            let text = || DeclType::new(TypeKind::String, REQUEST_BYTES_MAX - 2, 2);
             for name in ["kind", "apiVersion"] {
                 if !fields.contains_key(name) {
                     fields.extend(text().map(|decl| (name.to_owned(), decl)));
                 }
             }
             let mut metadata = match fields.get("metadata").map(|decl| &decl.kind) {
-                Some(Kind::Object(known)) => (**known).clone(),
+                Some(TypeKind::Object(known)) => (**known).clone(),
                 _ => BTreeMap::new(),
             };
             for name in ["name", "generateName"] {
@@ -214,14 +215,15 @@ impl Decl {
                 }
             }
             fields.extend(
-                Decl::new(Kind::Object(Arc::new(metadata)), 0, 2)
+                DeclType::new(TypeKind::Object(Arc::new(metadata)), 0, 2)
                     .map(|decl| ("metadata".to_owned(), decl)),
             );
         }
-        Decl::new(Kind::Object(Arc::new(fields)), 0, bytes_min)
+        DeclType::new(TypeKind::Object(Arc::new(fields)), 0, bytes_min)
     }
 }
 
+/// Words that CEL reserves.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -246,7 +248,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The name of a field inside expressions; `None` if it has none.
+/// The name of a field in expressions; `None` if expressions cannot name it.
 pub(crate) fn escape(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
@@ -263,7 +265,7 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(escaped.replace('\u{0}', "__underscores__"))
 }
 
-/// The field that an expression selects. Reserved words can be written as they are or escaped.
+/// The field that an expression selects. Reserved words can be written plain or escaped.
 pub(crate) fn field<'a, T>(fields: &'a BTreeMap<String, T>, name: &str) -> Option<&'a T> {
     fields.get(name).or_else(|| {
         let is_reserved = RESERVED.contains(&name);
@@ -271,7 +273,7 @@ pub(crate) fn field<'a, T>(fields: &'a BTreeMap<String, T>, name: &str) -> Optio
     })
 }
 
-/// The field that a name inside expressions means.
+/// The field name that a name in an expression stands for.
 pub(crate) fn unescape(name: &str) -> String {
     if let Some(word) = name
         .strip_prefix("__")

@@ -1,45 +1,45 @@
-//! What a call costs at best and at worst, from the sizes that schemas allow.
+//! Estimates the lowest and the highest cost of a call from the sizes that the schema allows.
 
 use kube_cel::cel::common::ast::operators;
 
-use super::decl::Kind;
-use super::info::Info;
+use super::decl::TypeKind;
+use super::info::ExprInfo;
 
-/// From at least to at most.
+/// A lower and an upper bound of a cost or a size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Range {
+pub(crate) struct MinMax {
     pub(crate) min: u64,
     pub(crate) max: u64,
 }
 
-impl Range {
-    pub(crate) const UNKNOWN: Range = Range {
+impl MinMax {
+    pub(crate) const UNKNOWN: MinMax = MinMax {
         min: 0,
         max: u64::MAX,
     };
 
-    pub(crate) fn fixed(value: u64) -> Range {
-        Range {
+    pub(crate) fn fixed(value: u64) -> MinMax {
+        MinMax {
             min: value,
             max: value,
         }
     }
 
-    pub(crate) fn plus(self, other: Range) -> Range {
-        Range {
+    pub(crate) fn plus(self, other: MinMax) -> MinMax {
+        MinMax {
             min: self.min.saturating_add(other.min),
             max: self.max.saturating_add(other.max),
         }
     }
 
-    pub(crate) fn times(self, other: Range) -> Range {
-        Range {
+    pub(crate) fn times(self, other: MinMax) -> MinMax {
+        MinMax {
             min: self.min.saturating_mul(other.min),
             max: self.max.saturating_mul(other.max),
         }
     }
 
-    pub(crate) fn share(self, factor: f64) -> Range {
+    pub(crate) fn share(self, factor: f64) -> MinMax {
         let part = |value: u64| {
             let part = (value as f64 * factor).ceil();
             if part >= u64::MAX as f64 {
@@ -48,29 +48,33 @@ impl Range {
                 part as u64
             }
         };
-        Range {
+        MinMax {
             min: part(self.min),
             max: part(self.max),
         }
     }
 
-    pub(crate) fn union(self, other: Range) -> Range {
-        Range {
+    pub(crate) fn union(self, other: MinMax) -> MinMax {
+        MinMax {
             min: self.min.min(other.min),
             max: self.max.max(other.max),
         }
     }
 }
 
-/// The cost of a call with its arguments, and the size of what it returns where that is known.
-pub(crate) fn call(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range>) {
+/// The cost of a call including its arguments, and the size of its result if that is known.
+pub(crate) fn call(
+    name: &str,
+    target: Option<&ExprInfo>,
+    args: &[ExprInfo],
+) -> (MinMax, Option<MinMax>) {
     let given = target
         .into_iter()
         .chain(args)
-        .fold(Range::fixed(0), |sum, info| sum.plus(info.cost));
+        .fold(MinMax::fixed(0), |sum, info| sum.plus(info.cost));
     let (own, size) = match (name, args) {
         (operators::LOGICAL_AND | operators::LOGICAL_OR, [left, right]) => {
-            let cost = Range {
+            let cost = MinMax {
                 min: left.cost.min,
                 max: left.cost.plus(right.cost).max,
             };
@@ -88,11 +92,17 @@ pub(crate) fn call(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, 
     (given.plus(own), size)
 }
 
-fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range>) {
-    let one = Range::fixed(1);
-    let text = |info: &Info| info.size_or_unknown().share(0.1);
-    let is_text = |info: &Info| matches!(info.kind(), Kind::String | Kind::Bytes | Kind::Dyn);
-    let pattern = |text: Range, pattern: &Info| {
+/// The cost of a call without its arguments, and the size of its result if that is known.
+fn own(name: &str, target: Option<&ExprInfo>, args: &[ExprInfo]) -> (MinMax, Option<MinMax>) {
+    let one = MinMax::fixed(1);
+    let text = |info: &ExprInfo| info.size_or_unknown().share(0.1);
+    let is_text = |info: &ExprInfo| {
+        matches!(
+            info.kind(),
+            TypeKind::String | TypeKind::Bytes | TypeKind::Dyn
+        )
+    };
+    let pattern = |text: MinMax, pattern: &ExprInfo| {
         text.plus(one)
             .share(0.1)
             .times(pattern.size_or_unknown().share(0.25))
@@ -102,7 +112,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             let cost = match target.declared_element() {
                 Some(element) => {
                     let mut each = one;
-                    if matches!(element.kind(), Kind::String | Kind::Bytes) {
+                    if matches!(element.kind(), TypeKind::String | TypeKind::Bytes) {
                         each = each.plus(text(&element));
                     }
                     target.size_or_unknown().times(each)
@@ -129,13 +139,13 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
                 ((size.max as f64 / from.min as f64).ceil() as u64, 0)
             };
             let max = count.saturating_mul(to.max).saturating_add(kept);
-            (size.share(0.2), Some(Range { min: 0, max }))
+            (size.share(0.2), Some(MinMax { min: 0, max }))
         }
         ("split", Some(target), _) => {
             let size = target.size_or_unknown();
             (
                 size.share(0.2),
-                Some(Range {
+                Some(MinMax {
                     min: 0,
                     max: size.max,
                 }),
@@ -145,11 +155,11 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             let count = target.size_or_unknown();
             let mut size = target
                 .declared_element()
-                .map_or(Range::fixed(0), |element| {
+                .map_or(MinMax::fixed(0), |element| {
                     count.times(element.size_or_unknown())
                 });
             if let [separator] = args {
-                let gaps = Range {
+                let gaps = MinMax {
                     min: count.min.saturating_sub(1),
                     max: count.max.saturating_sub(1),
                 };
@@ -161,7 +171,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             let size = target.size_or_unknown();
             (
                 pattern(size, expression),
-                Some(Range {
+                Some(MinMax {
                     min: 0,
                     max: size.max,
                 }),
@@ -177,7 +187,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         ) => (text(arg), None),
         ("ip.isCanonical", _, [arg]) => (arg.size_or_unknown().share(0.2), None),
         ("containsIP" | "containsCIDR", _, [other]) => {
-            let address = Range { min: 4, max: 16 };
+            let address = MinMax { min: 4, max: 16 };
             let mut cost = address.plus(address).share(0.1);
             if name == "containsCIDR" {
                 cost = cost.plus(address.share(0.1)).plus(one);
@@ -189,16 +199,16 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         }
         ("validate", _, [arg]) => (text(arg).share(32.0), None),
         ("format", Some(target), _) => (text(target), None),
-        ("bytes", None, [arg]) if matches!(arg.kind(), Kind::String) => {
+        ("bytes", None, [arg]) if matches!(arg.kind(), TypeKind::String) => {
             let size = arg.size_or_unknown();
             let max = size.max.saturating_mul(4);
-            (text(arg), Some(Range { min: size.min, max }))
+            (text(arg), Some(MinMax { min: size.min, max }))
         }
-        ("string", None, [arg]) if matches!(arg.kind(), Kind::Bytes) => {
+        ("string", None, [arg]) if matches!(arg.kind(), TypeKind::Bytes) => {
             let size = arg.size_or_unknown();
             (
                 text(arg),
-                Some(Range {
+                Some(MinMax {
                     min: size.min / 4,
                     max: size.max,
                 }),
@@ -207,7 +217,7 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
         ("startsWith" | "endsWith", Some(_), [arg]) => (text(arg), None),
         ("contains", Some(target), [part]) => (text(target).times(text(part)), None),
         (operators::IN, None, [_, container])
-            if matches!(container.kind(), Kind::List(_) | Kind::Dyn) =>
+            if matches!(container.kind(), TypeKind::List(_) | TypeKind::Dyn) =>
         {
             (container.size_or_unknown(), None)
         }
@@ -223,11 +233,11 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
             [left, right],
         ) if is_text(left) && is_text(right) => (compared(left, right).union(one), None),
         (operators::ADD, None, [left, right]) => match left.kind() {
-            Kind::String | Kind::Bytes => {
+            TypeKind::String | TypeKind::Bytes => {
                 let size = left.size_or_unknown().plus(right.size_or_unknown());
                 (size.share(0.1), Some(size))
             }
-            Kind::List(_) => (
+            TypeKind::List(_) => (
                 one,
                 Some(left.size_or_unknown().plus(right.size_or_unknown())),
             ),
@@ -237,9 +247,10 @@ fn own(name: &str, target: Option<&Info>, args: &[Info]) -> (Range, Option<Range
     }
 }
 
-fn compared(left: &Info, right: &Info) -> Range {
+/// The cost of comparing two values.
+fn compared(left: &ExprInfo, right: &ExprInfo) -> MinMax {
     let max = left.size_or_unknown().max.min(right.size_or_unknown().max);
-    let size = Range {
+    let size = MinMax {
         min: u64::from(max > 0),
         max,
     };

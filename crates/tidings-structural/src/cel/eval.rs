@@ -1,7 +1,7 @@
-//! Evaluates expressions. Every step is counted, and evaluation stops when it has cost too much.
+//! Evaluates expressions. Every step has a cost, and evaluation stops when the sum exceeds the limit.
 //!
-//! The expressions are those that the parser of `cel` makes. Its evaluator counts nothing, stops `all` at the first error and
-//! measures text in bytes; so they are evaluated here, and only functions of the Kubernetes library are called there.
+//! The parser of the crate `cel` makes the expressions. Its evaluator counts no cost, stops `all` at the first error and measures
+//! text in bytes; so expressions are evaluated here, and only functions of the Kubernetes library are called there.
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use super::arithmetic::arithmetic;
 use super::call;
 use super::val::{NO_OVERLOAD, Val};
 
-/// What one call of a rule may cost.
+/// The maximum cost of one evaluation of a rule.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
 
-/// Why there is no result.
+/// Why an evaluation has no result.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fault {
-    /// The expression failed; other parts of it may make up for that.
+pub(crate) enum EvalFault {
+    /// The expression failed. `||`, `&&` and `all` can still decide without this part.
     Error(String),
-    /// It has cost too much: nothing makes up for that.
+    /// The cost limit is exceeded; the evaluation stops.
     Cost,
 }
 
-impl From<String> for Fault {
-    fn from(text: String) -> Fault {
-        Fault::Error(text)
+impl From<String> for EvalFault {
+    fn from(text: String) -> EvalFault {
+        EvalFault::Error(text)
     }
 }
 
-/// A value, or why there is none.
-pub(crate) type Answer<'a> = Result<Val<'a>, Fault>;
+/// The value of an expression, or why it has none.
+pub(crate) type EvalResult<'a> = Result<Val<'a>, EvalFault>;
 
-/// Variables that are in scope, innermost first.
-struct Scope<'s, 'a> {
+/// A variable of a comprehension, with the variables around it.
+struct EvalScope<'s, 'a> {
     name: &'s str,
-    value: Answer<'a>,
-    outer: Option<&'s Scope<'s, 'a>>,
+    value: EvalResult<'a>,
+    outer: Option<&'s EvalScope<'s, 'a>>,
 }
 
-/// One evaluation.
+/// One evaluation of an expression, with the cost so far.
 pub(crate) struct Evaluation<'a> {
     this: Val<'a>,
     old: Option<Val<'a>>,
@@ -52,22 +52,22 @@ impl<'a> Evaluation<'a> {
         Evaluation { this, old, cost: 0 }
     }
 
-    /// The result, and what it has cost.
-    pub(crate) fn run(mut self, expr: &IdedExpr) -> (Answer<'a>, u64) {
+    /// Evaluates an expression. Returns the result and its cost.
+    pub(crate) fn run(mut self, expr: &IdedExpr) -> (EvalResult<'a>, u64) {
         let answer = self.eval(expr, None);
         (answer, self.cost)
     }
 
-    fn spend(&mut self, cost: u64) -> Result<(), Fault> {
+    fn spend(&mut self, cost: u64) -> Result<(), EvalFault> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > CALL_COST_MAX {
-            Err(Fault::Cost)
+            Err(EvalFault::Cost)
         } else {
             Ok(())
         }
     }
 
-    fn eval(&mut self, expr: &IdedExpr, scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+    fn eval(&mut self, expr: &IdedExpr, scope: Option<&EvalScope<'_, 'a>>) -> EvalResult<'a> {
         match &expr.expr {
             Expr::Literal(literal) => Ok(literal_value(literal)),
             Expr::Ident(name) => {
@@ -104,7 +104,7 @@ impl<'a> Evaluation<'a> {
                 let mut entries = Vec::with_capacity(map.entries.len());
                 for entry in &map.entries {
                     let EntryExpr::MapEntry(entry) = &entry.expr else {
-                        return Err(Fault::Error(NO_OVERLOAD.into()));
+                        return Err(EvalFault::Error(NO_OVERLOAD.into()));
                     };
                     let key = self.eval(&entry.key, scope)?;
                     match self.eval(&entry.value, scope)? {
@@ -122,11 +122,11 @@ impl<'a> Evaluation<'a> {
                 let target = call.target.as_deref();
                 self.call(&call.func_name, target, &call.args, scope)
             }
-            Expr::Struct(_) | Expr::Unspecified => Err(Fault::Error(NO_OVERLOAD.into())),
+            Expr::Struct(_) | Expr::Unspecified => Err(EvalFault::Error(NO_OVERLOAD.into())),
         }
     }
 
-    fn variable(&self, name: &str, mut scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+    fn variable(&self, name: &str, mut scope: Option<&EvalScope<'_, 'a>>) -> EvalResult<'a> {
         while let Some(inner) = scope {
             if inner.name == name {
                 return inner.value.clone();
@@ -137,11 +137,11 @@ impl<'a> Evaluation<'a> {
             "self" => Ok(self.this.clone()),
             "oldSelf" if let Some(old) = &self.old => Ok(old.clone()),
             name if super::check::type_named(name).is_some() => Ok(Val::Type(name.to_owned())),
-            _ => Err(Fault::Error(format!("no such attribute(s): {name}"))),
+            _ => Err(EvalFault::Error(format!("no such attribute(s): {name}"))),
         }
     }
 
-    fn select(&self, operand: &Val<'a>, field: &str) -> Answer<'a> {
+    fn select(&self, operand: &Val<'a>, field: &str) -> EvalResult<'a> {
         if let Val::Optional(inner) = operand {
             let found = match inner {
                 Some(inner) => inner.member(field)?,
@@ -149,9 +149,9 @@ impl<'a> Evaluation<'a> {
             };
             return Ok(Val::Optional(found.map(Arc::new)));
         }
-        operand
-            .member(field)?
-            .ok_or_else(|| Fault::Error(format!("no such key: {}", super::decl::unescape(field))))
+        operand.member(field)?.ok_or_else(|| {
+            EvalFault::Error(format!("no such key: {}", super::decl::unescape(field)))
+        })
     }
 
     fn call(
@@ -159,8 +159,8 @@ impl<'a> Evaluation<'a> {
         name: &str,
         target: Option<&IdedExpr>,
         args: &[IdedExpr],
-        scope: Option<&Scope<'_, 'a>>,
-    ) -> Answer<'a> {
+        scope: Option<&EvalScope<'_, 'a>>,
+    ) -> EvalResult<'a> {
         match (name, args) {
             (operators::LOGICAL_AND, [left, right]) => {
                 return self.junction(left, right, false, scope);
@@ -172,7 +172,7 @@ impl<'a> Evaluation<'a> {
                 return match self.eval(condition, scope)? {
                     Val::Bool(true) => self.eval(yes, scope),
                     Val::Bool(false) => self.eval(no, scope),
-                    _ => Err(Fault::Error(NO_OVERLOAD.into())),
+                    _ => Err(EvalFault::Error(NO_OVERLOAD.into())),
                 };
             }
             (operators::NOT_STRICTLY_FALSE, [value]) => {
@@ -180,7 +180,7 @@ impl<'a> Evaluation<'a> {
                 self.spend(1)?;
                 return match value {
                     Ok(Val::Bool(false)) => Ok(Val::Bool(false)),
-                    Err(Fault::Cost) => Err(Fault::Cost),
+                    Err(EvalFault::Cost) => Err(EvalFault::Cost),
                     _ => Ok(Val::Bool(true)),
                 };
             }
@@ -188,7 +188,7 @@ impl<'a> Evaluation<'a> {
                 let operand = self.eval(operand, scope)?;
                 self.spend(1)?;
                 let Val::Text(field) = self.eval(field, scope)? else {
-                    return Err(Fault::Error(NO_OVERLOAD.into()));
+                    return Err(EvalFault::Error(NO_OVERLOAD.into()));
                 };
                 let found = match &operand {
                     Val::Optional(None) => None,
@@ -230,32 +230,32 @@ impl<'a> Evaluation<'a> {
         result
     }
 
-    /// `&&` and `||`: an error on one side does not matter if the other side decides.
+    /// Evaluates `&&` and `||`: an error on one side does not matter if the other side decides.
     fn junction(
         &mut self,
         left: &IdedExpr,
         right: &IdedExpr,
         decisive: bool,
-        scope: Option<&Scope<'_, 'a>>,
-    ) -> Answer<'a> {
+        scope: Option<&EvalScope<'_, 'a>>,
+    ) -> EvalResult<'a> {
         let left = self.eval(left, scope);
         match &left {
             Ok(Val::Bool(value)) if *value == decisive => return left,
-            Err(Fault::Cost) => return left,
+            Err(EvalFault::Cost) => return left,
             _ => {}
         }
         let right = self.eval(right, scope);
         match (left, right) {
             (_, Ok(Val::Bool(value))) if value == decisive => Ok(Val::Bool(decisive)),
-            (_, Err(Fault::Cost)) => Err(Fault::Cost),
+            (_, Err(EvalFault::Cost)) => Err(EvalFault::Cost),
             (Err(fault), _) | (_, Err(fault)) => Err(fault),
             (Ok(Val::Bool(_)), Ok(Val::Bool(value))) => Ok(Val::Bool(value)),
-            _ => Err(Fault::Error(NO_OVERLOAD.into())),
+            _ => Err(EvalFault::Error(NO_OVERLOAD.into())),
         }
     }
 
-    fn apply(&self, name: &str, args: &[Val<'a>], is_member: bool) -> Answer<'a> {
-        let overload = || Fault::Error(NO_OVERLOAD.into());
+    fn apply(&self, name: &str, args: &[Val<'a>], is_member: bool) -> EvalResult<'a> {
+        let overload = || EvalFault::Error(NO_OVERLOAD.into());
         let compare = |wanted: &dyn Fn(std::cmp::Ordering) -> bool| match args {
             [Val::Double(left), right] if left.is_nan() && right.compare(right).is_some() => {
                 Ok(Val::Bool(false))
@@ -278,7 +278,7 @@ impl<'a> Evaluation<'a> {
             (operators::NEGATE, [Val::Int(number)]) => number
                 .checked_neg()
                 .map(Val::Int)
-                .ok_or_else(|| Fault::Error("integer overflow".into())),
+                .ok_or_else(|| EvalFault::Error("integer overflow".into())),
             (operators::NEGATE, [Val::Double(number)]) => Ok(Val::Double(-number)),
             (operators::NEGATE, _) => Err(overload()),
             (operators::INDEX, [operand, index]) => {
@@ -288,7 +288,7 @@ impl<'a> Evaluation<'a> {
                 }
                 operand.at(index)?.ok_or_else(|| {
                     let index = printed(index);
-                    Fault::Error(if operand.is_map() {
+                    EvalFault::Error(if operand.is_map() {
                         format!("no such key: {index}")
                     } else {
                         format!("index out of bounds: {index}")
@@ -337,15 +337,19 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// `all`, `exists`, `map` and the like.
-    fn fold(&mut self, fold: &ComprehensionExpr, scope: Option<&Scope<'_, 'a>>) -> Answer<'a> {
+    /// Evaluates a comprehension: `all`, `exists`, `map` and the like.
+    fn fold(
+        &mut self,
+        fold: &ComprehensionExpr,
+        scope: Option<&EvalScope<'_, 'a>>,
+    ) -> EvalResult<'a> {
         let range = self.eval(&fold.iter_range, scope)?;
         let mut accumulator = self.eval(&fold.accu_init, scope);
         let is_map = range.is_map();
         let elements = match range.elements()? {
             Some(elements) => elements,
             None if is_map => range.keys(),
-            None => return Err(Fault::Error(NO_OVERLOAD.into())),
+            None => return Err(EvalFault::Error(NO_OVERLOAD.into())),
         };
         for (position, element) in elements.into_iter().enumerate() {
             let (first, second) = match &fold.iter_var2 {
@@ -359,12 +363,12 @@ impl<'a> Evaluation<'a> {
                     Some(element),
                 ),
             };
-            let outer = Scope {
+            let outer = EvalScope {
                 name: &fold.iter_var,
                 value: Ok(first),
                 outer: scope,
             };
-            let second = second.map(|value| Scope {
+            let second = second.map(|value| EvalScope {
                 name: fold.iter_var2.as_deref().unwrap_or_default(),
                 value: Ok(value),
                 outer: Some(&outer),
@@ -380,7 +384,7 @@ impl<'a> Evaluation<'a> {
                 Err(fault) => return Err(fault),
             }
         }
-        let inner = Scope {
+        let inner = EvalScope {
             name: &fold.accu_var,
             value: accumulator,
             outer: scope,
@@ -388,21 +392,21 @@ impl<'a> Evaluation<'a> {
         self.eval(&fold.result, Some(&inner))
     }
 
-    /// The accumulator after an element, and whether to go on.
+    /// The accumulator after one element, and false if the loop ends here.
     fn step(
         &mut self,
         fold: &ComprehensionExpr,
-        accumulator: Answer<'a>,
-        scope: &Scope<'_, 'a>,
-    ) -> Result<(Answer<'a>, bool), Fault> {
-        let mut inner = Scope {
+        accumulator: EvalResult<'a>,
+        scope: &EvalScope<'_, 'a>,
+    ) -> Result<(EvalResult<'a>, bool), EvalFault> {
+        let mut inner = EvalScope {
             name: &fold.accu_var,
             value: accumulator,
             outer: Some(scope),
         };
         match self.eval(&fold.loop_cond, Some(&inner)) {
             Ok(Val::Bool(true)) => {}
-            Err(Fault::Cost) => return Err(Fault::Cost),
+            Err(EvalFault::Cost) => return Err(EvalFault::Cost),
             _ => return Ok((inner.value, false)),
         }
         let mut expr = &fold.loop_step;
@@ -414,8 +418,8 @@ impl<'a> Evaluation<'a> {
             match self.eval(condition, Some(&inner)) {
                 Ok(Val::Bool(true)) => expr = yes,
                 Ok(Val::Bool(false)) => expr = no,
-                Ok(_) => return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true)),
-                Err(Fault::Cost) => return Err(Fault::Cost),
+                Ok(_) => return Ok((Err(EvalFault::Error(NO_OVERLOAD.into())), true)),
+                Err(EvalFault::Cost) => return Err(EvalFault::Cost),
                 Err(fault) => return Ok((Err(fault), true)),
             }
         }
@@ -427,7 +431,7 @@ impl<'a> Evaluation<'a> {
             self.spend(12)?;
             let element = match self.eval(element, Some(&inner)) {
                 Ok(element) => element,
-                Err(Fault::Cost) => return Err(Fault::Cost),
+                Err(EvalFault::Cost) => return Err(EvalFault::Cost),
                 Err(fault) => return Ok((Err(fault), true)),
             };
             if let Ok(Val::List(elements)) = &mut inner.value {
@@ -436,23 +440,23 @@ impl<'a> Evaluation<'a> {
             return Ok((inner.value, true));
         }
         match self.eval(expr, Some(&inner)) {
-            Err(Fault::Cost) => Err(Fault::Cost),
+            Err(EvalFault::Cost) => Err(EvalFault::Cost),
             next => Ok((next, true)),
         }
     }
 
-    /// The accumulator with more entries; a key that is there already is an error.
+    /// Inserts entries into the accumulator; a key that is already there is an error.
     fn insert(
         &mut self,
         inserted: &[IdedExpr],
-        mut scope: Scope<'_, 'a>,
-    ) -> Result<(Answer<'a>, bool), Fault> {
+        mut scope: EvalScope<'_, 'a>,
+    ) -> Result<(EvalResult<'a>, bool), EvalFault> {
         self.spend(2)?;
         let mut values = Vec::with_capacity(inserted.len());
         for expr in inserted {
             match self.eval(expr, Some(&scope)) {
                 Ok(value) => values.push(value),
-                Err(Fault::Cost) => return Err(Fault::Cost),
+                Err(EvalFault::Cost) => return Err(EvalFault::Cost),
                 Err(fault) => return Ok((Err(fault), true)),
             }
         }
@@ -468,17 +472,17 @@ impl<'a> Evaluation<'a> {
                     .collect();
                 found?
             }
-            _ => return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true)),
+            _ => return Ok((Err(EvalFault::Error(NO_OVERLOAD.into())), true)),
         };
         for (key, value) in entries {
             let Ok(Val::Map(known)) = &mut scope.value else {
-                return Ok((Err(Fault::Error(NO_OVERLOAD.into())), true));
+                return Ok((Err(EvalFault::Error(NO_OVERLOAD.into())), true));
             };
-            // Upstream looks keys up without walking; here the walk is paid for.
+            // Upstream finds a key in a hash map; here the search through the entries is added to the cost.
             self.spend(known.len() as u64 / 16)?;
             if known.iter().any(|(other, _)| other.equals(&key)) {
                 let why = format!("insert failed: key {} already exists", printed(&key));
-                return Ok((Err(Fault::Error(why)), true));
+                return Ok((Err(EvalFault::Error(why)), true));
             }
             Arc::make_mut(known).push((key, value));
         }
@@ -486,7 +490,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// What is inserted into the accumulator: a key and a value, or a map.
+/// The arguments that `MAP_INSERT` adds to the accumulator: a key and a value, or a map.
 fn inserted<'e>(expr: &'e IdedExpr, accumulator: &str) -> Option<&'e [IdedExpr]> {
     let Expr::Call(call) = &expr.expr else {
         return None;
@@ -499,7 +503,7 @@ fn inserted<'e>(expr: &'e IdedExpr, accumulator: &str) -> Option<&'e [IdedExpr]>
     }
 }
 
-/// The element of `accumulator + [element]`.
+/// The `element` of the expression `accumulator + [element]`.
 fn appended<'e>(expr: &'e IdedExpr, accumulator: &str) -> Option<&'e IdedExpr> {
     let Expr::Call(call) = &expr.expr else {
         return None;

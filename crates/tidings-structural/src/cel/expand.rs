@@ -1,4 +1,5 @@
-//! Macros that the parser does not know: folds over two variables, and those of optional values. And names with dots.
+//! Expands macros that the parser does not know: comprehensions with two variables, `sortBy`, and the macros of optional values.
+//! Also turns type names with dots, such as `net.IP`, into identifiers.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{
@@ -8,7 +9,7 @@ use kube_cel::cel::common::ast::{
 const RESULT: &str = "@result";
 const TARGET: &str = "@target";
 
-/// Replaces them in an expression.
+/// Expands all macros and dotted type names of an expression.
 pub(crate) fn expand(expr: &mut IdedExpr) {
     match &mut expr.expr {
         Expr::Call(call) => {
@@ -51,7 +52,7 @@ pub(crate) fn expand(expr: &mut IdedExpr) {
     }
 }
 
-/// The type that selections from a name spell, such as `net.IP`.
+/// The type name that a chain of selections spells, such as `net.IP`.
 fn type_name(expr: &IdedExpr) -> Option<String> {
     fn spelled(expr: &IdedExpr) -> Option<String> {
         match &expr.expr {
@@ -104,7 +105,7 @@ fn list(elements: Vec<IdedExpr>) -> IdedExpr {
     node(Expr::List(ListExpr::new(elements)))
 }
 
-/// `result`, with the value of an expression under a name: a fold over nothing.
+/// The expression `result` in which `name` stands for `value`: a comprehension over an empty list.
 fn bind(name: &str, value: IdedExpr, result: IdedExpr) -> IdedExpr {
     node(Expr::Comprehension(Box::new(ComprehensionExpr {
         iter_range: list(Vec::new()),
@@ -118,6 +119,7 @@ fn bind(name: &str, value: IdedExpr, result: IdedExpr) -> IdedExpr {
     })))
 }
 
+/// The expression that a macro call stands for; `None` if the call is not a macro.
 fn replacement(found: &CallExpr) -> Option<Expr> {
     let target = (**found.target.as_ref()?).clone();
     let names: Vec<&str> = found
@@ -248,7 +250,7 @@ fn replacement(found: &CallExpr) -> Option<Expr> {
             let [name, ..] = names.as_slice() else {
                 return None;
             };
-            // The target is named, not repeated: chains of these would grow without bound.
+            // The target is bound to a name, not repeated: otherwise each call in a chain would double the expression.
             let bound = bind(name, member(ident(TARGET), "value"), transform.clone());
             let optional = |name: &str, args: Vec<IdedExpr>| {
                 node(Expr::Call(CallExpr {

@@ -1,26 +1,26 @@
-//! Which functions and operators there are, and what they return.
+//! All functions and operators that rules can use, with their result types.
 
 use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators;
 
-use super::decl::{Decl, Kind};
-use super::info::Info;
+use super::decl::{DeclType, TypeKind};
+use super::info::ExprInfo;
 
-const URL: Kind = Kind::Opaque("kubernetes.URL");
-const IP: Kind = Kind::Opaque("net.IP");
-const CIDR: Kind = Kind::Opaque("net.CIDR");
-const QUANTITY: Kind = Kind::Opaque("kubernetes.Quantity");
-const SEMVER: Kind = Kind::Opaque("kubernetes.Semver");
-const FORMAT: Kind = Kind::Opaque("kubernetes.NamedFormat");
+const URL: TypeKind = TypeKind::Opaque("kubernetes.URL");
+const IP: TypeKind = TypeKind::Opaque("net.IP");
+const CIDR: TypeKind = TypeKind::Opaque("net.CIDR");
+const QUANTITY: TypeKind = TypeKind::Opaque("kubernetes.Quantity");
+const SEMVER: TypeKind = TypeKind::Opaque("kubernetes.Semver");
+const FORMAT: TypeKind = TypeKind::Opaque("kubernetes.NamedFormat");
 
-/// What `sortBy` becomes: a list, sorted by a list of keys.
+/// The function that `sortBy` expands to: sorts a list by a list of keys.
 pub(crate) const SORT_BY: &str = "@sortBy";
 
-/// What `transformMap` and `transformMapEntry` do in each step: a map with one more key and value, or with those of another map.
+/// The function that `transformMap` and `transformMapEntry` call in each step: inserts a key and a value, or a map's entries.
 pub(crate) const MAP_INSERT: &str = "@mapInsert";
 
-/// Functions of one value, by what they return.
+/// Member functions by target type and result type.
 const TEXT_TO_BOOL: [&str; 4] = ["contains", "startsWith", "endsWith", "matches"];
 const MEMBERS: [(&str, &[&str]); 3] = [
     (
@@ -140,7 +140,7 @@ const OTHERS: [&str; 52] = [
     "format.named",
 ];
 
-/// True if there is a function of this name, for whatever types.
+/// True if a function of this name exists for any types.
 pub(crate) fn is_known(name: &str) -> bool {
     TEXT_TO_BOOL.contains(&name)
         || TEXT_TO_TEXT.contains(&name)
@@ -150,16 +150,20 @@ pub(crate) fn is_known(name: &str) -> bool {
         || name.starts_with("format.")
 }
 
-fn list(element: Kind) -> Kind {
-    Kind::List(element.plain())
+fn list(element: TypeKind) -> TypeKind {
+    TypeKind::List(element.plain())
 }
 
-/// The type of a call; `None` if there is no such function for these types.
-pub(crate) fn result(name: &str, target: Option<&Info>, args: &[Info]) -> Option<Arc<Decl>> {
+/// The result type of a call; `None` if the function does not exist for these argument types.
+pub(crate) fn result(
+    name: &str,
+    target: Option<&ExprInfo>,
+    args: &[ExprInfo],
+) -> Option<Arc<DeclType>> {
     if let Some(operator) = operator(name, args) {
         return operator;
     }
-    let kinds: Vec<&Kind> = args.iter().map(Info::kind).collect();
+    let kinds: Vec<&TypeKind> = args.iter().map(ExprInfo::kind).collect();
     let kind = match target {
         Some(target) => member(name, target, &kinds, args)?,
         None => global(name, &kinds)?,
@@ -167,11 +171,11 @@ pub(crate) fn result(name: &str, target: Option<&Info>, args: &[Info]) -> Option
     Some(kind)
 }
 
-/// The outer option says whether it is an operator at all.
-fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
-    let kinds: Vec<&Kind> = args.iter().map(Info::kind).collect();
-    let boolean = |holds: bool| holds.then(|| Kind::Bool.plain());
-    let is_bool = |kind: &Kind| matches!(kind, Kind::Bool | Kind::Dyn);
+/// The result type of an operator. The outer `None` means that `name` is no operator, the inner that its types are wrong.
+fn operator(name: &str, args: &[ExprInfo]) -> Option<Option<Arc<DeclType>>> {
+    let kinds: Vec<&TypeKind> = args.iter().map(ExprInfo::kind).collect();
+    let boolean = |holds: bool| holds.then(|| TypeKind::Bool.plain());
+    let is_bool = |kind: &TypeKind| matches!(kind, TypeKind::Bool | TypeKind::Dyn);
     Some(match (name, kinds.as_slice()) {
         (operators::LOGICAL_AND | operators::LOGICAL_OR, [left, right]) => {
             boolean(is_bool(left) && is_bool(right))
@@ -179,7 +183,7 @@ fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
         (operators::LOGICAL_NOT | operators::NOT_STRICTLY_FALSE, [value]) => {
             boolean(is_bool(value))
         }
-        (operators::NEGATE, [value @ (Kind::Int | Kind::Double | Kind::Dyn)]) => {
+        (operators::NEGATE, [value @ (TypeKind::Int | TypeKind::Double | TypeKind::Dyn)]) => {
             Some((*value).clone().plain())
         }
         (operators::NEGATE, _) => None,
@@ -191,50 +195,52 @@ fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
             | operators::GREATER_EQUALS,
             [left, right],
         ) => {
-            let is_ordered = |kind: &Kind| {
+            let is_ordered = |kind: &TypeKind| {
                 kind.is_number()
                     || matches!(
                         kind,
-                        Kind::Dyn
-                            | Kind::Bool
-                            | Kind::String
-                            | Kind::Bytes
-                            | Kind::Duration
-                            | Kind::Timestamp
+                        TypeKind::Dyn
+                            | TypeKind::Bool
+                            | TypeKind::String
+                            | TypeKind::Bytes
+                            | TypeKind::Duration
+                            | TypeKind::Timestamp
                     )
             };
             let agree = left.agrees(right) || (left.is_number() && right.is_number());
             boolean(agree && is_ordered(left) && is_ordered(right))
         }
         (operators::IN, [value, container]) => boolean(match container {
-            Kind::List(element) => element.kind.agrees(value),
-            Kind::Map(key, _) => key.kind.agrees(value),
+            TypeKind::List(element) => element.kind.agrees(value),
+            TypeKind::Map(key, _) => key.kind.agrees(value),
             container => container.is_dyn(),
         }),
         (operators::CONDITIONAL, [condition, yes, no]) => {
             if !is_bool(condition) || !yes.agrees(no) {
                 None
             } else {
-                // The more specific of the two.
-                let vague = matches!(yes, Kind::Dyn | Kind::Null)
-                    || matches!(yes, Kind::List(element) if element.kind.is_dyn());
+                // The result has the more specific type of the two branches.
+                let vague = matches!(yes, TypeKind::Dyn | TypeKind::Null)
+                    || matches!(yes, TypeKind::List(element) if element.kind.is_dyn());
                 args.get(if vague { 2 } else { 1 })
                     .map(|info| info.decl.clone())
             }
         }
         (operators::INDEX | operators::OPT_INDEX, [container, index]) => {
             let (container, was_optional) = match container {
-                Kind::Optional(inner) => (&inner.kind, true),
+                TypeKind::Optional(inner) => (&inner.kind, true),
                 container => (*container, false),
             };
             let element = match container {
-                Kind::List(element) if index.is_number() || index.is_dyn() => Some(element.clone()),
-                Kind::Map(key, value) if key.kind.agrees(index) => Some(value.clone()),
-                Kind::Dyn => Some(Kind::Dyn.plain()),
+                TypeKind::List(element) if index.is_number() || index.is_dyn() => {
+                    Some(element.clone())
+                }
+                TypeKind::Map(key, value) if key.kind.agrees(index) => Some(value.clone()),
+                TypeKind::Dyn => Some(TypeKind::Dyn.plain()),
                 _ => None,
             };
             if was_optional || name == operators::OPT_INDEX {
-                element.map(|element| Kind::Optional(element).plain())
+                element.map(|element| TypeKind::Optional(element).plain())
             } else {
                 element
             }
@@ -246,193 +252,260 @@ fn operator(name: &str, args: &[Info]) -> Option<Option<Arc<Decl>>> {
             | operators::DIVIDE
             | operators::MODULO,
             [left, right],
-        ) => arithmetic(name, left, right).map(Kind::plain),
-        (SORT_BY, [Kind::List(_) | Kind::Dyn, Kind::List(_) | Kind::Dyn]) => {
-            args.first().map(|list| list.decl.clone())
+        ) => arithmetic(name, left, right).map(TypeKind::plain),
+        (
+            SORT_BY,
+            [
+                TypeKind::List(_) | TypeKind::Dyn,
+                TypeKind::List(_) | TypeKind::Dyn,
+            ],
+        ) => args.first().map(|list| list.decl.clone()),
+        (MAP_INSERT, [TypeKind::Map(..), TypeKind::Map(..)]) => {
+            args.get(1).map(|map| map.decl.clone())
         }
-        (MAP_INSERT, [Kind::Map(..), Kind::Map(..)]) => args.get(1).map(|map| map.decl.clone()),
-        (MAP_INSERT, [Kind::Map(..), _, _]) => {
+        (MAP_INSERT, [TypeKind::Map(..), _, _]) => {
             let decl = |at: usize| args.get(at).map(|info| info.decl.clone());
             decl(1)
                 .zip(decl(2))
-                .map(|(key, value)| Kind::Map(key, value).plain())
+                .map(|(key, value)| TypeKind::Map(key, value).plain())
         }
         (MAP_INSERT, _) => None,
         _ => return None,
     })
 }
 
-fn arithmetic(name: &str, left: &Kind, right: &Kind) -> Option<Kind> {
+fn arithmetic(name: &str, left: &TypeKind, right: &TypeKind) -> Option<TypeKind> {
     let is_sum = name == operators::ADD;
     let is_sum_or_difference = is_sum || name == operators::SUBSTRACT;
     Some(match (left, right) {
-        (Kind::Dyn, other) | (other, Kind::Dyn) => other.clone(),
-        (Kind::Int, Kind::Int) | (Kind::Uint, Kind::Uint) => left.clone(),
-        (Kind::Double, Kind::Double) if name != operators::MODULO => Kind::Double,
-        (Kind::String, Kind::String) | (Kind::Bytes, Kind::Bytes) if is_sum => left.clone(),
-        (Kind::List(a), Kind::List(b)) if is_sum && a.kind.agrees(&b.kind) => {
+        (TypeKind::Dyn, other) | (other, TypeKind::Dyn) => other.clone(),
+        (TypeKind::Int, TypeKind::Int) | (TypeKind::Uint, TypeKind::Uint) => left.clone(),
+        (TypeKind::Double, TypeKind::Double) if name != operators::MODULO => TypeKind::Double,
+        (TypeKind::String, TypeKind::String) | (TypeKind::Bytes, TypeKind::Bytes) if is_sum => {
+            left.clone()
+        }
+        (TypeKind::List(a), TypeKind::List(b)) if is_sum && a.kind.agrees(&b.kind) => {
             if a.kind.is_dyn() {
                 right.clone()
             } else {
                 left.clone()
             }
         }
-        (Kind::Duration, Kind::Duration) if is_sum_or_difference => Kind::Duration,
-        (Kind::Timestamp, Kind::Duration) if is_sum_or_difference => Kind::Timestamp,
-        (Kind::Duration, Kind::Timestamp) if is_sum => Kind::Timestamp,
-        (Kind::Timestamp, Kind::Timestamp) if name == operators::SUBSTRACT => Kind::Duration,
+        (TypeKind::Duration, TypeKind::Duration) if is_sum_or_difference => TypeKind::Duration,
+        (TypeKind::Timestamp, TypeKind::Duration) if is_sum_or_difference => TypeKind::Timestamp,
+        (TypeKind::Duration, TypeKind::Timestamp) if is_sum => TypeKind::Timestamp,
+        (TypeKind::Timestamp, TypeKind::Timestamp) if name == operators::SUBSTRACT => {
+            TypeKind::Duration
+        }
         _ => return None,
     })
 }
 
-fn member(name: &str, target: &Info, args: &[&Kind], infos: &[Info]) -> Option<Arc<Decl>> {
+/// The result type of a member function such as `text.contains(part)`.
+fn member(
+    name: &str,
+    target: &ExprInfo,
+    args: &[&TypeKind],
+    infos: &[ExprInfo],
+) -> Option<Arc<DeclType>> {
     let kind = target.kind();
-    let is_text = matches!(kind, Kind::String | Kind::Dyn);
-    let is_list = matches!(kind, Kind::List(_) | Kind::Dyn);
-    let takes_text = |args: &[&Kind]| {
+    let is_text = matches!(kind, TypeKind::String | TypeKind::Dyn);
+    let is_list = matches!(kind, TypeKind::List(_) | TypeKind::Dyn);
+    let takes_text = |args: &[&TypeKind]| {
         args.iter()
-            .all(|arg| matches!(arg, Kind::String | Kind::Dyn))
+            .all(|arg| matches!(arg, TypeKind::String | TypeKind::Dyn))
     };
     let element = || {
         target
             .element()
-            .map_or_else(|| Kind::Dyn.plain(), |element| element.decl)
+            .map_or_else(|| TypeKind::Dyn.plain(), |element| element.decl)
     };
     if TEXT_TO_BOOL.contains(&name) {
-        return (is_text && args.len() == 1 && takes_text(args)).then(|| Kind::Bool.plain());
+        return (is_text && args.len() == 1 && takes_text(args)).then(|| TypeKind::Bool.plain());
     }
     if TEXT_TO_TEXT.contains(&name) {
-        return is_text.then(|| Kind::String.plain());
+        return is_text.then(|| TypeKind::String.plain());
     }
     for (returns, names) in MEMBERS {
         if names.contains(&name) {
             return Some(match returns {
-                "bool" => Kind::Bool.plain(),
-                "int" => Kind::Int.plain(),
-                _ => Kind::String.plain(),
+                "bool" => TypeKind::Bool.plain(),
+                "int" => TypeKind::Int.plain(),
+                _ => TypeKind::String.plain(),
             });
         }
     }
     Some(match name {
         "size" if args.is_empty() => match kind {
-            Kind::String | Kind::Bytes | Kind::List(_) | Kind::Map(..) | Kind::Dyn => {
-                Kind::Int.plain()
-            }
+            TypeKind::String
+            | TypeKind::Bytes
+            | TypeKind::List(_)
+            | TypeKind::Map(..)
+            | TypeKind::Dyn => TypeKind::Int.plain(),
             _ => return None,
         },
-        "join" if is_list => Kind::String.plain(),
-        "split" | "findAll" if is_text => list(Kind::String).plain(),
-        "format" if is_text => Kind::String.plain(),
+        "join" if is_list => TypeKind::String.plain(),
+        "split" | "findAll" if is_text => list(TypeKind::String).plain(),
+        "format" if is_text => TypeKind::String.plain(),
         "sum" if is_list && is_summable(&element().kind) => element(),
         "min" | "max" if is_list && is_comparable(&element().kind) => element(),
-        "first" | "last" if is_list => Kind::Optional(element()).plain(),
+        "first" | "last" if is_list => TypeKind::Optional(element()).plain(),
         "slice" | "sort" | "distinct" if is_list => target.decl.clone(),
         "reverse" if is_list => target.decl.clone(),
-        "flatten" if is_list => list(Kind::Dyn).plain(),
-        "getQuery" => Kind::Map(Kind::String.plain(), list(Kind::String).plain()).plain(),
-        "asApproximateFloat" => Kind::Double.plain(),
+        "flatten" if is_list => list(TypeKind::Dyn).plain(),
+        "getQuery" => {
+            TypeKind::Map(TypeKind::String.plain(), list(TypeKind::String).plain()).plain()
+        }
+        "asApproximateFloat" => TypeKind::Double.plain(),
         "masked" => CIDR.plain(),
         "ip" => IP.plain(),
-        "string" => Kind::String.plain(),
+        "string" => TypeKind::String.plain(),
         "add" | "sub" => QUANTITY.plain(),
         "value" => match kind {
-            Kind::Optional(inner) => inner.clone(),
-            Kind::Dyn => Kind::Dyn.plain(),
+            TypeKind::Optional(inner) => inner.clone(),
+            TypeKind::Dyn => TypeKind::Dyn.plain(),
             _ => return None,
         },
         "orValue" => match kind {
-            Kind::Optional(inner) if !inner.kind.is_dyn() => inner.clone(),
-            Kind::Optional(_) | Kind::Dyn => infos.first()?.decl.clone(),
+            TypeKind::Optional(inner) if !inner.kind.is_dyn() => inner.clone(),
+            TypeKind::Optional(_) | TypeKind::Dyn => infos.first()?.decl.clone(),
             _ => return None,
         },
         "or" => target.decl.clone(),
-        "validate" => Kind::Optional(list(Kind::String).plain()).plain(),
+        "validate" => TypeKind::Optional(list(TypeKind::String).plain()).plain(),
         _ => return None,
     })
 }
 
-fn is_summable(kind: &Kind) -> bool {
-    kind.is_number() || matches!(kind, Kind::Duration | Kind::Dyn)
+fn is_summable(kind: &TypeKind) -> bool {
+    kind.is_number() || matches!(kind, TypeKind::Duration | TypeKind::Dyn)
 }
 
-fn is_comparable(kind: &Kind) -> bool {
+fn is_comparable(kind: &TypeKind) -> bool {
     is_summable(kind)
         || matches!(
             kind,
-            Kind::Bool | Kind::String | Kind::Bytes | Kind::Timestamp
+            TypeKind::Bool | TypeKind::String | TypeKind::Bytes | TypeKind::Timestamp
         )
 }
 
-fn global(name: &str, args: &[&Kind]) -> Option<Arc<Decl>> {
+/// The result type of a function without a target, such as `size(list)`.
+fn global(name: &str, args: &[&TypeKind]) -> Option<Arc<DeclType>> {
     let kind = match (name, args) {
-        ("size", [Kind::String | Kind::Bytes | Kind::List(_) | Kind::Map(..) | Kind::Dyn]) => {
-            Kind::Int
-        }
-        ("matches", [Kind::String | Kind::Dyn, Kind::String | Kind::Dyn]) => Kind::Bool,
+        (
+            "size",
+            [
+                TypeKind::String
+                | TypeKind::Bytes
+                | TypeKind::List(_)
+                | TypeKind::Map(..)
+                | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Int,
+        (
+            "matches",
+            [
+                TypeKind::String | TypeKind::Dyn,
+                TypeKind::String | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Bool,
         (
             "int",
             [
-                Kind::Int
-                | Kind::Uint
-                | Kind::Double
-                | Kind::String
-                | Kind::Timestamp
-                | Kind::Duration
-                | Kind::Dyn,
+                TypeKind::Int
+                | TypeKind::Uint
+                | TypeKind::Double
+                | TypeKind::String
+                | TypeKind::Timestamp
+                | TypeKind::Duration
+                | TypeKind::Dyn,
             ],
-        ) => Kind::Int,
-        ("uint", [Kind::Int | Kind::Uint | Kind::Double | Kind::String | Kind::Dyn]) => Kind::Uint,
-        ("double", [Kind::Int | Kind::Uint | Kind::Double | Kind::String | Kind::Dyn]) => {
-            Kind::Double
-        }
-        ("bool", [Kind::Bool | Kind::String | Kind::Dyn]) => Kind::Bool,
-        ("bytes", [Kind::Bytes | Kind::String | Kind::Dyn]) => Kind::Bytes,
+        ) => TypeKind::Int,
+        (
+            "uint",
+            [
+                TypeKind::Int
+                | TypeKind::Uint
+                | TypeKind::Double
+                | TypeKind::String
+                | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Uint,
+        (
+            "double",
+            [
+                TypeKind::Int
+                | TypeKind::Uint
+                | TypeKind::Double
+                | TypeKind::String
+                | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Double,
+        ("bool", [TypeKind::Bool | TypeKind::String | TypeKind::Dyn]) => TypeKind::Bool,
+        ("bytes", [TypeKind::Bytes | TypeKind::String | TypeKind::Dyn]) => TypeKind::Bytes,
         (
             "string",
             [
-                Kind::String
-                | Kind::Bytes
-                | Kind::Bool
-                | Kind::Int
-                | Kind::Uint
-                | Kind::Double
-                | Kind::Duration
-                | Kind::Timestamp
-                | Kind::Opaque(_)
-                | Kind::Dyn,
+                TypeKind::String
+                | TypeKind::Bytes
+                | TypeKind::Bool
+                | TypeKind::Int
+                | TypeKind::Uint
+                | TypeKind::Double
+                | TypeKind::Duration
+                | TypeKind::Timestamp
+                | TypeKind::Opaque(_)
+                | TypeKind::Dyn,
             ],
-        ) => Kind::String,
-        ("duration", [Kind::Duration | Kind::Int | Kind::String | Kind::Dyn]) => Kind::Duration,
-        ("timestamp", [Kind::Timestamp | Kind::Int | Kind::String | Kind::Dyn]) => Kind::Timestamp,
-        ("type", [_]) => Kind::Type,
-        ("dyn", [_]) => Kind::Dyn,
-        ("url", [Kind::String | Kind::Dyn]) => URL,
-        ("ip", [Kind::String | Kind::Dyn]) => IP,
-        ("cidr", [Kind::String | Kind::Dyn]) => CIDR,
-        ("quantity", [Kind::String | Kind::Dyn]) => QUANTITY,
+        ) => TypeKind::String,
+        ("duration", [TypeKind::Duration | TypeKind::Int | TypeKind::String | TypeKind::Dyn]) => {
+            TypeKind::Duration
+        }
+        ("timestamp", [TypeKind::Timestamp | TypeKind::Int | TypeKind::String | TypeKind::Dyn]) => {
+            TypeKind::Timestamp
+        }
+        ("type", [_]) => TypeKind::Type,
+        ("dyn", [_]) => TypeKind::Dyn,
+        ("url", [TypeKind::String | TypeKind::Dyn]) => URL,
+        ("ip", [TypeKind::String | TypeKind::Dyn]) => IP,
+        ("cidr", [TypeKind::String | TypeKind::Dyn]) => CIDR,
+        ("quantity", [TypeKind::String | TypeKind::Dyn]) => QUANTITY,
         (
             "semver",
-            [Kind::String | Kind::Dyn] | [Kind::String | Kind::Dyn, Kind::Bool | Kind::Dyn],
+            [TypeKind::String | TypeKind::Dyn]
+            | [
+                TypeKind::String | TypeKind::Dyn,
+                TypeKind::Bool | TypeKind::Dyn,
+            ],
         ) => SEMVER,
         (
             "isURL" | "isIP" | "isCIDR" | "isQuantity" | "ip.isCanonical",
-            [Kind::String | Kind::Dyn],
-        ) => Kind::Bool,
+            [TypeKind::String | TypeKind::Dyn],
+        ) => TypeKind::Bool,
         (
             "isSemver",
-            [Kind::String | Kind::Dyn] | [Kind::String | Kind::Dyn, Kind::Bool | Kind::Dyn],
-        ) => Kind::Bool,
-        ("strings.quote" | "jsonpatch.escapeKey", [Kind::String | Kind::Dyn]) => Kind::String,
-        ("lists.range", [Kind::Int | Kind::Dyn]) => list(Kind::Int),
+            [TypeKind::String | TypeKind::Dyn]
+            | [
+                TypeKind::String | TypeKind::Dyn,
+                TypeKind::Bool | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Bool,
+        ("strings.quote" | "jsonpatch.escapeKey", [TypeKind::String | TypeKind::Dyn]) => {
+            TypeKind::String
+        }
+        ("lists.range", [TypeKind::Int | TypeKind::Dyn]) => list(TypeKind::Int),
         (
             "sets.contains" | "sets.equivalent" | "sets.intersects",
-            [Kind::List(_) | Kind::Dyn, Kind::List(_) | Kind::Dyn],
-        ) => Kind::Bool,
+            [
+                TypeKind::List(_) | TypeKind::Dyn,
+                TypeKind::List(_) | TypeKind::Dyn,
+            ],
+        ) => TypeKind::Bool,
         ("optional.of" | "optional.ofNonZeroValue", [inner]) => {
-            Kind::Optional((*inner).clone().plain())
+            TypeKind::Optional((*inner).clone().plain())
         }
-        ("optional.none", []) => Kind::Optional(Kind::Dyn.plain()),
-        ("format.named", [Kind::String | Kind::Dyn]) => Kind::Optional(FORMAT.plain()),
+        ("optional.none", []) => TypeKind::Optional(TypeKind::Dyn.plain()),
+        ("format.named", [TypeKind::String | TypeKind::Dyn]) => TypeKind::Optional(FORMAT.plain()),
         (name, []) if name.starts_with("format.") => FORMAT,
         _ => return None,
     };

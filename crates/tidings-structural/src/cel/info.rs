@@ -1,44 +1,49 @@
-//! What is known of an expression before it is evaluated.
+//! The type, the size and the cost of an expression, as known before it is evaluated.
 
 use std::sync::Arc;
 
-use super::decl::{Decl, Kind};
-use super::estimate::Range;
+use super::decl::{DeclType, TypeKind};
+use super::estimate::MinMax;
 
-/// What is known of an expression.
+/// The type, the estimated size and the estimated cost of an expression.
 #[derive(Clone)]
-pub(crate) struct Info {
-    pub(crate) decl: Arc<Decl>,
-    /// It is a place in the object, so its schema bounds its size.
+pub(crate) struct ExprInfo {
+    pub(crate) decl: Arc<DeclType>,
+    /// True if the expression selects a value of the object, so that the schema bounds its size.
     pub(super) located: bool,
-    pub(crate) cost: Range,
-    pub(crate) size: Option<Range>,
-    /// The sizes of the elements, if it is a container that the rule makes.
-    pub(super) elements: Option<Range>,
+    pub(crate) cost: MinMax,
+    pub(crate) size: Option<MinMax>,
+    /// The sizes of the elements of a list or map that the rule itself builds.
+    pub(super) elements: Option<MinMax>,
 }
 
-impl Info {
-    pub(super) fn new(decl: Arc<Decl>, cost: Range) -> Info {
+impl ExprInfo {
+    pub(super) fn new(decl: Arc<DeclType>, cost: MinMax) -> ExprInfo {
         let is_scalar = matches!(
             decl.kind,
-            Kind::Bool | Kind::Int | Kind::Uint | Kind::Double | Kind::Duration | Kind::Timestamp
+            TypeKind::Bool
+                | TypeKind::Int
+                | TypeKind::Uint
+                | TypeKind::Double
+                | TypeKind::Duration
+                | TypeKind::Timestamp
         );
-        Info {
+        ExprInfo {
             decl,
             located: false,
             cost,
-            size: is_scalar.then_some(Range::fixed(1)),
+            size: is_scalar.then_some(MinMax::fixed(1)),
             elements: None,
         }
     }
 
-    pub(super) fn plain(kind: Kind, cost: Range) -> Info {
-        Info::new(kind.plain(), cost)
+    pub(super) fn plain(kind: TypeKind, cost: MinMax) -> ExprInfo {
+        ExprInfo::new(kind.plain(), cost)
     }
 
-    pub(super) fn located(decl: Arc<Decl>, cost: Range) -> Info {
-        Info {
-            size: Some(Range {
+    pub(super) fn located(decl: Arc<DeclType>, cost: MinMax) -> ExprInfo {
+        ExprInfo {
+            size: Some(MinMax {
                 min: 0,
                 max: decl.elements_max,
             }),
@@ -49,40 +54,40 @@ impl Info {
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &TypeKind {
         &self.decl.kind
     }
 
-    pub(crate) fn size_or_unknown(&self) -> Range {
-        self.size.unwrap_or(Range::UNKNOWN)
+    pub(crate) fn size_or_unknown(&self) -> MinMax {
+        self.size.unwrap_or(MinMax::UNKNOWN)
     }
 
-    /// The value that an optional one may hold, as it stands behind `?` in a list or map.
-    pub(super) fn inside_optional(self) -> Info {
+    /// The value inside an optional element, which is marked with `?` in a list or map.
+    pub(super) fn inside_optional(self) -> ExprInfo {
         match self.kind() {
-            Kind::Optional(inner) => Info::new(inner.clone(), self.cost),
+            TypeKind::Optional(inner) => ExprInfo::new(inner.clone(), self.cost),
             _ => self,
         }
     }
 
-    /// What the schema says of the elements of a list. Functions of the Kubernetes library do not look at literals.
-    pub(crate) fn declared_element(&self) -> Option<Info> {
+    /// The elements of a list with the bounds of the schema only: upstream's Kubernetes functions do not estimate literals.
+    pub(crate) fn declared_element(&self) -> Option<ExprInfo> {
         let mut info = self.element()?;
         if !self.located {
-            info.size = Info::new(info.decl.clone(), Range::fixed(0)).size;
+            info.size = ExprInfo::new(info.decl.clone(), MinMax::fixed(0)).size;
         }
         Some(info)
     }
 
-    /// What is known of the elements of a list.
-    pub(crate) fn element(&self) -> Option<Info> {
-        let Kind::List(element) = self.kind() else {
+    /// The elements of a list, with all known bounds.
+    pub(crate) fn element(&self) -> Option<ExprInfo> {
+        let TypeKind::List(element) = self.kind() else {
             return None;
         };
         let mut info = if self.located {
-            Info::located(element.clone(), Range::fixed(0))
+            ExprInfo::located(element.clone(), MinMax::fixed(0))
         } else {
-            Info::new(element.clone(), Range::fixed(0))
+            ExprInfo::new(element.clone(), MinMax::fixed(0))
         };
         info.size = self.elements.or(info.size);
         Some(info)

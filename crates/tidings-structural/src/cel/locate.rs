@@ -1,13 +1,13 @@
-//! Where in a rule an error is. The parser keeps no places, so they are found again in the text.
+//! Finds the position of an error in a rule. The parser keeps no positions, so they are searched for in the text.
 
-/// The characters of a rule, without what is inside quotes and comments.
-pub(crate) struct Source<'s> {
+/// The text of a rule, and its characters with quoted text blanked out.
+pub(crate) struct RuleSource<'s> {
     text: &'s str,
     chars: Vec<char>,
 }
 
-impl<'s> Source<'s> {
-    pub(crate) fn new(text: &'s str) -> Source<'s> {
+impl<'s> RuleSource<'s> {
+    pub(crate) fn new(text: &'s str) -> RuleSource<'s> {
         let mut quote = None;
         let mut escaped = false;
         let blank = |c: char| match quote {
@@ -24,13 +24,13 @@ impl<'s> Source<'s> {
             }
             None => c,
         };
-        Source {
+        RuleSource {
             text,
             chars: text.chars().map(blank).collect(),
         }
     }
 
-    /// How deep brackets are nested, and how many operators and selections there are.
+    /// The nesting depth of brackets, and the number of operators and selections.
     pub(crate) fn complexity(&self) -> (usize, usize) {
         let (mut depth, mut deepest, mut operators) = (0_usize, 0, 0);
         for c in &self.chars {
@@ -49,6 +49,7 @@ impl<'s> Source<'s> {
         (deepest, operators)
     }
 
+    /// Start and end of each occurrence of a word.
     fn words<'w>(&'w self, word: &'w str) -> impl Iterator<Item = (usize, usize)> + 'w {
         let wanted: Vec<char> = word.chars().collect();
         let is_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');
@@ -73,7 +74,7 @@ impl<'s> Source<'s> {
             .map(|skipped| at + skipped)
     }
 
-    /// The dot before a field, or the parenthesis of a `has` around it.
+    /// The position of the dot before a field, or of the parenthesis of a `has` around it.
     pub(crate) fn field(&self, name: &str, in_has: bool) -> usize {
         let dotted = self.words(name).filter_map(|(at, _)| {
             self.before(at)
@@ -98,7 +99,7 @@ impl<'s> Source<'s> {
         opening.filter(|at| *at < first).last().unwrap_or(first)
     }
 
-    /// A name that is not a field.
+    /// The position of an identifier that is not a field.
     pub(crate) fn name(&self, name: &str) -> usize {
         let free = |at: &usize| {
             self.before(*at)
@@ -107,7 +108,7 @@ impl<'s> Source<'s> {
         self.words(name).map(|(at, _)| at).find(free).unwrap_or(0)
     }
 
-    /// The parenthesis after the name of a function.
+    /// The position of the parenthesis after the name of a function.
     pub(crate) fn call(&self, name: &str) -> usize {
         let mut opening = self
             .words(name)
@@ -115,12 +116,12 @@ impl<'s> Source<'s> {
         opening.next().unwrap_or(0)
     }
 
-    /// What a call is called with, first argument.
+    /// The position of the first argument of a call.
     pub(crate) fn argument(&self, name: &str) -> usize {
         self.after(self.call(name) + 1).unwrap_or(0)
     }
 
-    /// An operator, such as `_>=_`.
+    /// The position of an operator, such as `_>=_`.
     pub(crate) fn operator(&self, name: &str) -> usize {
         let symbol = match name {
             "_[_]" => "[",
@@ -142,7 +143,7 @@ impl<'s> Source<'s> {
         found.unwrap_or(0)
     }
 
-    /// An error as compilers print it.
+    /// An error at a character of the rule, in the format of cel-go.
     pub(crate) fn error(&self, at: usize, message: &str) -> String {
         let line = self.chars[..at.min(self.chars.len())]
             .iter()

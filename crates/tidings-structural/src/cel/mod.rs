@@ -1,4 +1,4 @@
-//! Rules: `x-kubernetes-validations`.
+//! CEL rules (`x-kubernetes-validations`): compiles them and estimates their cost.
 
 mod arithmetic;
 mod call;
@@ -20,18 +20,18 @@ use std::sync::Arc;
 use kube_cel::cel::IdedExpr;
 use tidings_api::FieldError;
 
-use self::decl::{Decl, Kind, REQUEST_BYTES_MAX};
+use self::decl::{DeclType, REQUEST_BYTES_MAX, TypeKind};
 pub(crate) use self::run::{Ratcheting, validate};
 use crate::field_path;
-use crate::node::{Node, RuleText};
-use crate::text::Path;
+use crate::node::{RuleText, SchemaNode};
+use crate::text::FieldPath;
 
-/// What one rule may cost at worst.
+/// The maximum estimated cost of one rule.
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
-/// What all rules of a schema may cost at worst.
+/// The maximum estimated cost of all rules of a schema.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
 
-/// A rule, compiled.
+/// A compiled rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
     text: RuleText,
@@ -41,28 +41,28 @@ pub(crate) struct Rule {
     field_path: String,
 }
 
-/// How often a schema can occur in one object.
+/// The maximum number of values in one object that one schema node describes.
 #[derive(Clone, Copy)]
-pub(crate) struct Scope {
+pub(crate) struct OccurrenceBound {
     /// `None` if a list or map above has no bound.
     occurrences_max: Option<u64>,
 }
 
-impl Scope {
-    pub(crate) fn root() -> Scope {
-        Scope {
+impl OccurrenceBound {
+    pub(crate) fn root() -> OccurrenceBound {
+        OccurrenceBound {
             occurrences_max: Some(1),
         }
     }
 
-    pub(crate) fn below(self, node: &Node) -> Scope {
+    pub(crate) fn below(self, node: &SchemaNode) -> OccurrenceBound {
         let factor = match node.kind.as_str() {
             "object" if node.additional.is_set() => node.max_properties,
             "array" => node.max_items,
             _ => Some(1),
         };
         let factor = factor.map(|factor| u64::try_from(factor).unwrap_or(0));
-        Scope {
+        OccurrenceBound {
             occurrences_max: self
                 .occurrences_max
                 .zip(factor)
@@ -71,35 +71,35 @@ impl Scope {
     }
 }
 
-/// Compiles the rules of a schema and adds up what they cost.
-pub(crate) struct Compiler {
+/// Compiles the rules of a schema and adds up their estimated costs.
+pub(crate) struct RuleCompiler {
     tolerates_costs: bool,
     total: u64,
     most_expensive: Vec<(String, u64)>,
 }
 
-impl Compiler {
-    /// If costs are tolerated, only those of all rules together are bounded.
-    pub(crate) fn new(tolerates_costs: bool) -> Compiler {
-        Compiler {
+impl RuleCompiler {
+    /// With `tolerates_costs`, only the sum over all rules is bounded, not each rule.
+    pub(crate) fn new(tolerates_costs: bool) -> RuleCompiler {
+        RuleCompiler {
             tolerates_costs,
             total: 0,
             most_expensive: Vec::new(),
         }
     }
 
-    /// Compiles the rules of a node and leaves them there.
+    /// Compiles the rules of a schema node and stores them in it.
     pub(crate) fn compile(
         &mut self,
-        node: &mut Node,
-        path: &Path,
-        scope: &Scope,
+        node: &mut SchemaNode,
+        path: &FieldPath,
+        scope: &OccurrenceBound,
         is_resource: bool,
         forbids_old: Option<&str>,
         errors: &mut Vec<FieldError>,
     ) {
         let path = path.child("x-kubernetes-validations");
-        let Some(decl) = Decl::of(node, is_resource) else {
+        let Some(decl) = DeclType::of(node, is_resource) else {
             errors.push(FieldError::internal(
                 path,
                 "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural \
@@ -125,20 +125,20 @@ impl Compiler {
     fn rule(
         &mut self,
         text: &RuleText,
-        node: &Node,
-        decl: &Arc<Decl>,
-        path: &Path,
+        node: &SchemaNode,
+        decl: &Arc<DeclType>,
+        path: &FieldPath,
         occurrences: u64,
         forbids_old: Option<&str>,
         errors: &mut Vec<FieldError>,
     ) -> Option<Rule> {
         let old = match text.optional_old_self {
-            Some(true) => Kind::Optional(decl.clone()).plain(),
+            Some(true) => TypeKind::Optional(decl.clone()).plain(),
             _ => decl.clone(),
         };
         let rule_path = path.child("rule");
         let (expr, uses_old) = match compile(&text.rule, decl, &old) {
-            Ok((_, checked)) if !matches!(checked.kind, Kind::Bool) => {
+            Ok((_, checked)) if !matches!(checked.kind, TypeKind::Bool) => {
                 let detail = "cel expression must evaluate to a bool";
                 errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
                 return None;
@@ -192,9 +192,9 @@ impl Compiler {
     fn message(
         &mut self,
         text: &RuleText,
-        decl: &Arc<Decl>,
-        old: &Arc<Decl>,
-        path: &Path,
+        decl: &Arc<DeclType>,
+        old: &Arc<DeclType>,
+        path: &FieldPath,
         errors: &mut Vec<FieldError>,
     ) -> Option<IdedExpr> {
         if text.message_expression.is_empty() {
@@ -202,7 +202,7 @@ impl Compiler {
         }
         let path = path.child("messageExpression");
         match compile(&text.message_expression, decl, old) {
-            Ok((expr, checked)) if matches!(checked.kind, Kind::String) => {
+            Ok((expr, checked)) if matches!(checked.kind, TypeKind::String) => {
                 if checked.cost_max > RULE_ESTIMATE_MAX && !self.tolerates_costs {
                     let detail = cost_message(
                         "estimated messageExpression cost",
@@ -226,7 +226,7 @@ impl Compiler {
         None
     }
 
-    fn observe(&mut self, path: &Path, cost: u64) {
+    fn observe(&mut self, path: &FieldPath, cost: u64) {
         self.total = self.total.saturating_add(cost);
         if cost >= SCHEMA_ESTIMATE_MAX / 100 {
             self.most_expensive.push((path.text(), cost));
@@ -236,8 +236,8 @@ impl Compiler {
         }
     }
 
-    /// What is wrong with all rules together.
-    pub(crate) fn finish(self, path: &Path) -> Vec<FieldError> {
+    /// The errors of a schema whose rules together exceed the budget.
+    pub(crate) fn finish(self, path: &FieldPath) -> Vec<FieldError> {
         if self.total <= SCHEMA_ESTIMATE_MAX {
             return Vec::new();
         }
@@ -256,7 +256,7 @@ impl Compiler {
     }
 }
 
-/// Why an expression cannot be used.
+/// The error text of an expression that does not compile.
 fn failure(why: &str) -> String {
     if why.starts_with(check::NO_PROGRAM) {
         why.to_owned()
@@ -283,9 +283,9 @@ fn cost_message(name: &str, cost: u64, max: u64) -> String {
 /// Parses and checks an expression.
 fn compile(
     text: &str,
-    this: &Arc<Decl>,
-    old: &Arc<Decl>,
-) -> Result<(IdedExpr, check::Checked), String> {
+    this: &Arc<DeclType>,
+    old: &Arc<DeclType>,
+) -> Result<(IdedExpr, check::CheckedRule), String> {
     let expr = parse::parse(text)?;
     let checked = check::check(text, &expr, this, old)?;
     Ok((expr, checked))

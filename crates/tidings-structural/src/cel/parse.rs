@@ -1,31 +1,30 @@
-//! From text to an expression that is safe to walk.
+//! Parses a rule into an expression that is not too deep to walk.
 //!
-//! The parser of `cel` takes much stack for each level of nesting, and panics where it gives up. So it runs on a thread with a
-//! stack of its own, on texts that cannot exhaust it, and what it makes is only let out if it is not too deep for the walks of
-//! this crate.
+//! The parser of the crate `cel` needs much stack for each level of nesting, and panics where it gives up. So it runs on a thread
+//! with a large stack, only on texts that cannot exhaust that stack, and expressions that are too deep are refused.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{EntryExpr, Expr};
 use kube_cel::cel::parser::Parser;
 
 use super::expand;
-use super::locate::Source;
+use super::locate::RuleSource;
 
-/// How deep brackets may be nested.
+/// The maximum nesting of brackets.
 const NESTING_MAX: usize = 64;
-/// How many operators and selections there may be: each can make the expression deeper by one.
+/// The maximum number of operators and selections: each can make the expression deeper by one.
 const OPERATORS_MAX: usize = 4096;
-/// How deep an expression may be: upstream allows twice as much.
+/// The maximum depth of an expression; upstream allows twice as much.
 const DEPTH_MAX: usize = 125;
-/// Enough for the parser at both bounds, ten times over in a release build. Only what is touched takes memory.
+/// The stack of the parser thread: ten times what a release build needs at both bounds. Only touched pages take memory.
 const STACK_BYTES: usize = 128 << 20;
 
 /// Parses an expression and expands macros that the parser does not know.
 ///
 /// # Errors
-/// As compilers print them.
+/// Syntax errors with line and column, in the format of cel-go.
 pub(crate) fn parse(text: &str) -> Result<IdedExpr, String> {
-    let source = Source::new(text);
+    let source = RuleSource::new(text);
     let (nesting, operators) = source.complexity();
     if nesting > NESTING_MAX || operators > OPERATORS_MAX {
         return Err(too_deep(&source));
@@ -41,7 +40,7 @@ pub(crate) fn parse(text: &str) -> Result<IdedExpr, String> {
     })
 }
 
-fn too_deep(source: &Source<'_>) -> String {
+fn too_deep(source: &RuleSource<'_>) -> String {
     source.error_at(
         1,
         1,
@@ -49,7 +48,7 @@ fn too_deep(source: &Source<'_>) -> String {
     )
 }
 
-fn parse_here(text: &str, source: &Source<'_>) -> Result<IdedExpr, String> {
+fn parse_here(text: &str, source: &RuleSource<'_>) -> Result<IdedExpr, String> {
     let parsed = Parser::default().enable_optional_syntax(true).parse(text);
     let mut expr = parsed.map_err(|errors| {
         let place = |number: isize| usize::try_from(number).unwrap_or(1);
@@ -69,7 +68,7 @@ fn parse_here(text: &str, source: &Source<'_>) -> Result<IdedExpr, String> {
     Ok(expr)
 }
 
-/// Where a literal stands in place of a field, upstream's grammar knows what it misses.
+/// Upstream's text for a literal in place of a field name, for which the parser has another text.
 fn as_upstream_says(message: &str) -> String {
     for word in ["true", "false", "null"] {
         let told = format!("no viable alternative at input '.{word}'");

@@ -7,44 +7,44 @@ use tidings_api::{FieldError, go};
 use tidings_json::Value;
 
 use super::Rule;
-use super::eval::{Evaluation, Fault};
+use super::eval::{EvalFault, Evaluation};
 use super::val::{NO_OVERLOAD, Val};
-use crate::correlate::{Keyed, Pair};
-use crate::node::{Node, RuleText};
-use crate::text::{Path, bad_value};
+use crate::correlate::{KeyedElements, UpdatePair};
+use crate::node::{RuleText, SchemaNode};
+use crate::text::{FieldPath, bad_value};
 
-/// What all rules may cost for one object.
+/// The maximum cost of all rules for one object.
 const OBJECT_COST_MAX: i64 = 10_000_000;
-/// The longest message that an expression may make.
+/// The maximum length of a message that `messageExpression` makes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
-/// Which old value a place had, so that rules that failed before are let through where nothing has changed.
+/// The value before the update. A rule may fail after an update if the value has not changed.
 #[derive(Clone, Copy, Default)]
-struct Ratchet<'a> {
-    pair: Option<Pair<'a>>,
-    /// The nearest ancestor with an old value.
-    ancestor: Option<Pair<'a>>,
+struct RatchetContext<'a> {
+    pair: Option<UpdatePair<'a>>,
+    /// The nearest ancestor that has an old value.
+    ancestor: Option<UpdatePair<'a>>,
 }
 
-impl<'a> Ratchet<'a> {
-    fn field(self, name: &str) -> Ratchet<'a> {
+impl<'a> RatchetContext<'a> {
+    fn field(self, name: &str) -> RatchetContext<'a> {
         match self.pair {
             None => self,
-            // Both are converted to the same type before they are compared, so these fields prove nothing.
+            // Both objects are converted to the same apiVersion and kind first, so these fields never count as unchanged.
             Some(_) if self.ancestor.is_none() && (name == "apiVersion" || name == "kind") => {
-                Ratchet::default()
+                RatchetContext::default()
             }
-            Some(pair) => Ratchet {
+            Some(pair) => RatchetContext {
                 pair: pair.field(name),
                 ancestor: self.pair,
             },
         }
     }
 
-    fn element(self, element: Option<Pair<'a>>) -> Ratchet<'a> {
+    fn element(self, element: Option<UpdatePair<'a>>) -> RatchetContext<'a> {
         match self.pair {
             None => self,
-            Some(_) => Ratchet {
+            Some(_) => RatchetContext {
                 pair: element,
                 ancestor: self.pair,
             },
@@ -58,22 +58,22 @@ impl<'a> Ratchet<'a> {
     }
 }
 
-/// The budget is used up: no further rule is evaluated.
-struct Exhausted;
+/// The cost budget of the object is used up: no further rule is evaluated.
+struct BudgetExhausted;
 
-/// Whether rules that failed before an update may fail after it.
+/// `On` if a rule may fail after an update when the value has not changed.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Ratcheting {
     On,
     Off,
 }
 
-/// Evaluates all rules over an object and appends those that fail.
+/// Evaluates all rules of a schema over an object and appends an error for each that fails.
 pub(crate) fn validate(
     value: &Value,
     old: Option<&Value>,
-    root: &Node,
-    prefix: &Path,
+    root: &SchemaNode,
+    prefix: &FieldPath,
     is_resource: bool,
     ratcheting: Ratcheting,
     errors: &mut Vec<FieldError>,
@@ -81,15 +81,15 @@ pub(crate) fn validate(
     if !root.below.rules {
         return;
     }
-    let mut run = Run {
+    let mut run = RuleRun {
         budget: OBJECT_COST_MAX,
         path: prefix.clone(),
         errors,
     };
-    let ratchet = Ratchet {
+    let ratchet = RatchetContext {
         pair: old
             .filter(|_| ratcheting == Ratcheting::On)
-            .map(|old| Pair {
+            .map(|old| UpdatePair {
                 new: value,
                 old,
                 node: root,
@@ -99,21 +99,22 @@ pub(crate) fn validate(
     let _ = run.node(value, old, root, is_resource, ratchet);
 }
 
-struct Run<'e> {
+/// The rules of one object: the rest of the budget, the current path and the errors so far.
+struct RuleRun<'e> {
     budget: i64,
-    path: Path,
+    path: FieldPath,
     errors: &'e mut Vec<FieldError>,
 }
 
-impl Run<'_> {
+impl RuleRun<'_> {
     fn node<'a>(
         &mut self,
         value: &'a Value,
         old: Option<&'a Value>,
-        node: &'a Node,
+        node: &'a SchemaNode,
         is_resource: bool,
-        ratchet: Ratchet<'a>,
-    ) -> Result<(), Exhausted> {
+        ratchet: RatchetContext<'a>,
+    ) -> Result<(), BudgetExhausted> {
         if value.is_null() || !node.below.rules {
             return Ok(());
         }
@@ -127,10 +128,10 @@ impl Run<'_> {
                 };
                 let old_elements = old
                     .and_then(Value::as_array)
-                    .and_then(|old| Keyed::new(node, old));
+                    .and_then(|old| KeyedElements::new(node, old));
                 for (index, element) in elements.iter().enumerate() {
                     let old = old_elements.as_ref().and_then(|old| old.get(element));
-                    let pair = old.map(|old| Pair {
+                    let pair = old.map(|old| UpdatePair {
                         new: element,
                         old,
                         node: items,
@@ -163,10 +164,10 @@ impl Run<'_> {
         &mut self,
         value: &'a Value,
         old: Option<&'a Value>,
-        node: &'a Node,
+        node: &'a SchemaNode,
         is_resource: bool,
-        ratchet: Ratchet<'a>,
-    ) -> Result<(), Exhausted> {
+        ratchet: RatchetContext<'a>,
+    ) -> Result<(), BudgetExhausted> {
         if node.rules.is_empty() {
             return Ok(());
         }
@@ -198,16 +199,16 @@ impl Run<'_> {
             let name = rule.text.printed_name();
             match answer {
                 Ok(Val::Bool(true)) => continue,
-                Err(Fault::Cost) => {
+                Err(EvalFault::Cost) => {
                     let detail = format!(
                         "'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost \
                          exceeds limit for rule: {name}"
                     );
                     self.errors
                         .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-                    return Err(Exhausted);
+                    return Err(BudgetExhausted);
                 }
-                Err(Fault::Error(why)) => {
+                Err(EvalFault::Error(why)) => {
                     let detail = if why.starts_with(NO_OVERLOAD) {
                         format!(
                             "'{why}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
@@ -237,7 +238,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn failure(&self, rule: &Rule, value: &Value, node: &Node, detail: String) -> FieldError {
+    fn failure(&self, rule: &Rule, value: &Value, node: &SchemaNode, detail: String) -> FieldError {
         let path = match rule.field_path.as_str() {
             "" => self.path.clone(),
             below => self.path.child(below),
@@ -255,7 +256,7 @@ impl Run<'_> {
         }
     }
 
-    /// The text that an expression makes; `None` if it makes none that may be shown.
+    /// The text that `messageExpression` makes; `None` if it fails or the text is empty, too long or has line breaks.
     fn message<'a>(
         &mut self,
         expr: &IdedExpr,
@@ -263,22 +264,22 @@ impl Run<'_> {
         this: &Val<'a>,
         old: &Option<Val<'a>>,
         kind: &str,
-    ) -> Result<Option<String>, Exhausted> {
+    ) -> Result<Option<String>, BudgetExhausted> {
         let (answer, cost) = Evaluation::new(this.clone(), old.clone()).run(expr);
         if i64::try_from(cost).is_ok_and(|cost| cost > self.budget) {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
             self.errors
                 .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-            return Err(Exhausted);
+            return Err(BudgetExhausted);
         }
-        if answer.as_ref().err() == Some(&Fault::Cost) {
+        if answer.as_ref().err() == Some(&EvalFault::Cost) {
             let expression = go::quote(&rule.text.message_expression);
             let detail = format!(
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {expression}"
             );
             self.errors
                 .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-            return Err(Exhausted);
+            return Err(BudgetExhausted);
         }
         self.budget -= i64::try_from(cost).unwrap_or(i64::MAX);
         Ok(match answer {
@@ -292,7 +293,7 @@ impl Run<'_> {
         })
     }
 
-    fn pay(&mut self, cost: u64, kind: &str) -> Result<(), Exhausted> {
+    fn pay(&mut self, cost: u64, kind: &str) -> Result<(), BudgetExhausted> {
         match i64::try_from(cost) {
             Ok(cost) if cost <= self.budget => {
                 self.budget -= cost;
@@ -302,16 +303,16 @@ impl Run<'_> {
         }
     }
 
-    fn exhausted(&mut self, kind: &str) -> Result<(), Exhausted> {
+    fn exhausted(&mut self, kind: &str) -> Result<(), BudgetExhausted> {
         let detail = "validation failed due to running out of cost budget, no further validation rules will be run";
         self.errors
             .push(FieldError::invalid_value(self.path.clone(), kind, detail));
-        Err(Exhausted)
+        Err(BudgetExhausted)
     }
 }
 
 impl RuleText {
-    /// What errors call a rule.
+    /// The name of the rule in errors: its message, or its text if it has none.
     fn printed_name(&self) -> &str {
         match self.message.as_str() {
             "" => self.rule.trim(),

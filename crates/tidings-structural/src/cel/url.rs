@@ -1,13 +1,13 @@
-//! URLs as Go reads them. The library has a browser's URLs, which drop default ports and add a path.
+//! URLs of CEL rules as Go parses them. The library `kube-cel` parses as browsers do: it drops default ports and adds a path.
 
 use std::sync::Arc;
 
 use super::val::Val;
 use crate::format::is_request_uri;
 
-/// The parts of a URL, as they were written.
+/// A parsed URL. Its parts are kept as written, except that the scheme is lower case and the path is escaped.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Url {
+pub(crate) struct CelUrl {
     text: String,
     scheme: String,
     host: String,
@@ -15,14 +15,16 @@ pub(crate) struct Url {
     query: String,
 }
 
-impl Url {
+impl CelUrl {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
+    /// Parses a URL.
+    ///
     /// # Errors
-    /// In the words of `url.ParseRequestURI`.
-    pub(crate) fn parse(text: &str) -> Result<Url, String> {
+    /// If it is no URL; the text is that of Go's `url.ParseRequestURI`.
+    pub(crate) fn parse(text: &str) -> Result<CelUrl, String> {
         if !is_request_uri(text) {
             let why = match text {
                 "" => "empty url",
@@ -45,7 +47,7 @@ impl Url {
             None if before.starts_with('/') => ("", before),
             None => ("", ""),
         };
-        Ok(Url {
+        Ok(CelUrl {
             text: text.to_owned(),
             scheme: scheme.to_lowercase(),
             host: host
@@ -65,7 +67,7 @@ impl Url {
         self.host.rsplit_once(':').unwrap_or((&self.host, ""))
     }
 
-    /// One of the parts; `None` if there is no such function.
+    /// The result of a function such as `getHost`; `None` if URLs have no such function.
     pub(crate) fn part<'a>(&self, function: &str) -> Option<Val<'a>> {
         Some(match function {
             "getScheme" => Val::text(self.scheme.as_str()),
@@ -95,7 +97,7 @@ impl Url {
     }
 }
 
-/// The path with everything escaped that may not stand there as it is.
+/// Percent-encodes the bytes that a path may not contain.
 fn escape_path(path: &str) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {

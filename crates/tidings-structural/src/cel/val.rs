@@ -1,4 +1,4 @@
-//! The values that expressions compute with. What is in the object is borrowed, not copied.
+//! CEL values. Values of the object are borrowed, not copied.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use base64::Engine;
 use kube_cel::cel::objects::{Key, OptionalValue};
 use tidings_json::{Map, Value};
 
-use crate::node::{Additional, Node};
-use crate::text::Number;
+use crate::node::{AdditionalProperties, SchemaNode};
+use crate::text::GoNumber;
 
-/// Text of the object, or text that was made.
+/// Text that is borrowed from the object, or text that an expression made.
 #[derive(Clone, Debug)]
-pub(crate) enum Text<'a> {
+pub(crate) enum CelText<'a> {
     Borrowed(&'a str),
     Shared(Arc<String>),
 }
 
-impl Text<'_> {
+impl CelText<'_> {
     pub(crate) fn as_str(&self) -> &str {
         match self {
-            Text::Borrowed(text) => text,
-            Text::Shared(text) => text,
+            CelText::Borrowed(text) => text,
+            CelText::Shared(text) => text,
         }
     }
 }
 
-/// A value.
+/// A CEL value.
 #[derive(Clone, Debug)]
 pub(crate) enum Val<'a> {
     Null,
@@ -34,53 +34,53 @@ pub(crate) enum Val<'a> {
     Int(i64),
     Uint(u64),
     Double(f64),
-    Text(Text<'a>),
+    Text(CelText<'a>),
     Bytes(Arc<Vec<u8>>),
-    /// An object with the fields of its schema. The last says whether it is a resource, which has a type and metadata too.
-    Object(&'a Map, &'a Node, bool),
-    /// The metadata of a resource, of which rules see the names and what its schema specifies.
-    Metadata(&'a Map, Option<&'a Node>),
-    /// A map; the schema is that of its values.
-    Entries(&'a Map, &'a Node),
-    /// A list with its schema.
-    Elements(&'a [Value], &'a Node),
+    /// An object and its schema. True for a resource, whose apiVersion, kind and metadata rules can use too.
+    Object(&'a Map, &'a SchemaNode, bool),
+    /// The metadata of a resource. Rules can use `name`, `generateName` and the fields that the schema specifies.
+    Metadata(&'a Map, Option<&'a SchemaNode>),
+    /// A map and the schema of its values.
+    Entries(&'a Map, &'a SchemaNode),
+    /// A list and its schema.
+    Elements(&'a [Value], &'a SchemaNode),
     List(Arc<Vec<Val<'a>>>),
     Map(Arc<Vec<(Val<'a>, Val<'a>)>>),
     Optional(Option<Arc<Val<'a>>>),
     Type(String),
-    Url(Arc<super::url::Url>),
+    Url(Arc<super::url::CelUrl>),
     /// Durations, times and the types of the Kubernetes library.
     Other(kube_cel::cel::Value),
 }
 
-/// Why a value cannot be computed.
+/// The error of a call whose arguments have types that the function does not take.
 pub(crate) const NO_OVERLOAD: &str = "no such overload";
 
 impl<'a> Val<'a> {
     pub(crate) fn text(text: impl Into<String>) -> Val<'static> {
-        Val::Text(Text::Shared(Arc::new(text.into())))
+        Val::Text(CelText::Shared(Arc::new(text.into())))
     }
 
-    /// A value of the object, seen through its schema.
+    /// The CEL value of a JSON value with its schema.
     pub(crate) fn of(
         value: &'a Value,
-        node: &'a Node,
+        node: &'a SchemaNode,
         is_resource: bool,
     ) -> Result<Val<'a>, String> {
         Ok(match value {
             Value::Null => Val::Null,
             Value::Bool(value) => Val::Bool(*value),
             Value::String(text) => return of_text(text, node),
-            Value::Number(_) => match (Number::of(value), node.kind.as_str()) {
+            Value::Number(_) => match (GoNumber::of(value), node.kind.as_str()) {
                 (Some(number), "number") => Val::Double(number.as_f64()),
-                (Some(Number::Int(number)), _) => Val::Int(number),
-                (Some(Number::Float(number)), "integer") => Val::Int(number as i64),
-                (Some(Number::Float(number)), _) => Val::Double(number),
+                (Some(GoNumber::Int(number)), _) => Val::Int(number),
+                (Some(GoNumber::Float(number)), "integer") => Val::Int(number as i64),
+                (Some(GoNumber::Float(number)), _) => Val::Double(number),
                 (None, _) => return Err("invalid number".into()),
             },
             Value::Array(elements) => Val::Elements(elements, node),
             Value::Object(object) => match &node.additional {
-                Additional::Schema(schema) if node.properties.is_empty() => {
+                AdditionalProperties::Schema(schema) if node.properties.is_empty() => {
                     Val::Entries(object, schema)
                 }
                 _ => Val::Object(object, node, is_resource),
@@ -88,7 +88,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// The field of an object or the value of a key of a map: `Ok(None)` if it is absent.
+    /// The field of an object, or the value of a key of a map; `Ok(None)` if it is absent.
     pub(crate) fn member(&self, name: &str) -> Result<Option<Val<'a>>, String> {
         match self {
             Val::Object(object, node, is_resource) => {
@@ -107,7 +107,7 @@ impl<'a> Val<'a> {
                 }
                 Ok(match (name.as_str(), value) {
                     ("apiVersion" | "kind", Value::String(text)) => {
-                        Some(Val::Text(Text::Borrowed(text)))
+                        Some(Val::Text(CelText::Borrowed(text)))
                     }
                     ("metadata", Value::Object(metadata)) => {
                         Some(Val::Metadata(metadata, node.properties.get("metadata")))
@@ -124,7 +124,7 @@ impl<'a> Val<'a> {
                     (Some(Value::String(text)), None)
                         if name == "name" || name == "generateName" =>
                     {
-                        Ok(Some(Val::Text(Text::Borrowed(text))))
+                        Ok(Some(Val::Text(CelText::Borrowed(text))))
                     }
                     _ => Ok(None),
                 }
@@ -141,7 +141,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The element of a list or the value of a key.
+    /// The element at a position of a list, or the value of a key of a map; `Ok(None)` if it is absent.
     pub(crate) fn at(&self, index: &Val<'a>) -> Result<Option<Val<'a>>, String> {
         match self {
             Val::Elements(..) | Val::List(_) => {
@@ -184,7 +184,7 @@ impl<'a> Val<'a> {
             Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries, _) => {
                 entries
                     .keys()
-                    .map(|key| Val::Text(Text::Borrowed(key)))
+                    .map(|key| Val::Text(CelText::Borrowed(key)))
                     .collect()
             }
             Val::Map(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
@@ -199,7 +199,7 @@ impl<'a> Val<'a> {
         )
     }
 
-    /// How many elements, entries, characters or bytes there are.
+    /// The number of elements, entries, characters or bytes.
     pub(crate) fn size(&self) -> Option<usize> {
         Some(match self {
             Val::Text(text) => text.as_str().chars().count(),
@@ -335,7 +335,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// The value as functions of the Kubernetes library take it.
+    /// Converts the value for functions of the Kubernetes library.
     pub(crate) fn to_cel(&self) -> Result<kube_cel::cel::Value, String> {
         use kube_cel::cel::Value as Cel;
         Ok(match self {
@@ -344,8 +344,8 @@ impl<'a> Val<'a> {
             Val::Int(value) => Cel::Int(*value),
             Val::Uint(value) => Cel::UInt(*value),
             Val::Double(value) => Cel::Float(*value),
-            Val::Text(Text::Borrowed(text)) => Cel::String(Arc::new((*text).to_owned())),
-            Val::Text(Text::Shared(text)) => Cel::String(text.clone()),
+            Val::Text(CelText::Borrowed(text)) => Cel::String(Arc::new((*text).to_owned())),
+            Val::Text(CelText::Shared(text)) => Cel::String(text.clone()),
             Val::Bytes(bytes) => Cel::Bytes(bytes.clone()),
             Val::Type(name) => Cel::String(Arc::new(name.clone())),
             Val::Url(url) => Cel::String(Arc::new(url.as_str().to_owned())),
@@ -378,7 +378,7 @@ impl<'a> Val<'a> {
         })
     }
 
-    /// What such a function returned.
+    /// Converts the result of a function of the Kubernetes library.
     pub(crate) fn from_cel(value: kube_cel::cel::Value) -> Val<'a> {
         use kube_cel::cel::Value as Cel;
         match value {
@@ -387,7 +387,7 @@ impl<'a> Val<'a> {
             Cel::Int(value) => Val::Int(value),
             Cel::UInt(value) => Val::Uint(value),
             Cel::Float(value) => Val::Double(value),
-            Cel::String(text) => Val::Text(Text::Shared(text)),
+            Cel::String(text) => Val::Text(CelText::Shared(text)),
             Cel::Bytes(bytes) => Val::Bytes(bytes),
             Cel::List(elements) => Val::List(Arc::new(
                 elements.iter().cloned().map(Val::from_cel).collect(),
@@ -398,7 +398,7 @@ impl<'a> Val<'a> {
                         Key::Int(key) => Val::Int(*key),
                         Key::Uint(key) => Val::Uint(*key),
                         Key::Bool(key) => Val::Bool(*key),
-                        Key::String(key) => Val::Text(Text::Shared(key.clone())),
+                        Key::String(key) => Val::Text(CelText::Shared(key.clone())),
                     };
                     (key, Val::from_cel(value.clone()))
                 });
@@ -417,10 +417,10 @@ impl<'a> Val<'a> {
     }
 }
 
-/// Elements that are compared with all others; longer lists of objects must have the same order.
+/// The longest list that is compared without order, which takes quadratic time. Longer lists must have the same order.
 const UNORDERED_MAX: usize = 1024;
 
-/// Equal, whatever the order.
+/// True if two lists have the same elements in any order.
 fn same_members<'a>(left: &[Val<'a>], right: &[Val<'a>]) -> bool {
     if left.len() != right.len() {
         return false;
@@ -447,9 +447,9 @@ fn same_members<'a>(left: &[Val<'a>], right: &[Val<'a>]) -> bool {
         && right.iter().all(|b| left.iter().any(|a| a.equals(b)))
 }
 
-fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
+fn of_text<'a>(text: &'a str, node: &SchemaNode) -> Result<Val<'a>, String> {
     if node.kind != "string" {
-        return Ok(Val::Text(Text::Borrowed(text)));
+        return Ok(Val::Text(CelText::Borrowed(text)));
     }
     match node.format_text.as_str() {
         "byte" => match base64::engine::general_purpose::STANDARD.decode(text) {
@@ -461,12 +461,12 @@ fn of_text<'a>(text: &'a str, node: &Node) -> Result<Val<'a>, String> {
         "duration" => super::call::library("duration", &[Val::text(text)], false),
         "date" => super::call::timestamp(&format!("{text}T00:00:00Z")),
         "date-time" => super::call::timestamp(&text.to_uppercase()),
-        _ => Ok(Val::Text(Text::Borrowed(text))),
+        _ => Ok(Val::Text(CelText::Borrowed(text))),
     }
 }
 
-/// Equal as JSON, except that sets and list maps below have no order.
-fn same_json(a: &Map, b: &Map, node: &Node) -> bool {
+/// True if two objects are equal; the order of sets and list maps in them does not matter.
+fn same_json(a: &Map, b: &Map, node: &SchemaNode) -> bool {
     a.len() == b.len()
         && a.iter().all(|(name, a)| {
             b.get(name).is_some_and(|b| match node.field(name) {
@@ -476,7 +476,7 @@ fn same_json(a: &Map, b: &Map, node: &Node) -> bool {
         })
 }
 
-fn same_value(a: &Value, b: &Value, node: &Node) -> bool {
+fn same_value(a: &Value, b: &Value, node: &SchemaNode) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => same_json(a, b, node),
         (Value::Array(a), Value::Array(b)) => match (&node.items, node.list_type.as_deref()) {
@@ -486,21 +486,21 @@ fn same_value(a: &Value, b: &Value, node: &Node) -> bool {
             }
             (None, _) => a == b,
         },
-        (a, b) => match (Number::of(a), Number::of(b)) {
+        (a, b) => match (GoNumber::of(a), GoNumber::of(b)) {
             (Some(a), Some(b)) => a.as_f64() == b.as_f64(),
             _ => a == b,
         },
     }
 }
 
-fn same_unordered(a: &[Value], b: &[Value], node: &Node) -> bool {
+fn same_unordered(a: &[Value], b: &[Value], node: &SchemaNode) -> bool {
     let Some(items) = &node.items else {
         return a == b;
     };
     if a.len() != b.len() {
         return false;
     }
-    match crate::correlate::Keyed::new(node, b) {
+    match crate::correlate::KeyedElements::new(node, b) {
         Some(keyed) => a
             .iter()
             .all(|a| keyed.get(a).is_some_and(|b| same_value(a, b, items))),

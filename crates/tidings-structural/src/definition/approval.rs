@@ -1,4 +1,4 @@
-//! Groups of the Kubernetes community need an approval, or the word that there is none, in an annotation.
+//! Checks the approval annotation that groups under `k8s.io` and `kubernetes.io` need.
 
 use tidings_api::FieldError;
 use tidings_json::Value;
@@ -10,26 +10,28 @@ use crate::format::is_request_uri;
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
+/// The state of the approval annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Approval {
+pub(super) enum ApprovalState {
     Invalid,
     Approved,
     Bypassed,
     Missing,
 }
 
-impl Approval {
-    /// The reason in the condition.
+impl ApprovalState {
+    /// The reason in the condition `KubernetesAPIApprovalPolicyConformant`.
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Approval::Invalid => "InvalidAnnotation",
-            Approval::Approved => "ApprovedAnnotation",
-            Approval::Bypassed => "UnapprovedAnnotation",
-            Approval::Missing => "MissingAnnotation",
+            ApprovalState::Invalid => "InvalidAnnotation",
+            ApprovalState::Approved => "ApprovedAnnotation",
+            ApprovalState::Bypassed => "UnapprovedAnnotation",
+            ApprovalState::Missing => "MissingAnnotation",
         }
     }
 }
 
+/// True if a group needs the annotation.
 pub(super) fn is_protected(group: &str) -> bool {
     ["k8s.io", "kubernetes.io"].iter().any(|domain| {
         group
@@ -42,8 +44,8 @@ fn annotation(crd: &Value) -> &str {
     at(crd, &["metadata", "annotations"]).map_or("", |annotations| text(annotations, ANNOTATION))
 }
 
-/// What the annotation says, and what to say about it.
-pub(super) fn of(crd: &Value) -> (Approval, String) {
+/// The state of the annotation, with the message for conditions and errors.
+pub(super) fn of(crd: &Value) -> (ApprovalState, String) {
     let value = annotation(crd);
     let is_url = || {
         let url = url::parse(value).unwrap_or_default();
@@ -51,21 +53,21 @@ pub(super) fn of(crd: &Value) -> (Approval, String) {
     };
     if value.is_empty() {
         let why = format!("protected groups must have approval annotation \"{ANNOTATION}\", {SEE}");
-        (Approval::Missing, why)
+        (ApprovalState::Missing, why)
     } else if value.starts_with("unapproved") {
         let why = format!("not approved: {}", tidings_api::go::quote(value));
-        (Approval::Bypassed, why)
+        (ApprovalState::Bypassed, why)
     } else if is_url() {
-        (Approval::Approved, format!("approved in {value}"))
+        (ApprovalState::Approved, format!("approved in {value}"))
     } else {
         let why = format!(
             "protected groups must have approval annotation \"{ANNOTATION}\" with either a URL or a reason starting with \"unapproved\", {SEE}"
         );
-        (Approval::Invalid, why)
+        (ApprovalState::Invalid, why)
     }
 }
 
-/// A state that has not changed is never complained about.
+/// The error of a missing or invalid annotation. An update that does not change the state is never refused.
 pub(super) fn check(new: &Value, old: Option<&Value>) -> Option<FieldError> {
     let group = new.get("spec").map_or("", |spec| text(spec, "group"));
     if !is_protected(group) {
@@ -77,8 +79,8 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Option<FieldError> {
     }
     let path = format!("metadata.annotations[{ANNOTATION}]");
     match approval {
-        Approval::Approved | Approval::Bypassed => None,
-        Approval::Missing => Some(FieldError::required(path, why)),
-        Approval::Invalid => Some(FieldError::invalid(path, annotation(new), why)),
+        ApprovalState::Approved | ApprovalState::Bypassed => None,
+        ApprovalState::Missing => Some(FieldError::required(path, why)),
+        ApprovalState::Invalid => Some(FieldError::invalid(path, annotation(new), why)),
     }
 }

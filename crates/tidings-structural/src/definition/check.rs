@@ -1,4 +1,4 @@
-//! What is wrong with a definition, all at once, in upstream's order and words.
+//! Checks a definition. All errors are reported together, in upstream's order and words.
 
 use std::collections::HashSet;
 
@@ -6,25 +6,25 @@ use tidings_api::{FieldError, FieldErrors, go, validate};
 use tidings_json::Value;
 
 use super::member::{flag, get, text, texts};
-use super::ratchet::{Demands, has_defaults};
-use super::spec::{Parts, Spec, Version};
+use super::ratchet::{DefinitionDemands, has_defaults};
+use super::spec::{DefinitionSpec, SpecVersion, VersionParts};
 use super::{approval, conversion, form, names, version};
-use crate::node::Node;
-use crate::text::{Path, json};
+use crate::node::SchemaNode;
+use crate::text::{FieldPath, json};
 
-/// Appends what a new definition is refused for. It has been filled in; its metadata is checked elsewhere, except that its name
-/// must follow from its plural and its group.
+/// Appends the errors of a new definition, whose defaults [`super::fill_in`] has set. Its metadata is checked elsewhere, except
+/// that its name must be made of its plural and its group.
 pub fn validate(crd: &Value, errors: &mut FieldErrors) {
     if has_wrong_form(crd, errors) {
         return;
     }
-    let spec = Spec::of(crd);
+    let spec = DefinitionSpec::of(crd);
     let name = get(crd, "metadata").map_or("", |metadata| text(metadata, "name"));
     if name != format!("{}.{}", text(spec.names, "plural"), spec.group) {
         let detail = "must be spec.names.plural+\".\"+spec.group";
         errors.push(FieldError::invalid("metadata.name", name, detail));
     }
-    check_spec(&spec, &Demands::all(), errors);
+    check_spec(&spec, &DefinitionDemands::all(), errors);
     check_status(crd, errors);
     check_stored_versions(crd, &spec, errors);
     errors.extend(approval::check(crd, None));
@@ -32,13 +32,13 @@ pub fn validate(crd: &Value, errors: &mut FieldErrors) {
     conversion::refuse_webhook(spec.conversion, errors);
 }
 
-/// Appends what an update of a definition is refused for. What was wrong before may stay, where upstream lets it.
+/// Appends the errors of an update of a definition. Old errors may stay where upstream allows it.
 pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     if has_wrong_form(new, errors) {
         return;
     }
-    let (spec, old_spec) = (Spec::of(new), Spec::of(old));
-    let demands = Demands::of_update(new, old);
+    let (spec, old_spec) = (DefinitionSpec::of(new), DefinitionSpec::of(old));
+    let demands = DefinitionDemands::of_update(new, old);
     check_spec(&spec, &demands, errors);
     let mut fixed = |path: &str, new: &str, old: &str| {
         if new != old {
@@ -62,13 +62,14 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// Appends what an update of the status of a definition is refused for.
+/// Appends the errors of an update of the status of a definition.
 pub fn validate_status_update(new: &Value, _old: &Value, errors: &mut FieldErrors) {
     if !has_wrong_form(new, errors) {
         check_status(new, errors);
     }
 }
 
+/// Appends the errors of members that have the wrong type. True if there are any.
 fn has_wrong_form(crd: &Value, errors: &mut FieldErrors) -> bool {
     let found = form::check(crd);
     let is_wrong = !found.is_empty();
@@ -76,8 +77,12 @@ fn has_wrong_form(crd: &Value, errors: &mut FieldErrors) -> bool {
     is_wrong
 }
 
-fn check_spec(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErrors) {
-    let path = Path::new("spec");
+fn check_spec(
+    spec: &DefinitionSpec<'_>,
+    demands: &DefinitionDemands<'_>,
+    errors: &mut FieldErrors,
+) {
+    let path = FieldPath::new("spec");
     check_group(spec.group, errors);
     match spec.scope {
         "" => errors.push(FieldError::required("spec.scope", "")),
@@ -92,7 +97,7 @@ fn check_spec(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErrors) 
     let uses_defaults = || {
         let mut roots = spec
             .schemas()
-            .filter_map(|schema| Node::parse(schema, &path).ok());
+            .filter_map(|schema| SchemaNode::parse(schema, &path).ok());
         roots.any(|root| has_defaults(&root))
     };
     if spec.preserves_unknown && uses_defaults() {
@@ -163,7 +168,11 @@ fn check_group(group: &str, errors: &mut FieldErrors) {
     }
 }
 
-fn check_schemas_are_there(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErrors) {
+fn check_schemas_are_there(
+    spec: &DefinitionSpec<'_>,
+    demands: &DefinitionDemands<'_>,
+    errors: &mut FieldErrors,
+) {
     if spec.common.open_api().is_some() || (!demands.schemas && spec.preserves_unknown) {
         return;
     }
@@ -181,8 +190,12 @@ fn check_schemas_are_there(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut 
     }
 }
 
-fn check_versions(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErrors) {
-    let path = Path::new("spec.versions");
+fn check_versions(
+    spec: &DefinitionSpec<'_>,
+    demands: &DefinitionDemands<'_>,
+    errors: &mut FieldErrors,
+) {
+    let path = FieldPath::new("spec.versions");
     for (index, version) in spec.versions.iter().enumerate() {
         let path = path.index(index);
         let why = validate::dns1035_label(version.name);
@@ -204,7 +217,7 @@ fn check_versions(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErro
         let printed = spec.printed_versions();
         errors.push(FieldError::invalid_value(path, printed, detail));
     }
-    // Upstream has the name of the first version in a field of its own.
+    // Upstream's internal struct also has the name of the first version in `spec.version`.
     if let Some(first) = spec.versions.first().filter(|first| !first.name.is_empty()) {
         let why = validate::dns1035_label(first.name);
         if !why.is_empty() {
@@ -215,10 +228,10 @@ fn check_versions(spec: &Spec<'_>, demands: &Demands<'_>, errors: &mut FieldErro
 }
 
 fn check_version(
-    spec: &Spec<'_>,
-    version: &Version<'_>,
-    demands: &Demands<'_>,
-    path: &Path,
+    spec: &DefinitionSpec<'_>,
+    version: &SpecVersion<'_>,
+    demands: &DefinitionDemands<'_>,
+    path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     version::warning(version.json, path, errors);
@@ -244,7 +257,12 @@ fn check_version(
     }
 }
 
-fn check_fields(parts: &Parts<'_>, path: &Path, tolerate_too_many: bool, errors: &mut FieldErrors) {
+fn check_fields(
+    parts: &VersionParts<'_>,
+    path: &FieldPath,
+    tolerate_too_many: bool,
+    errors: &mut FieldErrors,
+) {
     if let (Some(open_api), false) = (parts.open_api(), parts.fields.is_empty()) {
         version::fields(parts.fields, open_api, path, tolerate_too_many, errors);
     }
@@ -253,12 +271,12 @@ fn check_fields(parts: &Parts<'_>, path: &Path, tolerate_too_many: bool, errors:
 fn check_status(crd: &Value, errors: &mut FieldErrors) {
     let accepted = get(crd, "status").and_then(|status| get(status, "acceptedNames"));
     if let Some(accepted) = accepted {
-        names::check(accepted, &Path::new("status.acceptedNames"), errors);
+        names::check(accepted, &FieldPath::new("status.acceptedNames"), errors);
     }
 }
 
-fn check_stored_versions(crd: &Value, spec: &Spec<'_>, errors: &mut FieldErrors) {
-    let path = Path::new("status.storedVersions");
+fn check_stored_versions(crd: &Value, spec: &DefinitionSpec<'_>, errors: &mut FieldErrors) {
+    let path = FieldPath::new("status.storedVersions");
     let status = get(crd, "status").unwrap_or(&Value::Null);
     let stored = texts(status, "storedVersions");
     let printed = json(status.get("storedVersions").unwrap_or(&Value::Null));
@@ -277,7 +295,7 @@ fn check_stored_versions(crd: &Value, spec: &Spec<'_>, errors: &mut FieldErrors)
     let known: HashSet<&str> = spec.versions.iter().map(|version| version.name).collect();
     let mut told = HashSet::new();
     let mut lost = Vec::new();
-    // A version that is named twice is told at its last place, as upstream does it.
+    // Upstream reports a version that is listed twice at its last index.
     for (index, name) in stored.iter().enumerate().rev() {
         if !known.contains(name) && told.insert(*name) {
             let detail = format!(
@@ -290,8 +308,12 @@ fn check_stored_versions(crd: &Value, spec: &Spec<'_>, errors: &mut FieldErrors)
     errors.extend(lost.into_iter().rev());
 }
 
-/// Objects whose unknown fields are kept are a thing of the past: only those who did so may go on.
-fn check_preserving(spec: &Spec<'_>, old: Option<&Spec<'_>>, errors: &mut FieldErrors) {
+/// `preserveUnknownFields: true` is allowed only if the stored definition has it already.
+fn check_preserving(
+    spec: &DefinitionSpec<'_>,
+    old: Option<&DefinitionSpec<'_>>,
+    errors: &mut FieldErrors,
+) {
     if spec.preserves_unknown && !old.is_some_and(|old| old.preserves_unknown) {
         errors.push(FieldError::invalid_value(
             "spec.preserveUnknownFields",

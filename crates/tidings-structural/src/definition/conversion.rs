@@ -1,4 +1,4 @@
-//! What is wrong with the conversion between versions.
+//! Checks `spec.conversion` of a definition.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,16 @@ use tidings_json::Value;
 
 use super::member::{get, text, texts};
 use super::url;
-use crate::text::{Path, json};
+use crate::text::{FieldPath, json};
 
-/// Versions of the question that a webhook is asked.
+/// Versions of `ConversionReview` that upstream can send to a webhook.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Appends what is wrong with a conversion, by upstream's rules.
+/// Appends the errors of `spec.conversion`, by upstream's rules.
 pub(super) fn check(
     conversion: &Value,
     requires_known_review: bool,
-    path: &Path,
+    path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     let strategy = text(conversion, "strategy");
@@ -55,7 +55,7 @@ pub(super) fn check(
     check_reviews(&reviews, requires_known_review, &reviews_path, errors);
 }
 
-fn check_client(client: &Value, path: &Path, errors: &mut FieldErrors) {
+fn check_client(client: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match (
         get(client, "url").and_then(Value::as_str),
         get(client, "service"),
@@ -69,7 +69,7 @@ fn check_client(client: &Value, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-fn check_url(text: &str, path: &Path, errors: &mut FieldErrors) {
+fn check_url(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     const FORM: &str = "; desired format: https://host[/path]";
     let url = match url::parse(text) {
         Ok(url) => url,
@@ -102,7 +102,7 @@ fn check_url(text: &str, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-fn check_service(service: &Value, path: &Path, errors: &mut FieldErrors) {
+fn check_service(service: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for member in ["name", "namespace"] {
         if text(service, member).is_empty() {
             errors.push(FieldError::required(path.child(member), ""));
@@ -123,7 +123,7 @@ fn check_service(service: &Value, path: &Path, errors: &mut FieldErrors) {
         other if !other.starts_with('/') => refuse("must start with a '/'".into()),
         _ => {}
     }
-    // Without its first character, whatever that is: so does upstream.
+    // Upstream drops the first character, also if it is no slash.
     let mut chars = url_path.chars();
     chars.next();
     let rest = chars.as_str();
@@ -139,7 +139,12 @@ fn check_service(service: &Value, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-fn check_reviews(reviews: &[&str], requires_known: bool, path: &Path, errors: &mut FieldErrors) {
+fn check_reviews(
+    reviews: &[&str],
+    requires_known: bool,
+    path: &FieldPath,
+    errors: &mut FieldErrors,
+) {
     if reviews.is_empty() {
         errors.push(FieldError::required(path.clone(), ""));
         return;
@@ -171,7 +176,7 @@ fn is_known(reviews: &[&str]) -> bool {
         .any(|version| REVIEW_VERSIONS.contains(version))
 }
 
-/// False if a definition names only versions of the question that nobody knows: it may keep them.
+/// False if a definition names only unknown versions of `ConversionReview`. An update may keep them.
 pub(super) fn has_known_review(conversion: Option<&Value>) -> bool {
     let webhook = conversion.and_then(|conversion| get(conversion, "webhook"));
     let reviews = webhook.map_or(Vec::new(), |webhook| {
@@ -180,12 +185,12 @@ pub(super) fn has_known_review(conversion: Option<&Value>) -> bool {
     reviews.is_empty() || is_known(&reviews)
 }
 
-/// True if a webhook converts.
+/// True if the conversion strategy is `Webhook`.
 pub(super) fn is_webhook(conversion: Option<&Value>) -> bool {
     conversion.is_some_and(|conversion| text(conversion, "strategy") == "Webhook")
 }
 
-/// This server calls no webhooks: what is not upstream's word is told last.
+/// Refuses the strategy `Webhook`, because this server calls no webhooks. Upstream has no such error, so it comes last.
 pub(super) fn refuse_webhook(conversion: Option<&Value>, errors: &mut FieldErrors) {
     if is_webhook(conversion) {
         errors.push(FieldError::forbidden(

@@ -1,17 +1,17 @@
-//! What a definition gets that its author left out.
+//! Sets the defaults of a definition.
 
 use tidings_json::{Map, Value, json};
 
 use super::member::storage_version;
 use super::names::tidy;
 
-/// The port of webhooks.
+/// The default port of webhooks.
 const HTTPS_PORT: u16 = 443;
 
-/// Fills in the defaults of a definition (W177): singular and list kind, the strategy of conversions, the port of a webhook; and
-/// a status, in which the version that objects are stored in is among those that are stored.
+/// Sets the defaults of a definition (W177): singular, list kind, conversion strategy and webhook port. Also adds a status whose
+/// `storedVersions` contain the storage version.
 ///
-/// For a new definition, what the client said of status must have been dropped before; on update, status must be the stored one.
+/// The caller drops the client's status before: a new definition has none, an update has the stored one.
 pub fn fill_in(crd: &mut Value) {
     let Value::Object(object) = crd else {
         return;
@@ -23,7 +23,7 @@ pub fn fill_in(crd: &mut Value) {
     let storage = storage_version(crd).map(str::to_owned);
     let mut status = match crd.get_mut("status").map(Value::take) {
         Some(Value::Object(status)) => status,
-        // Anything else is told by `validate`.
+        // `validate` reports a status of the wrong type.
         Some(other) if !other.is_null() => {
             crd["status"] = other;
             return;
@@ -51,6 +51,7 @@ pub fn fill_in(crd: &mut Value) {
     crd["status"] = Value::Object(filled);
 }
 
+/// Accepted names with the required members and in the API's order.
 fn with_required(names: Value) -> Value {
     match names {
         Value::Object(names) => ordered(names),
@@ -59,7 +60,7 @@ fn with_required(names: Value) -> Value {
     }
 }
 
-/// Known members in the API's order, then the rest. Members of the wrong type are kept for `validate`.
+/// Puts the known members in the API's order, then the rest. Members of the wrong type stay, so that `validate` reports them.
 fn ordered(mut names: Map) -> Value {
     let mut ordered = Map::new();
     for member in [

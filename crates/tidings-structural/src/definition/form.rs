@@ -1,159 +1,170 @@
-//! Is a definition of the right form? Everything behind this may take members for what they should be.
+//! Checks the JSON types of all members of a definition. Later checks rely on these types.
 
 use tidings_api::FieldError;
 use tidings_json::Value;
 
-use crate::text::{Path, bad_value};
+use crate::text::{FieldPath, bad_value};
 
-enum Form {
+/// The JSON type that a member must have.
+enum MemberForm {
     Text,
     Bool,
     Int,
-    Object(&'static [(&'static str, Form)]),
+    Object(&'static [(&'static str, MemberForm)]),
     Texts,
-    List(&'static [(&'static str, Form)]),
-    /// A list of conditions, or whatever others have put there.
+    List(&'static [(&'static str, MemberForm)]),
+    /// A list of objects of any content, such as conditions.
     Objects,
 }
 
-const NAMES: &[(&str, Form)] = &[
-    ("plural", Form::Text),
-    ("singular", Form::Text),
-    ("kind", Form::Text),
-    ("listKind", Form::Text),
-    ("shortNames", Form::Texts),
-    ("categories", Form::Texts),
+const NAMES: &[(&str, MemberForm)] = &[
+    ("plural", MemberForm::Text),
+    ("singular", MemberForm::Text),
+    ("kind", MemberForm::Text),
+    ("listKind", MemberForm::Text),
+    ("shortNames", MemberForm::Texts),
+    ("categories", MemberForm::Texts),
 ];
 
-const VERSION: &[(&str, Form)] = &[
-    ("name", Form::Text),
-    ("served", Form::Bool),
-    ("storage", Form::Bool),
-    ("deprecated", Form::Bool),
-    ("deprecationWarning", Form::Text),
+const VERSION: &[(&str, MemberForm)] = &[
+    ("name", MemberForm::Text),
+    ("served", MemberForm::Bool),
+    ("storage", MemberForm::Bool),
+    ("deprecated", MemberForm::Bool),
+    ("deprecationWarning", MemberForm::Text),
     (
         "schema",
-        Form::Object(&[("openAPIV3Schema", Form::Object(&[]))]),
+        MemberForm::Object(&[("openAPIV3Schema", MemberForm::Object(&[]))]),
     ),
     (
         "subresources",
-        Form::Object(&[
-            ("status", Form::Object(&[])),
+        MemberForm::Object(&[
+            ("status", MemberForm::Object(&[])),
             (
                 "scale",
-                Form::Object(&[
-                    ("specReplicasPath", Form::Text),
-                    ("statusReplicasPath", Form::Text),
-                    ("labelSelectorPath", Form::Text),
+                MemberForm::Object(&[
+                    ("specReplicasPath", MemberForm::Text),
+                    ("statusReplicasPath", MemberForm::Text),
+                    ("labelSelectorPath", MemberForm::Text),
                 ]),
             ),
         ]),
     ),
     (
         "additionalPrinterColumns",
-        Form::List(&[
-            ("name", Form::Text),
-            ("type", Form::Text),
-            ("format", Form::Text),
-            ("description", Form::Text),
-            ("priority", Form::Int),
-            ("jsonPath", Form::Text),
+        MemberForm::List(&[
+            ("name", MemberForm::Text),
+            ("type", MemberForm::Text),
+            ("format", MemberForm::Text),
+            ("description", MemberForm::Text),
+            ("priority", MemberForm::Int),
+            ("jsonPath", MemberForm::Text),
         ]),
     ),
-    ("selectableFields", Form::List(&[("jsonPath", Form::Text)])),
+    (
+        "selectableFields",
+        MemberForm::List(&[("jsonPath", MemberForm::Text)]),
+    ),
 ];
 
-const CONVERSION: &[(&str, Form)] = &[
-    ("strategy", Form::Text),
+const CONVERSION: &[(&str, MemberForm)] = &[
+    ("strategy", MemberForm::Text),
     (
         "webhook",
-        Form::Object(&[
-            ("conversionReviewVersions", Form::Texts),
+        MemberForm::Object(&[
+            ("conversionReviewVersions", MemberForm::Texts),
             (
                 "clientConfig",
-                Form::Object(&[
-                    ("url", Form::Text),
+                MemberForm::Object(&[
+                    ("url", MemberForm::Text),
                     (
                         "service",
-                        Form::Object(&[
-                            ("namespace", Form::Text),
-                            ("name", Form::Text),
-                            ("path", Form::Text),
-                            ("port", Form::Int),
+                        MemberForm::Object(&[
+                            ("namespace", MemberForm::Text),
+                            ("name", MemberForm::Text),
+                            ("path", MemberForm::Text),
+                            ("port", MemberForm::Int),
                         ]),
                     ),
-                    ("caBundle", Form::Text),
+                    ("caBundle", MemberForm::Text),
                 ]),
             ),
         ]),
     ),
 ];
 
-const DEFINITION: Form = Form::Object(&[
+const DEFINITION: MemberForm = MemberForm::Object(&[
     (
         "spec",
-        Form::Object(&[
-            ("group", Form::Text),
-            ("scope", Form::Text),
-            ("names", Form::Object(NAMES)),
-            ("versions", Form::List(VERSION)),
-            ("conversion", Form::Object(CONVERSION)),
-            ("preserveUnknownFields", Form::Bool),
+        MemberForm::Object(&[
+            ("group", MemberForm::Text),
+            ("scope", MemberForm::Text),
+            ("names", MemberForm::Object(NAMES)),
+            ("versions", MemberForm::List(VERSION)),
+            ("conversion", MemberForm::Object(CONVERSION)),
+            ("preserveUnknownFields", MemberForm::Bool),
         ]),
     ),
     (
         "status",
-        Form::Object(&[
-            ("conditions", Form::Objects),
-            ("acceptedNames", Form::Object(NAMES)),
-            ("storedVersions", Form::Texts),
+        MemberForm::Object(&[
+            ("conditions", MemberForm::Objects),
+            ("acceptedNames", MemberForm::Object(NAMES)),
+            ("storedVersions", MemberForm::Texts),
         ]),
     ),
 ]);
 
-/// What has another type than it should have.
+/// Returns an error for each member of the wrong type.
 pub(super) fn check(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(crd, &DEFINITION, &Path::default(), &mut errors);
+    walk(crd, &DEFINITION, &FieldPath::default(), &mut errors);
     errors
 }
 
-fn walk(value: &Value, form: &Form, path: &Path, errors: &mut Vec<FieldError>) {
+fn walk(value: &Value, form: &MemberForm, path: &FieldPath, errors: &mut Vec<FieldError>) {
     match (form, value) {
-        (_, Value::Null) | (Form::Text, Value::String(_)) | (Form::Bool, Value::Bool(_)) => {}
-        (Form::Int, Value::Number(number))
+        (_, Value::Null)
+        | (MemberForm::Text, Value::String(_))
+        | (MemberForm::Bool, Value::Bool(_)) => {}
+        (MemberForm::Int, Value::Number(number))
             if number
                 .as_i64()
                 .is_some_and(|int| i32::try_from(int).is_ok()) => {}
-        (Form::Object(members), Value::Object(object)) => {
+        (MemberForm::Object(members), Value::Object(object)) => {
             for (name, form) in *members {
                 if let Some(member) = object.get(name) {
                     walk(member, form, &path.child(name), errors);
                 }
             }
         }
-        (Form::List(members), Value::Array(values)) => {
+        (MemberForm::List(members), Value::Array(values)) => {
             for (index, value) in values.iter().enumerate() {
-                element(value, &Form::Object(members), &path.index(index), errors);
+                element(
+                    value,
+                    &MemberForm::Object(members),
+                    &path.index(index),
+                    errors,
+                );
             }
         }
-        (Form::Texts, Value::Array(values)) => {
+        (MemberForm::Texts, Value::Array(values)) => {
             for (index, value) in values.iter().enumerate() {
-                element(value, &Form::Text, &path.index(index), errors);
+                element(value, &MemberForm::Text, &path.index(index), errors);
             }
         }
-        (Form::Objects, Value::Array(values)) => {
+        (MemberForm::Objects, Value::Array(values)) => {
             for (index, value) in values.iter().enumerate() {
-                element(value, &Form::Object(&[]), &path.index(index), errors);
+                element(value, &MemberForm::Object(&[]), &path.index(index), errors);
             }
         }
         (form, value) => {
             let wanted = match form {
-                Form::Text => "string",
-                Form::Bool => "boolean",
-                Form::Int => "integer of 32 bits",
-                Form::Object(_) => "object",
-                Form::Texts | Form::List(_) | Form::Objects => "array",
+                MemberForm::Text => "string",
+                MemberForm::Bool => "boolean",
+                MemberForm::Int => "integer of 32 bits",
+                MemberForm::Object(_) => "object",
+                MemberForm::Texts | MemberForm::List(_) | MemberForm::Objects => "array",
             };
             let detail = format!("must be of type {wanted}");
             errors.push(FieldError::type_invalid(
@@ -165,8 +176,8 @@ fn walk(value: &Value, form: &Form, path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Members may be null, which is as if they were absent; elements may not.
-fn element(value: &Value, form: &Form, path: &Path, errors: &mut Vec<FieldError>) {
+/// Checks an element of a list. A null member counts as absent; a null element is an error.
+fn element(value: &Value, form: &MemberForm, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if value.is_null() {
         errors.push(FieldError::required(path.clone(), "must not be null"));
     } else {

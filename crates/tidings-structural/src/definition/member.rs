@@ -1,13 +1,13 @@
-//! Members of JSON objects, where what is absent, null or of another type reads as empty. Types are checked by `form` before.
+//! Reads members of JSON objects. A member that is absent, null or of the wrong type reads as empty; `form` has checked types.
 
 use tidings_json::Value;
 
-/// A member that is there and not null.
+/// A member that is present and not null.
 pub(super) fn get<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.get(name).filter(|member| !member.is_null())
 }
 
-/// A member below members.
+/// The member at a path of names.
 pub(super) fn at<'a>(value: &'a Value, names: &[&str]) -> Option<&'a Value> {
     names.iter().try_fold(value, |value, name| get(value, name))
 }
@@ -31,7 +31,7 @@ pub(super) fn texts<'a>(value: &'a Value, name: &str) -> Vec<&'a str> {
     list(value, name).iter().filter_map(Value::as_str).collect()
 }
 
-/// The name of the version in which objects are stored: the first that says so.
+/// The name of the storage version: the first that has `storage: true`.
 pub(super) fn storage_version(crd: &Value) -> Option<&str> {
     let versions = crd
         .get("spec")

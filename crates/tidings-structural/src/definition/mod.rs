@@ -1,18 +1,19 @@
-//! CustomResourceDefinitions: read, filled in, checked and named, as kube-apiserver 1.36 does it.
+//! CustomResourceDefinitions: their defaults, checks, names and conditions, as in kube-apiserver 1.36.
 //!
-//! A definition stays JSON until it is served. On its way into the store it is filled in ([`fill_in`]) and checked ([`validate`],
-//! [`validate_update`], [`validate_status_update`]); once it is there it gets its names and conditions ([`status_of`]), and what
-//! is served of it is read with [`Definition::read`].
+//! A definition stays JSON until it is served. Before it is stored it gets its defaults ([`fill_in`]) and is checked
+//! ([`validate`], [`validate_update`], [`validate_status_update`]). A stored definition gets its names and conditions
+//! ([`status_of`]), and [`Definition::read`] reads what the server needs to serve it.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `read` | what serving a definition needs |
+//! | `read` | reads a definition to serve it |
 //! | `fill` | defaults |
-//! | `spec` | the form that upstream checks: what all versions say alike stands above them |
-//! | `check`, `version`, `conversion`, `names`, `approval`, `form` | what is wrong with a definition |
-//! | `ratchet` | what an update may keep although it is wrong |
+//! | `spec` | the internal form that upstream checks: what is equal in all versions is moved above them |
+//! | `check`, `version`, `conversion`, `names`, `approval`, `form` | checks |
+//! | `ratchet` | errors that an update may keep |
 //! | `status` | accepted names and conditions |
-//! | `order` | which version is the better one |
+//! | `order` | the order of versions |
+//! | `member`, `url` | helpers: members of JSON objects, parts of URLs |
 
 mod approval;
 mod check;
@@ -43,33 +44,33 @@ pub use status::{has_condition, set_condition, status_of};
 /// The finalizer that keeps a deleted definition until its objects are gone (W186).
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// A definition as it is served.
+/// A definition, compiled to be served.
 #[derive(Debug)]
 pub struct Definition {
     /// The group of its kinds.
     pub group: String,
-    /// How its kind is called.
+    /// The names of its kind.
     pub names: Names,
-    /// True if its objects live in namespaces.
+    /// True if its objects are namespaced.
     pub namespaced: bool,
     /// All versions, served or not, in the order in which they were written.
     pub versions: Vec<Version>,
 }
 
-/// The names of a kind: those that were accepted, or those that were asked for while none are.
+/// The names of a kind: the accepted names, or the requested ones while none are accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// The name in URLs.
+    /// The plural name, which is used in URLs.
     pub plural: String,
-    /// One of them.
+    /// The singular name.
     pub singular: String,
     /// The kind of its objects.
     pub kind: String,
     /// The kind of lists of its objects.
     pub list_kind: String,
-    /// Abbreviations.
+    /// Short names, such as `po` for pods.
     pub short_names: Vec<String>,
-    /// Groups of resources it belongs to, such as `all`.
+    /// Categories that the resource belongs to, such as `all`.
     pub categories: Vec<String>,
 }
 
@@ -78,15 +79,15 @@ pub struct Names {
 pub struct Version {
     /// The version, such as `v1beta1`.
     pub name: String,
-    /// True if there are endpoints for it.
+    /// True if the server has endpoints for this version.
     pub served: bool,
-    /// True for the one in which objects are stored.
+    /// True for the storage version.
     pub storage: bool,
-    /// What clients of this version are told, if it is deprecated (W183).
+    /// The warning that clients of a deprecated version get (W183).
     pub warning: Option<String>,
-    /// What its objects look like.
+    /// The schema of its objects.
     pub schema: Schema,
-    /// True if there is a status subresource (W181).
+    /// True if the version has a status subresource (W181).
     pub status: bool,
     /// The scale subresource (W182).
     pub scale: Option<Scale>,
@@ -96,18 +97,18 @@ pub struct Version {
     pub fields: Vec<SelectableField>,
 }
 
-/// Where the numbers of a scale stand.
+/// The paths of the scale subresource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scale {
     /// The desired number of replicas, in spec.
     pub spec_replicas: MemberPath,
     /// The actual number of replicas, in status.
     pub status_replicas: MemberPath,
-    /// The selector as text.
+    /// The label selector, as text.
     pub label_selector: Option<MemberPath>,
 }
 
-/// A path that only names members of objects.
+/// A path that consists of names of members only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberPath {
     /// The path as it was written, such as `.spec.replicas`.
@@ -116,22 +117,22 @@ pub struct MemberPath {
     pub members: Vec<String>,
 }
 
-/// A column of tables.
+/// A printer column.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
-    /// Its title.
+    /// The title of the column.
     pub name: String,
     /// `integer`, `number`, `string`, `boolean` or `date`.
     pub kind: String,
-    /// A format of the type; often empty.
+    /// The format of the type; often empty.
     pub format: String,
-    /// What it shows. Where the definition says nothing, the path stands in a sentence.
+    /// The description. If the definition has none, a sentence that contains the path.
     pub description: String,
-    /// Columns above 0 are shown by wide tables only.
+    /// Columns with a priority above 0 are shown in wide tables only.
     pub priority: i32,
-    /// The path as it was written.
+    /// The path of the cell's value, as it was written.
     pub text: String,
-    /// Where the cell is.
+    /// The path of the cell's value, parsed.
     pub path: JsonPath,
 }
 
@@ -140,12 +141,12 @@ pub struct Column {
 pub struct SelectableField {
     /// The name in selectors, such as `spec.color`.
     pub name: String,
-    /// Where it is.
+    /// The path of the field.
     pub path: JsonPath,
 }
 
 impl MemberPath {
-    /// What is there.
+    /// The value at this path.
     pub fn find<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         let mut members = self.members.iter();
         members.try_fold(object, |value, name| value.get(name))
@@ -156,15 +157,15 @@ impl Definition {
     /// Reads a definition that has passed [`validate`], from the whole object.
     ///
     /// # Errors
-    /// If it cannot be served, with the reason. That happens to what other servers have stored: a schema that is not structural,
+    /// The reason why it cannot be served. Definitions that another server has stored can have a schema that is not structural,
     /// or versions that only a webhook can convert.
     pub fn read(crd: &Value) -> Result<Definition, String> {
         read::read(crd)
     }
 
-    /// The version in which objects are stored.
+    /// The storage version.
     pub fn storage(&self) -> &Version {
-        // `read` refuses definitions that have no such version.
+        // `read` refuses definitions without a storage version.
         let stored = self.versions.iter().find(|version| version.storage);
         stored.unwrap_or(&self.versions[0])
     }

@@ -1,4 +1,4 @@
-//! The form of names, and who gets which.
+//! Checks the syntax of names, and decides which definition gets a name that several ask for.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use tidings_api::{FieldError, FieldErrors, go, validate};
 use tidings_json::{Map, Value, json};
 
 use super::member::{list, text, texts};
-use crate::text::Path;
+use crate::text::FieldPath;
 
-/// Appends what is wrong with the form of names. Names that are absent are not looked at.
-pub(super) fn check(names: &Value, path: &Path, errors: &mut FieldErrors) {
+/// Appends the errors of malformed names. Absent names are not checked here.
+pub(super) fn check(names: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     for member in ["plural", "singular"] {
         let name = text(names, member);
         let why = validate::dns1035_label(name);
@@ -41,7 +41,7 @@ pub(super) fn check(names: &Value, path: &Path, errors: &mut FieldErrors) {
     labels(names, "categories", path, errors);
 }
 
-fn labels(names: &Value, member: &str, path: &Path, errors: &mut FieldErrors) {
+fn labels(names: &Value, member: &str, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, name) in texts(names, member).into_iter().enumerate() {
         let why = validate::dns1035_label(name);
         if !why.is_empty() {
@@ -51,7 +51,7 @@ fn labels(names: &Value, member: &str, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-/// Names with the members that the API has, in its order; what may be absent is left out if it is empty.
+/// Names with the members of the API in its order; optional members that are empty are left out.
 pub(super) fn tidy(names: &Value) -> Value {
     let mut tidy = Map::new();
     for (member, is_required) in [
@@ -72,7 +72,7 @@ pub(super) fn tidy(names: &Value) -> Value {
     Value::Object(tidy)
 }
 
-/// True if names say the same, where what is absent is empty.
+/// True if two sets of names are equal. An absent name equals an empty one.
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     let same_text = |member| text(left, member) == text(right, member);
     let same_list = |member| texts(left, member) == texts(right, member);
@@ -82,16 +82,16 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
         && ["shortNames", "categories"].into_iter().all(same_list)
 }
 
-/// What became of the names that a definition asks for.
-pub(super) struct Outcome {
+/// The names that a definition gets, and the conflict if it does not get all.
+pub(super) struct NameDecision {
     pub(super) accepted: Value,
     /// Reason and message of the last conflict.
     pub(super) conflict: Option<(&'static str, String)>,
 }
 
-/// Gives a definition the names that it asks for, except those that are taken. `all` are the accepted names of its group, its
-/// own included: upstream does not let a definition use one name for two things, once it has it.
-pub(super) fn accept(requested: &Value, accepted: &Value, all: &[&Value]) -> Outcome {
+/// Gives a definition the names that it requests, except those in use. `all` are the accepted names of its group, its own
+/// included: as upstream, a definition may not reuse an accepted name for another member.
+pub(super) fn accept(requested: &Value, accepted: &Value, all: &[&Value]) -> NameDecision {
     let mut resources = BTreeSet::new();
     let mut kinds = BTreeSet::new();
     for names in all {
@@ -135,13 +135,13 @@ pub(super) fn accept(requested: &Value, accepted: &Value, all: &[&Value]) -> Out
         };
         names[member] = granted.get(member).cloned().unwrap_or_default();
     }
-    Outcome {
+    NameDecision {
         accepted: tidy(&names),
         conflict,
     }
 }
 
-/// Several messages as one, each once.
+/// Joins messages into one text, without duplicates.
 fn together(messages: &[String]) -> String {
     let mut seen = BTreeSet::new();
     let unique = messages.iter().map(String::as_str);

@@ -1,9 +1,9 @@
-//! Which of two versions is the better one.
+//! The order of versions by stability and number.
 
 use std::cmp::Ordering;
 
-/// Orders versions as discovery and warnings do: stable ones are greater than beta and alpha, then numbers count; what does not
-/// look like a version of Kubernetes is less than all that do, and in the order of the alphabet, the first the greatest.
+/// Orders versions as discovery and warnings do: stable versions are greater than beta, beta greater than alpha, then the numbers
+/// count. Names that are no Kubernetes versions are less than all others, in reverse alphabetical order.
 pub fn compare_versions(left: &str, right: &str) -> Ordering {
     match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
@@ -13,7 +13,7 @@ pub fn compare_versions(left: &str, right: &str) -> Ordering {
     }
 }
 
-/// Stability, major and minor of `v1`, `v2beta3`.
+/// Stability, major and minor number of a version such as `v1` or `v2beta3`.
 fn parse(text: &str) -> Option<(u8, u64, u64)> {
     let rest = text.strip_prefix('v')?;
     let end = rest

@@ -1,5 +1,5 @@
-//! What is demanded of a definition. A new one has to obey all rules; an update may keep what was wrong before, because rules
-//! have become stricter over time.
+//! Decides which checks a definition must pass. A new definition must pass all; an update may keep errors that the stored
+//! definition has, because the checks have become stricter over time.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,51 +8,52 @@ use tidings_json::Value;
 
 use super::conversion;
 use super::member::{get, list};
-use super::spec::Spec;
+use super::spec::DefinitionSpec;
 use super::status::has_condition;
 use crate::defaults;
 use crate::format::Format;
-use crate::node::Node;
+use crate::node::SchemaNode;
 use crate::rules;
-use crate::schema::{self, SELECTABLE_FIELDS_MAX, Tolerated};
+use crate::schema::{self, SELECTABLE_FIELDS_MAX, ToleratedFaults};
 use crate::structure;
-use crate::text::Path;
+use crate::text::FieldPath;
 
-pub(super) struct Demands<'a> {
+/// The checks that a definition must pass.
+pub(super) struct DefinitionDemands<'a> {
     /// Every version needs a schema.
     pub(super) schemas: bool,
-    /// Scope and kind may not change any more.
+    /// Scope and kind are immutable.
     pub(super) fixed_names: bool,
-    /// A webhook must be asked in a version that is known.
+    /// The webhook must support a known version of `ConversionReview`.
     pub(super) known_review: bool,
-    /// What schemas may do wrong.
-    tolerated: Tolerated,
-    /// Versions whose schema is as it was.
+    /// Faults that schemas may have.
+    tolerated: ToleratedFaults,
+    /// Versions whose schema has not changed.
     unchanged: HashSet<&'a str>,
-    /// Versions that have too many selectable fields and had them before; the empty name for those of all versions.
+    /// Versions that may keep too many selectable fields. The empty name stands for the fields common to all versions.
     too_many_fields: HashSet<&'a str>,
 }
 
-impl<'a> Demands<'a> {
-    /// Of a new definition.
-    pub(super) fn all() -> Demands<'a> {
-        Demands {
+impl<'a> DefinitionDemands<'a> {
+    /// The demands on a new definition.
+    pub(super) fn all() -> DefinitionDemands<'a> {
+        DefinitionDemands {
             schemas: true,
             fixed_names: false,
             known_review: true,
-            tolerated: Tolerated::default(),
+            tolerated: ToleratedFaults::default(),
             unchanged: HashSet::new(),
             too_many_fields: HashSet::new(),
         }
     }
 
-    /// Of an update.
-    pub(super) fn of_update(new: &'a Value, old: &'a Value) -> Demands<'a> {
-        let (spec, old_spec) = (Spec::of(new), Spec::of(old));
-        let mut tolerated = Tolerated::default();
+    /// The demands on an update.
+    pub(super) fn of_update(new: &'a Value, old: &'a Value) -> DefinitionDemands<'a> {
+        let (spec, old_spec) = (DefinitionSpec::of(new), DefinitionSpec::of(old));
+        let mut tolerated = ToleratedFaults::default();
         for schema in old_spec.schemas() {
             let faults = faults(schema);
-            tolerated = Tolerated {
+            tolerated = ToleratedFaults {
                 unknown_types: tolerated.unknown_types || faults.unknown_types,
                 not_structural: tolerated.not_structural || faults.not_structural,
                 unpruned_defaults: tolerated.unpruned_defaults || faults.unpruned_defaults,
@@ -65,8 +66,8 @@ impl<'a> Demands<'a> {
         let has_schema = |version: &Value| {
             get(version, "schema").is_some_and(|schema| get(schema, "openAPIV3Schema").is_some())
         };
-        let old_schemas = Schemas::of(&old_spec);
-        let new_schemas = Schemas::of(&spec);
+        let old_schemas = VersionSchemas::of(&old_spec);
+        let new_schemas = VersionSchemas::of(&spec);
         let unchanged = spec.versions.iter().filter(|version| {
             let new = new_schemas.get(version.name);
             new.is_some() && new == old_schemas.get(version.name)
@@ -88,7 +89,7 @@ impl<'a> Demands<'a> {
                 too_many_fields.insert(version.name);
             }
         }
-        Demands {
+        DefinitionDemands {
             schemas: old_versions.iter().all(has_schema),
             fixed_names: has_condition(old, "Established"),
             known_review: conversion::has_known_review(old_spec.conversion),
@@ -98,14 +99,14 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// What the schema of a version may do wrong.
-    pub(super) fn tolerated(&self, version: &str, spec: &Spec<'_>) -> Tolerated {
-        // Whoever prunes, defaults or uses extensions needs a structural schema, whatever was before.
+    /// The faults that the schema of a version may have.
+    pub(super) fn tolerated(&self, version: &str, spec: &DefinitionSpec<'_>) -> ToleratedFaults {
+        // Pruning, defaults and extensions need a structural schema, also if the stored one is not structural.
         let needs_structure = || {
-            let uses_structure = |root: Node| has_defaults(&root) || has_extensions(&root);
+            let uses_structure = |root: SchemaNode| has_defaults(&root) || has_extensions(&root);
             !spec.preserves_unknown || spec.schemas().filter_map(parse).any(uses_structure)
         };
-        Tolerated {
+        ToleratedFaults {
             not_structural: self.tolerated.not_structural && !needs_structure(),
             rule_costs: self.unchanged.contains(version),
             ..self.tolerated
@@ -117,17 +118,17 @@ impl<'a> Demands<'a> {
     }
 }
 
-/// The schemas of a definition by version. What all versions have in common is there for versions that do not exist, too: so a
-/// version that comes with the schema of all others is not new.
-struct Schemas<'a> {
+/// The schemas of a definition by version. A schema that all versions share applies to any version name, so a version that is
+/// added with the shared schema counts as unchanged.
+struct VersionSchemas<'a> {
     own: HashMap<&'a str, Option<&'a Value>>,
     common: Option<Option<&'a Value>>,
 }
 
-impl<'a> Schemas<'a> {
-    fn of(spec: &Spec<'a>) -> Schemas<'a> {
+impl<'a> VersionSchemas<'a> {
+    fn of(spec: &DefinitionSpec<'a>) -> VersionSchemas<'a> {
         let has_own = spec.versions.iter().any(|v| v.own.schema.is_some());
-        Schemas {
+        VersionSchemas {
             own: spec
                 .versions
                 .iter()
@@ -142,19 +143,19 @@ impl<'a> Schemas<'a> {
     }
 }
 
-fn parse(schema: &Value) -> Option<Node> {
-    Node::parse(schema, &Path::default()).ok()
+fn parse(schema: &Value) -> Option<SchemaNode> {
+    SchemaNode::parse(schema, &FieldPath::default()).ok()
 }
 
-fn faults(schema: &Value) -> Tolerated {
+fn faults(schema: &Value) -> ToleratedFaults {
     let Some(mut root) = parse(schema) else {
-        return Tolerated {
+        return ToleratedFaults {
             not_structural: true,
-            ..Tolerated::default()
+            ..ToleratedFaults::default()
         };
     };
-    let is_structural =
-        schema::refused(&root).is_none() && structure::check(&root, &Path::default()).is_empty();
+    let is_structural = schema::refused(&root).is_none()
+        && structure::check(&root, &FieldPath::default()).is_empty();
     let mut faults = rules::faults(&root);
     faults.not_structural = !is_structural;
     if is_structural {
@@ -164,8 +165,8 @@ fn faults(schema: &Value) -> Tolerated {
     faults
 }
 
-/// Why the schemas of a definition are not structural, as its condition tells it.
-pub(super) fn violations(spec: &Spec<'_>) -> Result<FieldErrors, String> {
+/// Why the schemas of a definition are not structural, for the condition `NonStructuralSchema`.
+pub(super) fn violations(spec: &DefinitionSpec<'_>) -> Result<FieldErrors, String> {
     let mut found = FieldErrors::new();
     if spec.preserves_unknown {
         let path = "spec.preserveUnknownFields";
@@ -173,9 +174,9 @@ pub(super) fn violations(spec: &Spec<'_>) -> Result<FieldErrors, String> {
     }
     for (index, version) in spec.versions.iter().enumerate() {
         let open_api = version.own.open_api().or_else(|| spec.common.open_api());
-        let path = Path::new(&format!("spec.versions[{index}].schema.openAPIV3Schema"));
+        let path = FieldPath::new(&format!("spec.versions[{index}].schema.openAPIV3Schema"));
         let Some(open_api) = open_api else { continue };
-        let root = Node::parse(open_api, &path).map_err(|error| error.to_string());
+        let root = SchemaNode::parse(open_api, &path).map_err(|error| error.to_string());
         let refused = root.and_then(|root| match schema::refused(&root) {
             Some(why) => Err(why),
             None => Ok(root),
@@ -194,11 +195,11 @@ pub(super) fn violations(spec: &Spec<'_>) -> Result<FieldErrors, String> {
 }
 
 /// True if there is a default anywhere in a schema.
-pub(super) fn has_defaults(node: &Node) -> bool {
+pub(super) fn has_defaults(node: &SchemaNode) -> bool {
     node.default.is_some() || node.children().any(has_defaults)
 }
 
-fn has_extensions(node: &Node) -> bool {
+fn has_extensions(node: &SchemaNode) -> bool {
     node.embedded
         || node.preserve_unknown.is_some()
         || node.int_or_string
@@ -208,7 +209,7 @@ fn has_extensions(node: &Node) -> bool {
         || node.children().any(has_extensions)
 }
 
-/// What the author of a definition is warned of: formats that nobody checks, if they were not there before.
+/// Warnings for the author of a definition: one for each unknown format that the old definition does not have.
 pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     let known: HashSet<String> = old.map(unknown_formats).into_iter().flatten().collect();
     let found = unknown_formats(new).into_iter();
@@ -220,13 +221,13 @@ pub fn warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
 
 fn unknown_formats(crd: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    for root in Spec::of(crd).schemas().filter_map(parse) {
+    for root in DefinitionSpec::of(crd).schemas().filter_map(parse) {
         collect_unknown_formats(&root, &mut found);
     }
     found
 }
 
-fn collect_unknown_formats(node: &Node, found: &mut Vec<String>) {
+fn collect_unknown_formats(node: &SchemaNode, found: &mut Vec<String>) {
     let kind = node.kind.as_str();
     let types = if kind.is_empty() {
         &[][..]

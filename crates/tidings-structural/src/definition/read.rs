@@ -1,4 +1,4 @@
-//! What serving a definition needs.
+//! Reads a stored definition into a [`Definition`].
 
 use tidings_json::{Value, json};
 
@@ -7,10 +7,10 @@ use super::member::{at, flag, get, list, text, texts};
 use super::order::compare_versions;
 use super::{Column, Definition, MemberPath, Names, Scale, SelectableField, Version};
 use crate::json_path::JsonPath;
-use crate::schema::{CompileOptions, Schema, Tolerated};
+use crate::schema::{CompileOptions, Schema, ToleratedFaults};
 
 pub(super) fn read(crd: &Value) -> Result<Definition, String> {
-    let spec = get(crd, "spec").ok_or("it has no spec")?;
+    let spec = get(crd, "spec").ok_or("spec is missing")?;
     let versions = list(spec, "versions");
     if text(spec, "group").is_empty() {
         return Err("spec.group is empty".into());
@@ -23,14 +23,14 @@ pub(super) fn read(crd: &Value) -> Result<Definition, String> {
         );
     }
     if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
-        return Err("not exactly one version is the storage version".into());
+        return Err("spec.versions must have exactly one storage version".into());
     }
     if conversion::is_webhook(get(spec, "conversion")) && versions.len() > 1 {
         return Err("webhook conversion is not supported by this server, use None".into());
     }
     let names = names(crd, spec);
     if names.plural.is_empty() || names.kind.is_empty() {
-        return Err("spec.names has no plural or no kind".into());
+        return Err("spec.names must have a plural and a kind".into());
     }
     let mut read = Vec::with_capacity(versions.len());
     for (index, version) in versions.iter().enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn read(crd: &Value) -> Result<Definition, String> {
     })
 }
 
-/// What clients know is what was accepted. While nothing is accepted, nothing is served, so it does not matter then.
+/// The accepted names. While no names are accepted the definition is not served, so the requested names do no harm.
 fn names(crd: &Value, spec: &Value) -> Names {
     let accepted = at(crd, &["status", "acceptedNames"]);
     let names = accepted
@@ -66,7 +66,7 @@ fn names(crd: &Value, spec: &Value) -> Names {
     }
 }
 
-/// What is said of a deprecated version: its own words, or which better version there is.
+/// The warning of a deprecated version: its own text, or a text that names a better version.
 fn warning(version: &Value, spec: &Value) -> String {
     if let Some(own) = get(version, "deprecationWarning").and_then(Value::as_str) {
         return own.to_owned();
@@ -90,11 +90,11 @@ fn read_version(version: &Value, index: usize, warning: Option<String>) -> Resul
     let status = at(version, &["subresources", "status"]).is_some();
     let open_api = at(version, &["schema", "openAPIV3Schema"]);
     let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-    // Without a schema all fields are pruned.
+    // A version without a schema prunes all fields.
     let nothing = json!({"type": "object"});
     let options = CompileOptions::default()
         .with_status_subresource(status)
-        .tolerating(Tolerated::WHAT_CAN_BE_SERVED);
+        .tolerating(ToleratedFaults::SERVABLE);
     let schema = Schema::compile(open_api.unwrap_or(&nothing), &path, options)
         .map_err(|errors| errors.to_string())?;
     let fields = fields(&schema, version, index)?;
@@ -148,7 +148,7 @@ impl MemberPath {
     }
 }
 
-/// The columns, up to the first whose path cannot be read; the age of objects if there are none.
+/// The printer columns up to the first whose path cannot be read. A version without columns gets the column `Age`.
 fn columns(written: &[Value]) -> Vec<Column> {
     let age = json!([{
         "name": "Age",

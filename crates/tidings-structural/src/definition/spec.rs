@@ -1,43 +1,44 @@
-//! A definition in the form in which upstream checks it. Errors name the fields of that form: what all versions say alike is
-//! taken out of them and stands above, as `spec.validation`, `spec.subresources` and so on; that is so for every definition
-//! with one version.
+//! A definition in the internal form that upstream checks. Errors name the fields of that form: what is equal in all versions is
+//! moved out of them to `spec.validation`, `spec.subresources` and so on. In a definition with one version that is everything.
 
 use tidings_json::Value;
 
 use super::member::{flag, get, list, text};
 
-pub(super) struct Spec<'a> {
+/// `spec` of a definition, in upstream's internal form.
+pub(super) struct DefinitionSpec<'a> {
     pub(super) group: &'a str,
     pub(super) scope: &'a str,
     pub(super) names: &'a Value,
     pub(super) conversion: Option<&'a Value>,
     pub(super) preserves_unknown: bool,
-    pub(super) versions: Vec<Version<'a>>,
-    /// What all versions have in common.
-    pub(super) common: Parts<'a>,
+    pub(super) versions: Vec<SpecVersion<'a>>,
+    /// The parts that are equal in all versions.
+    pub(super) common: VersionParts<'a>,
     written: &'a Value,
 }
 
-pub(super) struct Version<'a> {
+/// A version, with the parts that differ between versions.
+pub(super) struct SpecVersion<'a> {
     pub(super) name: &'a str,
     pub(super) json: &'a Value,
-    /// What is not common to all versions.
-    pub(super) own: Parts<'a>,
+    /// The parts that are not equal in all versions.
+    pub(super) own: VersionParts<'a>,
 }
 
-/// What can stand in a version or above all of them.
+/// The parts of a version that move to `spec` if all versions have them in common.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Parts<'a> {
-    /// The object around the schema.
+pub(super) struct VersionParts<'a> {
+    /// The member `schema`, which contains `openAPIV3Schema`.
     pub(super) schema: Option<&'a Value>,
     pub(super) subresources: Option<&'a Value>,
     pub(super) columns: &'a [Value],
     pub(super) fields: &'a [Value],
 }
 
-impl<'a> Parts<'a> {
-    fn of(version: &'a Value) -> Parts<'a> {
-        Parts {
+impl<'a> VersionParts<'a> {
+    fn of(version: &'a Value) -> VersionParts<'a> {
+        VersionParts {
             schema: get(version, "schema"),
             subresources: get(version, "subresources"),
             columns: list(version, "additionalPrinterColumns"),
@@ -45,7 +46,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The schema itself.
+    /// The member `openAPIV3Schema`.
     pub(super) fn open_api(&self) -> Option<&'a Value> {
         self.schema
             .and_then(|schema| get(schema, "openAPIV3Schema"))
@@ -57,19 +58,19 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl<'a> Spec<'a> {
-    pub(super) fn of(crd: &'a Value) -> Spec<'a> {
+impl<'a> DefinitionSpec<'a> {
+    pub(super) fn of(crd: &'a Value) -> DefinitionSpec<'a> {
         const NOTHING: &Value = &Value::Null;
         let spec = crd.get("spec").unwrap_or(NOTHING);
-        let mut versions: Vec<Version<'_>> = list(spec, "versions")
+        let mut versions: Vec<SpecVersion<'_>> = list(spec, "versions")
             .iter()
-            .map(|json| Version {
+            .map(|json| SpecVersion {
                 name: text(json, "name"),
                 json,
-                own: Parts::of(json),
+                own: VersionParts::of(json),
             })
             .collect();
-        let mut common = Parts::default();
+        let mut common = VersionParts::default();
         if let Some(first) = versions.first().map(|version| version.own) {
             if versions.iter().all(|v| v.own.schema == first.schema) {
                 common.schema = first.schema;
@@ -91,7 +92,7 @@ impl<'a> Spec<'a> {
                 versions.iter_mut().for_each(|v| v.own.fields = &[]);
             }
         }
-        Spec {
+        DefinitionSpec {
             group: text(spec, "group"),
             scope: text(spec, "scope"),
             names: spec.get("names").unwrap_or(NOTHING),
@@ -103,25 +104,25 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// All schemas, each once.
+    /// All schemas; a schema that all versions share occurs once.
     pub(super) fn schemas(&self) -> impl Iterator<Item = &'a Value> {
         let own = self.versions.iter().map(|version| &version.own);
         std::iter::once(&self.common)
             .chain(own)
-            .filter_map(Parts::open_api)
+            .filter_map(VersionParts::open_api)
     }
 
-    /// True if a version has a status subresource.
+    /// True if any version has a status subresource.
     pub(super) fn has_any_status(&self) -> bool {
         self.common.has_status() || self.versions.iter().any(|v| v.own.has_status())
     }
 
-    /// What versions have in common is no longer in them.
-    pub(super) fn has_status(&self, version: &Version<'_>) -> bool {
+    /// True if a version has a status subresource, by itself or in common with all versions.
+    pub(super) fn has_status(&self, version: &SpecVersion<'_>) -> bool {
         version.own.has_status() || self.common.has_status()
     }
 
-    /// The versions as errors print them.
+    /// The versions as errors print them, without the common parts.
     pub(super) fn printed_versions(&self) -> String {
         let mut versions = self.written.clone();
         for (version, json) in self

@@ -1,12 +1,12 @@
-//! The status of a definition: which names it has, and its conditions.
+//! The status of a definition: its accepted names and its conditions.
 
 use tidings_json::{Value, json};
 
 use super::member::{get, list, text};
-use super::spec::Spec;
+use super::spec::DefinitionSpec;
 use super::{approval, names, ratchet};
 
-/// True if a condition of this kind is there and true.
+/// True if the condition of this type has the status `True`.
 pub fn has_condition(crd: &Value, kind: &str) -> bool {
     get(crd, "status")
         .and_then(|status| condition(status, kind))
@@ -19,11 +19,11 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
         .find(|condition| text(condition, "type") == kind)
 }
 
-/// Sets a condition in a status. Its time changes with its truth only. `now` is RFC 3339.
+/// Sets a condition in a status. `lastTransitionTime` changes only if the condition's status changes. `now` is RFC 3339.
 ///
-/// The ones of a definition that is being deleted are all of kind `Terminating` (W186):
+/// A definition that is being deleted has the condition `Terminating` (W186):
 ///
-/// | truth | reason | message |
+/// | status | reason | message |
 /// |---|---|---|
 /// | True | `InstanceDeletionPending` | `CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon` |
 /// | True | `InstanceDeletionInProgress` | `CustomResource deletion is in progress` |
@@ -70,12 +70,12 @@ pub fn set_condition(
     known["message"] = message.into();
 }
 
-/// The status that follows from the names of all definitions (W177). `others` are all other definitions, of any group; `now` is
-/// RFC 3339. It equals the old one if nothing changes.
+/// Computes the status of a definition from the names of all definitions (W177). `others` are all other definitions, of any
+/// group; `now` is RFC 3339. The result equals the old status if nothing changes.
 ///
-/// A definition that has no conflicts is established in the same step, and remains so whatever becomes of its names.
+/// A definition without name conflicts is established in the same step, and stays established also if its names conflict later.
 pub fn status_of(crd: &Value, others: &[&Value], now: &str) -> Value {
-    let spec = Spec::of(crd);
+    let spec = DefinitionSpec::of(crd);
     let mut status = get(crd, "status").cloned().unwrap_or_else(|| {
         let names = names::tidy(&Value::Null);
         json!({"conditions": null, "acceptedNames": names, "storedVersions": null})
@@ -87,7 +87,8 @@ pub fn status_of(crd: &Value, others: &[&Value], now: &str) -> Value {
     status
 }
 
-fn name(status: &mut Value, spec: &Spec<'_>, others: &[&Value], now: &str) {
+/// Sets the accepted names and the condition `NamesAccepted`.
+fn name(status: &mut Value, spec: &DefinitionSpec<'_>, others: &[&Value], now: &str) {
     let accepted = get(status, "acceptedNames").cloned().unwrap_or_default();
     if names::same(spec.names, &accepted) {
         return;
@@ -121,6 +122,7 @@ fn name(status: &mut Value, spec: &Spec<'_>, others: &[&Value], now: &str) {
     }
 }
 
+/// Sets the condition `Established` once all names are accepted.
 fn establish(status: &mut Value, now: &str) {
     let is_true =
         |kind| condition(status, kind).is_some_and(|condition| text(condition, "status") == "True");
@@ -133,21 +135,22 @@ fn establish(status: &mut Value, now: &str) {
     }
 }
 
-fn approve(status: &mut Value, crd: &Value, spec: &Spec<'_>, now: &str) {
+/// Sets the condition `KubernetesAPIApprovalPolicyConformant` of a protected group.
+fn approve(status: &mut Value, crd: &Value, spec: &DefinitionSpec<'_>, now: &str) {
     if !approval::is_protected(spec.group) {
         return;
     }
     let (approval, message) = approval::of(crd);
     let truth = match approval {
-        approval::Approval::Approved => "True",
+        approval::ApprovalState::Approved => "True",
         _ => "False",
     };
     let kind = "KubernetesAPIApprovalPolicyConformant";
     set_condition(status, kind, truth, approval.reason(), &message, now);
 }
 
-/// Only definitions that others have stored can have such schemas.
-fn judge_schemas(status: &mut Value, spec: &Spec<'_>, now: &str) {
+/// Sets or removes the condition `NonStructuralSchema`. Only a definition that another server has stored can get it.
+fn judge_schemas(status: &mut Value, spec: &DefinitionSpec<'_>, now: &str) {
     let kind = "NonStructuralSchema";
     match ratchet::violations(spec) {
         Ok(found) if found.is_empty() => {

@@ -1,9 +1,10 @@
-//! The parts of a URL that checks ask for, as `net/url` of Go finds them.
+//! Splits a webhook URL into the parts that checks need, as Go's `net/url` does.
 
 use tidings_api::go;
 
+/// The parts of a URL.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Url<'a> {
+pub(super) struct ParsedUrl<'a> {
     pub(super) scheme: String,
     pub(super) user: Option<&'a str>,
     pub(super) host: &'a str,
@@ -11,15 +12,15 @@ pub(super) struct Url<'a> {
     pub(super) fragment: &'a str,
 }
 
-/// Reads a URL.
+/// Parses a URL.
 ///
 /// # Errors
-/// In the words of `url.Parse`.
-pub(super) fn parse(text: &str) -> Result<Url<'_>, String> {
+/// If it is no URL; the text is that of Go's `url.Parse`.
+pub(super) fn parse(text: &str) -> Result<ParsedUrl<'_>, String> {
     split(text).map_err(|why| format!("parse {}: {why}", go::quote(text)))
 }
 
-fn split(text: &str) -> Result<Url<'_>, String> {
+fn split(text: &str) -> Result<ParsedUrl<'_>, String> {
     if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".into());
     }
@@ -36,11 +37,11 @@ fn split(text: &str) -> Result<Url<'_>, String> {
         _ => (String::new(), rest),
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut url = Url {
+    let mut url = ParsedUrl {
         scheme,
         query,
         fragment,
-        ..Url::default()
+        ..ParsedUrl::default()
     };
     if !rest.starts_with('/') {
         let first = rest.split('/').next().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! What is wrong with the parts of a version: its warning, its schema, its subresources, its columns and selectable fields.
+//! Checks the parts of a version: deprecation warning, schema, subresources, printer columns and selectable fields.
 
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::Value;
 
 use super::member::{get, text};
-use super::spec::Parts;
-use crate::node::Node;
-use crate::schema::{self, CompileOptions, Schema, Tolerated, check_simple_json_path};
-use crate::text::{Path, unprintable};
+use super::spec::VersionParts;
+use crate::node::SchemaNode;
+use crate::schema::{self, CompileOptions, Schema, ToleratedFaults, check_simple_json_path};
+use crate::text::{FieldPath, unprintable};
 
 const WARNING_BYTES_MAX: usize = 256;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
@@ -22,8 +22,8 @@ const COLUMN_FORMATS: [&str; 8] = [
     "password",
 ];
 
-/// Appends what is wrong with the warning of a version.
-pub(super) fn warning(version: &Value, path: &Path, errors: &mut FieldErrors) {
+/// Appends the errors of `deprecationWarning`.
+pub(super) fn warning(version: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(warning) = get(version, "deprecationWarning").and_then(Value::as_str) else {
         return;
     };
@@ -48,12 +48,12 @@ pub(super) fn warning(version: &Value, path: &Path, errors: &mut FieldErrors) {
     }
 }
 
-/// Appends what is wrong with a schema. `path` is that of the object around it.
+/// Appends the errors of a schema. `path` is the path of the object that contains `openAPIV3Schema`.
 pub(super) fn schema(
-    parts: &Parts<'_>,
+    parts: &VersionParts<'_>,
     has_status: bool,
-    tolerated: Tolerated,
-    path: &Path,
+    tolerated: ToleratedFaults,
+    path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
     let Some(open_api) = parts.open_api() else {
@@ -68,8 +68,8 @@ pub(super) fn schema(
     }
 }
 
-/// Appends what is wrong with the scale subresource.
-pub(super) fn subresources(parts: &Parts<'_>, path: &Path, errors: &mut FieldErrors) {
+/// Appends the errors of the scale subresource.
+pub(super) fn subresources(parts: &VersionParts<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     let scale = parts.subresources.and_then(|all| get(all, "scale"));
     let Some(scale) = scale else {
         return;
@@ -101,8 +101,8 @@ pub(super) fn subresources(parts: &Parts<'_>, path: &Path, errors: &mut FieldErr
     }
 }
 
-/// Appends what is wrong with columns.
-pub(super) fn columns(columns: &[Value], path: &Path, errors: &mut FieldErrors) {
+/// Appends the errors of printer columns.
+pub(super) fn columns(columns: &[Value], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, column) in columns.iter().enumerate() {
         let path = path.index(index);
         if text(column, "name").is_empty() {
@@ -128,17 +128,17 @@ pub(super) fn columns(columns: &[Value], path: &Path, errors: &mut FieldErrors) 
     }
 }
 
-/// Appends what is wrong with selectable fields. They are looked up in a schema even if that is wrong in other respects.
+/// Appends the errors of selectable fields. Fields are looked up in the schema even if the schema has other errors.
 pub(super) fn fields(
     fields: &[Value],
     open_api: &Value,
-    path: &Path,
+    path: &FieldPath,
     tolerate_too_many: bool,
     errors: &mut FieldErrors,
 ) {
     let schema_path = path.child("schema").child("openAPIV3Schema");
-    // A schema that cannot be read was told before.
-    let Ok(root) = Node::parse(open_api, &schema_path) else {
+    // The errors of a schema that cannot be read have been reported already.
+    let Ok(root) = SchemaNode::parse(open_api, &schema_path) else {
         return;
     };
     if let Some(why) = schema::refused(&root) {

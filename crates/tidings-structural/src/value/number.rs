@@ -1,15 +1,15 @@
-//! Bounds, multiples and ranges of numbers, with the conversions that upstream does.
+//! Checks bounds, multiples and formats of numbers, with upstream's conversions.
 
 use tidings_api::FieldError;
 use tidings_json::Value;
 
-use super::{Check, Outcome, Problem};
+use super::{CheckResult, ValueChecker, ValueProblem};
 use crate::format::Format;
-use crate::node::Node;
-use crate::text::{Number, float};
+use crate::node::SchemaNode;
+use crate::text::{GoNumber, float};
 
-impl Check<'_> {
-    pub(super) fn number(&self, number: Number, node: &Node, outcome: &mut Outcome) {
+impl ValueChecker<'_> {
+    pub(super) fn number(&self, number: GoNumber, node: &SchemaNode, outcome: &mut CheckResult) {
         let format = if node.types().len() == 1 {
             node.format
         } else {
@@ -19,17 +19,17 @@ impl Check<'_> {
             [kind @ ("integer" | "number")] => kind,
             _ => "",
         };
-        let out_of_range = |prefix: &str, number: Number| {
+        let out_of_range = |prefix: &str, number: GoNumber| {
             let fits = match (kind, format, number) {
-                ("integer", Some(Format::Int32), Number::Int(number)) => {
+                ("integer", Some(Format::Int32), GoNumber::Int(number)) => {
                     i32::try_from(number).is_ok()
                 }
-                ("integer", Some(Format::Int32), Number::Float(float)) => {
+                ("integer", Some(Format::Int32), GoNumber::Float(float)) => {
                     float.fract() == 0.0
                         && float.abs() <= 2_147_483_648.0
                         && float != 2_147_483_648.0
                 }
-                ("integer", _, Number::Float(float)) => {
+                ("integer", _, GoNumber::Float(float)) => {
                     float.fract() == 0.0
                         && (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&float)
                 }
@@ -55,8 +55,8 @@ impl Check<'_> {
             outcome.add(problem);
         }
         if let Some(factor) = node.multiple_of {
-            let misfit = out_of_range("MultipleOf", Number::Float(factor));
-            let as_integer = matches!(number, Number::Int(_)) && misfit.is_none();
+            let misfit = out_of_range("MultipleOf", GoNumber::Float(factor));
+            let as_integer = matches!(number, GoNumber::Int(_)) && misfit.is_none();
             misfit.into_iter().for_each(|problem| outcome.add(problem));
             self.multiple_of(number, factor, as_integer, outcome);
         }
@@ -77,10 +77,10 @@ impl Check<'_> {
             let Some(bound) = bound else {
                 continue;
             };
-            let misfit = out_of_range(name, Number::Float(bound));
-            // An integer is compared with the whole part of a bound, as upstream does it.
+            let misfit = out_of_range(name, GoNumber::Float(bound));
+            // As upstream: an integer is compared with the bound without its fraction.
             let (ordering, printed) = match number {
-                Number::Int(number) if misfit.is_none() => {
+                GoNumber::Int(number) if misfit.is_none() => {
                     (number.cmp(&(bound as i64)), (bound as i64).to_string())
                 }
                 number => match number.as_f64().partial_cmp(&bound) {
@@ -105,9 +105,15 @@ impl Check<'_> {
         }
     }
 
-    fn multiple_of(&self, number: Number, factor: f64, as_integer: bool, outcome: &mut Outcome) {
+    fn multiple_of(
+        &self,
+        number: GoNumber,
+        factor: f64,
+        as_integer: bool,
+        outcome: &mut CheckResult,
+    ) {
         let (printed, is_positive, is_multiple) = match number {
-            Number::Int(number) if as_integer => {
+            GoNumber::Int(number) if as_integer => {
                 let factor = factor as i64;
                 (
                     factor.to_string(),
@@ -130,7 +136,7 @@ impl Check<'_> {
                 "factor MultipleOf declared for {} must be positive: {printed}",
                 self.path
             );
-            outcome.add(Problem {
+            outcome.add(ValueProblem {
                 error: FieldError::invalid_value(self.field(&self.path), printed, message.clone()),
                 message,
             });
@@ -143,16 +149,16 @@ impl Check<'_> {
     }
 }
 
-/// Numbers are converted to the type of the allowed value before they are compared, fractions cut off.
+/// True if a value equals an allowed value of an enum. A number is first converted to the type of the allowed number.
 pub(super) fn is_member(value: &Value, allowed: &Value) -> bool {
-    match (Number::of(value), Number::of(allowed)) {
-        (Some(Number::Float(value)), Some(Number::Int(allowed))) => value as i64 == allowed,
+    match (GoNumber::of(value), GoNumber::of(allowed)) {
+        (Some(GoNumber::Float(value)), Some(GoNumber::Int(allowed))) => value as i64 == allowed,
         (Some(value), Some(allowed)) => value.as_f64() == allowed.as_f64(),
         _ => !value.is_null() && value == allowed,
     }
 }
 
-/// An integer up to a relative error of 1e-9, within what a double can hold exactly.
+/// True for an integer, up to a relative error of 1e-9, that a double can hold exactly.
 pub(super) fn is_json_integer(float: f64) -> bool {
     const SAFE_MAX: f64 = 9_007_199_254_740_991.0;
     if !float.is_finite() || float.abs() > SAFE_MAX {

@@ -1,4 +1,4 @@
-//! What new definitions get and what they are refused for.
+//! Defaults and errors of new definitions.
 
 use tidings_api::FieldErrors;
 use tidings_json::json;
@@ -92,7 +92,7 @@ fn w177_accepted_names_are_checked_when_status_is_written() {
             "status.acceptedNames.listKind"
         ]
     );
-    // Specs are not looked at.
+    // An update of the status does not check the spec.
     new["spec"]["scope"] = "Nowhere".into();
     new["status"] = old["status"].clone();
     let mut errors = FieldErrors::new();

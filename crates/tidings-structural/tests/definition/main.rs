@@ -1,5 +1,4 @@
-//! Definitions as kube-apiserver 1.36.4 was seen to fill them in, to refuse and to name them: the errors in `data/` are those
-//! that it gave.
+//! Defaults, errors and names of definitions. The expected results in `data/` are recorded from kube-apiserver 1.36.4.
 
 mod checks;
 mod names;
@@ -20,7 +19,7 @@ fn data() -> Value {
     serde_json::from_str(include_str!("../data/definitions.json")).expect("the data is JSON")
 }
 
-/// A merge patch; lists are replaced.
+/// Applies a merge patch; lists are replaced.
 fn merge(target: &mut Value, change: &Value) {
     let Value::Object(change) = change else {
         *target = change.clone();
@@ -50,7 +49,7 @@ fn texts(errors: &FieldErrors) -> Vec<String> {
         .collect()
 }
 
-/// What upstream said of the definition, without what it said of metadata, and what this server adds.
+/// The errors of upstream without those of metadata, plus the errors that only this server has.
 fn expected(case: &Value, new: &Value) -> Vec<String> {
     let errors = case.get("errors").and_then(Value::as_array);
     let mut errors: Vec<String> = errors
@@ -88,7 +87,7 @@ fn cases<'a>(data: &'a Value, what: &str) -> &'a [Value] {
     cases
 }
 
-/// The least definition, changed and filled in.
+/// The smallest valid definition with a change, and with defaults.
 fn definition(change: &Value) -> Value {
     let mut crd = merged(&data()["base"], change);
     fill_in(&mut crd);

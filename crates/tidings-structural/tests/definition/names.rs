@@ -1,4 +1,4 @@
-//! Names and conditions.
+//! Accepted names and conditions of definitions.
 
 use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, has_condition, set_condition, status_of};

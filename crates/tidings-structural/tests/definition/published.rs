@@ -1,5 +1,5 @@
-//! The definitions and schemas of upstream's published tables for validation, with what its code says of them when they come as
-//! `v1`. Fields are reported in no order there, so errors are compared sorted.
+//! The definitions and schemas of upstream's published validation tables, with the errors of upstream's code for `v1`. Upstream
+//! reports fields in random order, so errors are compared sorted.
 
 use tidings_api::FieldErrors;
 use tidings_json::Value;
@@ -16,7 +16,7 @@ fn compare(case: &Value, new: &Value, errors: &FieldErrors) {
     let mut found = texts(errors);
     found.sort();
     let mut expected = expected(case, new);
-    // Metadata is checked elsewhere, and certificates of webhooks are not looked at, because none are called.
+    // Metadata is checked elsewhere, and certificates of webhooks are not checked, because the server calls no webhooks.
     expected.retain(|error| {
         let is_of_metadata = error.contains("| metadata.")
             && !error.contains("| metadata.annotations[")

@@ -1,4 +1,4 @@
-//! What is read of a definition to serve it.
+//! Reading a definition to serve it.
 
 use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, compare_versions, status_of};
@@ -128,7 +128,7 @@ fn w183_deprecated_versions_say_which_one_is_better() {
             None
         ]
     );
-    // A version that is not served, deprecated itself, or less stable is no better.
+    // A version that is not served, is deprecated, or is less stable is not recommended.
     assert_eq!(
         warnings_of(&[
             ("v1", true, true),
@@ -184,6 +184,6 @@ fn w183_versions_that_only_a_webhook_converts_cannot_be_served() {
         why,
         "webhook conversion is not supported by this server, use None"
     );
-    // What another server has stored can still be edited.
+    // A definition that another server has stored can still be updated.
     assert_eq!(errors_of_update(&crd, &crd), [""; 0]);
 }

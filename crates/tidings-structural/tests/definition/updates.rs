@@ -1,4 +1,4 @@
-//! What updates are refused for, and what they may keep.
+//! Errors of updates of definitions, and faults that updates may keep.
 
 use tidings_api::FieldErrors;
 use tidings_json::{Value, json};

@@ -1,12 +1,12 @@
-//! One field at a time, on types made for it.
+//! Decodes single fields of test types.
 
 use tidings_json::{Value, json};
 
 use super::*;
 use crate::protobuf::decode;
-use crate::table::Table;
+use crate::table::TypeTable;
 
-/// A field of bytes.
+/// Encodes a field of bytes.
 fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
     let length = u8::try_from(value.len()).expect("short");
     let mut field = vec![number << 3 | 2];
@@ -19,10 +19,10 @@ fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
     field
 }
 
-/// What a type of one field, described by a line of the table, makes of bytes.
+/// Decodes bytes as a type with one field, which is given as a line of the type table.
 fn check(line: &str, raw: &[u8]) -> Result<Value, DecodeError> {
     let text = format!("package test/v1 v1\ntype A\n {line}\ntype B\n x 1 string keep");
-    let table = Table::parse(text.leak()).expect("a table");
+    let table = TypeTable::parse(text.leak()).expect("a table");
     decode(table.named("test/v1", "A").expect("A"), raw)
 }
 
@@ -176,7 +176,7 @@ fn text_that_is_not_utf8_is_replaced_byte_by_byte() {
 #[test]
 fn depth_is_bounded() {
     let nested = |depth: usize| {
-        // Lengths grow beyond one byte, so each level is made of the one below.
+        // Builds from the inside out, because lengths can have several bytes.
         let mut raw = Vec::new();
         for _ in 0..depth {
             let mut outer = vec![0x0a];

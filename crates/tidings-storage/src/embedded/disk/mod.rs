@@ -1,7 +1,7 @@
-//! The files that the store is kept in: what the log asks of an operating system, and nothing more.
+//! The file system operations that the log needs.
 //!
-//! [`RealDisk`] passes every call on. `SimulatedDisk` (feature `simulation`) fails on purpose: it loses what was not synced,
-//! is full, returns errors, and repeats all of that from a seed.
+//! [`RealDisk`] uses the operating system. `SimulatedDisk` (feature `simulation`) fails on purpose: it loses data that was not
+//! synced, runs full and returns errors, and a seed repeats its failures.
 
 mod real;
 #[cfg(any(test, feature = "simulation"))]
@@ -19,17 +19,17 @@ pub use simulated::{Fault, SimulatedDisk};
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To read what is there.
+    /// Read an existing file.
     Read,
-    /// To read and write what is there.
+    /// Read and write an existing file.
     Write,
-    /// To write a new one, in place of one that is there. Only its owner may read it.
+    /// Create a new file, in place of an existing one. Only its owner may read it.
     Create,
 }
 
 /// A file system. Names are durable after [`Disk::sync_names`] of their directory, contents after [`DiskFile::sync`].
 pub trait Disk: fmt::Debug + Send + Sync {
-    /// Makes a directory and its parents, if they are not there. Only its owner may look into it.
+    /// Creates a directory and its parents, if they do not exist. Only the owner may read it.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a directory, in any order.
@@ -38,7 +38,7 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file or directory another name, in place of whatever file has it.
+    /// Renames a file or directory. Replaces an existing file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
@@ -47,14 +47,14 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory durable, new and removed ones.
+    /// Makes created and removed names in a directory durable.
     fn sync_names(&self, directory: &Path) -> io::Result<()>;
 
-    /// Locks a file, which is made if `create` says so, until what is returned is dropped. The error has the kind
-    /// [`io::ErrorKind::WouldBlock`] if another process has locked it.
+    /// Locks a file until the returned lock is dropped. With `create`, makes the file if it does not exist. The error has the
+    /// kind [`io::ErrorKind::WouldBlock`] if another process holds the lock.
     fn lock(&self, path: &Path, create: bool) -> io::Result<Box<dyn Lock>>;
 
-    /// How many bytes can still be written below a directory.
+    /// The free space for files in a directory.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 }
 
@@ -63,19 +63,19 @@ pub trait Lock: fmt::Debug + Send + Sync {}
 
 /// An open file.
 pub trait DiskFile: fmt::Debug + Send + Sync {
-    /// How long it is.
+    /// The length of the file.
     fn bytes(&self) -> io::Result<u64>;
 
-    /// Reads at a position; fewer bytes than asked for may come, and none behind the end.
+    /// Reads at a position. May return fewer bytes than requested, and none after the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at a position; fewer bytes than given may be written.
+    /// Writes at a position. May write fewer bytes than given.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
-    /// Cuts it off, or extends it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes its contents and length durable.
+    /// Makes contents and length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -129,27 +129,27 @@ pub fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Where a file is written before it takes its name.
+/// The temporary path at which a new version of a file is written.
 pub(super) fn aside(path: &Path) -> PathBuf {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     fresh.into()
 }
 
-/// Writes a file durably, beside the one of that name. See [`take_name`].
+/// Writes a new version of a file durably to its temporary path. See [`take_name`].
 pub(super) fn write_aside(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
     let file = disk.open(&aside(path), OpenMode::Create)?;
     write_all_at(&*file, contents, 0)?;
     file.sync()
 }
 
-/// Puts the file that was written beside another in its place, durably.
+/// Renames the new version of a file from its temporary path to its name, durably.
 pub(super) fn take_name(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     disk.rename(&aside(path), path)?;
     disk.sync_names(folder(path))
 }
 
-/// The directory that a file is in.
+/// The directory of a file.
 pub(super) fn folder(path: &Path) -> &Path {
     let folder = path
         .parent()
@@ -157,10 +157,10 @@ pub(super) fn folder(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Writes a whole file for its owner only, durably, and in place of another at once or not at all.
+/// Writes a whole file durably and atomically, in place of an existing one. Only its owner may read it.
 ///
 /// # Errors
-/// If it cannot be written. The one that was there stays.
+/// If it cannot be written. Then the existing file stays.
 pub fn write_durably(disk: &dyn Disk, path: &Path, contents: &[u8]) -> io::Result<()> {
     write_aside(disk, path, contents)?;
     take_name(disk, path)

@@ -1,4 +1,4 @@
-//! The file system of this machine.
+//! The [`Disk`] of the operating system.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -27,7 +27,7 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let creates = mode == OpenMode::Create;
         if creates {
-            // A file that somebody else has made there would keep its owner and its mode.
+            // Otherwise an existing file would keep its owner and its mode.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -79,6 +79,7 @@ impl Disk for RealDisk {
     }
 }
 
+/// A file that is locked until it is dropped.
 #[derive(Debug)]
 struct LockedFile(File);
 
@@ -86,7 +87,7 @@ impl Lock for LockedFile {}
 
 impl Drop for LockedFile {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process that is being started beside this one has it open for a moment.
+        // Closing the file is not enough: a child process that is just being started can still have it open.
         let _ = self.0.unlock();
     }
 }

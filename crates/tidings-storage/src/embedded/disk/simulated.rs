@@ -1,9 +1,9 @@
 //! A file system in memory that fails on purpose, and repeats its failures from a seed.
 //!
-//! It knows what processes see and what would be left after a power loss. Contents become durable page by page when a file is
-//! synced, names when their directory is. A power loss keeps any of the pages that were not synced, and the names up to some
-//! change. A sync that fails may have lost its pages for good, although processes go on to see them: later syncs do not write
-//! them again.
+//! It keeps both the state that processes see and the state that survives a power loss. Contents become durable page by page when
+//! a file is synced, names when their directory is synced. A power loss keeps a random subset of the pages that were not synced,
+//! and a random prefix of the changes of names. A failed sync may lose its pages: processes still see them, but later syncs do
+//! not write them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
@@ -12,75 +12,77 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, DiskFile, Lock, OpenMode};
 
-/// What goes wrong at a call.
+/// What fails at a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The power fails: what was not synced may be lost.
+    /// The power fails: data that was not synced may be lost.
     PowerLoss,
-    /// The process is killed: everything it has written is still there.
+    /// The process is killed: all its writes survive.
     Kill,
     /// The device returns an error.
     Error,
-    /// Fewer bytes are written than were given. Other calls go well.
+    /// A write writes fewer bytes than given. Other calls succeed.
     Short,
     /// The calling thread panics.
     Panic,
 }
 
-/// Something that happens at a call.
-struct Hook(Box<dyn FnOnce() + Send>);
+/// A function that runs at a call.
+struct CallHook(Box<dyn FnOnce() + Send>);
 
-impl std::fmt::Debug for Hook {
+impl std::fmt::Debug for CallHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hook")
     }
 }
 
-/// A file system in memory. Clones are the same one, seen by the same process.
+/// A file system in memory. Clones share it and belong to the same process.
 #[derive(Debug, Clone)]
 pub struct SimulatedDisk {
-    inner: Arc<Mutex<Inner>>,
-    /// Which process this is: files that others have opened are of no use.
+    inner: Arc<Mutex<SimulatedState>>,
+    /// The number of the process that uses this handle. Handles of ended processes do not work.
     process: u64,
 }
 
 type FileId = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Node {
+enum SimulatedNode {
     File(FileId),
     Directory,
 }
 
-/// A change of a name in a directory.
+/// A created or removed name in a directory.
 #[derive(Debug, Clone)]
 struct NameChange {
     path: PathBuf,
-    /// `None` removes it.
-    node: Option<Node>,
+    /// `None` removes the name.
+    node: Option<SimulatedNode>,
 }
 
+/// The content of a file, as processes see it and as it would survive a power loss.
 #[derive(Debug, Default, Clone)]
-struct Content {
+struct SimulatedContent {
     seen: Vec<u8>,
     durable: Vec<u8>,
-    /// Pages that a sync has to write.
+    /// Pages that the next sync writes.
     dirty: BTreeSet<usize>,
 }
 
+/// The file system, and the failures that are planned for it.
 #[derive(Debug)]
-struct Inner {
+struct SimulatedState {
     random: fastrand::Rng,
     page_bytes: usize,
     process: u64,
     calls: u64,
     plan: BTreeMap<u64, Fault>,
-    hooks: BTreeMap<u64, Hook>,
+    hooks: BTreeMap<u64, CallHook>,
     capacity: Option<u64>,
-    files: HashMap<FileId, Content>,
+    files: HashMap<FileId, SimulatedContent>,
     next_file: FileId,
-    names: BTreeMap<PathBuf, Node>,
-    durable_names: BTreeMap<PathBuf, Node>,
+    names: BTreeMap<PathBuf, SimulatedNode>,
+    durable_names: BTreeMap<PathBuf, SimulatedNode>,
     /// Changes of names that are not durable, by directory.
     pending: BTreeMap<PathBuf, Vec<NameChange>>,
     locked: BTreeSet<PathBuf>,
@@ -95,12 +97,12 @@ fn gone() -> io::Error {
 }
 
 impl SimulatedDisk {
-    /// An empty file system. The seed says how failures turn out, and how large pages are.
+    /// An empty file system. The seed decides the effects of failures and the page size.
     pub fn new(seed: u64) -> SimulatedDisk {
         let mut random = fastrand::Rng::with_seed(seed);
         let page_bytes = 1 << random.u32(4..9);
-        let root = (PathBuf::from("/"), Node::Directory);
-        let inner = Inner {
+        let root = (PathBuf::from("/"), SimulatedNode::Directory);
+        let inner = SimulatedState {
             random,
             page_bytes,
             process: 0,
@@ -121,55 +123,55 @@ impl SimulatedDisk {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, SimulatedState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many calls there have been.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.inner().calls
     }
 
-    /// Lets something go wrong so many calls from now; the next one is 0.
+    /// Plans a fault for the call after `calls` more calls; 0 is the next call.
     pub fn fail_after(&self, calls: u64, fault: Fault) {
         let mut inner = self.inner();
         let at = inner.calls + calls;
         inner.plan.insert(at, fault);
     }
 
-    /// Does something so many calls from now, before that call: what another thread might do at that moment.
+    /// Runs a function before the call after `calls` more calls, as another thread might do at that moment.
     pub fn call_after(&self, calls: u64, act: impl FnOnce() + Send + 'static) {
         let mut inner = self.inner();
         let at = inner.calls + calls;
-        inner.hooks.insert(at, Hook(Box::new(act)));
+        inner.hooks.insert(at, CallHook(Box::new(act)));
     }
 
-    /// True if something is still to go wrong.
+    /// True if a fault is planned.
     pub fn may_fail(&self) -> bool {
         !self.inner().plan.is_empty()
     }
 
-    /// Forgets what was to go wrong.
+    /// Drops all planned faults.
     pub fn heal(&self) {
         self.inner().plan.clear();
     }
 
-    /// How many bytes may be in use at most.
+    /// Sets the capacity in bytes.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.inner().capacity = bytes;
     }
 
-    /// How many bytes are in use.
+    /// The number of used bytes.
     pub fn used(&self) -> u64 {
         self.inner().used()
     }
 
-    /// True if the process that this is has ended.
+    /// True if the process of this handle has ended.
     pub fn has_crashed(&self) -> bool {
         self.inner().process != self.process
     }
 
-    /// Ends the process that this is, with or without the power.
+    /// Ends the process of this handle, with or without a power loss.
     pub fn crash(&self, fault: Fault) {
         let mut inner = self.inner();
         if inner.process == self.process {
@@ -177,7 +179,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// This file system as the next process sees it.
+    /// A handle for the next process.
     pub fn next_process(&self) -> SimulatedDisk {
         SimulatedDisk {
             inner: self.inner.clone(),
@@ -185,10 +187,10 @@ impl SimulatedDisk {
         }
     }
 
-    /// The durable bytes of a file, for tests that damage them.
+    /// Changes the durable bytes of a file, for tests of damage.
     pub fn edit(&self, path: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
         let mut inner = self.inner();
-        if let Some(Node::File(file)) = inner.names.get(path).copied()
+        if let Some(SimulatedNode::File(file)) = inner.names.get(path).copied()
             && let Some(content) = inner.files.get_mut(&file)
         {
             edit(&mut content.seen);
@@ -197,11 +199,11 @@ impl SimulatedDisk {
         }
     }
 
-    /// Begins a call: whatever is planned for it happens.
-    fn call(&self) -> io::Result<(MutexGuard<'_, Inner>, Option<Fault>)> {
+    /// Starts a call: runs the planned function and returns the planned fault.
+    fn call(&self) -> io::Result<(MutexGuard<'_, SimulatedState>, Option<Fault>)> {
         let calls = self.inner().calls;
         let hook = self.inner().hooks.remove(&calls);
-        if let Some(Hook(act)) = hook {
+        if let Some(CallHook(act)) = hook {
             act();
         }
         let mut inner = self.inner();
@@ -215,8 +217,8 @@ impl SimulatedDisk {
         Ok((inner, fault))
     }
 
-    /// A call that is done whole or not at all. A crash comes before or after it.
-    fn whole<T>(&self, act: impl FnOnce(&mut Inner) -> io::Result<T>) -> io::Result<T> {
+    /// Runs an atomic call. A crash happens before or after it.
+    fn whole<T>(&self, act: impl FnOnce(&mut SimulatedState) -> io::Result<T>) -> io::Result<T> {
         let (mut inner, fault) = self.call()?;
         match fault {
             None | Some(Fault::Short) => act(&mut inner),
@@ -236,17 +238,17 @@ fn not_found() -> io::Error {
     io::ErrorKind::NotFound.into()
 }
 
-impl Inner {
+impl SimulatedState {
     fn used(&self) -> u64 {
         let files = self.names.values().filter_map(|node| match node {
-            Node::File(file) => self.files.get(file),
-            Node::Directory => None,
+            SimulatedNode::File(file) => self.files.get(file),
+            SimulatedNode::Directory => None,
         });
         let pages = files.map(|content| content.seen.len().div_ceil(self.page_bytes));
         (pages.sum::<usize>() * self.page_bytes) as u64
     }
 
-    fn change_name(&mut self, path: &Path, node: Option<Node>) {
+    fn change_name(&mut self, path: &Path, node: Option<SimulatedNode>) {
         match node {
             Some(node) => self.names.insert(path.to_owned(), node),
             None => self.names.remove(path),
@@ -278,11 +280,11 @@ impl Inner {
             let survive = self.random.usize(..=changes.len());
             self.apply_durably(changes.into_iter().take(survive));
         }
-        // What is in a directory that is not there is not there.
+        // Drops everything in directories that were lost.
         let directories: BTreeSet<PathBuf> = self
             .durable_names
             .iter()
-            .filter(|(_, node)| **node == Node::Directory)
+            .filter(|(_, node)| **node == SimulatedNode::Directory)
             .map(|(path, _)| path.clone())
             .collect();
         let reachable = |path: &PathBuf| {
@@ -304,7 +306,7 @@ impl Inner {
     }
 }
 
-impl Content {
+impl SimulatedContent {
     /// Makes one page durable.
     fn write_back(&mut self, page: usize, page_bytes: usize) {
         let start = page * page_bytes;
@@ -331,7 +333,7 @@ impl Disk for SimulatedDisk {
             let mut missing: Vec<&Path> = path.ancestors().collect();
             missing.retain(|above| !inner.names.contains_key(*above));
             for above in missing.into_iter().rev() {
-                inner.change_name(above, Some(Node::Directory));
+                inner.change_name(above, Some(SimulatedNode::Directory));
             }
             Ok(())
         })
@@ -350,8 +352,8 @@ impl Disk for SimulatedDisk {
 
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.whole(|inner| match (inner.names.get(path).copied(), mode) {
-            (Some(Node::Directory), _) => Err(io::ErrorKind::IsADirectory.into()),
-            (Some(Node::File(file)), OpenMode::Read | OpenMode::Write) => Ok(file),
+            (Some(SimulatedNode::Directory), _) => Err(io::ErrorKind::IsADirectory.into()),
+            (Some(SimulatedNode::File(file)), OpenMode::Read | OpenMode::Write) => Ok(file),
             (there, OpenMode::Create) => {
                 if there.is_some() {
                     inner.change_name(path, None);
@@ -364,8 +366,8 @@ impl Disk for SimulatedDisk {
                 }
                 let file = inner.next_file;
                 inner.next_file += 1;
-                inner.files.insert(file, Content::default());
-                inner.change_name(path, Some(Node::File(file)));
+                inner.files.insert(file, SimulatedContent::default());
+                inner.change_name(path, Some(SimulatedNode::File(file)));
                 Ok(file)
             }
             (None, _) => Err(not_found()),

@@ -1,10 +1,10 @@
-//! Makes a whole log at once: how a backup becomes a store.
+//! Writes a whole log at once, to restore a backup.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{Directory, OpenError};
-use super::frame::Group;
+use super::directory::{DataDirectory, OpenError};
+use super::frame::FrameGroup;
 use super::manifest::Manifest;
 use super::segment::{self, HEADER_BYTES};
 use super::{SegmentId, SegmentInfo};
@@ -12,31 +12,31 @@ use crate::contract::Revision;
 use crate::embedded::disk::Disk;
 use crate::embedded::record::Record;
 
-/// A log that is being made. It is one when [`LogBuilder::finish`] has returned; until then the directory has no store.
+/// A log that is being written. Until [`LogBuilder::finish`] has returned, the directory has no store.
 #[derive(Debug)]
 pub(crate) struct LogBuilder {
-    directory: Directory,
+    directory: DataDirectory,
     segment_bytes_max: u64,
     segments: Vec<SegmentInfo>,
-    group: Group,
+    group: FrameGroup,
 }
 
 impl LogBuilder {
-    /// `None` if the directory has a store.
+    /// Starts a log in a directory; `None` if the directory has a store.
     pub(crate) fn begin(
         disk: Arc<dyn Disk>,
         path: &Path,
         beside: &[&str],
         segment_bytes_max: u64,
     ) -> Result<Option<LogBuilder>, OpenError> {
-        let Some(directory) = Directory::claim(disk, path, beside)? else {
+        let Some(directory) = DataDirectory::claim(disk, path, beside)? else {
             return Ok(None);
         };
         Ok(Some(LogBuilder {
             directory,
             segment_bytes_max,
             segments: Vec::new(),
-            group: Group::at(1, HEADER_BYTES),
+            group: FrameGroup::at(1, HEADER_BYTES),
         }))
     }
 
@@ -44,7 +44,7 @@ impl LogBuilder {
         self.segments.len() as SegmentId + 1
     }
 
-    /// Adds a record. They come in the order of their revisions. After an error nothing is left.
+    /// Adds a record; records must be in the order of their revisions. After an error all files are removed.
     pub(crate) fn push(&mut self, revision: Revision, record: &Record) -> Result<(), OpenError> {
         self.group.push_record(revision, record);
         if self.group.end() < self.segment_bytes_max {
@@ -63,7 +63,7 @@ impl LogBuilder {
             closed: true,
         });
         let made = segment::create(&*self.directory.disk, &path, &self.group);
-        self.group = Group::at(self.next_id(), HEADER_BYTES);
+        self.group = FrameGroup::at(self.next_id(), HEADER_BYTES);
         match made {
             Ok(_) => Ok(()),
             Err(source) => {
@@ -73,7 +73,7 @@ impl LogBuilder {
         }
     }
 
-    /// Makes it a store that goes on from a revision.
+    /// Completes the store, whose history starts at `oldest`.
     pub(crate) fn finish(mut self, oldest: Revision) -> Result<(), OpenError> {
         if !self.group.as_bytes().is_empty() {
             self.close_segment()?;
@@ -96,7 +96,7 @@ impl LogBuilder {
         })
     }
 
-    /// Removes what was made so far.
+    /// Removes all files that were written.
     pub(crate) fn abandon(&mut self) {
         let segments = self.segments.iter();
         let made: Vec<PathBuf> = segments

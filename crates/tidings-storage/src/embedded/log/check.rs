@@ -1,4 +1,4 @@
-//! Looks at a data directory and says what it holds and what is wrong with it. Nothing is changed.
+//! Checks a data directory and reports its contents and any damage. Does not change it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -6,59 +6,59 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::directory::{Directory, DirectoryFormat, OpenError};
-use super::frame::Entry;
-use super::segment::{self, Placed};
+use super::directory::{DataDirectory, DirectoryFormat, OpenError};
+use super::frame::LogEntry;
+use super::segment::{self, PlacedFrame};
 use crate::contract::Revision;
 use crate::embedded::disk::{Disk, OpenMode, RealDisk};
 
-/// What a data directory was found to hold.
+/// The contents and the damage of a data directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The format that it is in.
+    /// The format of the directory.
     pub format: u32,
-    /// How many files the log has.
+    /// The number of segments.
     pub segments: u64,
-    /// How large they are.
+    /// The size of all segments.
     pub bytes: u64,
-    /// How many records they hold, needed or not.
+    /// The number of records, needed or not.
     pub records: u64,
-    /// How many keys exist.
+    /// The number of existing keys.
     pub keys: u64,
     /// The newest revision.
     pub revision: Revision,
-    /// Where history starts.
+    /// The revision at which history starts.
     pub oldest: Revision,
-    /// How many bytes at the end are of a write that was cut off by a crash; nobody was told of it.
+    /// Bytes at the end of the log from a write that a crash interrupted. It was never acknowledged.
     pub torn_bytes: u64,
-    /// What is damaged.
+    /// All damage that was found.
     pub damage: Vec<Damage>,
-    /// Files that an interrupted start or compaction left; the next start removes them.
+    /// Files that an interrupted start or compaction left behind; the next start removes them.
     pub leftovers: Vec<PathBuf>,
-    /// Keys that may have been deleted and have come back: an earlier version wrote them, never changed them since, and revisions
-    /// after them are missing that may have been their deletions.
+    /// Keys that may have been deleted but are back: an earlier version of Tidings wrote them, and a later revision is missing
+    /// that may have been their deletion.
     pub doubtful: Vec<(Bytes, Revision)>,
 }
 
-/// A place that is not as it was written.
+/// A damaged place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// Where in it.
+    /// The position in the file.
     pub offset: u64,
-    /// What was found.
+    /// What is wrong there.
     pub what: String,
 }
 
 /// Reads everything in a data directory.
 ///
 /// # Errors
-/// If there is no data directory, a server has it, or it cannot be read at all. Damage is part of the report.
+/// If the directory is not a data directory, is in use by a server, or cannot be read. Damage is part of the report.
 pub fn check(directory: &Path) -> Result<Report, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let directory = Directory::inspect(disk.clone(), directory)?;
+    let directory = DataDirectory::inspect(disk.clone(), directory)?;
     let mut report = Report {
         format: match directory.format() {
             DirectoryFormat::Two => 2,
@@ -75,7 +75,7 @@ pub fn check(directory: &Path) -> Result<Report, OpenError> {
         Err(error) => return Err(error),
     };
     report.oldest = manifest.oldest;
-    let mut found = Records::default();
+    let mut found = CheckedRecords::default();
     let last = manifest.segments.last().map(|(id, _)| *id);
     for (id, closed_at) in &manifest.segments {
         let path = directory.segment_path(*id);
@@ -120,18 +120,18 @@ fn damage(path: PathBuf, offset: u64, what: impl Into<String>) -> Damage {
     Damage { path, offset, what }
 }
 
-/// The records of a log.
+/// The records that were found in a log.
 #[derive(Debug, Default)]
-struct Records {
+struct CheckedRecords {
     /// The last change of each key, and whether it was a deletion.
     latest: BTreeMap<Bytes, (Revision, bool)>,
     revisions: BTreeSet<Revision>,
 }
 
-impl Records {
-    fn take(&mut self, placed: Placed, report: &mut Report) {
+impl CheckedRecords {
+    fn take(&mut self, placed: PlacedFrame, report: &mut Report) {
         match placed.entry {
-            Entry::Record(revision, record) => {
+            LogEntry::Record(revision, record) => {
                 report.records += 1;
                 report.revision = report.revision.max(revision);
                 if self.revisions.insert(revision) {
@@ -139,8 +139,8 @@ impl Records {
                     self.latest.insert(key, (revision, record.value.is_none()));
                 }
             }
-            Entry::Oldest(oldest, _) => report.oldest = report.oldest.max(oldest),
-            Entry::Closed(_) | Entry::Backup { .. } | Entry::BackupEnd(_) => {}
+            LogEntry::Oldest(oldest, _) => report.oldest = report.oldest.max(oldest),
+            LogEntry::Closed(_) | LogEntry::Backup { .. } | LogEntry::BackupEnd(_) => {}
         }
     }
 
@@ -151,7 +151,7 @@ impl Records {
             .map(|(key, (revision, _))| (key, *revision))
     }
 
-    /// Keys whose deletions an earlier version may have lost: those that it wrote before a revision that is missing.
+    /// Keys whose deletion an earlier version may have lost: keys that were last written before a missing revision.
     fn doubtful(&self, newest_gap: Revision) -> Vec<(Bytes, Revision)> {
         let doubtful = self.live().filter(|(_, revision)| *revision < newest_gap);
         doubtful
@@ -160,7 +160,7 @@ impl Records {
     }
 }
 
-/// The newest revision that has no record, though every revision had one once. `newest_first` are those that have.
+/// The newest revision without a record, although every revision had one once. `newest_first` are the revisions with records.
 pub(super) fn newest_gap(newest_first: impl Iterator<Item = Revision>) -> Revision {
     let mut newest_first = newest_first.peekable();
     let Some(mut expected) = newest_first.peek().copied() else {

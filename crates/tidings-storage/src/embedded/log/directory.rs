@@ -1,4 +1,4 @@
-//! The data directory: whose it is, in which format, and that only one process has it.
+//! The data directory: its owner, its format, and the lock that keeps other processes out.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::embedded::disk::{self, Disk, Lock, OpenMode};
 
 const FORMAT: &str = "FORMAT";
 const FORMAT_TEXT: &str = "tidings data directory, format 3\n";
-/// Of earlier versions: read, and converted when it is opened.
+/// The format of earlier versions. It is converted when the directory is opened.
 const FORMAT_2_TEXT: &str = "tidings data directory, format 2\n";
 const LOCK: &str = "LOCK";
 const LOG: &str = "log";
@@ -18,17 +18,17 @@ const SEGMENT: &str = "seg";
 const SEGMENTS: &str = "SEGMENTS";
 const RESERVE: &str = "RESERVE";
 
-/// Why a data directory is refused. It is left as it was.
+/// Why a data directory is refused. It is not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process uses the directory.
     #[error("the data directory {} is in use by another server: stop that one, or choose another directory", .path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
     },
-    /// It holds something else.
+    /// The directory contains something else.
     #[error(
         "the directory {} is not a data directory of Tidings (it holds {found}): choose an empty or a new directory",
         .path.display()
@@ -39,19 +39,19 @@ pub enum OpenError {
         /// A file in it.
         found: String,
     },
-    /// A restore did not come to its end there.
+    /// The directory contains an interrupted restore.
     #[error("the directory {} holds what is left of a restore that was interrupted: delete it and restore again", .path.display())]
     Unfinished {
         /// The directory.
         path: PathBuf,
     },
-    /// There is no store to be read.
+    /// The directory has no store.
     #[error("there is no data directory of Tidings at {}", .path.display())]
     Missing {
         /// The directory.
         path: PathBuf,
     },
-    /// It was written in a form that this version does not know.
+    /// The directory has a format that this version does not know.
     #[error(
         "the data directory {} has the format {found:?}, which this version does not know: use the version that wrote it, or a \
          newer one",
@@ -60,10 +60,10 @@ pub enum OpenError {
     Format {
         /// The directory.
         path: PathBuf,
-        /// What the format file says.
+        /// The content of the format file.
         found: String,
     },
-    /// A file is not as it was written.
+    /// A file is damaged.
     #[error(
         "the data file {} is damaged at byte {offset}: {what}. Nothing was changed. `tidings check` lists all damage; restore \
          the data directory from a backup, or move it away to start empty",
@@ -72,17 +72,17 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The position of the damage.
         offset: u64,
-        /// What was found.
+        /// What is wrong there.
         what: &'static str,
     },
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("the data directory cannot be used: {}", .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -97,33 +97,33 @@ impl OpenError {
     }
 }
 
-/// Which format the directory has.
+/// The format of a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DirectoryFormat {
-    /// Of earlier versions.
+    /// The format of earlier versions.
     Two,
     Three,
 }
 
 /// A data directory that this process has locked.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct DataDirectory {
     pub(super) disk: Arc<dyn Disk>,
     path: PathBuf,
     log: PathBuf,
     format: DirectoryFormat,
-    /// Held as long as the store is open. A copy of a directory that is only looked at may have nothing to lock.
+    /// Held while the store is open. `None` for a copy of a directory without a lock file, which is only inspected.
     _lock: Option<Box<dyn Lock>>,
 }
 
-impl Directory {
-    /// Opens a data directory, or makes one of an empty or missing directory.
-    /// `beside` names what its owner keeps there too.
+impl DataDirectory {
+    /// Opens a data directory, or creates one in an empty or missing directory.
+    /// `beside` names other files that its owner keeps there.
     pub(super) fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
         beside: &[&str],
-    ) -> Result<Directory, OpenError> {
+    ) -> Result<DataDirectory, OpenError> {
         let io_error = |source| OpenError::io(path, source);
         disk.create_dir(path).map_err(io_error)?;
         let format = read_format(&*disk, path)?;
@@ -131,7 +131,7 @@ impl Directory {
             check_foreign(&*disk, path, beside)?;
         }
         let lock = lock(&*disk, path, true)?;
-        let directory = Directory {
+        let directory = DataDirectory {
             log: path.join(LOG),
             format: format.unwrap_or(DirectoryFormat::Three),
             path: path.to_owned(),
@@ -145,12 +145,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Makes a data directory in which somebody will make a store. `None` if it has one.
+    /// Prepares a directory in which [`super::build::LogBuilder`] writes a store. `None` if it has a store.
     pub(super) fn claim(
         disk: Arc<dyn Disk>,
         path: &Path,
         beside: &[&str],
-    ) -> Result<Option<Directory>, OpenError> {
+    ) -> Result<Option<DataDirectory>, OpenError> {
         let io_error = |source| OpenError::io(path, source);
         disk.create_dir(path).map_err(io_error)?;
         if read_format(&*disk, path)?.is_some() {
@@ -160,7 +160,7 @@ impl Directory {
         let lock = lock(&*disk, path, true)?;
         let log = path.join(LOG);
         disk.create_dir(&log).map_err(io_error)?;
-        Ok(Some(Directory {
+        Ok(Some(DataDirectory {
             log,
             format: DirectoryFormat::Three,
             path: path.to_owned(),
@@ -169,7 +169,7 @@ impl Directory {
         }))
     }
 
-    /// Removes what somebody began to make here.
+    /// Removes the files of an unfinished store.
     pub(super) fn abandon(&self, made: &[PathBuf]) {
         let (list, format) = (self.log.join(SEGMENTS), self.path.join(FORMAT));
         let others = [disk::aside(&list), list, disk::aside(&format), format];
@@ -183,8 +183,8 @@ impl Directory {
         &self.path
     }
 
-    /// Opens a data directory to look at it: nothing is written.
-    pub(crate) fn inspect(disk: Arc<dyn Disk>, path: &Path) -> Result<Directory, OpenError> {
+    /// Opens a data directory for reading only.
+    pub(crate) fn inspect(disk: Arc<dyn Disk>, path: &Path) -> Result<DataDirectory, OpenError> {
         let format = read_format(&*disk, path)?.ok_or_else(|| OpenError::Missing {
             path: path.to_owned(),
         })?;
@@ -192,7 +192,7 @@ impl Directory {
             Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
             lock => Some(lock?),
         };
-        Ok(Directory {
+        Ok(DataDirectory {
             log: path.join(LOG),
             format,
             path: path.to_owned(),
@@ -201,7 +201,7 @@ impl Directory {
         })
     }
 
-    /// Makes an empty store. What says that it is one comes last.
+    /// Creates an empty store. The format file is written last, because it marks a store.
     fn create(&self) -> io::Result<()> {
         self.disk.create_dir(&self.log)?;
         self.write_manifest(&Manifest::default())?;
@@ -209,21 +209,21 @@ impl Directory {
         self.write_format()
     }
 
-    /// Makes the names durable that lead to the log: an earlier process may have been killed before it had done so.
+    /// Makes the names on the path to the log durable: an earlier process may have been killed before it could do so.
     pub(super) fn sync_path(&self) -> io::Result<()> {
         match self.sync_names() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {} // a log that is missing is reported as such
+            _ => {} // a missing log is reported later
         }
         self.disk.sync_names(&self.path)?;
         match self.disk.sync_names(disk::folder(&self.path)) {
-            // Whoever may not look into it has not made the directory either.
+            // A process that may not read the parent directory cannot have created this one.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
             synced => synced,
         }
     }
 
-    /// Says that the directory is of the format that this version writes.
+    /// Writes the format file for the current format.
     pub(super) fn write_format(&self) -> io::Result<()> {
         let path = self.path.join(FORMAT);
         disk::write_durably(&*self.disk, &path, FORMAT_TEXT.as_bytes())
@@ -233,13 +233,13 @@ impl Directory {
         self.format
     }
 
-    /// Writes a list of segments beside the one that counts.
+    /// Writes a new list of segments to its temporary path.
     pub(super) fn write_manifest(&self, manifest: &Manifest) -> io::Result<()> {
         let path = self.log.join(SEGMENTS);
         disk::write_aside(&*self.disk, &path, manifest.to_text().as_bytes())
     }
 
-    /// Makes the list that was written last the one that counts.
+    /// Replaces the list of segments by the one that was written last.
     pub(super) fn publish_manifest(&self) -> io::Result<()> {
         disk::take_name(&*self.disk, &self.log.join(SEGMENTS))
     }
@@ -269,14 +269,14 @@ impl Directory {
         });
         let manifest = manifest
             .ok_or_else(|| damaged("it is not a list of segments, or not as it was written"))?;
-        // The list of format 2 has no checksum: one that lost its contents looks as if there were no segments.
+        // The list of format 2 has no checksum: an emptied list looks like a store without segments.
         if manifest.segments.is_empty() && self.has_written_segments() {
             return Err(damaged("it names no segments, and there are some"));
         }
         Ok(manifest)
     }
 
-    /// True if a segment has something in it besides its header.
+    /// True if any segment has more than its header.
     fn has_written_segments(&self) -> bool {
         let unlisted = self.unlisted(&[]).unwrap_or_default();
         let mut segments = unlisted.iter().filter(|path| segment_id(path).is_some());
@@ -289,7 +289,7 @@ impl Directory {
         })
     }
 
-    /// Files of the log that the list does not name: what is left of something that a crash interrupted.
+    /// Files of the log that are not in the list of segments: leftovers of an operation that a crash interrupted.
     pub(crate) fn unlisted(&self, listed: &[SegmentId]) -> io::Result<Vec<PathBuf>> {
         let mut unlisted = Vec::new();
         for name in self.disk.names(&self.log)? {
@@ -312,23 +312,23 @@ impl Directory {
         self.log.join(RESERVE)
     }
 
-    /// Makes new and removed names of the log durable.
+    /// Makes created and removed files of the log durable.
     pub(super) fn sync_names(&self) -> io::Result<()> {
         self.disk.sync_names(&self.log)
     }
 
-    /// How many bytes can still be written.
+    /// The free space on the disk.
     pub(super) fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes(&self.log)
     }
 }
 
-/// The number of the segment that a file is, if it is one.
+/// The number of a segment, from its file name.
 pub(super) fn segment_id(path: &Path) -> Option<SegmentId> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// What the format file says; `None` if there is none.
+/// The format in the format file; `None` if there is no such file.
 fn read_format(disk: &dyn Disk, path: &Path) -> Result<Option<DirectoryFormat>, OpenError> {
     let read = disk
         .open(&path.join(FORMAT), OpenMode::Read)
@@ -348,7 +348,7 @@ fn read_format(disk: &dyn Disk, path: &Path) -> Result<Option<DirectoryFormat>, 
     }
 }
 
-/// A directory without a format file is made a store only if it holds nothing of anybody else.
+/// Refuses a directory without a format file that contains foreign files.
 fn check_foreign(disk: &dyn Disk, path: &Path, beside: &[&str]) -> Result<(), OpenError> {
     let names = disk
         .names(path)
@@ -357,7 +357,7 @@ fn check_foreign(disk: &dyn Disk, path: &Path, beside: &[&str]) -> Result<(), Op
         let own = match &*name {
             LOCK | "FORMAT.new" => true,
             LOG => match disk.names(&path.join(LOG)) {
-                // Of a first start that was interrupted: nothing was acknowledged.
+                // From an interrupted first start: no write was acknowledged.
                 Ok(inside) if inside.iter().all(|name| name.starts_with(SEGMENTS)) => true,
                 Ok(inside) if inside.iter().all(|name| is_of_log(name)) => {
                     return Err(OpenError::Unfinished {

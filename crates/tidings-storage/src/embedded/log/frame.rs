@@ -1,13 +1,13 @@
-//! How entries of the log look on disk.
+//! The format of log entries on disk.
 //!
-//! A frame is `magic (4) · body length (4) · start of its group (4) · crc32 (4) · body`, all little-endian. The checksum covers
-//! the body, the header and the place of the frame (segment and offset), so that a copy of a frame elsewhere, in a value for
-//! instance, is no frame. The body is a kind, a revision, a time and, for records, the key with its length and the value.
+//! A frame is `magic (4), body length (4), start of its group (4), crc32 (4), body`, all little-endian. The checksum covers the
+//! body, the header and the position of the frame (segment and offset), so that a copy of a frame elsewhere, for example in a
+//! value, is not a valid frame. The body is a kind, a revision, a time and, for records, the key with its length and the value.
 //!
-//! Frames that are synced together are a group. A group is written when the one before it is durable, so a whole frame of a
-//! later group proves that what stands before that group was written completely: see [`is_torn_end`].
+//! Frames that are synced together are a group. A group is written after the previous one is durable, so a valid frame of a later
+//! group proves that everything before that group was written completely: see [`is_torn_end`].
 //!
-//! Format 1, of earlier versions, has neither groups nor places. It is read and not written.
+//! Format 1, of earlier versions, has neither groups nor positions. It is read but not written.
 
 use bytes::Bytes;
 
@@ -19,9 +19,9 @@ const MAGIC_1: [u8; 4] = *b"tdr1";
 const MAGIC: [u8; 4] = *b"tdr2";
 const HEADER_1: usize = 12;
 pub(crate) const HEADER: usize = 16;
-/// What a body has before its key.
+/// The size of a record's body before its key.
 const RECORD_HEAD: usize = 21;
-/// No body is larger: [`BODY_BYTES_MAX`] bounds what a damaged length can ask for.
+/// The maximum size of a body. It also bounds the memory that a damaged length can request.
 const BODY_BYTES_MAX: usize = 64 << 20;
 /// The largest key and value together that can be read back.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = BODY_BYTES_MAX - RECORD_HEAD;
@@ -33,66 +33,66 @@ const CLOSED: u8 = 4;
 const BACKUP: u8 = 5;
 const BACKUP_END: u8 = 6;
 
-/// How the frames of a segment are written.
+/// The format of the frames of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameFormat {
-    /// Without groups, checksums of the body alone.
+    /// The format of earlier versions: no groups, and checksums that cover no position.
     One,
     Two,
 }
 
-/// What a frame says.
+/// The content of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum LogEntry {
     Record(Revision, Record),
-    /// History starts here since this time.
+    /// History starts at this revision; the running time of this mark.
     Oldest(Revision, u64),
-    /// The store was closed here, at this time: what stands before was not cut off by a crash.
+    /// The store was closed at this running time, so no crash interrupted the writes before.
     Closed(u64),
-    /// The head of a backup: its revision, when it was taken (milliseconds since 1970), how many records follow.
+    /// The head of a backup: its revision, its time (milliseconds since 1970), the number of records that follow.
     Backup {
         revision: Revision,
         taken_ms: u64,
         records: u64,
     },
-    /// The end of a backup: how many records stood before it.
+    /// The end of a backup: the number of records before it.
     BackupEnd(u64),
 }
 
-/// A frame that was read.
+/// A frame that was read from a segment.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    pub(crate) entry: Entry,
-    /// How long it is.
+    pub(crate) entry: LogEntry,
+    /// The length of the frame.
     pub(crate) bytes: usize,
-    /// Where its group starts.
+    /// The offset at which its group starts.
     pub(crate) group: u32,
 }
 
 /// Frames that are written and synced together.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct FrameGroup {
     segment: SegmentId,
     start: u32,
     frames: Vec<u8>,
 }
 
-impl Group {
-    /// A group that will stand at an offset of a segment.
-    pub(crate) fn at(segment: SegmentId, start: u64) -> Group {
-        Group {
+impl FrameGroup {
+    /// An empty group that will be written at an offset of a segment.
+    pub(crate) fn at(segment: SegmentId, start: u64) -> FrameGroup {
+        FrameGroup {
             segment,
             start: start as u32,
             frames: Vec::new(),
         }
     }
 
-    /// The frames that it has so far.
+    /// The bytes of all frames.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.frames
     }
 
-    /// Where the next frame will stand.
+    /// The offset of the next frame.
     pub(crate) fn end(&self) -> u64 {
         u64::from(self.start) + self.frames.len() as u64
     }
@@ -101,17 +101,19 @@ impl Group {
         self.frames.reserve(bytes);
     }
 
-    pub(crate) fn push(&mut self, entry: &Entry) {
+    pub(crate) fn push(&mut self, entry: &LogEntry) {
         match entry {
-            Entry::Record(revision, record) => self.push_record(*revision, record),
-            Entry::Oldest(revision, time_ms) => self.push_mark(OLDEST, revision.0, *time_ms, None),
-            Entry::Closed(time_ms) => self.push_mark(CLOSED, 0, *time_ms, None),
-            Entry::Backup {
+            LogEntry::Record(revision, record) => self.push_record(*revision, record),
+            LogEntry::Oldest(revision, time_ms) => {
+                self.push_mark(OLDEST, revision.0, *time_ms, None)
+            }
+            LogEntry::Closed(time_ms) => self.push_mark(CLOSED, 0, *time_ms, None),
+            LogEntry::Backup {
                 revision,
                 taken_ms,
                 records,
             } => self.push_mark(BACKUP, revision.0, *taken_ms, Some(*records)),
-            Entry::BackupEnd(records) => self.push_mark(BACKUP_END, *records, 0, None),
+            LogEntry::BackupEnd(records) => self.push_mark(BACKUP_END, *records, 0, None),
         }
     }
 
@@ -179,7 +181,7 @@ fn checksum_1(length: u32, body: &[u8]) -> u32 {
 
 const CUT_SHORT: &str = "a record is cut short";
 
-/// How long the body is that follows a header.
+/// The length of the body after a header.
 pub(crate) fn body_bytes(header: &[u8]) -> Result<usize, &'static str> {
     match header {
         [magic @ .., a, b, c, d, _, _, _, _, _, _, _, _] if *magic == MAGIC => {
@@ -194,9 +196,9 @@ pub(crate) fn body_bytes(header: &[u8]) -> Result<usize, &'static str> {
     }
 }
 
-/// Reads the frame at the start of `bytes`, which stands at an offset of a segment. The value shares the allocation.
+/// Reads the frame at the start of `bytes`, which were read at an offset of a segment. Key and value share the allocation.
 ///
-/// `Err` says what is wrong with it.
+/// `Err` says what is wrong with the frame.
 pub(crate) fn read(
     bytes: &Bytes,
     format: FrameFormat,
@@ -239,23 +241,23 @@ pub(crate) fn read(
     })
 }
 
-fn parse(body: &Bytes) -> Option<Entry> {
+fn parse(body: &Bytes) -> Option<LogEntry> {
     let kind = *body.first()?;
     let long = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let number = long(1)?;
-    // Marks of format 1 have no time.
+    // Marks in format 1 have no time.
     let time_ms = long(9).unwrap_or(0);
     match kind {
-        OLDEST => return Some(Entry::Oldest(Revision(number), time_ms)),
-        CLOSED => return Some(Entry::Closed(time_ms)),
+        OLDEST => return Some(LogEntry::Oldest(Revision(number), time_ms)),
+        CLOSED => return Some(LogEntry::Closed(time_ms)),
         BACKUP => {
-            return Some(Entry::Backup {
+            return Some(LogEntry::Backup {
                 revision: Revision(number),
                 taken_ms: time_ms,
                 records: long(17)?,
             });
         }
-        BACKUP_END => return Some(Entry::BackupEnd(number)),
+        BACKUP_END => return Some(LogEntry::BackupEnd(number)),
         _ => {}
     }
     let key_bytes = u32::from_le_bytes(body.get(17..RECORD_HEAD)?.try_into().ok()?);
@@ -267,7 +269,7 @@ fn parse(body: &Bytes) -> Option<Entry> {
             key,
             value,
         };
-        Entry::Record(Revision(number), record)
+        LogEntry::Record(Revision(number), record)
     };
     match kind {
         PUT if key_end <= body.len() => Some(record(Some(body.slice(key_end..)))),
@@ -276,11 +278,11 @@ fn parse(body: &Bytes) -> Option<Entry> {
     }
 }
 
-/// True if what stands at an offset of the last segment, where no frame can be read, is the end of a write that was cut off by
-/// a crash: nobody was told of it. False if it is damage to something that was durable.
+/// True if the unreadable bytes at an offset of the last segment are from a write that a crash interrupted, which was never
+/// acknowledged. False if they are damage to durable data.
 ///
-/// Pages of one group can reach the disk in any order, so whole frames of that group may follow. A frame of a later group may
-/// not: it was written when everything before its group was durable.
+/// Pages of one group can reach the disk in any order, so valid frames of that group may follow. A frame of a later group cannot
+/// follow: it is written only after everything before its group is durable.
 pub(crate) fn is_torn_end(
     contents: &Bytes,
     format: FrameFormat,
@@ -314,12 +316,12 @@ mod tests {
         }
     }
 
-    /// Three groups: one of two records, one of three, one of one. Returns the bytes and where frames start.
+    /// Three groups of two, three and one records. Returns the bytes and the offsets of the frames.
     fn groups() -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut starts) = (Vec::new(), Vec::new());
         let mut revision = 0;
         for size in [2, 3, 1] {
-            let mut group = Group::at(9, bytes.len() as u64);
+            let mut group = FrameGroup::at(9, bytes.len() as u64);
             for _ in 0..size {
                 starts.push(group.end() as usize);
                 revision += 1;
@@ -333,18 +335,18 @@ mod tests {
     #[test]
     fn every_entry_is_read_as_it_was_written() {
         let entries = [
-            Entry::Record(Revision(3), record("a", Some("b"))),
-            Entry::Record(Revision(4), record("a", None)),
-            Entry::Oldest(Revision(2), 5),
-            Entry::Closed(6),
-            Entry::Backup {
+            LogEntry::Record(Revision(3), record("a", Some("b"))),
+            LogEntry::Record(Revision(4), record("a", None)),
+            LogEntry::Oldest(Revision(2), 5),
+            LogEntry::Closed(6),
+            LogEntry::Backup {
                 revision: Revision(4),
                 taken_ms: 8,
                 records: 1,
             },
-            Entry::BackupEnd(1),
+            LogEntry::BackupEnd(1),
         ];
-        let mut group = Group::at(3, 100);
+        let mut group = FrameGroup::at(3, 100);
         for entry in &entries {
             group.push(entry);
         }

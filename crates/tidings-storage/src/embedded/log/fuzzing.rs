@@ -1,25 +1,25 @@
-//! What must hold for any bytes in the files of a store, for fuzzers.
+//! Fuzz targets: properties that must hold for any bytes in the files of a store.
 
 use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
 
-use super::frame::{Entry, FrameFormat, Group};
+use super::frame::{FrameFormat, FrameGroup, LogEntry};
 use super::manifest::Manifest;
-use super::segment::{self, HEADER_BYTES, Placed};
+use super::segment::{self, HEADER_BYTES, PlacedFrame};
 use crate::contract::Revision;
 use crate::embedded::disk::DiskFile;
 use crate::embedded::record::Record;
 
-/// The number that the examples have as segments.
+/// The segment number of the examples.
 const ID: u64 = 3;
 
-/// Bytes as a file that can only be read.
+/// Bytes as a read-only file.
 #[derive(Debug)]
-struct InMemory(Vec<u8>);
+struct InMemoryFile(Vec<u8>);
 
-impl DiskFile for InMemory {
+impl DiskFile for InMemoryFile {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.0.len() as u64)
     }
@@ -44,12 +44,12 @@ impl DiskFile for InMemory {
     }
 }
 
-/// Reads bytes as a segment: as the last one, whose end may be torn, and as a closed one.
+/// Reads bytes as the last segment, whose end may be torn, and as a closed segment.
 ///
 /// # Panics
-/// If something is accepted that would not be written so.
+/// If a frame is accepted that this version would not write.
 pub fn frames(data: &[u8]) {
-    let file = InMemory(data.to_vec());
+    let file = InMemoryFile(data.to_vec());
     for closed_at in [None, Some(data.len() as u64)] {
         let mut placed = Vec::new();
         let loaded = segment::load(&file, Path::new("fuzzed"), ID, closed_at, &mut |frame| {
@@ -60,7 +60,7 @@ pub fn frames(data: &[u8]) {
         };
         assert_eq!(loaded.end + loaded.left_over, data.len() as u64);
         let mut expected = HEADER_BYTES;
-        for Placed {
+        for PlacedFrame {
             entry,
             offset,
             bytes,
@@ -76,13 +76,13 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// What was read is what would be written, but for where its group starts.
-fn check_written(entry: &Entry, data: &[u8], offset: u32, bytes: u32) {
-    let mut group = Group::at(ID, u64::from(offset));
+/// Checks that a frame equals what this version would write, except for the start of its group.
+fn check_written(entry: &LogEntry, data: &[u8], offset: u32, bytes: u32) {
+    let mut group = FrameGroup::at(ID, u64::from(offset));
     group.push(entry);
     let frame = &data[offset as usize..(offset + bytes) as usize];
-    // A longer mark than this version writes is read by its beginning.
-    if !matches!(entry, Entry::Record(..)) {
+    // A mark that is longer than this version writes is accepted by its first bytes.
+    if !matches!(entry, LogEntry::Record(..)) {
         return;
     }
     let written = group.as_bytes();
@@ -93,10 +93,10 @@ fn check_written(entry: &Entry, data: &[u8], offset: u32, bytes: u32) {
     );
 }
 
-/// Reads bytes as the list of segments.
+/// Reads bytes as a list of segments.
 ///
 /// # Panics
-/// If something is accepted that would not be written so.
+/// If a list is accepted that this version would not write.
 pub fn manifest(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -107,7 +107,7 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// Segments to begin with.
+/// Valid segments, as seeds for the fuzzer.
 pub fn examples() -> Vec<Vec<u8>> {
     let record = |value: Option<&'static str>| Record {
         written_ms: 9,
@@ -117,19 +117,19 @@ pub fn examples() -> Vec<Vec<u8>> {
     let mut segment = b"tidings2".to_vec();
     let mut revision = 0;
     for size in [1, 3, 2] {
-        let mut group = Group::at(ID, segment.len() as u64);
+        let mut group = FrameGroup::at(ID, segment.len() as u64);
         for _ in 0..size {
             revision += 1;
             group.push_record(Revision(revision), &record(Some("a value")));
         }
         group.push_record(Revision(revision + 1), &record(None));
         revision += 1;
-        group.push(&Entry::Oldest(Revision(revision), 5));
+        group.push(&LogEntry::Oldest(Revision(revision), 5));
         segment.extend_from_slice(group.as_bytes());
     }
     let mut closed = segment.clone();
-    let mut mark = Group::at(ID, closed.len() as u64);
-    mark.push(&Entry::Closed(8));
+    let mut mark = FrameGroup::at(ID, closed.len() as u64);
+    mark.push(&LogEntry::Closed(8));
     closed.extend_from_slice(mark.as_bytes());
     vec![segment, closed, b"tidings1".to_vec()]
 }

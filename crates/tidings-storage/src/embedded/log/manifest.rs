@@ -1,24 +1,25 @@
 //! The list of segments that make up the log, `log/SEGMENTS`.
 //!
-//! It is replaced as a whole, so that one rename decides which segments count. A segment that has a length is closed: what
-//! stands behind that length was never acknowledged. The last one may have none: it is written to.
+//! The list is replaced as a whole, so that one rename decides which segments belong to the log. A segment with a length is
+//! closed: bytes after that length were never acknowledged. The last segment may have no length: it is open for writes.
 
 use super::SegmentId;
 use crate::contract::Revision;
 
 const TITLE: &str = "tidings segments";
 
+/// The list of segments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Manifest {
-    /// Where history starts, unless the log says a later revision.
+    /// The start of history, unless the log has a later one.
     pub(super) oldest: Revision,
-    /// The store's running time, unless the log says a later one.
+    /// The running time of the store, unless the log has a later one.
     pub(super) time_ms: u64,
-    /// What an earlier version wrote: revisions up to this one are of format 2.
+    /// The last revision that was written in format 2, by an earlier version.
     pub(super) converted: Revision,
-    /// The newest revision that had no record when the directory was converted: it may be a deletion that was lost.
+    /// The newest revision without a record when the directory was converted: it may be a lost deletion.
     pub(super) newest_gap: Revision,
-    /// In the order of their revisions, with the lengths of those that are closed.
+    /// The segments in the order of their revisions, with the lengths of closed ones.
     pub(super) segments: Vec<(SegmentId, Option<u64>)>,
 }
 
@@ -39,7 +40,7 @@ impl Manifest {
         text
     }
 
-    /// The list of format 2: one number a line.
+    /// Parses the list of format 2: one number per line.
     pub(super) fn parse_format_2(text: &str) -> Option<Manifest> {
         if !text.starts_with(TITLE) {
             let ids = text.lines().map(|line| Some((line.parse().ok()?, None)));
@@ -51,7 +52,7 @@ impl Manifest {
         Manifest::parse(text)
     }
 
-    /// `None` if this is no manifest, or is damaged.
+    /// Parses a list. `None` if it is damaged or not a list of segments.
     pub(super) fn parse(text: &str) -> Option<Manifest> {
         if !text.starts_with(TITLE) {
             return None;
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(segments, [(1, None), (2, None)]);
         assert_eq!(Manifest::parse_format_2(""), Some(Manifest::default()));
         assert_eq!(Manifest::parse_format_2("one\n"), None);
-        // A list that lost its contents is no empty list: all segments would count as left over.
+        // An emptied file is not an empty list: otherwise all segments would count as leftovers.
         assert_eq!(Manifest::parse(""), None);
         assert_eq!(Manifest::parse("1\n2\n"), None);
         let converted = Manifest::default().to_text();

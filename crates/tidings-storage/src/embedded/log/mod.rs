@@ -1,13 +1,13 @@
 //! Records on disk: an append-only log in segments.
 //!
-//! A record is written once, with a checksum, at the end of the last segment. Records that compaction has made useless stay
-//! where they are until half of their segment is useless; then a segment without them takes its place. The list of segments
-//! (`manifest`) says which of them count, in the order of revisions; it is replaced as a whole.
+//! A record is written once, with a checksum, at the end of the last segment. Records that compaction has forgotten stay in their
+//! segment until half of it is unneeded; then a new segment without them replaces it. The list of segments (`manifest`) names the
+//! valid segments in the order of revisions; it is replaced as a whole.
 //!
-//! After a crash the last segment may end with part of a group that nobody was told of. It is ignored: the segment is closed
-//! where its last whole frame ends, and another one is begun. Damage anywhere else is reported and never repaired.
+//! After a crash the last segment may end with a part of a group that was never acknowledged. That part is ignored: the segment
+//! is closed after its last valid frame, and a new one is started. Damage anywhere else is reported and never repaired.
 //!
-//! Opening needs no room on the disk, unless the directory is new, so that a store can be read on a disk that is full.
+//! Opening a store needs no free disk space, unless the directory is new, so that a store can be read on a full disk.
 
 mod build;
 pub mod check;
@@ -30,57 +30,57 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytes::Bytes;
 
 use super::disk::DiskFile;
-use super::record::{AppendError, Record, Records};
+use super::record::{AppendError, Record, RecordStore};
 use crate::contract::{DiskStats, Error, Revision};
 pub(crate) use build::LogBuilder;
 pub use directory::OpenError;
-use directory::{Directory, DirectoryFormat};
-use frame::{Entry, FrameFormat};
-pub(super) use opening::Found;
-use reserve::Reserve;
-use segment::Loaded;
+use directory::{DataDirectory, DirectoryFormat};
+use frame::{FrameFormat, LogEntry};
+pub(super) use opening::FoundRecord;
+use reserve::DiskReserve;
+use segment::LoadedSegment;
 use writing::trouble;
 
 pub(crate) type SegmentId = u64;
 
-/// Where a record stands.
+/// The position of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Location {
+struct RecordLocation {
     segment: SegmentId,
     offset: u32,
     bytes: u32,
 }
 
-/// A segment as readers need it.
+/// An open segment, for readers.
 #[derive(Debug, Clone)]
-struct Readable {
+struct ReadableSegment {
     file: Arc<dyn DiskFile>,
     format: FrameFormat,
 }
 
-/// What readers need. Locations and files change together, so a location always fits the file it is read from.
+/// The positions of all records and the open segments. They change together, so a position always fits its file.
 #[derive(Debug, Default)]
-struct Contents {
-    locations: BTreeMap<Revision, Location>,
-    files: BTreeMap<SegmentId, Readable>,
+struct LogContents {
+    locations: BTreeMap<Revision, RecordLocation>,
+    files: BTreeMap<SegmentId, ReadableSegment>,
 }
 
-/// A segment as the writer needs it.
+/// A segment, for the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SegmentInfo {
     id: SegmentId,
-    /// Where its last frame ends.
+    /// The offset after its last frame.
     bytes: u64,
-    /// Bytes of records that are still needed.
+    /// Bytes of needed records.
     live_bytes: u64,
-    /// Nothing is written to it any more.
+    /// True if nothing more is written to it.
     closed: bool,
 }
 
-/// What only the committing thread needs.
+/// The state that only the committing thread uses.
 #[derive(Debug)]
-struct Writer {
-    /// In the order of revisions. Only the last one may be open.
+struct LogWriter {
+    /// All segments in the order of revisions. Only the last one may be open.
     segments: Vec<SegmentInfo>,
     next_id: SegmentId,
     oldest: Revision,
@@ -88,49 +88,50 @@ struct Writer {
     converted: Revision,
     newest_gap: Revision,
     format: DirectoryFormat,
-    /// The last segment was found so, and its last group could not be made durable yet.
-    unsettled: Option<Loaded>,
-    /// A write failed and could not be taken back: what stands behind the end of the last segment is not known.
+    /// The last segment, if its last group could not be made durable since the start.
+    unsettled: Option<LoadedSegment>,
+    /// True if a write failed and could not be undone: the bytes after the end of the last segment are unknown.
     tail_unknown: bool,
-    /// Whether the list of segments that was written last counts is not known.
+    /// True if it is unknown whether the last list of segments was published.
     manifest_unknown: bool,
-    /// Segments that could not be read when they were to be rewritten. They are left alone until the next start.
+    /// Damaged segments that could not be rewritten. They are not tried again before the next start.
     unreadable: Vec<SegmentId>,
-    /// Files that count no more and could not be removed yet.
+    /// Files that are not part of the log any more but could not be removed yet.
     leftovers: Vec<PathBuf>,
-    reserve: Reserve,
+    reserve: DiskReserve,
 }
 
-/// What metrics show. Whoever asks does not wait for the disk.
+/// Figures for metrics, behind a lock of their own so that metrics do not wait for the disk.
 #[derive(Debug, Default)]
-struct Figures(DiskStats);
+struct LogFigures(DiskStats);
 
+/// A [`RecordStore`] in a data directory.
 #[derive(Debug)]
 pub(super) struct LogRecords {
-    directory: Directory,
+    directory: DataDirectory,
     segment_bytes_max: u64,
-    contents: RwLock<Contents>,
-    writer: Mutex<Writer>,
-    figures: Mutex<Figures>,
+    contents: RwLock<LogContents>,
+    writer: Mutex<LogWriter>,
+    figures: Mutex<LogFigures>,
 }
 
 impl LogRecords {
-    fn contents(&self) -> RwLockReadGuard<'_, Contents> {
+    fn contents(&self) -> RwLockReadGuard<'_, LogContents> {
         self.contents.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn contents_mut(&self) -> RwLockWriteGuard<'_, Contents> {
+    fn contents_mut(&self) -> RwLockWriteGuard<'_, LogContents> {
         self.contents
             .write()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn figures(&self) -> MutexGuard<'_, Figures> {
+    fn figures(&self) -> MutexGuard<'_, LogFigures> {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets metrics see how large the log is.
-    fn show_figures(&self, writer: &Writer) {
+    /// Updates the sizes in the metrics.
+    fn show_figures(&self, writer: &LogWriter) {
         let log: u64 = writer.segments.iter().map(|segment| segment.bytes).sum();
         let reserve_bytes = writer.reserve.bytes();
         let stats = &mut self.figures().0;
@@ -139,25 +140,25 @@ impl LogRecords {
         stats.reserve_bytes = reserve_bytes;
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, LogWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for LogRecords {
-    /// Marks the end as one that no crash made: damage before it will be seen as what it is.
+    /// Writes a mark that the store was closed, so that damage before it is not mistaken for an interrupted write.
     fn drop(&mut self) {
         let mut writer = self.writer();
         if writer.segments.last().is_some_and(|last| !last.closed) {
-            let mark = Entry::Closed(writer.time_ms);
+            let mark = LogEntry::Closed(writer.time_ms);
             if let Err(error) = self.write_mark(&mut writer, &mark) {
-                tracing::debug!(%error, "the log is closed without a mark");
+                tracing::debug!(%error, "cannot write the closing mark of the log");
             }
         }
     }
 }
 
-impl Records for LogRecords {
+impl RecordStore for LogRecords {
     fn append(&self, records: &[(Revision, Record)]) -> Result<(), AppendError> {
         let mut writer = self.writer();
         let mut ends = Vec::with_capacity(records.len());
@@ -179,7 +180,7 @@ impl Records for LogRecords {
         self.show_figures(&writer);
         let mut contents = self.contents_mut();
         for ((revision, _), (offset, bytes)) in records.iter().zip(ends) {
-            let location = Location {
+            let location = RecordLocation {
                 segment,
                 offset,
                 bytes,
@@ -195,7 +196,7 @@ impl Records for LogRecords {
 
     fn note_oldest(&self, oldest: Revision, time_ms: u64) -> Result<(), Error> {
         let mut writer = self.writer();
-        let mark = Entry::Oldest(oldest, time_ms);
+        let mark = LogEntry::Oldest(oldest, time_ms);
         let written = self.with_reserve(&mut writer, |writer| self.write_mark(writer, &mark));
         written.map_err(|error| Error::Failed(format!("the store cannot write: {error}")))?;
         writer.oldest = oldest;
@@ -226,13 +227,13 @@ impl Records for LogRecords {
         self.show_figures(&writer);
         trouble(&writer, free_bytes).or_else(|| {
             let error = filled.err()?;
-            Some(format!("no room can be kept for compaction: {error}"))
+            Some(format!("cannot reserve disk space for compaction: {error}"))
         })
     }
 
     fn probe(&self) -> Result<(), Error> {
         let mut writer = self.writer();
-        let mark = Entry::Oldest(writer.oldest, writer.time_ms);
+        let mark = LogEntry::Oldest(writer.oldest, writer.time_ms);
         let written = self.write_mark(&mut writer, &mark);
         written.map_err(|error| Error::Failed(error.to_string()))
     }

@@ -1,55 +1,58 @@
-//! How a log is opened: every segment that counts is read, and what it says is put together.
+//! Opens a log: reads all its segments and rebuilds the positions of the records.
 
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::check::newest_gap;
-use super::directory::{self, Directory, DirectoryFormat, OpenError};
-use super::frame::{Entry, FrameFormat};
-use super::reserve::Reserve;
-use super::segment::{self, HEADER_BYTES, Placed};
-use super::{Contents, Figures, Location, LogRecords, Readable, SegmentId, SegmentInfo, Writer};
+use super::directory::{self, DataDirectory, DirectoryFormat, OpenError};
+use super::frame::{FrameFormat, LogEntry};
+use super::reserve::DiskReserve;
+use super::segment::{self, HEADER_BYTES, PlacedFrame};
+use super::{
+    LogContents, LogFigures, LogRecords, LogWriter, ReadableSegment, RecordLocation, SegmentId,
+    SegmentInfo,
+};
 use crate::contract::Revision;
 use crate::embedded::disk::{Disk, DiskFile, OpenMode};
 use crate::embedded::record::Record;
 
-/// A log that was opened, and what it says of the store.
-pub(in crate::embedded) struct Opened {
+/// An open log with the state that it stores.
+pub(in crate::embedded) struct OpenedLog {
     pub(in crate::embedded) log: LogRecords,
-    /// Where history starts.
+    /// The revision at which history starts.
     pub(in crate::embedded) oldest: Revision,
-    /// The store's running time when the last entry was written.
+    /// The running time of the store at the last entry.
     pub(in crate::embedded) time_ms: u64,
 }
 
-/// A record that is found when a log is opened.
-pub(in crate::embedded) enum Found<'a> {
+/// A record that was found while the log was opened.
+pub(in crate::embedded) enum FoundRecord<'a> {
     Record(Revision, &'a Record),
-    /// A second copy, which a crash of an earlier version left when it joined segments.
+    /// A duplicate record, left by an earlier version that crashed while it joined segments.
     Copy(&'a Record),
 }
 
 impl LogRecords {
-    /// Opens or creates a log and visits all of its records in order.
+    /// Opens or creates a log and calls `visit` for all records in order.
     pub(in crate::embedded) fn open(
         disk: &Arc<dyn Disk>,
         path: &Path,
         beside: &[&str],
         segment_bytes_max: u64,
-        visit: &mut dyn FnMut(Found<'_>),
-    ) -> Result<Opened, OpenError> {
-        let directory = Directory::open(disk.clone(), path, beside)?;
+        visit: &mut dyn FnMut(FoundRecord<'_>),
+    ) -> Result<OpenedLog, OpenError> {
+        let directory = DataDirectory::open(disk.clone(), path, beside)?;
         let manifest = directory.manifest()?;
         let listed: Vec<SegmentId> = manifest.segments.iter().map(|(id, _)| *id).collect();
         let leftovers = directory.unlisted(&listed);
         let leftovers = leftovers.map_err(|source| OpenError::io(path, source))?;
-        // A number is not used again while a file of it may be there, and be removed.
+        // The numbers of leftover files are not reused, because these files will be removed.
         let left_over = leftovers
             .iter()
             .filter_map(|path| directory::segment_id(path));
         let newest_id = listed.iter().copied().chain(left_over).max();
-        let writer = Writer {
+        let writer = LogWriter {
             segments: Vec::new(),
             next_id: newest_id.unwrap_or(0) + 1,
             oldest: manifest.oldest,
@@ -62,11 +65,11 @@ impl LogRecords {
             manifest_unknown: false,
             unreadable: Vec::new(),
             leftovers,
-            reserve: Reserve::find(disk.clone(), directory.reserve_path()),
+            reserve: DiskReserve::find(disk.clone(), directory.reserve_path()),
         };
-        let mut opening = Opening {
+        let mut opening = LogOpening {
             directory: &directory,
-            contents: Contents::default(),
+            contents: LogContents::default(),
             writer,
             last: Revision(0),
             visit,
@@ -74,7 +77,7 @@ impl LogRecords {
         for (id, closed_at) in manifest.segments {
             opening.read(id, closed_at, listed.last() == Some(&id))?;
         }
-        let Opening {
+        let LogOpening {
             contents,
             mut writer,
             last,
@@ -90,17 +93,17 @@ impl LogRecords {
             segment_bytes_max: segment_bytes_max.clamp(1, 1 << 30),
             contents: RwLock::new(contents),
             writer: Mutex::new(writer),
-            figures: Mutex::new(Figures::default()),
+            figures: Mutex::new(LogFigures::default()),
         };
         log.after_open();
-        Ok(Opened {
+        Ok(OpenedLog {
             log,
             oldest,
             time_ms,
         })
     }
 
-    /// Removes what a crash has left, and converts a store of an earlier version. Neither is needed to go on.
+    /// Removes leftovers of a crash and converts a store of an earlier version. The store works also if either fails.
     fn after_open(&self) {
         let mut writer = self.writer();
         self.sweep(&mut writer);
@@ -110,7 +113,7 @@ impl LogRecords {
                     tracing::info!("the data directory was converted from format 2 to format 3");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the data directory is of format 2 and cannot be converted yet");
+                    tracing::warn!(%error, "cannot convert the data directory from format 2 to format 3; will retry");
                 }
             }
         }
@@ -118,17 +121,17 @@ impl LogRecords {
     }
 }
 
-/// A log while it is read.
-struct Opening<'a, 'v> {
-    directory: &'a Directory,
-    contents: Contents,
-    writer: Writer,
-    /// The last revision so far.
+/// The state while a log is opened.
+struct LogOpening<'a, 'v> {
+    directory: &'a DataDirectory,
+    contents: LogContents,
+    writer: LogWriter,
+    /// The last revision that was read.
     last: Revision,
-    visit: &'v mut dyn FnMut(Found<'_>),
+    visit: &'v mut dyn FnMut(FoundRecord<'_>),
 }
 
-impl Opening<'_, '_> {
+impl LogOpening<'_, '_> {
     /// Reads a segment.
     fn read(
         &mut self,
@@ -139,7 +142,7 @@ impl Opening<'_, '_> {
         let path = self.directory.segment_path(id);
         let io_error = |source| OpenError::io(&path, source);
         let file = open_segment(&*self.directory.disk, &path)?;
-        // In format 2 closed segments have no length: they end where the file ends.
+        // In format 2 closed segments have no length; they end with the file.
         let closed_at = match closed_at {
             None if !is_newest => Some(file.bytes().map_err(io_error)?),
             closed_at => closed_at,
@@ -161,7 +164,7 @@ impl Opening<'_, '_> {
             });
         }
         if loaded.end < HEADER_BYTES {
-            return Ok(()); // nothing was ever written to it
+            return Ok(()); // the segment was never written
         }
         if loaded.left_over > 0 && closed_at.is_none() {
             tracing::warn!(
@@ -171,7 +174,7 @@ impl Opening<'_, '_> {
         }
         if is_newest {
             match segment::settle(&*file, &loaded) {
-                // Some file systems need room to write what is there once more. Until then nothing else is written.
+                // Some file systems need free space to overwrite data. Until there is some, nothing else is written.
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                     self.writer.unsettled = Some(loaded);
                 }
@@ -186,32 +189,34 @@ impl Opening<'_, '_> {
             closed: closed || loaded.format == FrameFormat::One,
         });
         let format = loaded.format;
-        self.contents.files.insert(id, Readable { file, format });
+        self.contents
+            .files
+            .insert(id, ReadableSegment { file, format });
         Ok(())
     }
 
-    /// Takes in an entry, and says how many bytes of it are needed.
-    fn take(&mut self, segment: SegmentId, placed: Placed) -> Result<u64, OutOfOrder> {
-        let Placed {
+    /// Applies an entry. Returns its number of needed bytes.
+    fn take(&mut self, segment: SegmentId, placed: PlacedFrame) -> Result<u64, OutOfOrder> {
+        let PlacedFrame {
             entry,
             offset,
             bytes,
         } = placed;
         let writer = &mut self.writer;
         match entry {
-            Entry::Record(revision, record) if revision <= self.last => {
-                // Earlier versions left such when they joined segments and were killed.
+            LogEntry::Record(revision, record) if revision <= self.last => {
+                // Earlier versions left duplicates if they were killed while they joined segments.
                 if writer.format == DirectoryFormat::Three && revision > writer.converted {
                     return Err(OutOfOrder);
                 }
-                (self.visit)(Found::Copy(&record));
+                (self.visit)(FoundRecord::Copy(&record));
                 return Ok(0);
             }
-            Entry::Record(revision, record) => {
+            LogEntry::Record(revision, record) => {
                 self.last = revision;
                 writer.time_ms = writer.time_ms.max(record.written_ms);
-                (self.visit)(Found::Record(revision, &record));
-                let location = Location {
+                (self.visit)(FoundRecord::Record(revision, &record));
+                let location = RecordLocation {
                     segment,
                     offset,
                     bytes,
@@ -219,18 +224,18 @@ impl Opening<'_, '_> {
                 self.contents.locations.insert(revision, location);
                 return Ok(u64::from(bytes));
             }
-            Entry::Oldest(oldest, time_ms) => {
+            LogEntry::Oldest(oldest, time_ms) => {
                 writer.oldest = writer.oldest.max(oldest);
                 writer.time_ms = writer.time_ms.max(time_ms);
             }
-            Entry::Closed(time_ms) => writer.time_ms = writer.time_ms.max(time_ms),
-            Entry::Backup { .. } | Entry::BackupEnd(_) => {}
+            LogEntry::Closed(time_ms) => writer.time_ms = writer.time_ms.max(time_ms),
+            LogEntry::Backup { .. } | LogEntry::BackupEnd(_) => {}
         }
         Ok(0)
     }
 }
 
-/// A record that is older than one before it.
+/// A record has a lower revision than one before it.
 struct OutOfOrder;
 
 fn open_segment(disk: &dyn Disk, path: &Path) -> Result<Arc<dyn DiskFile>, OpenError> {

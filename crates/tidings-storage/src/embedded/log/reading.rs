@@ -1,29 +1,30 @@
-//! How records are read: those that stand close to each other at once.
+//! Reads records; records that are close together are read with one call.
 
 use bytes::Bytes;
 
-use super::frame::{self, Entry};
-use super::{Location, LogRecords, Readable, SegmentId};
+use super::frame::{self, LogEntry};
+use super::{LogRecords, ReadableSegment, RecordLocation, SegmentId};
 use crate::contract::{Error, Revision};
 use crate::embedded::disk;
 use crate::embedded::record::Record;
 
-/// Records that stand this close to each other are read at once.
+/// The maximum gap between records that are read with one call.
 const READ_GAP: u64 = 4 << 10;
+/// The maximum size of one read.
 const READ_AT_ONCE: u64 = 256 << 10;
 
-/// Frames that are read at once: they stand in one file, close to each other.
-struct Stretch {
+/// Frames of one segment that are read with one call.
+struct ReadStretch {
     segment: SegmentId,
     start: u64,
     end: u64,
-    /// Which of the wanted records, and where they stand.
-    records: Vec<(usize, Location)>,
+    /// The index and the position of each requested record.
+    records: Vec<(usize, RecordLocation)>,
 }
 
-/// Puts locations together that can be read at once. They are in the order in which they are wanted.
-fn stretches(locations: impl Iterator<Item = (usize, Location)>) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
+/// Groups positions that can be read with one call, in the requested order.
+fn stretches(locations: impl Iterator<Item = (usize, RecordLocation)>) -> Vec<ReadStretch> {
+    let mut stretches: Vec<ReadStretch> = Vec::new();
     for (wanted, location) in locations {
         let (start, end) = (
             u64::from(location.offset),
@@ -39,7 +40,7 @@ fn stretches(locations: impl Iterator<Item = (usize, Location)>) -> Vec<Stretch>
                 last.end = end;
                 last.records.push((wanted, location));
             }
-            _ => stretches.push(Stretch {
+            _ => stretches.push(ReadStretch {
                 segment: location.segment,
                 start,
                 end,
@@ -51,7 +52,7 @@ fn stretches(locations: impl Iterator<Item = (usize, Location)>) -> Vec<Stretch>
 }
 
 impl LogRecords {
-    /// The records of some revisions, in the same order; `None` for those that have been forgotten.
+    /// The records of some revisions, in the same order; `None` for forgotten ones.
     pub(super) fn read_records(
         &self,
         revisions: &[Revision],
@@ -63,7 +64,7 @@ impl LogRecords {
                 Some((wanted, *contents.locations.get(revision)?))
             });
             let stretches = stretches(locations);
-            let file = |stretch: &Stretch| contents.files.get(&stretch.segment).cloned();
+            let file = |stretch: &ReadStretch| contents.files.get(&stretch.segment).cloned();
             let files: Vec<_> = stretches.iter().map(file).collect();
             (stretches, files)
         };
@@ -75,8 +76,8 @@ impl LogRecords {
                     revisions[stretch.records[0].0]
                 ))
             };
-            let Readable { file, format } =
-                readable.ok_or_else(|| failed(&"its segment is gone"))?;
+            let ReadableSegment { file, format } =
+                readable.ok_or_else(|| failed(&"its segment is not open"))?;
             let mut bytes = vec![0; (stretch.end - stretch.start) as usize];
             disk::read_exact_at(&*file, &mut bytes, stretch.start)
                 .map_err(|error| failed(&error))?;
@@ -87,10 +88,10 @@ impl LogRecords {
                 let frame = bytes.slice(from..from + location.bytes as usize);
                 let frame = frame::read(&frame, format, location.segment, offset);
                 match frame.map_err(|what| failed(&what))?.entry {
-                    Entry::Record(revision, record) if revision == revisions[*wanted] => {
+                    LogEntry::Record(revision, record) if revision == revisions[*wanted] => {
                         found[*wanted] = Some(record);
                     }
-                    _ => return Err(failed(&"another one stands where it should be")),
+                    _ => return Err(failed(&"there is another record at its position")),
                 }
             }
         }

@@ -1,5 +1,4 @@
-//! Which segments are rewritten, and how: records that are still needed move into a new segment, and one list of segments
-//! takes the place of another.
+//! Reclaims disk space: copies the needed records of wasteful segments to a new segment, which replaces them.
 
 use std::io;
 use std::ops::Range;
@@ -7,19 +6,19 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::directory::OpenError;
-use super::frame::{Entry, Group};
-use super::segment::{self, HEADER_BYTES, Placed};
+use super::frame::{FrameGroup, LogEntry};
+use super::segment::{self, HEADER_BYTES, PlacedFrame};
 use super::writing::refused;
-use super::{Location, LogRecords, Readable, SegmentId, SegmentInfo, Writer};
+use super::{LogRecords, LogWriter, ReadableSegment, RecordLocation, SegmentId, SegmentInfo};
 use crate::contract::Revision;
 use crate::embedded::record::AppendError;
 
 impl LogRecords {
-    /// Rewrites some segments, if any are worth it, and returns the keys of the values that stood there and stand nowhere now.
-    /// If it is `urgent`, the last segment is closed first if it is half useless.
+    /// Rewrites some segments, if that is worth it, and returns the keys of the values that were dropped. If it is `urgent` and
+    /// half of the open segment is unneeded, closes that segment first.
     pub(super) fn reclaim_step(
         &self,
-        writer: &mut Writer,
+        writer: &mut LogWriter,
         urgent: bool,
     ) -> Result<Option<Vec<Bytes>>, AppendError> {
         self.repair(writer).map_err(|error| refused(&error))?;
@@ -30,7 +29,7 @@ impl LogRecords {
         if urgent && writer.segments.last().is_some_and(is_worth_it) {
             self.roll(writer).map_err(|error| refused(&error))?;
         }
-        // One file that cannot be read does not keep the others.
+        // A segment that cannot be read does not prevent the others from being rewritten.
         let mut skipped = writer.unreadable.clone();
         let mut failed = None;
         while let Some(wasteful) = wasteful(&writer.segments, &skipped, self.segment_bytes_max) {
@@ -40,7 +39,7 @@ impl LogRecords {
                 Err(NotRewritten::Unreadable(segment, error)) => {
                     skipped.push(segment);
                     if matches!(error, OpenError::Damaged { .. }) {
-                        tracing::error!(%error, "a file of the log is damaged and cannot be compacted; it is left alone");
+                        tracing::error!(%error, "a segment is damaged and cannot be compacted; it stays until the next start");
                         writer.unreadable.push(segment);
                     } else {
                         failed = Some(error);
@@ -57,14 +56,14 @@ impl LogRecords {
         }
     }
 
-    /// Puts one segment, or none, in the place of some.
+    /// Replaces some segments by one with their needed records, or by none.
     fn rewrite(
         &self,
-        writer: &mut Writer,
+        writer: &mut LogWriter,
         wasteful: &Range<usize>,
     ) -> Result<Vec<Bytes>, NotRewritten> {
         let old: Vec<SegmentInfo> = writer.segments[wasteful.clone()].to_vec();
-        let mut group = Group::at(writer.next_id, HEADER_BYTES);
+        let mut group = FrameGroup::at(writer.next_id, HEADER_BYTES);
         let (mut kept, mut dropped) = (Vec::new(), Vec::new());
         for info in &old {
             let sorted = self.sort_out(info, writer.next_id, &mut group, &mut kept, &mut dropped);
@@ -92,30 +91,30 @@ impl LogRecords {
         Ok(dropped)
     }
 
-    /// Copies the records of a segment that are needed into a group, and notes the keys of the values that are not.
+    /// Copies the needed records of a segment to a group, and collects the keys of the other values.
     fn sort_out(
         &self,
         info: &SegmentInfo,
         into: SegmentId,
-        group: &mut Group,
-        kept: &mut Vec<(Revision, Location)>,
+        group: &mut FrameGroup,
+        kept: &mut Vec<(Revision, RecordLocation)>,
         dropped: &mut Vec<Bytes>,
     ) -> Result<(), OpenError> {
         let contents = self.contents();
         let path = self.directory.segment_path(info.id);
-        let Some(Readable { file, .. }) = contents.files.get(&info.id) else {
-            let source = io::Error::other("it is not open");
+        let Some(ReadableSegment { file, .. }) = contents.files.get(&info.id) else {
+            let source = io::Error::other("the segment is not open");
             return Err(OpenError::io(&path, source));
         };
-        let visit = &mut |Placed {
+        let visit = &mut |PlacedFrame {
                               entry,
                               offset,
                               bytes,
-                          }: Placed| {
-            let Entry::Record(revision, record) = entry else {
-                return; // marks are in the list of segments
+                          }: PlacedFrame| {
+            let LogEntry::Record(revision, record) = entry else {
+                return; // marks are not copied: the list of segments has their content
             };
-            let here = Location {
+            let here = RecordLocation {
                 segment: info.id,
                 offset,
                 bytes,
@@ -123,7 +122,7 @@ impl LogRecords {
             if contents.locations.get(&revision) == Some(&here) {
                 let start = group.end();
                 group.push_record(revision, &record);
-                let location = Location {
+                let location = RecordLocation {
                     segment: into,
                     offset: start as u32,
                     bytes: (group.end() - start) as u32,
@@ -139,14 +138,14 @@ impl LogRecords {
 
 /// Why segments were not rewritten.
 enum NotRewritten {
-    /// This one cannot be read.
+    /// This segment cannot be read.
     Unreadable(SegmentId, OpenError),
-    /// What should take their place cannot be written.
+    /// The new segment cannot be written.
     Unwritable(AppendError),
 }
 
-/// Which segments to put one in the place of, if any: those that hold nothing that is needed; small neighbours; one that is
-/// half useless. The last segment stays: it is written to.
+/// The segments to rewrite next, if any: segments without needed records; small neighbours; a segment of which half is unneeded.
+/// The last segment is never rewritten, because it is open.
 fn wasteful(
     segments: &[SegmentInfo],
     unreadable: &[SegmentId],
@@ -178,7 +177,7 @@ fn wasteful(
     None
 }
 
-/// Neighbours are joined if half a segment holds both, and neither is copied again and again for the sake of little ones.
+/// True if two neighbours should be joined: half a segment holds both, and a large one is not copied often for small ones.
 fn joins(one: u64, other: u64, segment_bytes_max: u64) -> bool {
     let (small, large) = (one.min(other), one.max(other));
     let both = small + large;

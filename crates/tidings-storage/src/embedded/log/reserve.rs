@@ -1,4 +1,4 @@
-//! Room on the disk that is kept for compaction: on a full disk it is what compaction begins with.
+//! Reserved disk space: on a full disk it is released, so that compaction has space to start.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,26 +7,27 @@ use std::sync::Arc;
 use super::writing::RESERVE_LEAST;
 use crate::embedded::disk::{self, Disk, OpenMode};
 
-/// Written into the reserve at once.
+/// The size of one write to the reserve.
 const CHUNK: usize = 64 << 10;
-/// The reserve does not grow into the last of the room.
+/// Free space that the reserve does not use.
 const ROOM_FOR_OTHERS: u64 = 4 << 20;
 
+/// A file that reserves disk space.
 #[derive(Debug)]
-pub(super) struct Reserve {
+pub(super) struct DiskReserve {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// How much is kept now.
+    /// The size of the file.
     bytes: u64,
 }
 
-impl Reserve {
-    /// The reserve that is there, if any.
-    pub(super) fn find(disk: Arc<dyn Disk>, path: PathBuf) -> Reserve {
+impl DiskReserve {
+    /// Finds an existing reserve.
+    pub(super) fn find(disk: Arc<dyn Disk>, path: PathBuf) -> DiskReserve {
         let there = disk
             .open(&path, OpenMode::Read)
             .and_then(|file| file.bytes());
-        Reserve {
+        DiskReserve {
             bytes: there.unwrap_or(0),
             disk,
             path,
@@ -37,20 +38,20 @@ impl Reserve {
         self.bytes
     }
 
-    /// Gives the room back to the disk. True if there was any.
+    /// Removes the reserve to free its space. True if there was one.
     pub(super) fn release(&mut self) -> bool {
         if self.bytes == 0 || self.disk.remove(&self.path).is_err() {
             return false;
         }
         tracing::warn!(
             bytes = self.bytes,
-            "the disk is full: the reserve is used to compact history"
+            "the disk is full: released the reserve to compact history"
         );
         self.bytes = 0;
         true
     }
 
-    /// Sees to it that so much is kept, or at least a little, as far as there is room.
+    /// Grows the reserve to `wanted`, or to a minimum if there is not enough free space.
     pub(super) fn fill(&mut self, wanted: u64, free_bytes: Option<u64>) -> io::Result<()> {
         let free = free_bytes.unwrap_or(u64::MAX);
         let fits = |wanted: u64| free.saturating_sub(ROOM_FOR_OTHERS) >= wanted - self.bytes;
@@ -77,7 +78,7 @@ impl Reserve {
             OpenMode::Write
         };
         let file = self.disk.open(&self.path, mode)?;
-        // Not zeros: some file systems keep no room for those.
+        // Not zeros, because some file systems do not allocate space for them.
         let chunk: Vec<u8> = (0..CHUNK as u32).map(|at| (at % 251) as u8 + 1).collect();
         let mut written = self.bytes;
         while written < wanted {
@@ -90,7 +91,7 @@ impl Reserve {
         Ok(())
     }
 
-    /// Takes back what was begun.
+    /// Undoes a growth that failed.
     fn shrink(&mut self, bytes: u64) {
         let shrunk = self
             .disk

@@ -1,4 +1,4 @@
-//! One file of the log: a header, then frames.
+//! A segment: one file of the log, with a header and frames.
 
 use std::io;
 use std::path::Path;
@@ -8,16 +8,20 @@ use bytes::Bytes;
 
 use super::SegmentId;
 use super::directory::OpenError;
-use super::frame::{self, Entry, FrameFormat, Group};
+use super::frame::{self, FrameFormat, FrameGroup, LogEntry};
 use crate::embedded::disk::{self, Disk, DiskFile, OpenMode};
 
 const HEADER: &[u8; 8] = b"tidings2";
-/// Of earlier versions.
+/// The header of earlier versions.
 const HEADER_1: &[u8; 8] = b"tidings1";
 pub(super) const HEADER_BYTES: u64 = HEADER.len() as u64;
 
-/// Makes a segment with some frames, durably. The caller makes its name durable.
-pub(super) fn create(disk: &dyn Disk, path: &Path, group: &Group) -> io::Result<Arc<dyn DiskFile>> {
+/// Creates a segment with some frames, durably. The caller makes its name durable.
+pub(super) fn create(
+    disk: &dyn Disk,
+    path: &Path,
+    group: &FrameGroup,
+) -> io::Result<Arc<dyn DiskFile>> {
     let file = disk.open(path, OpenMode::Create)?;
     disk::write_all_at(&*file, HEADER, 0)?;
     disk::write_all_at(&*file, group.as_bytes(), HEADER_BYTES)?;
@@ -25,47 +29,47 @@ pub(super) fn create(disk: &dyn Disk, path: &Path, group: &Group) -> io::Result<
     Ok(file)
 }
 
-/// Puts frames at the end of a segment, durably.
+/// Appends frames to a segment, durably.
 pub(super) fn append(file: &dyn DiskFile, offset: u64, frames: &[u8]) -> io::Result<()> {
     disk::write_all_at(file, frames, offset)?;
     file.sync()
 }
 
-/// Takes back a write that failed.
+/// Undoes a failed write.
 pub(super) fn undo(file: &dyn DiskFile, offset: u64) -> io::Result<()> {
     file.set_bytes(offset)?;
     file.sync()
 }
 
-/// A frame, and where it stands.
+/// A frame and its position.
 #[derive(Debug)]
-pub(crate) struct Placed {
-    pub(crate) entry: Entry,
+pub(crate) struct PlacedFrame {
+    pub(crate) entry: LogEntry,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
 }
 
-/// What a segment was found to be.
+/// The result of reading a segment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadedSegment {
     pub(crate) format: FrameFormat,
-    /// Up to here there are frames; the header counts.
+    /// The offset after the last frame.
     pub(crate) end: u64,
-    /// How many bytes stand behind that: what a crash has left.
+    /// The number of bytes after `end`, left by a crash.
     pub(crate) left_over: u64,
-    /// Where the last group starts.
+    /// The offset of the last group.
     last_group: u64,
 }
 
-/// Reads a segment and visits its frames. `closed_at` is its length if it is closed; else what a crash left at its end does not
-/// count.
+/// Reads a segment and calls `visit` for its frames. `closed_at` is its length if it is closed. An open segment may end with an
+/// interrupted write, which is ignored.
 pub(crate) fn load(
     file: &dyn DiskFile,
     path: &Path,
     id: SegmentId,
     closed_at: Option<u64>,
-    visit: &mut dyn FnMut(Placed),
-) -> Result<Loaded, OpenError> {
+    visit: &mut dyn FnMut(PlacedFrame),
+) -> Result<LoadedSegment, OpenError> {
     let contents = disk::read_all(file).map_err(|source| OpenError::io(path, source))?;
     let contents = Bytes::from(contents);
     let damaged = |offset, what| OpenError::Damaged {
@@ -76,9 +80,9 @@ pub(crate) fn load(
     let format = match contents.first_chunk() {
         Some(HEADER) => FrameFormat::Two,
         Some(HEADER_1) => FrameFormat::One,
-        // A crash while an earlier version made the file.
+        // An earlier version crashed while it created the file.
         None if closed_at.is_none() && HEADER_1.starts_with(&contents) => FrameFormat::One,
-        _ => return Err(damaged(0, "it does not begin as a segment of the log does")),
+        _ => return Err(damaged(0, "it does not start with the header of a segment")),
     };
     let length = contents.len() as u64;
     let mut end = closed_at.unwrap_or(length);
@@ -91,7 +95,7 @@ pub(crate) fn load(
     while offset < end {
         match frame::read(&frames.slice(offset as usize..), format, id, offset) {
             Ok(frame) => {
-                visit(Placed {
+                visit(PlacedFrame {
                     entry: frame.entry,
                     offset: offset as u32,
                     bytes: frame.bytes as u32,
@@ -105,7 +109,7 @@ pub(crate) fn load(
             Err(what) => return Err(damaged(offset, what)),
         }
     }
-    Ok(Loaded {
+    Ok(LoadedSegment {
         format,
         end,
         left_over: length - end,
@@ -113,9 +117,9 @@ pub(crate) fn load(
     })
 }
 
-/// Makes what was loaded of the last segment durable: the process that wrote its last group may have been killed before it had
-/// synced it, or a sync of it may have failed, so it is written once more.
-pub(super) fn settle(file: &dyn DiskFile, loaded: &Loaded) -> io::Result<()> {
+/// Makes the last group of the last segment durable. The process that wrote it may have been killed before the sync, or the sync
+/// may have failed, so the group is written again.
+pub(super) fn settle(file: &dyn DiskFile, loaded: &LoadedSegment) -> io::Result<()> {
     if loaded.format == FrameFormat::Two && loaded.last_group < loaded.end {
         let mut group = vec![0; (loaded.end - loaded.last_group) as usize];
         disk::read_exact_at(file, &mut group, loaded.last_group)?;

@@ -1,28 +1,28 @@
-//! How the log is written: which list of segments counts, groups at its end, and what is done when that fails.
+//! Writes the log: appends groups, replaces the list of segments, and repairs both after a failure.
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::directory::DirectoryFormat;
-use super::frame::{Entry, FrameFormat, Group};
+use super::frame::{FrameFormat, FrameGroup, LogEntry};
 use super::manifest::Manifest;
 use super::segment::{self, HEADER_BYTES};
-use super::{LogRecords, Readable, SegmentId, SegmentInfo, Writer};
+use super::{LogRecords, LogWriter, ReadableSegment, SegmentId, SegmentInfo};
 use crate::contract::{Revision, SyncTimes};
 use crate::embedded::disk::DiskFile;
 use crate::embedded::record::AppendError;
 
-/// What compaction needs besides the segment that it writes: the list of segments, a mark.
+/// The minimum reserve: space for the list of segments and a mark, which compaction needs besides the new segment.
 pub(super) const RESERVE_LEAST: u64 = 64 << 10;
-/// With less than this the disk is called full: a commit may have more.
+/// Below this free space the disk counts as full: a commit may need more.
 const FREE_BYTES_LEAST: u64 = 1 << 20;
 
 impl LogRecords {
-    /// Makes a directory of format 2 one of format 3.
-    pub(super) fn convert(&self, writer: &mut Writer) -> io::Result<()> {
+    /// Converts a directory from format 2 to format 3.
+    pub(super) fn convert(&self, writer: &mut LogWriter) -> io::Result<()> {
         if writer.format == DirectoryFormat::Two {
-            // In this order: a directory of format 3 has a list with a checksum.
+            // In this order, because a directory of format 3 must have a list with a checksum.
             let segments = writer.segments.clone();
             self.replace_list(writer, &segments)?;
             self.directory.write_format()?;
@@ -31,11 +31,11 @@ impl LogRecords {
         Ok(())
     }
 
-    /// Makes another list of segments the one that counts. If it fails, the old one may count or the new one: nothing may be
-    /// written before [`LogRecords::repair`] has settled it.
+    /// Replaces the list of segments. If it fails, either list may be in effect: nothing may be written before
+    /// [`LogRecords::repair`] has succeeded.
     pub(super) fn replace_list(
         &self,
-        writer: &mut Writer,
+        writer: &mut LogWriter,
         segments: &[SegmentInfo],
     ) -> io::Result<()> {
         let closed = |segment: &SegmentInfo| (segment.id, segment.closed.then_some(segment.bytes));
@@ -52,8 +52,8 @@ impl LogRecords {
         Ok(())
     }
 
-    /// Removes files that count no more.
-    pub(super) fn sweep(&self, writer: &mut Writer) {
+    /// Removes files that are not part of the log any more.
+    pub(super) fn sweep(&self, writer: &mut LogWriter) {
         if !writer.manifest_unknown {
             let disk = &self.directory.disk;
             writer.leftovers.retain(|path| match disk.remove(path) {
@@ -63,8 +63,8 @@ impl LogRecords {
         }
     }
 
-    /// Settles what a failure has left unknown, so that the log can be written to again.
-    pub(super) fn repair(&self, writer: &mut Writer) -> io::Result<()> {
+    /// Repairs the state that a failure has left unknown, so that the log can be written again.
+    pub(super) fn repair(&self, writer: &mut LogWriter) -> io::Result<()> {
         self.settle(writer)?;
         self.convert(writer)?;
         if writer.manifest_unknown {
@@ -74,19 +74,21 @@ impl LogRecords {
         if writer.tail_unknown {
             let last = writer.segments.last().copied();
             let file = last.and_then(|last| self.contents().files.get(&last.id).cloned());
-            let undone = last.zip(file).is_some_and(|(last, Readable { file, .. })| {
-                segment::undo(&*file, last.bytes).is_ok()
-            });
+            let undone = last
+                .zip(file)
+                .is_some_and(|(last, ReadableSegment { file, .. })| {
+                    segment::undo(&*file, last.bytes).is_ok()
+                });
             if !undone {
-                self.roll(writer)?; // what stands behind the end of a closed segment does not count
+                self.roll(writer)?; // bytes after the end of a closed segment are ignored
             }
             writer.tail_unknown = false;
         }
         Ok(())
     }
 
-    /// Makes what was found at the end of the log durable, if that did not succeed before.
-    fn settle(&self, writer: &mut Writer) -> io::Result<()> {
+    /// Makes the last group of the opened log durable, if that failed at the start.
+    fn settle(&self, writer: &mut LogWriter) -> io::Result<()> {
         if let Some(loaded) = writer.unsettled
             && let Some(last) = writer.segments.last()
             && let Some(readable) = self.contents().files.get(&last.id)
@@ -97,24 +99,24 @@ impl LogRecords {
         Ok(())
     }
 
-    /// Closes the last segment and begins another.
-    pub(super) fn roll(&self, writer: &mut Writer) -> io::Result<()> {
+    /// Closes the last segment and starts a new one.
+    pub(super) fn roll(&self, writer: &mut LogWriter) -> io::Result<()> {
         let mut segments = writer.segments.clone();
         if let Some(last) = segments.last_mut() {
             last.closed = true;
         }
-        let group = Group::at(writer.next_id, HEADER_BYTES);
+        let group = FrameGroup::at(writer.next_id, HEADER_BYTES);
         let place = segments.len();
         self.insert_segment(writer, segments, place, &group, false)
     }
 
-    /// Makes a segment with some frames part of a list, and that list the one that counts.
+    /// Creates a segment with some frames, inserts it into a list of segments, and publishes that list.
     pub(super) fn insert_segment(
         &self,
-        writer: &mut Writer,
+        writer: &mut LogWriter,
         mut segments: Vec<SegmentInfo>,
         place: usize,
-        group: &Group,
+        group: &FrameGroup,
         closed: bool,
     ) -> io::Result<()> {
         let id = writer.next_id;
@@ -132,7 +134,7 @@ impl LogRecords {
         let file = match begun {
             Ok(file) => file,
             Err(error) => {
-                // It counts if the list is found to have been replaced, so it stays until that is settled.
+                // The new list may be in effect, so the file stays until the list is repaired.
                 writer.leftovers.push(path);
                 self.sweep(writer);
                 return Err(error);
@@ -142,12 +144,12 @@ impl LogRecords {
         let format = FrameFormat::Two;
         self.contents_mut()
             .files
-            .insert(id, Readable { file, format });
+            .insert(id, ReadableSegment { file, format });
         Ok(())
     }
 
-    /// The segment to write to.
-    fn open_last(&self, writer: &mut Writer) -> io::Result<(SegmentInfo, Arc<dyn DiskFile>)> {
+    /// The open segment; starts a new one if needed.
+    fn open_last(&self, writer: &mut LogWriter) -> io::Result<(SegmentInfo, Arc<dyn DiskFile>)> {
         self.repair(writer)?;
         let is_open = |last: &&SegmentInfo| !last.closed && last.bytes < self.segment_bytes_max;
         if writer.segments.last().filter(is_open).is_none() {
@@ -161,14 +163,14 @@ impl LogRecords {
         Ok((last, file.file.clone()))
     }
 
-    /// Puts a group at the end of the log, durably. `make` fills it.
+    /// Appends a group to the log, durably. `make` fills it.
     pub(super) fn write_group(
         &self,
-        writer: &mut Writer,
-        make: impl FnOnce(&mut Group),
-    ) -> Result<(SegmentId, Group), AppendError> {
+        writer: &mut LogWriter,
+        make: impl FnOnce(&mut FrameGroup),
+    ) -> Result<(SegmentId, FrameGroup), AppendError> {
         let (last, file) = self.open_last(writer).map_err(|error| refused(&error))?;
-        let mut group = Group::at(last.id, last.bytes);
+        let mut group = FrameGroup::at(last.id, last.bytes);
         make(&mut group);
         let started = Instant::now();
         if let Err(error) = segment::append(&*file, last.bytes, group.as_bytes()) {
@@ -185,17 +187,21 @@ impl LogRecords {
         Ok((last.id, group))
     }
 
-    /// Puts a mark at the end of the log.
-    pub(super) fn write_mark(&self, writer: &mut Writer, entry: &Entry) -> Result<(), AppendError> {
+    /// Appends a mark to the log.
+    pub(super) fn write_mark(
+        &self,
+        writer: &mut LogWriter,
+        entry: &LogEntry,
+    ) -> Result<(), AppendError> {
         self.write_group(writer, |group| group.push(entry))
             .map(|_| ())
     }
 
-    /// Does something for which the reserve may be used, if the disk is full.
+    /// Runs `act`; if the disk is full, releases the reserve and runs it again.
     pub(super) fn with_reserve<T>(
         &self,
-        writer: &mut Writer,
-        act: impl Fn(&mut Writer) -> Result<T, AppendError>,
+        writer: &mut LogWriter,
+        act: impl Fn(&mut LogWriter) -> Result<T, AppendError>,
     ) -> Result<T, AppendError> {
         match act(writer) {
             Err(error) if error.is_full() && writer.reserve.release() => act(writer),
@@ -203,8 +209,8 @@ impl LogRecords {
         }
     }
 
-    /// How much room compaction may need: for a segment that is half useless, and for the list of segments.
-    pub(super) fn reserve_wanted(&self, writer: &Writer) -> u64 {
+    /// The space that compaction may need: for half a segment and for the list of segments.
+    pub(super) fn reserve_wanted(&self, writer: &LogWriter) -> u64 {
         let closed = writer.segments.iter().any(|segment| segment.closed);
         RESERVE_LEAST
             + if closed {
@@ -214,7 +220,7 @@ impl LogRecords {
             }
     }
 
-    pub(super) fn forget_in(&self, writer: &mut Writer, forgotten: &[Revision]) {
+    pub(super) fn forget_in(&self, writer: &mut LogWriter, forgotten: &[Revision]) {
         let mut contents = self.contents_mut();
         for revision in forgotten {
             let Some(location) = contents.locations.remove(revision) else {
@@ -228,17 +234,17 @@ impl LogRecords {
     }
 }
 
-/// What keeps the log from being written to, if anything is known to.
-pub(super) fn trouble(writer: &Writer, free_bytes: Option<u64>) -> Option<String> {
+/// Why the log cannot be written; `None` if no reason is known.
+pub(super) fn trouble(writer: &LogWriter, free_bytes: Option<u64>) -> Option<String> {
     if writer.tail_unknown || writer.manifest_unknown || writer.unsettled.is_some() {
-        let what = "a write has failed half-way and could not be taken back; it is tried again";
+        let what = "a write has failed half-way and could not be undone; will retry";
         return Some(what.to_owned());
     }
     let free = free_bytes.filter(|free| *free < FREE_BYTES_LEAST)?;
     Some(format!("the disk is full: {free} bytes are free"))
 }
 
-/// Nothing was written, for this reason.
+/// The error of a write that has written nothing.
 pub(super) fn refused(error: &io::Error) -> AppendError {
     let full = matches!(
         error.kind(),

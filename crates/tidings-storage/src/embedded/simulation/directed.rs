@@ -1,4 +1,4 @@
-//! Failures that were met once, each told for itself.
+//! Tests of single failures that occurred once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,20 +10,21 @@ use tokio::sync::oneshot;
 use crate::contract::{Error, Range, Revision, Write};
 use crate::embedded::EmbeddedOptions;
 use crate::embedded::disk::{Disk, Fault, SimulatedDisk};
-use crate::embedded::engine::{Engine, Leave};
+use crate::embedded::engine::{Engine, HistoryToKeep};
 use crate::embedded::watch::Backlog;
 
 const DIRECTORY: &str = "/data";
 
-struct World {
+/// A simulated disk and clock, and the options of a store on them.
+struct DirectedWorld {
     disk: SimulatedDisk,
     options: EmbeddedOptions,
     clock_ms: Arc<AtomicU64>,
 }
 
-impl World {
-    /// Segments of a thousand bytes, ten seconds of history.
-    fn new() -> World {
+impl DirectedWorld {
+    /// A store with segments of a thousand bytes and ten seconds of history.
+    fn new() -> DirectedWorld {
         let disk = SimulatedDisk::new(7);
         let clock_ms = Arc::new(AtomicU64::new(5000));
         let options = EmbeddedOptions {
@@ -38,7 +39,7 @@ impl World {
             }),
             ..EmbeddedOptions::default()
         };
-        World {
+        DirectedWorld {
             disk,
             options,
             clock_ms,
@@ -51,7 +52,7 @@ impl World {
         Engine::open(Path::new(DIRECTORY), self.options.clone()).unwrap()
     }
 
-    /// Lets time pass, as the committing thread sees it.
+    /// Advances the clock in steps of a second.
     fn pass(&self, engine: &Engine, seconds: u64) {
         for _ in 0..seconds {
             self.clock_ms.fetch_add(1000, Ordering::Relaxed);
@@ -77,7 +78,7 @@ fn keys(engine: &Engine) -> Vec<String> {
         .collect()
 }
 
-/// Changes one key until so many bytes of it are history.
+/// Updates one key until it has `bytes` bytes of history.
 fn churn(engine: &Engine, key: &str, bytes: usize) {
     let mut at = create(engine, key, 100);
     for _ in 0..bytes / 150 {
@@ -87,9 +88,9 @@ fn churn(engine: &Engine, key: &str, bytes: usize) {
 
 #[test]
 fn what_is_deleted_stays_deleted_when_its_segment_is_rewritten() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
-    // The values stand in a segment that stays, the tombstones in one that is rewritten.
+    // The values are in a segment that stays, the tombstones in one that is rewritten.
     for key in 0..20 {
         create(&engine, &format!("k{key:02}"), 20);
     }
@@ -104,14 +105,14 @@ fn what_is_deleted_stays_deleted_when_its_segment_is_rewritten() {
     }
     churn(&engine, "busy", 20_000);
     world.pass(&engine, 60);
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     let kept = keys(&engine);
     assert_eq!(kept.len(), 16);
     assert!(engine.stats(true).tombstones > 0, "some are still needed");
     drop(engine);
     let engine = world.open();
     assert_eq!(keys(&engine), kept);
-    // One that is made anew is told as new.
+    // A key that is created again is reported as created.
     let after = engine.state().revision;
     create(&engine, "k04", 20);
     drop(engine);
@@ -123,7 +124,7 @@ fn what_is_deleted_stays_deleted_when_its_segment_is_rewritten() {
 
 #[test]
 fn a_disk_full_of_history_frees_itself_and_is_used_again() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     world.options.history_revisions_min = 0;
     world.options.segment_bytes_max = 200_000;
     let engine = world.open();
@@ -133,7 +134,7 @@ fn a_disk_full_of_history_frees_itself_and_is_used_again() {
     let wanted = engine.stats(true).disk.unwrap();
     assert!(wanted.reserve_bytes >= 100_000, "{wanted:?}");
     world.disk.set_capacity(Some(world.disk.used()));
-    // Nothing is old enough to go, and it goes all the same: writes are worth more than history.
+    // No history is old enough, but it is dropped all the same: writes are more important than history.
     let at = engine.state().index.current(b"kept").unwrap();
     let written = write(&engine, Write::update("kept", at, "z".repeat(5000))).unwrap();
     let disk = engine.stats(true).disk.unwrap();
@@ -148,21 +149,21 @@ fn a_disk_full_of_history_frees_itself_and_is_used_again() {
 
 #[test]
 fn old_history_goes_from_a_full_disk_without_a_write() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     world.options.segment_bytes_max = 200_000;
     let engine = world.open();
     churn(&engine, "busy", 1_000_000);
     engine.maintain();
     world.disk.set_capacity(Some(world.disk.used()));
     world.pass(&engine, 60);
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     let disk = engine.stats(true).disk.unwrap();
     assert!(disk.bytes < 400_000, "{disk:?}");
 }
 
 #[test]
 fn history_in_the_only_file_of_a_small_disk_is_freed_too() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     world.options.segment_bytes_max = 1 << 20;
     let engine = world.open();
     engine.maintain();
@@ -180,14 +181,14 @@ fn history_in_the_only_file_of_a_small_disk_is_freed_too() {
 
 #[test]
 fn a_reserve_that_cannot_grow_stays_as_it_is() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     world.options.segment_bytes_max = 16 << 20;
     let engine = world.open();
     engine.maintain();
     let reserve = |engine: &Engine| engine.stats(true).disk.unwrap().reserve_bytes;
     let least = reserve(&engine);
     assert!(least > 0);
-    // There is a closed file now, so more is wanted, and there is no room for it.
+    // With a closed segment the wanted reserve is larger, and there is no space for it.
     world.disk.set_capacity(Some(world.disk.used() + (6 << 20)));
     world.disk.crash(Fault::Kill);
     drop(engine);
@@ -212,25 +213,25 @@ fn a_reserve_that_cannot_grow_stays_as_it_is() {
 
 #[test]
 fn compaction_that_fails_once_is_due_again() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     churn(&engine, "busy", 3000);
     world.pass(&engine, 60);
     world.disk.fail_after(0, Fault::Error);
-    assert!(engine.compact(Leave::Young, 1000).is_err());
+    assert!(engine.compact(HistoryToKeep::Young, 1000).is_err());
     world.disk.heal();
-    assert!(engine.compact_whole(Leave::Young, false).unwrap() > Revision(0));
+    assert!(engine.compact_whole(HistoryToKeep::Young, false).unwrap() > Revision(0));
 }
 
 #[test]
 fn a_file_that_cannot_be_read_does_not_keep_others_from_being_compacted() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     churn(&engine, "busy", 20_000);
     let log = Path::new("/data/log/00000000000000000003.seg");
     world.disk.edit(log, |bytes| bytes[200] ^= 1);
     world.pass(&engine, 60);
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     let disk = engine.stats(true).disk.unwrap();
     assert!(disk.segments < 5, "{disk:?}");
     assert!(
@@ -244,7 +245,7 @@ fn a_file_that_cannot_be_read_does_not_keep_others_from_being_compacted() {
 
 #[test]
 fn a_value_that_was_larger_than_it_may_be_may_become_smaller() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     let at = create(&engine, "a", 5000);
     drop(engine);
@@ -262,7 +263,7 @@ fn a_value_that_was_larger_than_it_may_be_may_become_smaller() {
 
 #[test]
 fn a_list_of_segments_without_contents_is_damage() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     create(&engine, "a", 10);
     drop(engine);
@@ -290,11 +291,11 @@ fn a_hold_on_history_that_is_forgotten_ends() {
 
 #[test]
 fn a_store_opens_and_serves_reads_with_no_byte_free() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     churn(&engine, "busy", 5_000);
     let listed = keys(&engine);
-    // With and without something torn at its end.
+    // With and without an interrupted write at the end.
     for fault in [Fault::Kill, Fault::PowerLoss] {
         world.disk.set_capacity(None);
         let engine = world.open_again(fault);
@@ -310,7 +311,7 @@ fn a_store_opens_and_serves_reads_with_no_byte_free() {
             trouble.contains("full") || trouble.contains("no storage space"),
             "{trouble}"
         );
-        // And it gets well by itself when there is room.
+        // The store recovers when there is free space.
         world.disk.set_capacity(None);
         engine.maintain();
         engine.maintain();
@@ -319,7 +320,7 @@ fn a_store_opens_and_serves_reads_with_no_byte_free() {
     }
 }
 
-impl World {
+impl DirectedWorld {
     fn open_again(&mut self, fault: Fault) -> Engine {
         self.disk.crash(fault);
         self.open()
@@ -328,21 +329,21 @@ impl World {
 
 #[test]
 fn a_compaction_that_fails_leaves_nothing_behind_when_it_is_tried_again() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     create(&engine, "kept", 50);
     churn(&engine, "busy", 20_000);
     world.pass(&engine, 60);
     for calls in 0..60 {
         world.disk.fail_after(calls, Fault::Error);
-        let _ = engine.compact(Leave::Young, 7);
+        let _ = engine.compact(HistoryToKeep::Young, 7);
         world.pass(&engine, 10);
     }
     let failures = engine.stats(true).failed_compactions;
     assert!(failures > 10, "{failures}");
     world.disk.heal();
     world.pass(&engine, 10);
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     engine.maintain();
     let stats = engine.stats(true);
     let disk = stats.disk.unwrap();
@@ -358,23 +359,23 @@ fn a_compaction_that_fails_leaves_nothing_behind_when_it_is_tried_again() {
 
 #[test]
 fn a_write_that_may_be_there_after_a_restart_is_not_said_to_have_failed() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     let at = create(&engine, "a", 10);
-    // The sync fails, and so does taking back what was written.
+    // The sync fails, and so does the undo of the write.
     for call in 1..6 {
         world.disk.fail_after(call, Fault::Error);
     }
     let unknown = write(&engine, Write::update("a", at, "maybe")).unwrap_err();
     assert!(matches!(unknown, Error::Uncertain(_)), "{unknown}");
     assert!(engine.trouble().unwrap().contains("failed"));
-    // As long as it is not known, nothing else is written.
+    // While the result is unknown, nothing else is written.
     for call in 0..20 {
         world.disk.fail_after(call, Fault::Error);
     }
     let refused = write(&engine, Write::update("a", at, "other")).unwrap_err();
     assert!(matches!(refused, Error::Failed(_)), "{refused}");
-    // Then it is known not to be there.
+    // After the repair the write is known to be undone.
     world.disk.heal();
     engine.maintain();
     let again = write(&engine, Write::update("a", at, "again")).unwrap();
@@ -388,24 +389,24 @@ fn a_write_that_may_be_there_after_a_restart_is_not_said_to_have_failed() {
 
 #[test]
 fn a_clock_that_jumps_neither_ends_history_nor_stops_its_end() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     let first = create(&engine, "e/event", 10);
     churn(&engine, "busy", 3000);
     // Three hours ahead, and back again.
     world.clock_ms.fetch_add(3 * 3600 * 1000, Ordering::Relaxed);
     engine.expire();
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     assert!(engine.state().oldest < first, "nothing has become old");
     assert_eq!(keys(&engine), ["busy", "e/event"], "no Event has ended");
     world.clock_ms.fetch_sub(3 * 3600 * 1000, Ordering::Relaxed);
-    // And what is written now becomes old in time.
+    // Later writes become old at the normal rate.
     let at = engine.state().index.current(b"busy").unwrap();
     let at = write(&engine, Write::update("busy", at, "1")).unwrap();
     let at = write(&engine, Write::update("busy", at, "2")).unwrap();
     let at = write(&engine, Write::update("busy", at, "3")).unwrap();
     world.pass(&engine, 30);
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     assert_eq!(engine.state().oldest.0, at.0 - 2);
     world.pass(&engine, 60);
     engine.expire();
@@ -414,37 +415,37 @@ fn a_clock_that_jumps_neither_ends_history_nor_stops_its_end() {
 
 #[test]
 fn history_that_somebody_reads_does_not_end_by_age() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     churn(&engine, "busy", 3000);
     let hold = engine.hold_history();
     world.pass(&engine, 60);
     assert_eq!(
-        engine.compact_whole(Leave::Young, false).unwrap(),
+        engine.compact_whole(HistoryToKeep::Young, false).unwrap(),
         Revision(0)
     );
     drop(hold);
-    assert!(engine.compact_whole(Leave::Young, false).unwrap() > Revision(0));
+    assert!(engine.compact_whole(HistoryToKeep::Young, false).unwrap() > Revision(0));
 }
 
 #[test]
 fn history_that_is_too_large_ends_although_somebody_reads_it() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     world.options.history_bytes_max = 1000;
     let engine = world.open();
     let _hold = engine.hold_history();
     churn(&engine, "busy", 3000);
-    assert!(engine.compact_whole(Leave::Young, false).unwrap() > Revision(0));
+    assert!(engine.compact_whole(HistoryToKeep::Young, false).unwrap() > Revision(0));
     assert!(engine.stats(false).history_bytes <= 1000);
 }
 
 #[test]
 fn whoever_begins_to_read_history_while_it_is_compacted_keeps_it() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = Arc::new(world.open());
     churn(&engine, "busy", 3000);
     world.pass(&engine, 60);
-    // Compaction has found out what is too old and writes that down when a cache begins to read.
+    // A cache starts to read while compaction stores the new start of history.
     let reader: Arc<std::sync::Mutex<Option<_>>> = Arc::default();
     world.disk.call_after(0, {
         let (engine, reader) = (engine.clone(), reader.clone());
@@ -454,17 +455,17 @@ fn whoever_begins_to_read_history_while_it_is_compacted_keeps_it() {
             *reader.lock().unwrap() = Some((hold, oldest));
         }
     });
-    engine.compact_whole(Leave::Young, false).unwrap();
+    engine.compact_whole(HistoryToKeep::Young, false).unwrap();
     let (hold, oldest) = reader.lock().unwrap().take().unwrap();
     let mut backlog = Backlog::collect(&engine.state(), b"", oldest).unwrap();
     assert!(backlog.read(&engine).unwrap().events.len() > 10);
     drop(hold);
-    assert!(engine.compact_whole(Leave::Young, false).unwrap() > oldest);
+    assert!(engine.compact_whole(HistoryToKeep::Young, false).unwrap() > oldest);
 }
 
 #[test]
 fn a_watch_reads_the_records_of_its_prefix_and_no_others() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     for number in 0..200 {
         create(&engine, &format!("many/{number}"), 10);
@@ -487,7 +488,7 @@ fn a_watch_reads_the_records_of_its_prefix_and_no_others() {
 fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
     for calls in 0..40 {
         for fault in [Fault::PowerLoss, Fault::Kill] {
-            let mut world = World::new();
+            let mut world = DirectedWorld::new();
             world.disk.fail_after(calls, fault);
             let first = Engine::open(Path::new(DIRECTORY), world.options.clone());
             drop(first);
@@ -503,7 +504,7 @@ fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
 
 #[test]
 fn damage_to_what_was_acknowledged_is_never_served_nor_ignored() {
-    let mut world = World::new();
+    let mut world = DirectedWorld::new();
     let engine = world.open();
     churn(&engine, "busy", 5_000);
     drop(engine);
@@ -517,7 +518,7 @@ fn damage_to_what_was_acknowledged_is_never_served_nor_ignored() {
             let mut inside = true;
             world.disk.edit(&path, |bytes| {
                 kept.clone_from(bytes);
-                // The mark at the very end says nothing that matters.
+                // The mark at the end contains no acknowledged data.
                 inside = at + 33 < bytes.len();
                 if inside {
                     bytes[at] ^= 0x20;

@@ -1,11 +1,11 @@
 //! Random traffic over a disk that fails on purpose, compared with a model that keeps every state.
 //!
 //! One seed is one story: writes in groups, compaction at any moment, closing, opening, kills, power losses, errors, short
-//! writes, a full disk, a clock that jumps. Segments are a few hundred bytes, so that all of that meets segments that roll, are
-//! joined and rewritten. After every opening, and at the end, lists at every retained revision and watches from every retained
-//! revision are those of the model.
+//! writes, a full disk, a clock that jumps. Segments have a few hundred bytes, so that they are often closed, joined and
+//! rewritten meanwhile. After every opening, and at the end, lists at every retained revision and watches from every retained
+//! revision must equal the model.
 //!
-//! `TIDINGS_SEEDS=100000 cargo test --release -p tidings-storage --lib simulation` tries more of them; `TIDINGS_SEED=17` one.
+//! `TIDINGS_SEEDS=100000 cargo test --release -p tidings-storage --lib simulation` runs more seeds; `TIDINGS_SEED=17` one.
 
 mod directed;
 mod model;
@@ -19,30 +19,30 @@ use tokio::sync::oneshot;
 
 use super::EmbeddedOptions;
 use super::disk::{Fault, SimulatedDisk};
-use super::engine::{Engine, Leave};
+use super::engine::{Engine, HistoryToKeep};
 use super::log::OpenError;
 use super::watch::Backlog;
 use crate::contract::{Change, Error, Range, Revision, Write};
-use model::{Model, Planned};
+use model::{PlannedWrite, StoreModel};
 
 const DIRECTORY: &str = "/data";
 const SEEDS: u64 = 3000;
 const STEPS: usize = 80;
 
-/// What a story is told with.
-struct Story {
+/// A random story: the store, its simulated disk and clock, and the model.
+struct RandomStory {
     random: fastrand::Rng,
     disk: SimulatedDisk,
     options: EmbeddedOptions,
     clock_ms: Arc<AtomicU64>,
     engine: Option<Engine>,
-    model: Model,
-    figures: Figures,
+    model: StoreModel,
+    figures: StoryFigures,
 }
 
-/// What happened in all stories, to know that they are about something.
+/// Counts of events, to check that the stories cover all of them.
 #[derive(Debug, Default, Clone, Copy)]
-struct Figures {
+struct StoryFigures {
     commits: u64,
     refused: u64,
     uncertain: u64,
@@ -54,9 +54,9 @@ struct Figures {
     checked: u64,
 }
 
-impl Figures {
-    fn with(self, other: Figures) -> Figures {
-        Figures {
+impl StoryFigures {
+    fn with(self, other: StoryFigures) -> StoryFigures {
+        StoryFigures {
             commits: self.commits + other.commits,
             refused: self.refused + other.refused,
             uncertain: self.uncertain + other.uncertain,
@@ -85,8 +85,8 @@ impl Figures {
     }
 }
 
-impl Story {
-    fn new(seed: u64) -> Story {
+impl RandomStory {
+    fn new(seed: u64) -> RandomStory {
         let mut random = fastrand::Rng::with_seed(seed);
         let disk = SimulatedDisk::new(seed);
         let clock_ms = Arc::new(AtomicU64::new(random.u64(..1_000_000)));
@@ -103,14 +103,14 @@ impl Story {
             }),
             ..EmbeddedOptions::default()
         };
-        Story {
+        RandomStory {
             random,
             disk,
             options,
             clock_ms,
             engine: None,
-            model: Model::default(),
-            figures: Figures::default(),
+            model: StoreModel::default(),
+            figures: StoryFigures::default(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Story {
         self.disk.heal();
         self.close();
         self.open();
-        // What was refused for want of a disk is done now.
+        // Writes that failed because of the disk succeed now.
         let before = self.engine().state().revision;
         for _ in 0..20 {
             self.write(1);
@@ -171,7 +171,7 @@ impl Story {
                     let fault = self.random.choice(faults).unwrap();
                     self.disk.fail_after(self.random.u64(..40), fault);
                 }
-                // A device that fails seldom fails once.
+                // A failing device mostly fails several times.
                 let (start, count) = (self.random.u64(..40), self.random.u64(..8));
                 for call in start..start + count {
                     self.disk.fail_after(call, Fault::Error);
@@ -187,7 +187,7 @@ impl Story {
         self.tick();
     }
 
-    /// Lets some time pass. Now and then the clock jumps, forwards or back.
+    /// Advances the clock. Sometimes it jumps forwards or back.
     fn tick(&mut self) {
         let now = self.clock_ms.load(Ordering::Relaxed);
         let then = match self.random.u32(..40) {
@@ -202,7 +202,7 @@ impl Story {
         self.engine = None;
     }
 
-    /// Opens the store, again and again if the disk fails, and finds out what became of writes that nobody knows of.
+    /// Opens the store, repeatedly if the disk fails, and finds out which uncertain writes were done.
     fn open(&mut self) {
         self.engine = None;
         if self.random.u32(..3) == 0 {
@@ -221,7 +221,7 @@ impl Story {
                     break;
                 }
                 Ok(_) => {}
-                // A full disk is no reason, once there is a store.
+                // An existing store must open on a full disk.
                 Err(OpenError::Io { .. }) if may_fail => self.figures.failed_openings += 1,
                 Err(OpenError::Io { .. }) if self.model.is_empty() => self.disk.set_capacity(None),
                 Err(error) => panic!("the store does not open: {error}"),
@@ -253,20 +253,20 @@ impl Story {
                 (Err(Error::Failed(_) | Error::Uncertain(_)), Some(_)) => {}
                 _ => panic!("{planned:?} was answered with {answer:?}"),
             }
-            // A group is done as a whole or not at all.
+            // A group is atomic.
             let done = answer.map(|_| ());
             let same = |before: &Result<(), Error>| before.is_ok() == done.is_ok();
             assert!(outcome.as_ref().is_none_or(same));
             outcome = Some(done);
         }
-        let accepted: Vec<Planned> = planned
+        let accepted: Vec<PlannedWrite> = planned
             .into_iter()
             .filter(|planned| planned.revision.is_some())
             .collect();
-        // On a full disk history is given up for a write.
+        // On a full disk, a write may drop history.
         let oldest = self.engine().state().oldest;
         self.model.forget_before(oldest);
-        // A process that has ended has answered nobody.
+        // A process that has ended has sent no answers.
         let crashed = self.disk.has_crashed();
         match outcome {
             None => {}
@@ -284,8 +284,8 @@ impl Story {
 
     fn compact(&mut self) {
         let leave = match self.random.u32(..6) {
-            0 => Leave::Least,
-            _ => Leave::Young,
+            0 => HistoryToKeep::Least,
+            _ => HistoryToKeep::Young,
         };
         let step = self.random.usize(1..20);
         for _ in 0..self.random.usize(1..6) {
@@ -321,7 +321,7 @@ impl Story {
         entry.collect()
     }
 
-    /// Compares everything that can be read with the model. The disk does not fail meanwhile.
+    /// Compares everything that can be read with the model. The disk does not fail during this.
     fn check(&mut self) {
         self.disk.heal();
         let engine = self.engine.as_ref().unwrap();
@@ -369,10 +369,10 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Tells the story of a seed. Whoever wants to know why it fails repeats it alone.
-fn tell(seed: u64) -> Figures {
+/// Runs the story of a seed. On a failure, prints how to repeat that seed alone.
+fn tell(seed: u64) -> StoryFigures {
     let told = std::panic::catch_unwind(|| {
-        let mut story = Story::new(seed);
+        let mut story = RandomStory::new(seed);
         story.tell();
         story.figures
     });
@@ -388,7 +388,7 @@ fn a_store_on_a_failing_disk_equals_its_model() {
     let seeds = setting("TIDINGS_SEEDS").unwrap_or(SEEDS);
     let told = |first: u64| {
         let stories = (first..seeds).step_by(2).map(tell);
-        stories.fold(Figures::default(), Figures::with)
+        stories.fold(StoryFigures::default(), StoryFigures::with)
     };
     let all = std::thread::scope(|scope| {
         let even = scope.spawn(|| told(0));
@@ -405,7 +405,7 @@ fn a_store_on_a_failing_disk_equals_its_model() {
 #[test]
 fn a_value_that_is_too_large_never_reaches_the_log() {
     let story = {
-        let mut story = Story::new(0);
+        let mut story = RandomStory::new(0);
         story.open();
         story
     };

@@ -1,29 +1,29 @@
-//! What a store should hold: every state that it has had.
+//! The model of a store: every state that it has had.
 
 use std::collections::BTreeMap;
 
 use crate::contract::{Expected, Revision, Write};
 
-pub(super) type State = BTreeMap<String, (u64, String)>;
+pub(super) type ModelState = BTreeMap<String, (u64, String)>;
 
-/// A write, and the revision that it gets if it is accepted.
+/// A write, and its revision if it should be accepted.
 #[derive(Debug, Clone)]
-pub(super) struct Planned {
+pub(super) struct PlannedWrite {
     pub(super) write: Write,
     pub(super) revision: Option<u64>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    /// The state after each revision; that of revision 0 is empty.
-    states: Vec<State>,
+pub(super) struct StoreModel {
+    /// The state after each revision; revision 0 is empty.
+    states: Vec<ModelState>,
     oldest: Revision,
-    /// Groups of which nobody knows whether they were done, since the last that was.
-    doubtful: Vec<Vec<Planned>>,
+    /// Groups since the last commit that may or may not have been done.
+    doubtful: Vec<Vec<PlannedWrite>>,
     written: u64,
 }
 
-impl Model {
+impl StoreModel {
     pub(super) fn is_empty(&self) -> bool {
         self.states.len() <= 1
     }
@@ -36,12 +36,12 @@ impl Model {
         self.oldest
     }
 
-    pub(super) fn at(&self, revision: u64) -> &State {
-        static EMPTY: State = State::new();
+    pub(super) fn at(&self, revision: u64) -> &ModelState {
+        static EMPTY: ModelState = ModelState::new();
         self.states.get(revision as usize).unwrap_or(&EMPTY)
     }
 
-    /// What a watch tells of a revision: the key, its value unless it was deleted, and whether it did not exist before.
+    /// The expected event of a revision: the key, its value unless it was deleted, and true if the key was created.
     pub(super) fn event(&self, revision: u64) -> (u64, String, Option<String>, bool) {
         let (before, after) = (self.at(revision - 1), self.at(revision));
         let put = after.iter().find(|(_, (at, _))| *at == revision);
@@ -57,10 +57,10 @@ impl Model {
         }
     }
 
-    /// Some random writes, most of them right.
-    pub(super) fn plan(&mut self, random: &mut fastrand::Rng, count: usize) -> Vec<Planned> {
+    /// Random writes, most of which should be accepted.
+    pub(super) fn plan(&mut self, random: &mut fastrand::Rng, count: usize) -> Vec<PlannedWrite> {
         if self.states.is_empty() {
-            self.states.push(State::new());
+            self.states.push(ModelState::new());
         }
         let mut state = self.at(self.revision()).clone();
         let mut revision = self.revision();
@@ -82,7 +82,7 @@ impl Model {
                     Expected::Absent => Expected::At(Revision(revision + 1)),
                     Expected::At(_) => Expected::Absent,
                 };
-                planned.push(Planned {
+                planned.push(PlannedWrite {
                     write,
                     revision: None,
                 });
@@ -93,7 +93,7 @@ impl Model {
                 true => state.remove(&key),
                 false => state.insert(key, (revision, value)),
             };
-            planned.push(Planned {
+            planned.push(PlannedWrite {
                 write,
                 revision: Some(revision),
             });
@@ -101,14 +101,14 @@ impl Model {
         planned
     }
 
-    /// These were done.
-    pub(super) fn commit(&mut self, planned: &[Planned]) {
+    /// Applies writes that were done.
+    pub(super) fn commit(&mut self, planned: &[PlannedWrite]) {
         self.doubtful.clear();
         self.apply(planned);
     }
 
-    fn apply(&mut self, planned: &[Planned]) {
-        for Planned { write, revision } in planned {
+    fn apply(&mut self, planned: &[PlannedWrite]) {
+        for PlannedWrite { write, revision } in planned {
             let revision = revision.unwrap();
             let mut state = self.at(self.revision()).clone();
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -122,16 +122,15 @@ impl Model {
         }
     }
 
-    /// Nobody knows whether these were done.
-    pub(super) fn doubt(&mut self, planned: Vec<Planned>) {
+    /// Notes writes that may or may not have been done.
+    pub(super) fn doubt(&mut self, planned: Vec<PlannedWrite>) {
         self.doubtful.push(planned);
     }
 
-    /// The store was opened at a revision with a state: what was in doubt is known now. Returns how many writes turn out to have
-    /// been done.
-    pub(super) fn settle(&mut self, revision: u64, state: &State) -> u64 {
+    /// Decides which uncertain writes were done, from the state of the opened store. Returns their number.
+    pub(super) fn settle(&mut self, revision: u64, state: &ModelState) -> u64 {
         if self.states.is_empty() {
-            self.states.push(State::new());
+            self.states.push(ModelState::new());
         }
         let new = revision.checked_sub(self.revision());
         let new = new.expect("nothing that was acknowledged is lost") as usize;
