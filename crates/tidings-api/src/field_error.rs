@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use crate::cause::Cause;
 use crate::go;
-use crate::status::Cause;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {

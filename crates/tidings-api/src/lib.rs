@@ -22,7 +22,9 @@
 //! # Ok::<(), tidings_api::SplitError>(())
 //! ```
 
+mod cause;
 mod event;
+mod event_type;
 mod field_error;
 mod key;
 mod lookup;
@@ -40,7 +42,9 @@ pub mod validate;
 
 pub use tidings_go as go;
 
-pub use event::{EventType, INITIAL_EVENTS_END, WatchEvent};
+pub use cause::Cause;
+pub use event::{INITIAL_EVENTS_END, WatchEvent};
+pub use event_type::EventType;
 pub use field_error::{FieldError, FieldErrors};
 pub use key::{KeyError, ObjectKey};
 pub use object::{Labels, Object};
@@ -53,5 +57,5 @@ pub use spans::{Span, Spans};
 pub use splitter::{
     ListEnvelope, ListMetadata, ListSplitter, SplitError, SplitOptions, WatchSplitter,
 };
-pub use status::{Cause, Reason, Status, StatusDetails};
+pub use status::{Reason, Status, StatusDetails};
 pub use unstamped::UnstampedObject;

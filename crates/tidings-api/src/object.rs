@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes};
 
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::key::ObjectKey;
 use crate::revision::ResourceVersion;
 use crate::scan::ScanError;

@@ -9,7 +9,8 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use crate::event::{EventType, INITIAL_EVENTS_END, WatchEvent};
+use crate::event::{INITIAL_EVENTS_END, WatchEvent};
+use crate::event_type::EventType;
 use crate::object::Object;
 use crate::scan::{Kind, ScanError, Scanner, Sink};
 use crate::spans::{SpanCollector, unquote};

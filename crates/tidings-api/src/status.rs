@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::cause::Cause;
 use crate::field_error::FieldErrors;
 use crate::go;
 use crate::resource::{GroupResource, GroupVersionKind};
@@ -88,21 +89,6 @@ pub struct StatusDetails {
     /// When to try again.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
-}
-
-/// One of the causes of a failure.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Cause {
-    /// For programs.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// For people.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// The field that is wrong.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::event::EventType;
+use crate::event_type::EventType;
 use crate::object::Object;
 use crate::revision::ResourceVersion;
 use crate::scan::ScanError;

@@ -17,15 +17,14 @@
 //! ```
 
 mod convert;
-pub mod map;
 mod plain;
 mod serial;
 mod value;
 mod write;
 
-pub use map::Map;
 pub use plain::Plain;
 pub use serde_json::Number;
+pub use value::map::{self, Map};
 pub use value::{Index, Value};
 pub use write::{Sink, is_plain, write_string};
 

@@ -1,10 +1,12 @@
 //! A JSON value.
 
+pub mod map;
+
 use std::fmt;
 use std::ops;
 
 use crate::Number;
-use crate::map::Map;
+use map::Map;
 
 /// A JSON value.
 #[derive(Clone, Default, PartialEq, Eq)]

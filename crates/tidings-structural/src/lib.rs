@@ -76,6 +76,7 @@ mod schema;
 mod shape;
 mod structure;
 mod text;
+mod tolerated;
 mod value;
 mod view;
 

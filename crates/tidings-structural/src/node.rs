@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use kube_cel::cel::IdedExpr;
 use regex::Regex;
 use tidings_api::FieldError;
 use tidings_json::{Map, Value};
 
-use crate::cel::Rule;
 use crate::format::Format;
 use crate::pattern::go_regex;
 use crate::printed;
@@ -47,6 +47,16 @@ pub(crate) struct RuleText {
     pub(crate) reason: Option<String>,
     pub(crate) field_path: String,
     pub(crate) optional_old_self: Option<bool>,
+}
+
+/// A compiled entry of `x-kubernetes-validations`.
+#[derive(Debug)]
+pub(crate) struct CompiledRule {
+    pub(crate) text: RuleText,
+    pub(crate) expr: IdedExpr,
+    pub(crate) message: Option<IdedExpr>,
+    pub(crate) uses_old: bool,
+    pub(crate) field_path: String,
 }
 
 impl RuleText {
@@ -123,7 +133,7 @@ pub(crate) struct SchemaNode {
     // Set by `seal`; `rules` by the compiler of rules.
     pub(crate) format: Option<Format>,
     pub(crate) regex: Option<Regex>,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<CompiledRule>,
     pub(crate) below: SubtreeFlags,
 }
 

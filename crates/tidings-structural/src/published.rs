@@ -5,9 +5,9 @@ use tidings_api::FieldError;
 use tidings_json::Value;
 
 use crate::node::SchemaNode;
-use crate::schema::ToleratedFaults;
 use crate::shape::{self, Pruner};
 use crate::text::FieldPath;
+use crate::tolerated::ToleratedFaults;
 use crate::{cel, lists, meta, rules, value};
 
 /// One row of a table.

@@ -6,8 +6,8 @@ use tidings_api::{FieldError, go};
 use crate::cel;
 use crate::field_path;
 use crate::node::{AdditionalProperties, RuleText, SchemaNode};
-use crate::schema::ToleratedFaults;
 use crate::text::{FieldPath, json};
+use crate::tolerated::ToleratedFaults;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] = [

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use tidings_api::{Object, Reason, Status};
 use tidings_registry::{Configured, WriteOptions};
 
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call, Created};
 use super::create::create_from;
 use super::edit::{Edited, ReadOnce, change_if_there};
 use super::state::Core;

@@ -8,8 +8,9 @@ use tidings_merge::Manager;
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};
 use uuid::Uuid;
 
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call, Created};
 use super::resource::{CommittedWrite, Resource};
 use super::state::Core;
 

@@ -6,8 +6,9 @@ use tidings_api::{
 use tidings_go::quote;
 use tidings_registry::{Draft, Kind};
 
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call, Created};
 use super::list::{self, ListCommand};
 use super::resource::{CommittedWrite, Resource};
 use super::state::Core;

@@ -8,8 +8,9 @@ use tidings_api::{
 };
 use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, track_updated};
 
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call, Created};
 use super::resource::CommittedWrite;
 use super::target::Target;
 

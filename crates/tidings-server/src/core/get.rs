@@ -3,7 +3,8 @@
 use tidings_api::{ResourceVersion, Status};
 use tidings_registry::{ScaleView, Subresource};
 
-use super::command::{Answer, Call, Created};
+use super::answer::{Answer, Created};
+use super::call::Call;
 
 pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result<Answer, Status> {
     let target = &call.target;

@@ -4,8 +4,9 @@ use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVers
 use tidings_cache::{Snapshot, Unavailable};
 use tidings_registry::Selection;
 
+use super::answer::{Answer, ListHead};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call};
 use super::continue_token::ContinueToken;
 use super::resource::Resource;
 use super::state::Core;
@@ -17,17 +18,6 @@ use super::walk::{Items, Walk};
 pub(crate) struct ListCommand {
     options: ListOptions,
     selection: Selection,
-}
-
-/// The metadata of a list.
-#[derive(Debug)]
-pub(crate) struct ListHead {
-    /// The revision that the list is of.
-    pub(crate) revision: ResourceVersion,
-    /// Asks for the next page; empty at the end.
-    pub(crate) continue_token: String,
-    /// How many objects follow, if that is known.
-    pub(crate) remaining: Option<u64>,
 }
 
 impl ListCommand {

@@ -4,7 +4,9 @@
 //! does it and returns an [`Answer`]. Writes become real in one place, [`Resource::commit`]; reads come from caches.
 
 mod access;
+mod answer;
 mod apply;
+mod call;
 pub(crate) mod clock;
 mod command;
 mod continue_token;
@@ -28,7 +30,9 @@ mod watch;
 
 pub use access::Authentication;
 pub(crate) use access::{Attributes, User, authorize};
-pub(crate) use command::{Answer, Call, Command, Created};
+pub(crate) use answer::{Answer, Created, ListHead};
+pub(crate) use call::Call;
+pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]
 pub(crate) use continue_token::ContinueToken;
 pub(crate) use delete::{
@@ -36,7 +40,7 @@ pub(crate) use delete::{
 };
 pub(crate) use edit::change;
 pub(crate) use failure::store_failed;
-pub(crate) use list::{ListCommand, ListHead, parse_version};
+pub(crate) use list::{ListCommand, parse_version};
 pub(crate) use resource::{Resource, ResourceId};
 pub(crate) use served::{CustomResource, Served};
 pub(crate) use state::{Core, CoreOptions};

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use tidings_api::Status;
 use tidings_registry::{Patch, PatchTarget, PatchType, WriteOptions};
 
-use super::command::{Answer, Call};
+use super::answer::Answer;
+use super::call::Call;
 use super::edit;
 
 pub(super) async fn patch(

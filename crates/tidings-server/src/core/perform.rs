@@ -2,7 +2,9 @@
 
 use tidings_api::Status;
 
-use super::command::{Answer, Call, Command, Created};
+use super::answer::{Answer, Created};
+use super::call::Call;
+use super::command::Command;
 use super::state::Core;
 use super::{apply, create, delete, get, list, patch, review, update};
 

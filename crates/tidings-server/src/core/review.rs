@@ -6,8 +6,9 @@ use tidings_json::{Value, json};
 use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created};
 
 use super::access::{self, User};
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::clock;
-use super::command::{Answer, Call, Created};
 use super::state::Core;
 
 pub(super) fn review(

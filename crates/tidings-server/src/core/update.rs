@@ -4,7 +4,8 @@ use bytes::Bytes;
 use tidings_api::{Object, Status};
 use tidings_registry::{Draft, ScaleRequest, Subresource, WriteOptions};
 
-use super::command::{Answer, Call, Created};
+use super::answer::{Answer, Created};
+use super::call::Call;
 use super::create::create_from;
 use super::edit::{self, ReadOnce, uid_precondition};
 use super::state::Core;

@@ -23,23 +23,13 @@ use tidings_api::FieldError;
 use self::decl::{DeclType, REQUEST_BYTES_MAX, TypeKind};
 pub(crate) use self::run::{Ratcheting, validate};
 use crate::field_path;
-use crate::node::{RuleText, SchemaNode};
+use crate::node::{CompiledRule, RuleText, SchemaNode};
 use crate::text::FieldPath;
 
 /// The maximum estimated cost of one rule.
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
 /// The maximum estimated cost of all rules of a schema.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
-
-/// A compiled rule.
-#[derive(Debug)]
-pub(crate) struct Rule {
-    text: RuleText,
-    expr: IdedExpr,
-    message: Option<IdedExpr>,
-    uses_old: bool,
-    field_path: String,
-}
 
 /// The maximum number of values in one object that one schema node describes.
 #[derive(Clone, Copy)]
@@ -131,7 +121,7 @@ impl RuleCompiler {
         occurrences: u64,
         forbids_old: Option<&str>,
         errors: &mut Vec<FieldError>,
-    ) -> Option<Rule> {
+    ) -> Option<CompiledRule> {
         let old = match text.optional_old_self {
             Some(true) => TypeKind::Optional(decl.clone()).plain(),
             _ => decl.clone(),
@@ -180,7 +170,7 @@ impl RuleCompiler {
                 .map(|(path, ..)| path.as_str().to_owned())
                 .unwrap_or_default(),
         };
-        Some(Rule {
+        Some(CompiledRule {
             text: text.clone(),
             expr,
             message,

@@ -6,11 +6,10 @@ use kube_cel::cel::IdedExpr;
 use tidings_api::{FieldError, go};
 use tidings_json::Value;
 
-use super::Rule;
 use super::eval::{EvalFault, Evaluation};
 use super::val::{NO_OVERLOAD, Val};
 use crate::correlate::{KeyedElements, UpdatePair};
-use crate::node::{RuleText, SchemaNode};
+use crate::node::{CompiledRule, RuleText, SchemaNode};
 use crate::text::{FieldPath, bad_value};
 
 /// The maximum cost of all rules for one object.
@@ -238,7 +237,13 @@ impl RuleRun<'_> {
         Ok(())
     }
 
-    fn failure(&self, rule: &Rule, value: &Value, node: &SchemaNode, detail: String) -> FieldError {
+    fn failure(
+        &self,
+        rule: &CompiledRule,
+        value: &Value,
+        node: &SchemaNode,
+        detail: String,
+    ) -> FieldError {
         let path = match rule.field_path.as_str() {
             "" => self.path.clone(),
             below => self.path.child(below),
@@ -260,7 +265,7 @@ impl RuleRun<'_> {
     fn message<'a>(
         &mut self,
         expr: &IdedExpr,
-        rule: &Rule,
+        rule: &CompiledRule,
         this: &Val<'a>,
         old: &Option<Val<'a>>,
         kind: &str,

@@ -14,9 +14,10 @@ use crate::defaults;
 use crate::format::Format;
 use crate::node::SchemaNode;
 use crate::rules;
-use crate::schema::{self, SELECTABLE_FIELDS_MAX, ToleratedFaults};
+use crate::schema::{self, SELECTABLE_FIELDS_MAX};
 use crate::structure;
 use crate::text::FieldPath;
+use crate::tolerated::ToleratedFaults;
 
 /// The checks that a definition must pass.
 pub(super) struct DefinitionDemands<'a> {

@@ -7,7 +7,8 @@ use super::member::{at, flag, get, list, text, texts};
 use super::order::compare_versions;
 use super::{Column, Definition, MemberPath, Names, Scale, SelectableField, Version};
 use crate::json_path::JsonPath;
-use crate::schema::{CompileOptions, Schema, ToleratedFaults};
+use crate::schema::{CompileOptions, Schema};
+use crate::tolerated::ToleratedFaults;
 
 pub(super) fn read(crd: &Value) -> Result<Definition, String> {
     let spec = get(crd, "spec").ok_or("spec is missing")?;

@@ -6,8 +6,9 @@ use tidings_json::Value;
 use super::member::{get, text};
 use super::spec::VersionParts;
 use crate::node::SchemaNode;
-use crate::schema::{self, CompileOptions, Schema, ToleratedFaults, check_simple_json_path};
+use crate::schema::{self, CompileOptions, Schema, check_simple_json_path};
 use crate::text::{FieldPath, unprintable};
+use crate::tolerated::ToleratedFaults;
 
 const WARNING_BYTES_MAX: usize = 256;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::value::Value;
+use super::Value;
 
 /// As many members are looked through, one by one. More have an index: to read an object must not cost more than its size.
 pub(crate) const FEW_MAX: usize = 32;

@@ -1,0 +1,43 @@
+//! The types of watch events.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened to an object, or to a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum EventType {
+    /// An object came into the selection.
+    Added,
+    /// An object of the selection changed.
+    Modified,
+    /// An object left the selection.
+    Deleted,
+    /// Nothing happened up to a revision.
+    Bookmark,
+    /// The watch cannot go on.
+    Error,
+}
+
+impl EventType {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            EventType::Added => "ADDED",
+            EventType::Modified => "MODIFIED",
+            EventType::Deleted => "DELETED",
+            EventType::Bookmark => "BOOKMARK",
+            EventType::Error => "ERROR",
+        }
+    }
+
+    /// The bytes of a JSON event before its object.
+    pub const fn json_prefix(self) -> &'static [u8] {
+        match self {
+            EventType::Added => b"{\"type\":\"ADDED\",\"object\":",
+            EventType::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+            EventType::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+            EventType::Bookmark => b"{\"type\":\"BOOKMARK\",\"object\":",
+            EventType::Error => b"{\"type\":\"ERROR\",\"object\":",
+        }
+    }
+}
