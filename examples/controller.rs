@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, PostParams};
-use tidings::kube::{KubeInformerFactory, RestClient, Scope};
-use tidings::{Action, HandlerOptions, RunOptions, WorkQueue, run_controller};
+use tidings::{
+    Action, HandlerOptions, KubeInformerFactory, RestClient, RunOptions, Scope, WorkQueue,
+    run_controller,
+};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

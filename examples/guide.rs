@@ -10,11 +10,14 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 use tidings::api::LabelSelector;
-use tidings::kube::{KubeInformerFactory, RestClient, Scope, wrote};
+use tidings::client::wrote;
+use tidings::informer::Overflow;
 use tidings::metrics::InformerMetrics;
+use tidings::source::{OnRefusal, ReflectorOptions, ReflectorState};
+use tidings::store::Cached;
 use tidings::{
-    Cached, Event, HandlerOptions, OnRefusal, Overflow, ReflectorOptions, ReflectorState,
-    ResourceEventHandler, SharedInformer,
+    Event, HandlerOptions, KubeInformerFactory, ResourceEventHandler, RestClient, Scope,
+    SharedInformer,
 };
 
 #[derive(Deserialize)]

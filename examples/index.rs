@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use tidings::kube::{KubeInformerFactory, RestClient, Scope};
+use tidings::{KubeInformerFactory, RestClient, Scope};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

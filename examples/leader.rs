@@ -9,10 +9,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, PostParams};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use tidings::kube::{KubeInformerFactory, KubeLeaseLock, RestClient, Scope};
-use tidings::leader::{ElectionOptions, LeaderElector, StopSignal};
+use tidings::leader::{ElectionOptions, KubeLeaseLock, LeaderElector, StopSignal};
 use tidings::metrics::InformerMetrics;
-use tidings::{Action, HandlerOptions, RunOptions, WorkQueue, run_controller};
+use tidings::{
+    Action, HandlerOptions, KubeInformerFactory, RestClient, RunOptions, Scope, WorkQueue,
+    run_controller,
+};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

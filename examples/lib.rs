@@ -8,6 +8,7 @@
 //! | `projected` | an informer that keeps five fields of each Pod, in a fraction of the memory |
 //! | `two_speeds` | two handlers of different speed over one informer |
 //! | `read_your_writes` | a program that reads its own writes |
+//! | `in_process` | an API server inside the program, for tests |
 //!
 //! `guide` is the code of docs/guide.md.
 
@@ -17,18 +18,26 @@ mod tests {
         text.lines().map(str::trim).collect()
     }
 
-    /// Every code block of the guide is in the program, so that it compiles and runs.
+    /// Every piece of Rust on a page is in a program, so that it compiles and runs.
     #[test]
-    fn the_guide_shows_code_that_compiles() {
-        let program = trimmed(include_str!("guide.rs"));
-        let guide = include_str!("../docs/guide.md");
-        let pieces = guide.split("```rust\n").skip(1);
-        let pieces: Vec<_> = pieces.filter_map(|rest| rest.split("```").next()).collect();
-        assert!(!pieces.is_empty());
-        for piece in pieces {
-            let lines = trimmed(piece);
-            let found = program.windows(lines.len()).any(|window| window == lines);
-            assert!(found, "not in examples/guide.rs:\n{piece}");
+    fn pages_show_code_that_compiles() {
+        for (page, program) in [
+            (include_str!("../docs/guide.md"), include_str!("guide.rs")),
+            (include_str!("../README.md"), include_str!("guide.rs")),
+            (
+                include_str!("../docs/testing.md"),
+                include_str!("in_process.rs"),
+            ),
+        ] {
+            let program = trimmed(program);
+            let pieces = page.split("```rust\n").skip(1);
+            let pieces: Vec<_> = pieces.filter_map(|rest| rest.split("```").next()).collect();
+            assert!(!pieces.is_empty());
+            for piece in pieces {
+                let lines = trimmed(piece);
+                let found = program.windows(lines.len()).any(|window| window == lines);
+                assert!(found, "not in the program:\n{piece}");
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::ApiResource;
 use serde::Deserialize;
-use tidings::kube::{KubeInformerFactory, RestClient, Scope};
+use tidings::{KubeInformerFactory, RestClient, Scope};
 
 #[derive(Deserialize)]
 struct SlimPod {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
-use tidings::Version;
-use tidings::kube::{KubeInformerFactory, RestClient, Scope, wrote};
+use tidings::client::wrote;
+use tidings::informer::Version;
+use tidings::{KubeInformerFactory, RestClient, Scope};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

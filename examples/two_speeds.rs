@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use tidings::kube::{KubeInformerFactory, RestClient, Scope};
-use tidings::{Event, HandlerOptions, LogOptions};
+use tidings::informer::LogOptions;
+use tidings::{Event, HandlerOptions, KubeInformerFactory, RestClient, Scope};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

@@ -1,26 +1,4 @@
-//! The vocabulary of list and watch.
-//!
-//! Everything that a server and a client of the Kubernetes API have to agree on before either does any I/O:
-//! what a resource is called, how its objects are keyed and ordered, what a `resourceVersion` is, which list options go
-//! together, how selectors read, what an error looks like, and how a stream of bytes becomes objects.
-//!
-//! There is no I/O, no clock and no async code here: every function maps inputs to outputs.
-//!
-//! ```
-//! use tidings_api::{ListSplitter, SplitOptions};
-//!
-//! let body = br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[
-//!     {"metadata":{"name":"a","namespace":"default","resourceVersion":"5"}}]}"#;
-//! let mut splitter = ListSplitter::new(SplitOptions::default());
-//! let mut names = Vec::new();
-//! for chunk in body.chunks(10) {
-//!     splitter.feed(chunk, |object| names.push(object.name().into_owned()))?;
-//! }
-//! let list = splitter.finish()?;
-//! assert_eq!(names, ["a"]);
-//! assert_eq!(list.metadata.resource_version, "7");
-//! # Ok::<(), tidings_api::SplitError>(())
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod cause;
 mod event;

@@ -1,16 +1,4 @@
-//! Texts as Go writes and reads them.
-//!
-//! Clients of Kubernetes know the messages of Go's standard library: `strconv.ParseInt: parsing "x": invalid syntax`, `time: unknown
-//! unit "x" in duration "5x"`, `json: cannot unmarshal number into Go struct field ...`. A server that answers otherwise breaks the
-//! programs that match on them. This crate reads and writes numbers, durations, times, quantities, quoted text and JSON as Go does,
-//! and fails with Go's words. It has no clock and does no I/O.
-//!
-//! ```
-//! assert_eq!(tidings_go::quote("a\"b"), r#""a\"b""#);
-//! assert_eq!(tidings_go::canonical_quantity("1024Mi"), "1Gi");
-//! let error = tidings_go::parse_int("x").unwrap_err();
-//! assert_eq!(error.to_string(), r#"strconv.ParseInt: parsing "x": invalid syntax"#);
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod decode;
 mod duration;

@@ -1,13 +1,4 @@
-//! The client half of list and watch: informers.
-//!
-//! An event passes the modules in this order: `source` (a [`ListerWatcher`] lists and watches), `reflector` (a [`Reflector`]
-//! decides when to list, watch, resume and wait), `intake` (compares and decodes objects), `queue` (a [`DeltaFifo`] keeps the
-//! changes in order), `controller` (a [`Controller`] applies them), `store` (an [`Indexer`] publishes snapshots), `share` (a log
-//! of events that the handlers of a [`SharedInformer`] read at their own pace), and then the program's handlers.
-//!
-//! Outside this pipeline: a [`WorkQueue`] and [`run_controller`] reconcile the keys that events name, a [`RetryWatcher`] is a
-//! watch without a store, [`until`] waits for an event, [`synced`] waits for several caches or handlers to sync, and a
-//! [`leader::LeaderElector`] lets one of several replicas do the work.
+#![doc = include_str!("../README.md")]
 
 mod backoff;
 mod controller;

@@ -1,20 +1,4 @@
-//! JSON as a tree that is cheap to make, to compare and to change.
-//!
-//! [`Value`] is what `serde_json::Value` is, with the same names, and members stay in their order, also when one is removed. Only its
-//! [`Map`] is another one: most objects have a few members, which are found faster by looking at each than by hashing, and a list of
-//! them is made with one allocation. Large ones have an index.
-//!
-//! Reading and writing are serde_json's: `serde_json::from_slice::<Value>(…)` and `serde_json::to_vec(&value)`. [`Plain`] reads what is
-//! written without frills, faster; [`Value::write`] writes as Go does.
-//!
-//! ```
-//! use tidings_json::{Value, json};
-//!
-//! let mut pod: Value = serde_json::from_str(r#"{"kind":"Pod","spec":{"hostNetwork":true}}"#).unwrap();
-//! pod["spec"]["nodeName"] = json!("a");
-//! assert_eq!(pod.to_string(), r#"{"kind":"Pod","spec":{"hostNetwork":true,"nodeName":"a"}}"#);
-//! assert_eq!(pod["metadata"]["name"], Value::Null);
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod convert;
 mod plain;

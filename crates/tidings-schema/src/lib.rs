@@ -1,19 +1,4 @@
-//! The built-in Kubernetes types as data.
-//!
-//! One table describes every stable built-in kind and the types it consists of: the fields, their names in JSON and numbers in
-//! protobuf, how lists merge, required fields and defaults. `tools/schema` generates the table from the published definitions.
-//! The table is part of the binary and is parsed at its first use.
-//!
-//! ```
-//! let pod = tidings_schema::find("", "v1", "Pod").ok_or("no Pod")?;
-//! let spec = pod.field("spec").and_then(|field| field.struct_type()).ok_or("no spec")?;
-//! let containers = spec.field("containers").ok_or("no containers")?;
-//! assert_eq!(containers.number, 2);
-//! assert_eq!(containers.merge_key, Some("name"));
-//! # Ok::<(), &str>(())
-//! ```
-//!
-//! [`Descriptions`] has the documentation of the types. [`protobuf`] converts between protobuf bodies and JSON.
+#![doc = include_str!("../README.md")]
 
 mod descriptions;
 pub mod protobuf;

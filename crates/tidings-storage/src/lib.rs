@@ -1,27 +1,4 @@
-//! A revisioned key-value store.
-//!
-//! Every change gets the next global revision. Writes are compare-and-swap on the revision at which a key was last modified.
-//! Reads are at the current or an earlier revision; a watch delivers every change after a revision, in order. History is kept for
-//! some time and then compacted.
-//!
-//! Keys and values are bytes without meaning to this crate. [`Storage`] is the contract, [`Embedded`] the engine on this machine,
-//! and [`Etcd`] (feature `etcd`) the engine over an etcd cluster, which several servers can share.
-//!
-//! ```
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-//! use tidings_storage::{Embedded, EmbeddedOptions, Range, Storage, Write};
-//!
-//! let store = Embedded::ephemeral(EmbeddedOptions::default());
-//! let created = store.write(Write::create("a", "1")).await?;
-//! let updated = store.write(Write::update("a", created, "2")).await?;
-//! assert!(store.write(Write::update("a", created, "3")).await.is_err(), "the key has moved on");
-//! let at = |at| Range { prefix: "a".into(), at, ..Range::default() };
-//! assert_eq!(store.range(at(None)).await?.entries[0].value, "2");
-//! assert_eq!(store.range(at(Some(created))).await?.entries[0].value, "1");
-//! assert!(updated > created);
-//! # Ok::<(), tidings_storage::Error>(())
-//! # }).unwrap();
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod clock;
 mod contract;

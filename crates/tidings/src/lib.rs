@@ -1,37 +1,77 @@
-//! Informers for Kubernetes: list, watch, and a local cache with events, over the [`kube`](https://kube.rs) client you have.
-//!
-//! This crate collects what a program needs. What it collects lives in [`tidings_api`] (the vocabulary), [`tidings_informer`]
-//! (reflectors, stores, shared informers, work queues) and [`tidings_kube`] (all of it over a `kube::Client`).
-//!
-//! ```no_run
-//! use std::time::Duration;
-//!
-//! use k8s_openapi::api::core::v1::Pod;
-//! use tidings::kube::{KubeInformerFactory, RestClient, Scope};
-//! use tidings::HandlerOptions;
-//!
-//! # async fn run() -> anyhow::Result<()> {
-//! let client = RestClient::from_config(kube::Config::infer().await?)?;
-//! let factory = KubeInformerFactory::new(client);
-//! let pods = factory.informer::<Pod>(&Scope::all());
-//! let mut events = pods.subscribe(&HandlerOptions::default())?;
-//! factory.start();
-//! factory.wait_synced(Duration::from_secs(30)).await?;
-//! while let Some(event) = events.next().await {
-//!     println!("{event:?}");
-//! }
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
-pub use tidings_informer::*;
+pub use tidings_informer::{
+    Action, Event, HandlerOptions, ResourceEventHandler, RunOptions, SharedInformer, Subscription,
+    WorkQueue, run_controller,
+};
+pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 
-/// The vocabulary of list and watch: objects, keys, selectors, options, errors.
-pub mod api {
-    pub use tidings_api::*;
+/// Talking to an API server: the client, informers over it, and what they can be asked for.
+///
+/// Everything here is over a `kube::Client`: kubeconfigs, authentication and TLS are kube's.
+pub mod client {
+    pub use tidings_kube::{
+        Compression, ConnectError, Connection, KubeInformerFactory, KubeLeaseLock, ListWatchExt,
+        ObjectMetadata, RateLimiter, ResolveError, Resolved, RestClient, RestListWatch, Scope,
+        Warning, collection_path, connect, dynamic, filtered_list_watch_from_client, informer,
+        lazy, list_watch_from_client, metadata, projected, resolve, wrote,
+    };
 }
 
-/// Informers over a `kube::Client`.
-pub mod kube {
-    pub use tidings_kube::*;
+/// Shared informers: one reflector, any number of handlers, and what they tell.
+pub mod informer {
+    pub use tidings_informer::{
+        Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
+        InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced,
+        NotReached, NotSynced, Overflow, Pending, Problem, ProblemHandler, Registration,
+        ResourceEventHandler, SharedIndexInformer, SharedInformer, SharedInformerFactory, Stopped,
+        Subscription, Version, WatchItem, WeakInformer, synced, synctrack, until,
+    };
+}
+
+/// What informers keep: snapshots, indexes, listers, and writes that the watch has not brought yet.
+pub mod store {
+    pub use tidings_informer::{
+        Cached, Decode, DecodeError, ExpirationCache, GenericLister, GenericNamespaceLister, Index,
+        IndexConflict, IndexError, IndexValue, Indexer, Lazy, NotFound, Snapshot, Store, Uid,
+        UndeltaStore, UnknownIndex, WriteOverlay,
+    };
+}
+
+/// Work queues, and running a reconciler over one.
+pub mod queue {
+    pub use tidings_informer::workqueue::*;
+    pub use tidings_informer::{Action, RunOptions, RunSummary, run_controller};
+}
+
+/// Sources of one's own: everything below a shared informer, for lists and watches that do not come from an API server.
+pub mod source {
+    pub use tidings_informer::{
+        BackoffOptions, Batch, BoxFuture, Controller, Delta, DeltaFifo, EventStream,
+        ExponentialBackoff, InitialState, List, ListFunc, ListPart, ListStream, ListWatch, Listed,
+        Lister, ListerWatcher, NotResumable, Objects, OnRefusal, PAGE_SIZE, Paged, Pager,
+        QUEUE_BYTES_MAX, Reflector, ReflectorOptions, ReflectorState, ReflectorStats,
+        ReflectorStore, RelistReason, RetryWatcher, SourceError, WatchFunc, Watcher,
+    };
+}
+
+/// Leader election: one of several replicas does the work.
+pub mod leader {
+    pub use tidings_informer::leader::*;
+    pub use tidings_kube::KubeLeaseLock;
+}
+
+/// Metrics of informers and queues, for `prometheus-client`.
+pub mod metrics {
+    pub use tidings_informer::metrics::*;
+}
+
+/// The vocabulary of list and watch: objects, keys, versions, selectors, options, failures.
+pub mod api {
+    pub use tidings_api::{
+        EventType, FieldSelector, GroupResource, GroupVersion, GroupVersionKind, KeyError,
+        LabelSelector, Labels, ListMetadata, ListOptions, Object, ObjectKey, Reason,
+        ResourceVersion, ResourceVersionMatch, ScanError, SelectorError, Status, StatusDetails,
+        WatchEvent,
+    };
 }
