@@ -16,6 +16,7 @@ use crate::scan::{Kind, ScanError, Scanner, Sink};
 use crate::spans::{SpanCollector, unquote};
 use crate::status::Status;
 
+/// Bytes of a list or event around its objects.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 
 /// How to cut.

@@ -4,6 +4,7 @@ mod decode;
 mod duration;
 mod number;
 mod quantity;
+mod quote;
 mod text;
 mod time;
 
@@ -11,5 +12,6 @@ pub use decode::{check_base64, json_type, mismatch};
 pub use duration::parse_duration;
 pub use number::{ParseNumberError, parse_int, parse_uint, print_float, query_bool};
 pub use quantity::{canonical_quantity, check_quantity};
-pub use text::{json, print, quote, write_json};
+pub use quote::quote;
+pub use text::{json, print, write_json};
 pub use time::{parse_micro_time, parse_time, rfc3339};

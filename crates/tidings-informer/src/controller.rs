@@ -9,13 +9,15 @@ use std::time::Duration;
 use tidings_api::ResourceVersion;
 use tokio::sync::watch;
 
+use crate::event::Event;
+use crate::event_handler::ResourceEventHandler;
 use crate::intake::Intake;
 use crate::object::{Cached, Decode};
 use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
-use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions, Version};
-use crate::share::{Event, ResourceEventHandler};
+use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions};
 use crate::source::ListerWatcher;
 use crate::store::{AppliedWrite, HeldObject, Indexer, NotIndexed, Snapshot, Store, StoreWrite};
+use crate::version::Version;
 
 /// Applies deltas to a store and makes events of the changes.
 pub(crate) struct Processor<K> {

@@ -9,9 +9,10 @@ use tidings_api::{Object, ObjectKey, WatchEvent};
 
 use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
 use crate::queue::{Delta, DeltaFifo, Objects};
-use crate::reflector::{Observers, Problem, ReflectorStore, Version};
+use crate::reflector::{Observers, Problem, ReflectorStore};
 use crate::store::{HeldObject, Store};
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 
 /// Objects that cannot be decoded and are left out of the store, by key.
 pub(crate) type Quarantine = Mutex<HashMap<ObjectKey, Quarantined>>;

@@ -2,9 +2,10 @@
 
 mod backoff;
 mod controller;
+mod event;
+mod event_handler;
 mod intake;
 pub mod leader;
-mod lister;
 pub mod metrics;
 mod object;
 mod queue;
@@ -13,36 +14,41 @@ mod retry_watcher;
 mod run;
 mod share;
 mod source;
+mod stats;
 mod store;
 mod sync;
 pub mod synced;
 pub mod synctrack;
 pub mod until;
+mod version;
 pub mod workqueue;
 
 pub use backoff::{BackoffOptions, ExponentialBackoff};
 pub use controller::Controller;
-pub use lister::{GenericLister, GenericNamespaceLister, NotFound};
+pub use event::Event;
+pub use event_handler::{FilteringResourceEventHandler, ResourceEventHandler};
 pub use object::{Cached, Decode, DecodeError, Lazy, Uid};
 pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
 pub use reflector::{
     InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
-    ReflectorStats, ReflectorStore, RelistReason, Version,
+    ReflectorStats, ReflectorStore, RelistReason,
 };
 pub use retry_watcher::{NotResumable, RetryWatcher};
 pub use run::{Action, RunOptions, RunSummary, run_controller};
 pub use share::{
-    Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
-    InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced, NotReached,
-    NotSynced, Overflow, Pending, Registration, ResourceEventHandler, SharedIndexInformer,
-    SharedInformer, SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer,
+    Closed, FellBehind, GenericLister, GenericNamespaceLister, HandlerOptions, InformerBuilder,
+    InformerKey, InformerWatch, Laggard, LogOptions, NotAllSynced, NotFound, NotReached, NotSynced,
+    Overflow, Pending, Registration, SharedIndexInformer, SharedInformer, SharedInformerFactory,
+    Stopped, Subscription, WatchItem, WeakInformer,
 };
 pub use source::{
     BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,
     ListerWatcher, PAGE_SIZE, Paged, Pager, SourceError, WatchFunc, Watcher,
 };
+pub use stats::{InformerStats, Lag};
 pub use store::{
     ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
     UndeltaStore, UnknownIndex, WriteOverlay,
 };
+pub use version::Version;
 pub use workqueue::WorkQueue;

@@ -11,23 +11,14 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use crate::reflector::{ReflectorStats, RelistReason, WATCH_ENDS};
-use crate::share::{InformerStats, Lag};
+use crate::reflector::{RelistReason, WATCH_ENDS};
+use crate::stats::{InformerStats, Lag, ObservedInformer};
 use crate::sync::{Mutex, lock};
 use crate::workqueue::metrics::{BUCKET_BOUNDS_SECONDS, HistogramSnapshot};
 use crate::workqueue::{QueueKey, QueueMetrics, WorkQueue};
 
 /// Handlers of an informer that have metrics of their own: those that are furthest behind.
 pub const HANDLERS_MAX: usize = 64;
-
-/// The metrics of an informer of any type.
-pub(crate) trait ObservedInformer: Send + Sync {
-    fn name(&self) -> Arc<str>;
-    fn is_stopped(&self) -> bool;
-    fn stats(&self) -> InformerStats;
-    fn reflector(&self) -> &ReflectorStats;
-    fn lags(&self) -> Vec<(Arc<str>, Lag)>;
-}
 
 /// Reads the metrics of a queue; `None` when the queue is gone.
 type QueueMetricsFunc = Box<dyn Fn() -> Option<QueueMetrics> + Send + Sync>;
@@ -49,9 +40,8 @@ impl InformerMetrics {
         InformerMetrics::default()
     }
 
-    /// Exports an informer. Returns false if another of that name is exported and has not stopped.
-    pub fn observe<K: Send + Sync + 'static>(&self, informer: &crate::SharedInformer<K>) -> bool {
-        let observed = informer.observed();
+    /// Exports an informer of any type. Returns false if another of that name is exported and has not stopped.
+    pub(crate) fn observe_any(&self, observed: Weak<dyn ObservedInformer>) -> bool {
         let Some(name) = observed.upgrade().map(|observed| observed.name()) else {
             return false;
         };

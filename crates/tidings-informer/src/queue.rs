@@ -12,9 +12,9 @@ use imbl::OrdMap;
 use tidings_api::ObjectKey;
 
 use crate::object::{Cached, Uid};
-use crate::reflector::Version;
 use crate::store::HeldObject;
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 
 /// The largest number of deltas in a batch.
 pub(crate) const BATCH: usize = 1000;

@@ -9,8 +9,8 @@ use futures_core::Stream;
 use tidings_api::{ListOptions, Object, SplitError, Status, WatchEvent};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::reflector::Version;
 use crate::source::{BoxFuture, EventStream, SourceError, Watcher};
+use crate::version::Version;
 
 /// The least time between the starts of two watches, so that a server that closes every watch at once is not flooded.
 const RESTARTS_APART: Duration = Duration::from_secs(1);

@@ -13,8 +13,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, debug_span, error, warn};
 
+use crate::event::Event;
 use crate::object::Cached;
-use crate::share::{Event, HandlerOptions, Registration, SharedInformer, Stopped};
+use crate::share::{HandlerOptions, Registration, SharedInformer, Stopped};
 use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
 
 /// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.

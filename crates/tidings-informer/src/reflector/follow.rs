@@ -3,7 +3,7 @@
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
 use super::problem::Problem;
-use super::version::Version;
+use crate::version::Version;
 
 /// The version that one watch has reached.
 #[derive(Debug)]

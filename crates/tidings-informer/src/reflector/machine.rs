@@ -5,10 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::options::{InitialState, OnRefusal, ReflectorOptions};
-use super::version::Version;
 use super::{Problem, RelistReason};
 use crate::backoff::ExponentialBackoff;
 use crate::source::{PAGE_SIZE, SourceError};
+use crate::version::Version;
 
 /// A watch that ends sooner than this without an event is a failure, so that a server that closes every watch at once is not
 /// flooded.

@@ -9,7 +9,6 @@ mod options;
 mod problem;
 mod state;
 mod trace;
-mod version;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 use follow::{WatchFollower, foreign};
 use machine::{EndedWatch, ReflectorMachine, ReflectorStep, StepOutcome, VERY_SHORT};
 use trace::StepTrace;
@@ -27,7 +27,6 @@ pub use options::{InitialState, OnRefusal, ReflectorOptions};
 pub use problem::Problem;
 pub(crate) use state::{Observers, WATCH_ENDS};
 pub use state::{ProblemHandler, ReflectorState, ReflectorStats, RelistReason};
-pub use version::Version;
 
 /// A watch that the server has not ended this long after its timeout is given up.
 const GRACE: Duration = Duration::from_secs(15);

@@ -9,19 +9,20 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::handler::Registration;
-use super::informer::InformerStats;
-use super::log::{EventLog, Lag};
+use super::log::EventLog;
 use crate::controller::Processor;
 use crate::intake::{Intake, Quarantine};
-use crate::metrics::ObservedInformer;
 use crate::object::Decode;
 use crate::queue::DeltaFifo;
 use crate::reflector::{
-    Observers, Problem, Reflector, ReflectorOptions, ReflectorState, ReflectorStats, Version,
+    Observers, Problem, Reflector, ReflectorOptions, ReflectorState, ReflectorStats,
 };
 use crate::source::ListerWatcher;
+use crate::stats::Lag;
+use crate::stats::{InformerStats, ObservedInformer};
 use crate::store::{Indexer, WriteOverlay};
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 
 /// The state that the handles of an informer and its tasks share.
 pub(super) struct InformerCore<K> {

@@ -9,16 +9,19 @@ use tokio::sync::watch;
 
 use super::builder::InformerBuilder;
 use super::engine::{InformerCore, Lifecycle, StopOnLastHandle};
-use super::event::Event;
-use super::handler::{self, HandlerCallback, Registration, ResourceEventHandler};
+use super::handler::{self, HandlerCallback, Registration};
+use super::lister::GenericLister;
 use super::subscription::{HandlerOptions, Subscription};
-use crate::lister::GenericLister;
-use crate::metrics::ObservedInformer;
+use crate::event::Event;
+use crate::event_handler::ResourceEventHandler;
+use crate::metrics::InformerMetrics;
 use crate::object::{Cached, Decode, DecodeError};
-use crate::reflector::{ReflectorState, ReflectorStats, Version};
+use crate::reflector::{ReflectorState, ReflectorStats};
 use crate::source::ListerWatcher;
+use crate::stats::{InformerStats, ObservedInformer};
 use crate::store::{Index, IndexConflict, IndexError, IndexValue, Store, WriteOverlay};
 use crate::sync::lock;
+use crate::version::Version;
 
 /// Keeps a local copy of a resource: one reflector, one store, many handlers.
 ///
@@ -74,34 +77,6 @@ pub struct NotReached {
 
 /// The error of [`SharedInformer::wait_for`]: the informer stopped before it reached the version.
 pub type Closed = Stopped;
-
-/// Counts and sizes of an informer.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct InformerStats {
-    /// Objects in the store.
-    pub objects: usize,
-    /// Estimated bytes of these objects.
-    pub object_bytes: usize,
-    /// Deltas that wait for the store.
-    pub queued: usize,
-    /// Estimated bytes of these deltas.
-    pub queued_bytes: usize,
-    /// Deltas that a later delta of the same key replaced, so far.
-    pub coalesced: u64,
-    /// Events that wait for the slowest handler.
-    pub logged: usize,
-    /// Estimated bytes of these events.
-    pub logged_bytes: usize,
-    /// Handlers and subscriptions.
-    pub handlers: usize,
-    /// Objects that are left out because they cannot be decoded.
-    pub quarantined: usize,
-    /// Time spent comparing and decoding objects.
-    pub decoding: Duration,
-    /// The version of the store.
-    pub version: Version,
-}
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
     pub(super) fn new(
@@ -476,5 +451,12 @@ impl<K: Send + Sync + 'static> std::fmt::Debug for SharedInformer<K> {
             .field("name", &self.core.name)
             .field("store", &self.core.indexer)
             .finish_non_exhaustive()
+    }
+}
+
+impl InformerMetrics {
+    /// Exports an informer. Returns false if another of that name is exported and has not stopped.
+    pub fn observe<K: Send + Sync + 'static>(&self, informer: &SharedInformer<K>) -> bool {
+        self.observe_any(informer.observed())
     }
 }

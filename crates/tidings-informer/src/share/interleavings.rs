@@ -7,9 +7,9 @@ use shuttle::future::block_on;
 use shuttle::thread;
 use tidings_api::{Object, ObjectKey};
 
-use super::event::Event;
 use super::log::{EventLog, LogOptions, Overflow};
 use super::subscription::{HandlerOptions, Subscription};
+use crate::event::Event;
 use crate::object::{Cached, Decode};
 use crate::store::{Indexer, StoreWrite};
 

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::event::Event;
+use crate::event::Event;
+use crate::stats::Lag;
 use crate::store::Snapshot;
 use crate::sync::{Mutex, lock};
 
@@ -149,28 +150,6 @@ pub(super) enum LogRead<K> {
     },
     /// The log was closed, or the subscriber was told to stop here.
     End,
-}
-
-/// How far a handler is behind the store.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lag {
-    /// Events that are not handled yet, including objects of the initial state and the event that is being handled.
-    pub events: u64,
-    /// Estimated bytes of their objects.
-    pub bytes: u64,
-    /// How long the oldest of these events has waited.
-    pub age: Duration,
-}
-
-impl Lag {
-    /// The sum of two lags.
-    pub(super) fn and(self, older: Lag) -> Lag {
-        Lag {
-            events: self.events + older.events,
-            bytes: self.bytes + older.bytes,
-            age: self.age.max(older.age),
-        }
-    }
 }
 
 impl<K: Send + Sync + 'static> EventLog<K> {

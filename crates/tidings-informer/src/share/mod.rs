@@ -2,24 +2,23 @@
 
 mod builder;
 mod engine;
-mod event;
 mod factory;
 mod handler;
 mod informer;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
+mod lister;
 mod log;
 mod subscription;
 mod watch;
 
 pub use builder::InformerBuilder;
-pub use event::Event;
 pub use factory::{InformerKey, Laggard, NotAllSynced, SharedInformerFactory};
-pub use handler::{FilteringResourceEventHandler, Pending, Registration, ResourceEventHandler};
+pub use handler::{Pending, Registration};
 pub use informer::{
-    Closed, InformerStats, NotReached, NotSynced, SharedIndexInformer, SharedInformer, Stopped,
-    WeakInformer,
+    Closed, NotReached, NotSynced, SharedIndexInformer, SharedInformer, Stopped, WeakInformer,
 };
-pub use log::{Lag, LogOptions, Overflow};
+pub use lister::{GenericLister, GenericNamespaceLister, NotFound};
+pub use log::{LogOptions, Overflow};
 pub use subscription::{FellBehind, HandlerOptions, Subscription};
 pub use watch::{InformerWatch, WatchItem};

@@ -12,8 +12,9 @@ use futures_core::Stream;
 use tidings_api::ObjectKey;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::event::Event;
-use super::log::{EventLog, Lag, LogBatch, LogRead, Overflow, SubscriberId};
+use super::log::{EventLog, LogBatch, LogRead, Overflow, SubscriberId};
+use crate::event::Event;
+use crate::stats::Lag;
 use crate::store::{Snapshot, SnapshotDifference};
 use crate::sync::{Mutex, lock};
 

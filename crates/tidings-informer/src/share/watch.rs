@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use tidings_api::EventType;
 
-use super::event::Event;
 use super::informer::{SharedInformer, Stopped};
 use super::subscription::{FellBehind, HandlerOptions, Subscription};
+use crate::event::Event;
 use crate::object::Cached;
 
 /// One event of an informer as a watch event.

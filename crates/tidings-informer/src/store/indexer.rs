@@ -11,7 +11,7 @@ use super::index::{AnyIndex, Index, IndexData, IndexError, IndexValue};
 use super::snapshot::{HeldObject, NamedIndex, Snapshot};
 use super::{LABEL_INDEX, Store};
 use crate::object::Cached;
-use crate::reflector::Version;
+use crate::version::Version;
 
 /// Writes a store. Dereferences to the [`Store`] for reading.
 ///

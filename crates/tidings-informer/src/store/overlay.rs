@@ -7,8 +7,8 @@ use tidings_api::{LabelSelector, Object, ObjectKey};
 
 use super::{Snapshot, Store};
 use crate::object::{Cached, Decode, DecodeError, Uid};
-use crate::reflector::Version;
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 
 /// Writes of this program that the watch has not delivered yet.
 ///

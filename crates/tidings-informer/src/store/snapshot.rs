@@ -9,7 +9,7 @@ use tidings_api::{LabelSelector, ObjectKey};
 
 use super::index::{AnyIndex, Index, IndexData, IndexValue};
 use crate::object::Cached;
-use crate::reflector::Version;
+use crate::version::Version;
 
 /// An object in a persistent map. Equal if it is the same allocation, so that comparing maps is cheap.
 pub(crate) struct HeldObject<K>(pub(crate) Arc<Cached<K>>);

@@ -7,8 +7,8 @@ use tidings_api::ObjectKey;
 
 use super::{Indexer, Snapshot, Store};
 use crate::object::Cached;
-use crate::reflector::Version;
 use crate::sync::{Mutex, lock};
+use crate::version::Version;
 
 /// The function that gets the state after each write.
 type PushFunc<K> = Box<dyn FnMut(Arc<Snapshot<K>>) + Send>;

@@ -10,6 +10,7 @@ use crate::schema::{self, CompileOptions, Schema, check_simple_json_path};
 use crate::text::{FieldPath, unprintable};
 use crate::tolerated::ToleratedFaults;
 
+/// Bytes of the warning of a deprecated version.
 const WARNING_BYTES_MAX: usize = 256;
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = [

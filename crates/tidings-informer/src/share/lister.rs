@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidings_api::LabelSelector;
 
+use super::informer::SharedInformer;
 use crate::object::Cached;
-use crate::share::SharedInformer;
 use crate::store::{Index, IndexValue, Snapshot, UnknownIndex};
 
 /// The store has no object with this key.
@@ -31,7 +31,7 @@ impl<K: Send + Sync + 'static> Clone for GenericLister<K> {
 }
 
 impl<K: Send + Sync + 'static> GenericLister<K> {
-    pub(crate) fn new(informer: SharedInformer<K>) -> GenericLister<K> {
+    pub(super) fn new(informer: SharedInformer<K>) -> GenericLister<K> {
         GenericLister { informer }
     }
 
