@@ -300,7 +300,7 @@ pub(crate) fn is_empty(value: Option<&Value>) -> bool {
 }
 
 /// The text of a member; empty if there is none.
-pub(crate) fn text<'a>(members: &'a Map, name: &str) -> &'a str {
+pub(crate) fn member_text<'a>(members: &'a Map, name: &str) -> &'a str {
     members
         .get(name)
         .and_then(Value::as_str)

@@ -36,7 +36,6 @@ mod member;
 mod meta;
 mod options;
 mod patch;
-mod printers;
 mod reading;
 mod review;
 mod scale;

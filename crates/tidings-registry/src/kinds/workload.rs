@@ -30,6 +30,9 @@ pub(super) const JOB_TEMPLATE: PodSpecAt = PodSpecAt {
     below_spec: &["jobTemplate", "spec", "template", "spec"],
 };
 
+/// Where the containers of a template stand in an object.
+pub(super) const TEMPLATE_CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
+
 /// How long the containers of Pods run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Runs {

@@ -1,7 +1,7 @@
 //! Texts that several kinds share: ages, labels, selectors and lists.
 
 use jiff::{SignedDuration, Timestamp};
-use tidings_json::{Map, Value};
+use tidings_json::Value;
 
 use super::fields::{field, list, map, text, texts};
 
@@ -174,35 +174,6 @@ pub(crate) fn load_balancer(object: &Value) -> String {
 /// Whether an annotation of the object is "true".
 pub(crate) fn is_annotated(object: &Value, annotation: &str) -> bool {
     text(object, &["metadata", "annotations", annotation]) == "true"
-}
-
-/// A label selector as the admission policies print it: its fields in order.
-pub(crate) fn selector_fields(selector: &Value) -> String {
-    let mut pairs: Vec<(&str, &str)> = map(selector, &["matchLabels"])
-        .into_iter()
-        .flat_map(Map::iter)
-        .map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
-        .collect();
-    pairs.sort_unstable();
-    let labels: String = pairs
-        .iter()
-        .map(|(key, value)| format!("{key}: {value},"))
-        .collect();
-    let expressions: String = list(selector, &["matchExpressions"])
-        .iter()
-        .map(|expression| {
-            format!(
-                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
-                text(expression, &["key"]),
-                text(expression, &["operator"]),
-                texts(expression, &["values"]).join(" "),
-            )
-        })
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
-         MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
 }
 
 #[cfg(test)]

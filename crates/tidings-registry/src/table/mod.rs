@@ -147,6 +147,16 @@ pub(crate) mod tests {
         json!([{"name": "app", "image": "nginx:1.27"}, {"name": "log", "image": "busybox"}])
     }
 
+    /// An object that makes Pods from a template.
+    pub(crate) fn workload(spec: Value, status: Value) -> Value {
+        let mut object = json!({"metadata": meta("w"), "spec": spec, "status": status});
+        object["spec"]["template"] = json!({"spec": {
+            "containers": two_containers(),
+            "nodeSelector": {"x": "y", "disk": "ssd"},
+        }});
+        object
+    }
+
     /// Prints an object and checks that each column got a cell.
     pub(crate) fn print(printer: &TablePrinter, object: Value) -> Value {
         let cells = (printer.cells)(&object, now());

@@ -1,16 +1,18 @@
 //! The kinds of the group `apps`.
 
+mod controller_revision;
 pub(super) mod daemon_set;
 pub(super) mod deployment;
 pub(super) mod replica_set;
 pub(super) mod stateful_set;
 
 use tidings_api::FieldErrors;
+use tidings_json::Value;
 
 use crate::draft::Draft;
 use crate::kind::Kind;
 use crate::kinds::workload::{self, Runs, TEMPLATE};
-use crate::printers::apps as printers;
+use crate::table::fields::{int, int_or};
 
 fn plain() -> Kind {
     Kind {
@@ -22,12 +24,7 @@ fn plain() -> Kind {
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
-        Kind {
-            kind: "ControllerRevision".into(),
-            plural: "controllerrevisions".into(),
-            printer: &printers::CONTROLLER_REVISION,
-            ..plain()
-        },
+        controller_revision::kind(),
         daemon_set::kind(),
         deployment::kind(),
         replica_set::kind(),
@@ -40,4 +37,11 @@ fn check_workload(draft: &Draft, errors: &mut FieldErrors) {
     workload::check_replicas(draft, errors);
     workload::check_selector(draft, errors);
     workload::check_pods(draft, &TEMPLATE, Runs::ForEver, errors);
+}
+
+/// Ready Pods out of the desired ones, as `kubectl get` shows them.
+fn ready(object: &Value) -> String {
+    let ready = int(object, &["status", "readyReplicas"]);
+    let desired = int_or(object, &["spec", "replicas"], 1);
+    format!("{ready}/{desired}")
 }

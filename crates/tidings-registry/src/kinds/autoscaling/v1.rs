@@ -4,6 +4,7 @@
 
 use tidings_json::{Map, Value, json};
 
+use super::v2::PRINTER;
 use crate::kind::Kind;
 
 /// The annotations of v1 for members of v2, and where those stand.
@@ -29,6 +30,7 @@ const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
 pub(super) fn kind() -> Kind {
     Kind {
         version: "v1".into(),
+        printer: &PRINTER,
         ..super::plain()
     }
 }

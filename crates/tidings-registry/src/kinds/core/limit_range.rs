@@ -2,7 +2,7 @@
 
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, rule, text};
+use crate::complete::{TypeDefaults, member_text, rule};
 use crate::kind::Kind;
 use crate::kinds::names;
 
@@ -21,7 +21,7 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] =
 
 /// The defaults of containers follow from their limits.
 fn complete_item(item: &mut Map) {
-    if text(item, "type") != "Container" {
+    if member_text(item, "type") != "Container" {
         return;
     }
     for (to, from) in [

@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use tidings_api::{FieldError, FieldErrors};
 
+use super::{
+    ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
+    attributes_class, storage_class, volume_mode, volume_phase,
+};
 use crate::complete::{TypeDefaults, defaults};
 use crate::draft::Draft;
 use crate::kind::Kind;
 use crate::kinds::names;
 use crate::kinds::workload::differs_beyond;
-use crate::printers::core as printers;
 use crate::strategy::Strategy;
+use crate::table::fields::{name, quantity, text};
+use crate::table::format::age;
+use crate::table::{AGE, NAME, TablePrinter, string};
 
 const FIXED: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
@@ -18,7 +24,7 @@ pub(super) fn kind() -> Kind {
     Kind {
         kind: "PersistentVolumeClaim".into(),
         plural: "persistentvolumeclaims".into(),
-        printer: &printers::PERSISTENT_VOLUME_CLAIM,
+        printer: &PRINTER,
         short_names: names(["pvc"]),
         status: true,
         returns_deleted: true,
@@ -46,5 +52,96 @@ impl Strategy for Claims {
         if differs_beyond(new, old, &["resources", "volumeAttributesClassName"]) {
             errors.push(FieldError::forbidden("spec", FIXED));
         }
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        string("Status", "The claim's phase."),
+        string("Volume", "The volume the claim is bound to."),
+        CAPACITY,
+        ACCESS_MODES,
+        STORAGE_CLASS,
+        ATTRIBUTES_CLASS,
+        AGE,
+        VOLUME_MODE,
+    ],
+    cells: |claim, now| {
+        let volume = text(claim, &["spec", "volumeName"]);
+        // Size and modes are facts of the volume, unknown before there is one.
+        let (capacity, modes) = if volume.is_empty() {
+            (String::new(), String::new())
+        } else {
+            (
+                quantity(claim, &["status", "capacity", "storage"]),
+                access_modes(claim, &["status", "accessModes"]),
+            )
+        };
+        cells![
+            name(claim),
+            volume_phase(claim),
+            volume,
+            capacity,
+            modes,
+            storage_class(claim),
+            attributes_class(claim),
+            age(claim, now),
+            volume_mode(claim),
+        ]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print};
+    use tidings_json::json;
+
+    #[test]
+    fn claims_before_and_after_binding() {
+        let mut claim = json!({
+            "metadata": meta("c"),
+            "spec": {"resources": {"requests": {"storage": "1Gi"}}},
+        });
+        assert_eq!(
+            print(&PRINTER, claim.clone()),
+            json!([
+                "c",
+                "Pending",
+                "",
+                "",
+                "",
+                "",
+                "<unset>",
+                "24s",
+                "Filesystem"
+            ])
+        );
+        claim["spec"] = json!({
+            "volumeMode": "Block",
+            "storageClassName": "fast",
+            "volumeName": "pv9",
+            "volumeAttributesClassName": "gold",
+        });
+        claim["status"] = json!({
+            "phase": "Bound",
+            "capacity": {"storage": "1024Mi"},
+            "accessModes": ["ReadWriteOnce", "ReadOnlyMany"],
+        });
+        assert_eq!(
+            print(&PRINTER, claim.clone()),
+            json!([
+                "c", "Bound", "pv9", "1Gi", "RWO,ROX", "fast", "gold", "24s", "Block"
+            ])
+        );
+        claim["metadata"]["deletionTimestamp"] = json!("2026-11-15T12:00:00Z");
+        claim["metadata"]["annotations"] =
+            json!({"volume.beta.kubernetes.io/storage-class": "old"});
+        let cells = print(&PRINTER, claim);
+        assert_eq!(
+            (&cells[1], &cells[5]),
+            (&json!("Terminating"), &json!("old"))
+        );
     }
 }

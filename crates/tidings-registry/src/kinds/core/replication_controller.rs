@@ -7,10 +7,12 @@ use tidings_api::FieldErrors;
 use crate::complete::{TypeDefaults, defaults, is_empty};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, Scale, SelectableField, Subresource};
-use crate::kinds::workload::{self, Runs, TEMPLATE};
-use crate::kinds::{field, names};
-use crate::printers::core as printers;
+use crate::kinds::workload::{self, Runs, TEMPLATE, TEMPLATE_CONTAINERS};
+use crate::kinds::{names, selectable};
 use crate::strategy::Strategy;
+use crate::table::fields::{has, int, int_or, name};
+use crate::table::format::{age, containers, labels};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer};
 
 pub(super) fn kind() -> Kind {
     Kind {
@@ -18,12 +20,12 @@ pub(super) fn kind() -> Kind {
         orphans: true,
         plural: "replicationcontrollers".into(),
         store_prefix: "controllers".into(),
-        printer: &printers::REPLICATION_CONTROLLER,
+        printer: &PRINTER,
         short_names: names(["rc"]),
         categories: names(["all"]),
         fields: vec![SelectableField {
             absent: "0",
-            ..field("status.replicas", &[&["status", "replicas"]])
+            ..selectable("status.replicas", &[&["status", "replicas"]])
         }],
         generation: Generation::Counted,
         status: true,
@@ -62,5 +64,69 @@ impl Strategy for ReplicationControllers {
     ) {
         workload::check_replicas(new, errors);
         workload::check_pods(new, &TEMPLATE, Runs::ForEver, errors);
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        integer("Desired", "How many pods there should be."),
+        integer("Current", "How many pods there are."),
+        integer("Ready", "How many pods are ready."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |object, now| {
+        let (names, images) = containers(object, TEMPLATE_CONTAINERS);
+        // Without a selector, the labels of the template select the pods.
+        let selector = if has(object, &["spec", "selector"]) {
+            labels(object, &["spec", "selector"])
+        } else {
+            labels(object, &["spec", "template", "metadata", "labels"])
+        };
+        cells![
+            name(object),
+            int_or(object, &["spec", "replicas"], 1),
+            int(object, &["status", "replicas"]),
+            int(object, &["status", "readyReplicas"]),
+            age(object, now),
+            names,
+            images,
+            selector,
+        ]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print, two_containers};
+    use tidings_json::json;
+
+    #[test]
+    fn replication_controller_with_defaults() {
+        let controller = json!({
+            "metadata": meta("rc"),
+            "spec": {"template": {
+                "metadata": {"labels": {"app": "web", "a": "b"}},
+                "spec": {"containers": two_containers()},
+            }},
+            "status": {"replicas": 2, "readyReplicas": 1},
+        });
+        assert_eq!(
+            print(&PRINTER, controller),
+            json!([
+                "rc",
+                1,
+                2,
+                1,
+                "24s",
+                "app,log",
+                "nginx:1.27,busybox",
+                "a=b,app=web"
+            ])
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! Pods.
 
+mod summary;
+mod table;
 pub(in crate::kinds) mod volume;
 
 use std::sync::Arc;
@@ -7,12 +9,11 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty, is_zero, text};
+use crate::complete::{TypeDefaults, defaults, is_empty, is_zero, member_text};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, SelectableField, Subresource};
 use crate::kinds::workload::{self, POD, Runs, items};
-use crate::kinds::{field, names};
-use crate::printers::core as printers;
+use crate::kinds::{names, selectable};
 use crate::strategy::Strategy;
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -23,26 +24,26 @@ pub(super) fn kind() -> Kind {
     Kind {
         kind: "Pod".into(),
         plural: "pods".into(),
-        printer: &printers::POD,
+        printer: &table::PRINTER,
         short_names: names(["po"]),
         categories: names(["all"]),
         fields: vec![
-            field("spec.nodeName", &[&["spec", "nodeName"]]),
-            field("spec.host", &[&["spec", "nodeName"]]), // its name of long ago
-            field("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
-            field("spec.schedulerName", &[&["spec", "schedulerName"]]),
-            field(
+            selectable("spec.nodeName", &[&["spec", "nodeName"]]),
+            selectable("spec.host", &[&["spec", "nodeName"]]), // its name of long ago
+            selectable("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
+            selectable("spec.schedulerName", &[&["spec", "schedulerName"]]),
+            selectable(
                 "spec.serviceAccountName",
                 &[&["spec", "serviceAccountName"]],
             ),
             SelectableField {
                 absent: "false",
-                ..field("spec.hostNetwork", &[&["spec", "hostNetwork"]])
+                ..selectable("spec.hostNetwork", &[&["spec", "hostNetwork"]])
             },
-            field("status.phase", &[&["status", "phase"]]),
-            field("status.podIP", &[&["status", "podIP"]]),
-            field("status.podIPs", &[]), // upstream knows the name, but never fills in a value
-            field(
+            selectable("status.phase", &[&["status", "phase"]]),
+            selectable("status.podIP", &[&["status", "podIP"]]),
+            selectable("status.podIPs", &[]), // upstream knows the name, but never fills in a value
+            selectable(
                 "status.nominatedNodeName",
                 &[&["status", "nominatedNodeName"]],
             ),
@@ -139,13 +140,13 @@ impl Strategy for Pods {
     }
 
     fn row_conditions(&self, object: &Value) -> Vec<Value> {
-        printers::pod_row_conditions(object)
+        table::row_conditions(object)
     }
 }
 
 fn complete_pull_policy(container: &mut Map) {
     if is_empty(container.get("imagePullPolicy")) {
-        let image = text(container, "image");
+        let image = member_text(container, "image");
         let policy = if is_latest(image) {
             "Always"
         } else {
