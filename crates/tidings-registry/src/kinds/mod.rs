@@ -1,9 +1,9 @@
 //! The built-in kinds: all kinds of Kubernetes 1.36 that are generally available.
 //!
-//! A module is an API group. A kind with rules or a table of its own has one file in it, with everything about the kind: its entry, the
-//! defaults of its types, the fields that are filled in, checked and fixed, and the table that `kubectl get` shows. Other kinds are entries
-//! in the group's `mod.rs`. What several kinds of a group share stands there too; what several groups share stands in `workload` and in
-//! [`crate::table`].
+//! A module is an API group. A kind with rules or a table of its own has one file there, with everything about the kind: its
+//! entry, the defaults of its types, the fields that are filled in, checked and fixed, and the table that `kubectl get` shows.
+//! Other kinds are entries in the group's `mod.rs`. Code that several kinds of a group share stands there too; code that several
+//! groups share stands in `workload` and in [`crate::table`].
 //!
 //! Inside a group the kinds stand in the order of their plurals, as discovery lists them.
 
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use crate::complete::TypeDefaults;
 use crate::kind::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
 
-/// A selectable field that is absent as an empty text.
+/// A selectable field whose value is an empty text if it is absent.
 const fn selectable(
     name: &'static str,
     paths: &'static [&'static [&'static str]],
@@ -44,7 +44,7 @@ const fn selectable(
     }
 }
 
-/// A field that stays as it was created.
+/// A field that no update may change.
 const fn immutable(path: &'static [&'static str]) -> FixedField {
     FixedField {
         path,
@@ -52,12 +52,12 @@ const fn immutable(path: &'static [&'static str]) -> FixedField {
     }
 }
 
-/// Short names or categories.
+/// A list of short names or categories.
 fn names<const N: usize>(names: [&'static str; N]) -> Vec<Name> {
     names.into_iter().map(Name::from).collect()
 }
 
-/// The kinds of a group, before its views are known.
+/// Makes the kinds of a group, without their schemas and views.
 type GroupKinds = fn() -> Vec<Kind>;
 
 /// The groups, in the order in which upstream lists them.
@@ -82,7 +82,7 @@ const GROUPS: &[GroupKinds] = &[
     discovery::kinds,
 ];
 
-/// All built-in kinds.
+/// All built-in kinds, with their schemas and views.
 pub(crate) fn all() -> Vec<Arc<Kind>> {
     let kinds = GROUPS.iter().flat_map(|kinds| kinds());
     let mut all: Vec<Arc<Kind>> = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn all() -> Vec<Arc<Kind>> {
     all
 }
 
-/// The kind that another one is a view of stands before it.
+/// The view of a kind whose objects are stored as another kind. That kind must be in `before`.
 fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
     let (stored, show, store) = match (&*kind.group, &*kind.version, &*kind.kind) {
         ("events.k8s.io", "v1", "Event") => (
@@ -118,7 +118,7 @@ fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
     })
 }
 
-/// The defaults of all types.
+/// The defaults of all types, of all kinds.
 pub(crate) fn defaults() -> impl Iterator<Item = &'static TypeDefaults> {
     [
         admissionregistration::DEFAULTS,

@@ -40,6 +40,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
+/// The default of rules: they match resources of every scope.
 const RULE_SCOPE: &[(&str, &str)] = &[("scope", r#""*""#)];
 
 pub(super) const DEFAULTS: &[TypeDefaults] = &[
@@ -71,6 +72,7 @@ fn webhook_cells(object: &Value, now: Timestamp) -> Vec<Value> {
 
 const PARAM_KIND: Column = string("ParamKind", "The kind of the policy's parameters.");
 
+/// The cells of a policy. `rules` is the member of the spec that lists its rules.
 fn policy_cells(object: &Value, rules: &str, now: Timestamp) -> Vec<Value> {
     let param_kind = match field(object, &["spec", "paramKind"]) {
         Some(kind) => format!("{}/{}", text(kind, &["apiVersion"]), text(kind, &["kind"])),
@@ -100,7 +102,7 @@ fn binding_cells(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Parameters are named, or else selected by their labels.
+/// The ParamRef column: the name of the parameters, or else the selector of their labels.
 fn params(object: &Value) -> String {
     let reference = field(object, &["spec", "paramRef"]).unwrap_or(&Value::Null);
     let name = text(reference, &["name"]);
@@ -115,7 +117,7 @@ fn params(object: &Value) -> String {
     }
 }
 
-/// A label selector as the admission policies print it: its fields in order.
+/// A label selector as Go prints the struct.
 fn selector_fields(selector: &Value) -> String {
     let mut pairs: Vec<(&str, &str)> = map(selector, &["matchLabels"])
         .into_iter()

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies.
+//! `MutatingAdmissionPolicy` of `admissionregistration.k8s.io`: entry, defaults and table.
 
 use super::{PARAM_KIND, policy_cells};
 use crate::complete::{TypeDefaults, defaults};

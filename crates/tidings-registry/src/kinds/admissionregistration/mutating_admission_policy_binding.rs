@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicyBindings.
+//! `MutatingAdmissionPolicyBinding` of `admissionregistration.k8s.io`: entry and table.
 
 use super::{BINDING_COLUMNS, binding_cells};
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! MutatingWebhookConfigurations.
+//! `MutatingWebhookConfiguration` of `admissionregistration.k8s.io`: entry, defaults and table.
 
 use super::{WEBHOOK_COLUMNS, webhook_cells};
 use crate::complete::{TypeDefaults, defaults};

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies.
+//! `ValidatingAdmissionPolicy` of `admissionregistration.k8s.io`: entry, defaults and table.
 
 use super::{PARAM_KIND, policy_cells};
 use crate::complete::{TypeDefaults, defaults};
@@ -10,7 +10,7 @@ pub(super) fn kind() -> Kind {
         kind: "ValidatingAdmissionPolicy".into(),
         plural: "validatingadmissionpolicies".into(),
         printer: &PRINTER,
-        status: true, // unlike a mutating policy
+        status: true, // a MutatingAdmissionPolicy has none
         ..super::plain()
     }
 }

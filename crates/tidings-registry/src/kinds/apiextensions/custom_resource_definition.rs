@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions (W177, W186).
+//! `CustomResourceDefinition` of `apiextensions.k8s.io` (W177, W186): entry and rules.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub(super) fn kind() -> Kind {
         generation: Generation::Counted,
         status: true,
         bare_finalizers: true,
-        strategy: Arc::new(Definitions),
+        strategy: Arc::new(CustomResourceDefinitionStrategy),
         ..Kind::plain()
     }
 }
 
 #[derive(Debug)]
-struct Definitions;
+struct CustomResourceDefinitionStrategy;
 
-impl Strategy for Definitions {
+impl Strategy for CustomResourceDefinitionStrategy {
     fn complete(&self, draft: &mut Draft) -> bool {
         let spec = filled(draft)["spec"].take();
         draft.members.insert("spec".into(), spec);
@@ -71,7 +71,7 @@ impl Strategy for Definitions {
     }
 
     fn ignores_policy(&self) -> bool {
-        true // a definition waits for its objects
+        true // a definition stays until the controller has deleted its objects
     }
 
     fn hold(&self, draft: &mut Draft, now: &str) {
@@ -96,14 +96,14 @@ impl Strategy for Definitions {
     fn mark_deleted(&self, _: &mut Draft, _: i64, _: bool) {}
 }
 
-/// The definition as a whole, with the spec filled in.
+/// The whole definition as JSON, with the defaults of the spec filled in.
 fn filled(draft: &Draft) -> Value {
     let mut whole = draft.whole();
     definition::fill_in(&mut whole);
     whole
 }
 
-/// Notes the versions in which objects may be stored.
+/// Sets `status.storedVersions`: all versions in which objects may be stored.
 fn note_stored_version(draft: &mut Draft) {
     let mut filled = filled(draft);
     let stored = filled["status"]["storedVersions"].take();

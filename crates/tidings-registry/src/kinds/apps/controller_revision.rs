@@ -1,4 +1,4 @@
-//! ControllerRevisions.
+//! `ControllerRevision` of `apps`: entry and table.
 
 use tidings_json::Value;
 
@@ -33,7 +33,7 @@ static PRINTER: TablePrinter = TablePrinter {
     },
 };
 
-/// The controlling owner as `kind.group/name`.
+/// The owner that is the controller, as `kind.group/name`.
 fn controller(object: &Value) -> String {
     let owners = list(object, &["metadata", "ownerReferences"]);
     let Some(owner) = owners.iter().find(|owner| flag(owner, &["controller"])) else {

@@ -1,4 +1,4 @@
-//! DaemonSets.
+//! `DaemonSet` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::table::fields::{int, name};
 use crate::table::format::{age, containers, labels, selector_or_none};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer, string};
 
-/// Counts the changes of the template, as DaemonSets did before they had a generation.
+/// The annotation that counts changes of the template. It is older than `metadata.generation`.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn kind() -> Kind {
@@ -29,7 +29,7 @@ pub(super) fn kind() -> Kind {
         generation: Generation::Counted,
         status: true,
         fixed: vec![immutable(&["spec", "selector"])],
-        strategy: Arc::new(DaemonSets),
+        strategy: Arc::new(DaemonSetStrategy),
         ..super::plain()
     }
 }
@@ -47,9 +47,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct DaemonSets;
+struct DaemonSetStrategy;
 
-impl Strategy for DaemonSets {
+impl Strategy for DaemonSetStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         count_template(draft, 1);
     }

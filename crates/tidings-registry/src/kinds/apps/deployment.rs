@@ -1,4 +1,4 @@
-//! Deployments.
+//! `Deployment` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn kind() -> Kind {
         scale: Some(Scale::LabelSelector),
         fixed: vec![immutable(&["spec", "selector"])],
         bookmark_replicas: true,
-        strategy: Arc::new(Deployments),
+        strategy: Arc::new(DeploymentStrategy),
         ..super::plain()
     }
 }
@@ -53,9 +53,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct Deployments;
+struct DeploymentStrategy;
 
-impl Strategy for Deployments {
+impl Strategy for DeploymentStrategy {
     fn check(
         &self,
         new: &Draft,

@@ -11,7 +11,7 @@ use tidings_json::Value;
 
 use crate::draft::Draft;
 use crate::kind::Kind;
-use crate::kinds::workload::{self, Runs, TEMPLATE};
+use crate::kinds::workload::{self, RestartPolicies, TEMPLATE};
 use crate::table::fields::{int, int_or};
 
 fn plain() -> Kind {
@@ -32,14 +32,14 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Refuses a workload whose replicas, selector or Pods are wrong.
+/// Refuses a workload with invalid replicas, selector or Pod spec.
 fn check_workload(draft: &Draft, errors: &mut FieldErrors) {
     workload::check_replicas(draft, errors);
     workload::check_selector(draft, errors);
-    workload::check_pods(draft, &TEMPLATE, Runs::ForEver, errors);
+    workload::check_pods(draft, &TEMPLATE, RestartPolicies::OnlyAlways, errors);
 }
 
-/// Ready Pods out of the desired ones, as `kubectl get` shows them.
+/// The Ready column: ready Pods out of the desired ones.
 fn ready(object: &Value) -> String {
     let ready = int(object, &["status", "readyReplicas"]);
     let desired = int_or(object, &["spec", "replicas"], 1);

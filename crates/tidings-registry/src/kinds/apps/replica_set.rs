@@ -1,4 +1,4 @@
-//! ReplicaSets.
+//! `ReplicaSet` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) fn kind() -> Kind {
         scale: Some(Scale::LabelSelector),
         fixed: vec![immutable(&["spec", "selector"])],
         bookmark_replicas: true,
-        strategy: Arc::new(ReplicaSets),
+        strategy: Arc::new(ReplicaSetStrategy),
         ..super::plain()
     }
 }
@@ -35,9 +35,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] =
     &[defaults("apps/v1.ReplicaSetSpec", &[("replicas", "1")])];
 
 #[derive(Debug)]
-struct ReplicaSets;
+struct ReplicaSetStrategy;
 
-impl Strategy for ReplicaSets {
+impl Strategy for ReplicaSetStrategy {
     fn check(
         &self,
         new: &Draft,

@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! `StatefulSet` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -36,12 +36,12 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         short_names: names(["sts"]),
         categories: names(["all"]),
-        name_rule: NameRule::Label, // its pods are called after it, and their host names are labels
+        name_rule: NameRule::Label, // the names of its Pods begin with it, and are DNS labels
         generation: Generation::Counted,
         status: true,
         scale: Some(Scale::LabelSelector),
         bookmark_replicas: true,
-        strategy: Arc::new(StatefulSets),
+        strategy: Arc::new(StatefulSetStrategy),
         ..super::plain()
     }
 }
@@ -77,9 +77,9 @@ fn complete_strategy(strategy: &mut Map) {
 }
 
 #[derive(Debug)]
-struct StatefulSets;
+struct StatefulSetStrategy;
 
-impl Strategy for StatefulSets {
+impl Strategy for StatefulSetStrategy {
     fn complete(&self, draft: &mut Draft) -> bool {
         let Some(spec) = spec_mut(draft) else {
             return false;

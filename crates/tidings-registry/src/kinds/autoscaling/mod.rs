@@ -1,4 +1,4 @@
-//! The kind of the group `autoscaling`, in its two versions.
+//! The kind of the group `autoscaling`, HorizontalPodAutoscaler, in two versions. Objects are stored as v2.
 
 pub(super) mod v1;
 pub(super) mod v2;

@@ -1,4 +1,4 @@
-//! HorizontalPodAutoscalers of `autoscaling/v2`.
+//! `HorizontalPodAutoscaler` of `autoscaling/v2`, the stored version: entry, defaults and table.
 
 use tidings_json::{Map, Value, json};
 
@@ -51,7 +51,7 @@ fn complete_spec(spec: &mut Map) {
     }
 }
 
-/// Shows the members that are stored, for v1 as well.
+/// The table of both versions: it reads the stored object.
 pub(super) static PRINTER: TablePrinter = TablePrinter {
     columns: &[
         NAME,
@@ -77,7 +77,7 @@ pub(super) static PRINTER: TablePrinter = TablePrinter {
     },
 };
 
-/// The first metrics as `current/target`. Without any, CPU usage of 80 % counts.
+/// The first two metrics as `current/target`. An autoscaler without metrics has the default one, 80 % of CPU.
 fn metrics(object: &Value) -> String {
     let default = [json!({
         "type": "Resource",
@@ -134,7 +134,7 @@ fn metric(spec: &Value, status: &Value) -> String {
     }
 }
 
-/// The current and the wanted amount of a metric.
+/// The current and the target amount of a metric, as `current/target`.
 fn pair(spec: &Value, status: Option<&Value>, key: &str) -> String {
     let amount = |object, group| {
         if has(object, &[group, key]) {

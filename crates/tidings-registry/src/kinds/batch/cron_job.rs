@@ -1,4 +1,4 @@
-//! CronJobs.
+//! `CronJob` of `batch`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::complete::{TypeDefaults, defaults};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, Subresource};
 use crate::kinds::names;
-use crate::kinds::workload::{self, JOB_TEMPLATE, Runs};
+use crate::kinds::workload::{self, JOB_TEMPLATE, RestartPolicies};
 use crate::strategy::Strategy;
 use crate::table::fields::{count, field, flag, has, name, text, text_or};
 use crate::table::format::{age, containers, selector_or_none, since};
@@ -27,7 +27,7 @@ pub(super) fn kind() -> Kind {
         categories: names(["all"]),
         generation: Generation::Counted,
         status: true,
-        strategy: Arc::new(CronJobs),
+        strategy: Arc::new(CronJobStrategy),
         ..super::plain()
     }
 }
@@ -43,9 +43,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[defaults(
 )];
 
 #[derive(Debug)]
-struct CronJobs;
+struct CronJobStrategy;
 
-impl Strategy for CronJobs {
+impl Strategy for CronJobStrategy {
     fn check(
         &self,
         new: &Draft,
@@ -54,7 +54,7 @@ impl Strategy for CronJobs {
         errors: &mut FieldErrors,
     ) {
         workload::check_replicas(new, errors);
-        workload::check_pods(new, &JOB_TEMPLATE, Runs::ToCompletion, errors);
+        workload::check_pods(new, &JOB_TEMPLATE, RestartPolicies::NotAlways, errors);
     }
 }
 

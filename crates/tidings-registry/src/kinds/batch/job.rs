@@ -1,4 +1,4 @@
-//! Jobs.
+//! `Job` of `batch`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tidings_json::{Map, Value, json};
 use crate::complete::{TypeDefaults, defaults};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, SelectableField, Subresource};
-use crate::kinds::workload::{self, Runs, TEMPLATE, TEMPLATE_CONTAINERS};
+use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
 use crate::kinds::{immutable, names, selectable};
 use crate::strategy::Strategy;
 use crate::table::fields::{has, int, int_or, is_deleting, is_true, name};
@@ -29,7 +29,7 @@ pub(super) fn kind() -> Kind {
         plural: "jobs".into(),
         printer: &PRINTER,
         categories: names(["all"]),
-        // The name of the field is not that of the member that it shows.
+        // The field is called `status.successful`, the member `status.succeeded`.
         fields: vec![SelectableField {
             absent: "0",
             ..selectable("status.successful", &[&["status", "succeeded"]])
@@ -40,7 +40,7 @@ pub(super) fn kind() -> Kind {
             immutable(&["spec", "selector"]),
             immutable(&["spec", "completionMode"]),
         ],
-        strategy: Arc::new(Jobs),
+        strategy: Arc::new(JobStrategy),
         ..super::plain()
     }
 }
@@ -51,9 +51,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[defaults(
 )];
 
 #[derive(Debug)]
-struct Jobs;
+struct JobStrategy;
 
-impl Strategy for Jobs {
+impl Strategy for JobStrategy {
     fn check_field(&self, kind: &Kind, field: &str) -> Result<(), String> {
         let supported = typed::check_field(kind, field);
         supported.map_err(|_| format!("field label {} not supported for Job", quote(field)))
@@ -86,7 +86,7 @@ impl Strategy for Jobs {
         errors: &mut FieldErrors,
     ) {
         workload::check_replicas(new, errors);
-        workload::check_pods(new, &TEMPLATE, Runs::ToCompletion, errors);
+        workload::check_pods(new, &TEMPLATE, RestartPolicies::NotAlways, errors);
     }
 }
 
@@ -122,10 +122,10 @@ fn complete_spec(spec: &mut Map) {
     }
 }
 
-/// Labels the Pods of a Job with its uid, and selects them by it.
+/// Labels the Pod template with the Job's uid and name, and makes the Job select Pods by its uid.
 fn select_own_pods(draft: &mut Draft) {
     let (uid, name) = (draft.meta.uid.clone(), draft.meta.name.clone());
-    let labelled = draft.meta.labels.is_empty();
+    let unlabelled = draft.meta.labels.is_empty();
     let Some(Value::Object(spec)) = draft.members.get_mut("spec") else {
         return;
     };
@@ -145,7 +145,7 @@ fn select_own_pods(draft: &mut Draft) {
     }
     for (label, value) in own {
         labels[label] = value.as_str().into();
-        if labelled {
+        if unlabelled {
             draft.meta.labels.insert(label.to_owned(), value.clone());
         }
     }
@@ -156,7 +156,7 @@ fn select_own_pods(draft: &mut Draft) {
     spec.insert("selector".into(), selector);
 }
 
-/// Refuses changes of a Job's spec that no update may make.
+/// Refuses changes of the completions or the template that the Job's state does not allow.
 fn check_spec_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let mut fixed = |name: &str| {
         if new.get(name) != old.get(name) {
@@ -165,12 +165,12 @@ fn check_spec_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
             errors.push(FieldError::invalid_value(path, value, "field is immutable"));
         }
     };
-    // An indexed job can be made larger or smaller, as long as both numbers say so.
+    // An indexed Job can be resized if the update sets completions and parallelism to the same number.
     let indexed = new["completionMode"] == "Indexed" && new["completions"] == new["parallelism"];
     if !indexed {
         fixed("completions");
     }
-    // A job that has not begun can be scheduled otherwise.
+    // The template of a suspended Job may change.
     if old["suspend"] != true {
         fixed("template");
     }
@@ -220,7 +220,7 @@ fn status(job: &Value) -> &'static str {
     }
 }
 
-/// A job that only sets its parallelism is done once any of its pods succeeds.
+/// The Completions column. A Job with parallelism and without completions is complete when one of its Pods succeeds.
 fn completions(job: &Value) -> String {
     let succeeded = int(job, &["status", "succeeded"]);
     let parallelism = int_or(job, &["spec", "parallelism"], 1);

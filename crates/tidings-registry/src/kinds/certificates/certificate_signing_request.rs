@@ -1,4 +1,4 @@
-//! CertificateSigningRequests.
+//! `CertificateSigningRequest` of `certificates.k8s.io`: entry and table.
 
 use jiff::SignedDuration;
 use tidings_json::Value;
@@ -56,7 +56,7 @@ fn condition(request: &Value) -> String {
             .iter()
             .any(|item| text(item, &["type"]) == kind)
     };
-    // A denial outweighs an approval.
+    // A request that is both denied and approved counts as denied.
     let mut condition = if has("Denied") {
         "Denied"
     } else if has("Approved") {

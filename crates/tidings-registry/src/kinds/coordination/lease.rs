@@ -1,4 +1,4 @@
-//! Leases.
+//! `Lease` of `coordination.k8s.io`: entry and table.
 
 use crate::kind::Kind;
 use crate::table::fields::{name, text};

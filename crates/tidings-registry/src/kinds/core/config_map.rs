@@ -1,4 +1,4 @@
-//! ConfigMaps.
+//! `ConfigMap` of the core group: entry, rules and table.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ pub(super) fn kind() -> Kind {
         plural: "configmaps".into(),
         printer: &PRINTER,
         short_names: names(["cm"]),
-        strategy: Arc::new(ConfigMaps),
+        strategy: Arc::new(ConfigMapStrategy),
         ..super::plain()
     }
 }
 
 #[derive(Debug)]
-struct ConfigMaps;
+struct ConfigMapStrategy;
 
-impl Strategy for ConfigMaps {
+impl Strategy for ConfigMapStrategy {
     fn check_update(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
         check_immutable(new, old, errors);
     }

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! `Endpoints` of the core group: entry, defaults and table.
 
 use tidings_json::Value;
 
@@ -61,7 +61,7 @@ fn endpoints(object: &Value) -> String {
     some_of(&endpoints, 3, ",")
 }
 
-/// IPv6 addresses need brackets in front of a port.
+/// `address:port`, with brackets around an IPv6 address.
 fn host_port(ip: &str, port: i64) -> String {
     if ip.contains(':') {
         format!("[{ip}]:{port}")

@@ -1,4 +1,4 @@
-//! Events, which `events.k8s.io` shows with other names.
+//! `Event` of the core group: entry and table. `events.k8s.io` shows these objects with other member names.
 
 use jiff::Timestamp;
 use tidings_json::Value;
@@ -45,12 +45,12 @@ pub(super) fn kind() -> Kind {
         ],
         name_rule: NameRule::Segment,
         create_on_update: true,
-        collected: false, // events go by themselves after a while
+        collected: false, // events expire by themselves
         ..super::plain()
     }
 }
 
-/// Shows the members that are stored, for `events.k8s.io` as well.
+/// The table of events of both groups: it reads the stored object.
 pub(in crate::kinds) static PRINTER: TablePrinter = TablePrinter {
     columns: &[
         string("Last Seen", "Time since it last happened."),
@@ -82,7 +82,7 @@ fn cells(event: &Value, now: Timestamp) -> Vec<Value> {
                 Some(_) => since(event, &["lastTimestamp"], now),
                 None => first.clone(),
             };
-            // Newer reporters do not count an event that happened once.
+            // Clients of `events.k8s.io` do not count an event that happened once.
             let count = match int(event, &["count"]) {
                 0 => 1,
                 count => count,
@@ -112,7 +112,7 @@ fn target(event: &Value) -> String {
     }
 }
 
-/// The reporting component and its host, in old or new fields.
+/// The reporting component and its host, from the old or the newer members.
 fn source(event: &Value) -> String {
     let component = nonempty(
         text(event, &["source", "component"]),

@@ -1,4 +1,4 @@
-//! LimitRanges.
+//! `LimitRange` of the core group: entry and defaults.
 
 use tidings_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ pub(super) fn kind() -> Kind {
 pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] =
     &[rule("core/v1.LimitRangeItem", complete_item)];
 
-/// The defaults of containers follow from their limits.
+/// Fills in the default limits and requests of containers from `max`, `default` and `min`.
 fn complete_item(item: &mut Map) {
     if member_text(item, "type") != "Container" {
         return;

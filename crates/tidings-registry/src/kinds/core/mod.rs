@@ -1,6 +1,7 @@
 //! The kinds of the group without a name, which upstream calls core.
 //!
-//! Below the list stands what two kinds share: the data of ConfigMaps and Secrets, and the columns of PersistentVolumes and their claims.
+//! Below the list stands what two kinds share: checks of the data of ConfigMaps and Secrets, and columns of PersistentVolumes and
+//! PersistentVolumeClaims.
 
 mod config_map;
 pub(super) mod endpoints;
@@ -53,10 +54,10 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// ConfigMaps and Secrets may hold this much (W171).
+/// The largest total size of the values of a ConfigMap or Secret, in bytes (W171).
 const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// Refuses changes of data that is marked as immutable.
+/// Refuses changes of a ConfigMap or Secret with `immutable: true`.
 fn check_immutable(new: &Draft, old: &Draft, errors: &mut FieldErrors) {
     const FIXED: &str = "field is immutable when `immutable` is set";
     let is_marked = |draft: &Draft| draft.members.get("immutable") == Some(&Value::Bool(true));
@@ -73,12 +74,12 @@ fn check_immutable(new: &Draft, old: &Draft, errors: &mut FieldErrors) {
     }
 }
 
-/// The bytes of a base64 text.
+/// The number of bytes that a base64 text encodes, rounded up to a multiple of three.
 fn decoded_len(text: &str) -> usize {
     text.len() / 4 * 3
 }
 
-/// Refuses keys that are none, and returns the size of the values.
+/// Refuses invalid keys of a data member, and returns the total size of its values.
 fn check_keys(
     draft: &Draft,
     member: &str,
@@ -101,6 +102,7 @@ fn check_keys(
     bytes
 }
 
+/// The reason why a key of a ConfigMap or Secret is invalid.
 fn wrong_key(key: &str) -> Option<String> {
     const FORM: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
                         'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
@@ -132,6 +134,7 @@ const ATTRIBUTES_CLASS: Column = string("VolumeAttributesClass", "The volume att
 
 const VOLUME_MODE: Column = wide("VolumeMode", "Whether it is a file system or a raw device.");
 
+/// The Status column of a volume or claim.
 fn volume_phase(object: &Value) -> &str {
     if is_deleting(object) {
         "Terminating"
@@ -140,6 +143,7 @@ fn volume_phase(object: &Value) -> &str {
     }
 }
 
+/// The access modes at a path, abbreviated.
 fn access_modes(object: &Value, path: &[&str]) -> String {
     const SHORT: [(&str, &str); 4] = [
         ("ReadWriteOnce", "RWO"),
@@ -156,7 +160,7 @@ fn access_modes(object: &Value, path: &[&str]) -> String {
     short.join(",")
 }
 
-/// The annotation is older than the field and still comes first.
+/// The storage class: the annotation is older than the field, and counts first.
 fn storage_class(object: &Value) -> &str {
     text_or(
         object,

@@ -1,4 +1,4 @@
-//! Namespaces (W174, W175).
+//! `Namespace` of the core group (W174, W175): entry, rules and table.
 
 use std::sync::Arc;
 
@@ -33,15 +33,15 @@ pub(super) fn kind() -> Kind {
         finalize: true,
         collection_delete: false,
         returns_deleted: true,
-        strategy: Arc::new(Namespaces),
+        strategy: Arc::new(NamespaceStrategy),
         ..super::plain()
     }
 }
 
 #[derive(Debug)]
-struct Namespaces;
+struct NamespaceStrategy;
 
-impl Strategy for Namespaces {
+impl Strategy for NamespaceStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         label(draft);
     }

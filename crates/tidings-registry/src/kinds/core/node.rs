@@ -1,4 +1,4 @@
-//! Nodes.
+//! `Node` of the core group: entry and table.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub(super) fn kind() -> Kind {
             ..selectable("spec.unschedulable", &[&["spec", "unschedulable"]])
         }],
         status: true,
-        // Kubelets register themselves with a status.
+        // A kubelet creates its Node with a status.
         created_with_status: true,
         ..super::plain()
     }
@@ -68,7 +68,7 @@ static PRINTER: TablePrinter = TablePrinter {
 };
 
 fn status(node: &Value) -> String {
-    // The last condition of a type wins.
+    // If there are several Ready conditions, the last one counts.
     let ready = list(node, &["status", "conditions"])
         .iter()
         .rfind(|item| text(item, &["type"]) == "Ready");
@@ -84,7 +84,7 @@ fn status(node: &Value) -> String {
     }
 }
 
-/// Roles are in label names with a common prefix, or in the value of one label.
+/// The Roles column, from label names that begin with `node-role.kubernetes.io/` and the label `kubernetes.io/role`.
 fn roles(node: &Value) -> String {
     let roles: BTreeSet<&str> = map(node, &["metadata", "labels"])
         .into_iter()

@@ -1,4 +1,4 @@
-//! PersistentVolumes.
+//! `PersistentVolume` of the core group: entry, defaults and table.
 
 use super::{
     ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
@@ -32,7 +32,7 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
             ("volumeMode", r#""Filesystem""#),
         ],
     ),
-    // Upstream adds `lastPhaseTransitionTime`, the time of the creation.
+    // Upstream also sets `lastPhaseTransitionTime` to the time of the creation.
     defaults(
         "core/v1.PersistentVolumeStatus",
         &[("phase", r#""Pending""#)],

@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims.
+//! `PersistentVolumeClaim` of the core group: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) fn kind() -> Kind {
         short_names: names(["pvc"]),
         status: true,
         returns_deleted: true,
-        strategy: Arc::new(Claims),
+        strategy: Arc::new(PersistentVolumeClaimStrategy),
         ..super::plain()
     }
 }
@@ -45,9 +45,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct Claims;
+struct PersistentVolumeClaimStrategy;
 
-impl Strategy for Claims {
+impl Strategy for PersistentVolumeClaimStrategy {
     fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
         if differs_beyond(new, old, &["resources", "volumeAttributesClassName"]) {
             errors.push(FieldError::forbidden("spec", FIXED));
@@ -69,7 +69,7 @@ static PRINTER: TablePrinter = TablePrinter {
     ],
     cells: |claim, now| {
         let volume = text(claim, &["spec", "volumeName"]);
-        // Size and modes are facts of the volume, unknown before there is one.
+        // Capacity and access modes are those of the bound volume.
         let (capacity, modes) = if volume.is_empty() {
             (String::new(), String::new())
         } else {

@@ -1,4 +1,4 @@
-//! PodTemplates.
+//! `PodTemplate` of the core group: entry and table.
 
 use crate::kind::{Generation, Kind};
 use crate::table::fields::name;

@@ -1,4 +1,4 @@
-//! ReplicationControllers.
+//! `ReplicationController` of the core group: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tidings_api::FieldErrors;
 use crate::complete::{TypeDefaults, defaults, is_empty};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, Scale, SelectableField, Subresource};
-use crate::kinds::workload::{self, Runs, TEMPLATE, TEMPLATE_CONTAINERS};
+use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
 use crate::kinds::{names, selectable};
 use crate::strategy::Strategy;
 use crate::table::fields::{has, int, int_or, name};
@@ -30,7 +30,7 @@ pub(super) fn kind() -> Kind {
         generation: Generation::Counted,
         status: true,
         scale: Some(Scale::LabelMap),
-        strategy: Arc::new(ReplicationControllers),
+        strategy: Arc::new(ReplicationControllerStrategy),
         ..super::plain()
     }
 }
@@ -41,9 +41,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[defaults(
 )];
 
 #[derive(Debug)]
-struct ReplicationControllers;
+struct ReplicationControllerStrategy;
 
-impl Strategy for ReplicationControllers {
+impl Strategy for ReplicationControllerStrategy {
     fn complete(&self, draft: &mut Draft) -> bool {
         if let Some(labels) = workload::template_labels(draft)
             && let Some(spec) = workload::spec_mut(draft)
@@ -63,7 +63,7 @@ impl Strategy for ReplicationControllers {
         errors: &mut FieldErrors,
     ) {
         workload::check_replicas(new, errors);
-        workload::check_pods(new, &TEMPLATE, Runs::ForEver, errors);
+        workload::check_pods(new, &TEMPLATE, RestartPolicies::OnlyAlways, errors);
     }
 }
 

@@ -1,4 +1,4 @@
-//! ResourceQuotas.
+//! `ResourceQuota` of the core group: entry and table.
 
 use tidings_json::Value;
 
@@ -36,7 +36,7 @@ static PRINTER: TablePrinter = TablePrinter {
     },
 };
 
-/// Used and hard amounts by resource, those of limits apart from all others.
+/// Used and hard amounts of each resource, as text: first all resources but limits, then the limits.
 fn quota(object: &Value) -> (String, String) {
     let mut resources: Vec<&str> = map(object, &["status", "hard"])
         .into_iter()

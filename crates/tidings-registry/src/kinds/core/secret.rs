@@ -1,4 +1,4 @@
-//! Secrets.
+//! `Secret` of the core group: entry, rules and table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         named_texts: &[("type", "v1.SecretType")],
         fields: vec![selectable("type", &[&["type"]])],
-        strategy: Arc::new(Secrets),
+        strategy: Arc::new(SecretStrategy),
         ..super::plain()
     }
 }
 
 #[derive(Debug)]
-struct Secrets;
+struct SecretStrategy;
 
-impl Strategy for Secrets {
+impl Strategy for SecretStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         merge_string_data(draft);
         default_type(draft);
@@ -69,7 +69,7 @@ fn default_type(draft: &mut Draft) {
     }
 }
 
-/// Writes `stringData` as `data`: it is never stored.
+/// Moves `stringData` into `data`, encoded: `stringData` is never stored.
 fn merge_string_data(draft: &mut Draft) {
     let Some(Value::Object(strings)) = draft.members.remove("stringData") else {
         return;

@@ -1,4 +1,4 @@
-//! Services, without what would need a network: addresses and their families.
+//! `Service` of the core group: entry, defaults, rules and table. No cluster IPs are allocated: there is no network.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(super) fn kind() -> Kind {
         status: true,
         create_on_update: true,
         returns_deleted: true,
-        strategy: Arc::new(Services),
+        strategy: Arc::new(ServiceStrategy),
         ..super::plain()
     }
 }
@@ -48,9 +48,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct Services;
+struct ServiceStrategy;
 
-impl Strategy for Services {
+impl Strategy for ServiceStrategy {
     fn check(
         &self,
         new: &Draft,

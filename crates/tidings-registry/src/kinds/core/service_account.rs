@@ -1,4 +1,4 @@
-//! ServiceAccounts.
+//! `ServiceAccount` of the core group: entry and table.
 
 use crate::kind::Kind;
 use crate::kinds::names;

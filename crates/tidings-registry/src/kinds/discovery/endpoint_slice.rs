@@ -1,4 +1,4 @@
-//! EndpointSlices.
+//! `EndpointSlice` of `discovery.k8s.io`: entry, defaults and table.
 
 use tidings_json::Value;
 

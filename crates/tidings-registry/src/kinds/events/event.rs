@@ -1,4 +1,4 @@
-//! Events of `events.k8s.io`: a view of core events with other names.
+//! `Event` of `events.k8s.io`: a view of the core Event with other member names. The table is that of the core Event.
 
 use tidings_json::Map;
 
@@ -6,7 +6,7 @@ use crate::kind::Kind;
 use crate::kinds::core::event::PRINTER;
 use crate::kinds::{names, selectable};
 
-/// The names of members of an event in `events.k8s.io`, and in the core group.
+/// Members with different names: the name in `events.k8s.io`, and the name in the core group, which is stored.
 const EVENT_NAMES: [(&str, &str); 7] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -25,7 +25,7 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         short_names: names(["ev"]),
         go_package: "core",
-        // The paths lead through the object as it is stored.
+        // The paths are those of the stored object.
         fields: vec![
             selectable("reason", &[&["reason"]]),
             selectable("regarding.kind", &[&["involvedObject", "kind"]]),
@@ -41,21 +41,21 @@ pub(super) fn kind() -> Kind {
             selectable("reportingController", &[&["reportingComponent"]]),
             selectable("type", &[&["type"]]),
         ],
-        // Names of updated events are subdomains here, while the core group lets any segment pass.
+        // An event that an update creates must have a DNS subdomain as its name here; the core group accepts any path segment.
         create_on_update: true,
         collected: false,
         ..Kind::plain()
     }
 }
 
-/// Makes the members of a stored event those of this group.
+/// Renames the members of a stored event to their names in this group.
 pub(in crate::kinds) fn show(members: &mut Map) {
     for (shown, stored) in EVENT_NAMES {
         rename(members, stored, shown);
     }
 }
 
-/// Makes the members of an event of this group those that are stored.
+/// Renames the members of an event of this group to their stored names.
 pub(in crate::kinds) fn store(members: &mut Map) {
     for (shown, stored) in EVENT_NAMES {
         rename(members, shown, stored);

@@ -1,4 +1,4 @@
-//! Ingresses.
+//! `Ingress` of `networking.k8s.io`: entry and table.
 
 use tidings_json::Value;
 
@@ -46,7 +46,7 @@ static PRINTER: TablePrinter = TablePrinter {
     },
 };
 
-/// The hosts of the first rules. The rest counts rules, with or without a host.
+/// The first three hosts of the rules. The number after them counts all other rules, also those without a host.
 fn hosts(object: &Value) -> String {
     const MAX: usize = 3;
     let rules = list(object, &["spec", "rules"]);

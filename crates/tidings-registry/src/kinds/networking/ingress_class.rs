@@ -1,4 +1,4 @@
-//! IngressClasses.
+//! `IngressClass` of `networking.k8s.io`: entry, defaults, fixed fields and table.
 
 use tidings_json::Value;
 

@@ -1,4 +1,4 @@
-//! IPAddresses.
+//! `IPAddress` of `networking.k8s.io`: entry and table.
 
 use tidings_json::Value;
 
@@ -20,7 +20,7 @@ pub(super) fn kind() -> Kind {
     }
 }
 
-/// The age is an extra cell: kube-apiserver sends it without a column for it.
+/// Rows have one cell more than there are columns, the age: kube-apiserver sends it too.
 static PRINTER: TablePrinter = TablePrinter {
     columns: &[
         NAME,
@@ -29,7 +29,7 @@ static PRINTER: TablePrinter = TablePrinter {
     cells: |object, now| cells![name(object), parent(object), age(object, now)],
 };
 
-/// The object that uses an address as `resource.group/namespace/name`.
+/// The object that uses the address, as `resource.group/namespace/name`.
 fn parent(object: &Value) -> String {
     let Some(reference) = field(object, &["spec", "parentRef"]) else {
         return "<none>".to_string();

@@ -1,4 +1,4 @@
-//! NetworkPolicies.
+//! `NetworkPolicy` of `networking.k8s.io`: entry, defaults and table.
 
 use crate::complete::{TypeDefaults, defaults, is_empty, rule};
 use crate::kind::{Generation, Kind};

@@ -1,4 +1,4 @@
-//! ServiceCIDRs.
+//! `ServiceCIDR` of `networking.k8s.io`: entry and table.
 
 use crate::kind::Kind;
 use crate::table::fields::{name, texts};

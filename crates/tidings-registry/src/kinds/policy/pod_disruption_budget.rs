@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets.
+//! `PodDisruptionBudget` of `policy`: entry and table.
 
 use tidings_json::Value;
 
@@ -43,7 +43,7 @@ static PRINTER: TablePrinter = TablePrinter {
     },
 };
 
-/// A number or a percentage.
+/// A number or a percentage of Pods, as text.
 fn amount(object: &Value, key: &str) -> String {
     match field(object, &["spec", key]) {
         Some(Value::String(text)) => text.clone(),

@@ -1,4 +1,5 @@
-//! The kinds of the group `rbac.authorization.k8s.io`, and the rules that the two kinds of bindings share.
+//! The kinds of the group `rbac.authorization.k8s.io`, and what RoleBindings and ClusterRoleBindings share: a fixed field,
+//! defaults and the table.
 
 mod cluster_role_binding;
 mod role_binding;
@@ -42,7 +43,7 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// The role that a binding grants cannot be changed.
+/// No update may change the role that a binding grants.
 const FIXED_ROLE: FixedField = FixedField {
     path: &["roleRef"],
     refusal: FixedRefusal::Invalid("cannot change roleRef"),

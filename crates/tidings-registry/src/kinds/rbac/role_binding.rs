@@ -1,4 +1,4 @@
-//! RoleBindings.
+//! `RoleBinding` of `rbac.authorization.k8s.io`: entry, fixed fields and table.
 
 use super::{BINDING_COLUMNS, FIXED_ROLE, binding_cells};
 use crate::kind::Kind;

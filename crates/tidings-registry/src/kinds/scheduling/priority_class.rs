@@ -1,4 +1,4 @@
-//! PriorityClasses.
+//! `PriorityClass` of `scheduling.k8s.io`: entry, defaults, fixed fields and table.
 
 use crate::complete::{TypeDefaults, defaults};
 use crate::kind::{FixedField, FixedRefusal, Generation, Kind};

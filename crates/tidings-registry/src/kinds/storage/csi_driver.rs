@@ -1,4 +1,4 @@
-//! CSIDrivers.
+//! `CSIDriver` of `storage.k8s.io`: entry, defaults, fixed fields and table.
 
 use tidings_json::Value;
 

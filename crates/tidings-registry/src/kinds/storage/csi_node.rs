@@ -1,4 +1,4 @@
-//! CSINodes.
+//! `CSINode` of `storage.k8s.io`: entry and table.
 
 use crate::kind::Kind;
 use crate::table::fields::{count, name};

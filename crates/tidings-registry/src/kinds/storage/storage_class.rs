@@ -1,4 +1,4 @@
-//! StorageClasses.
+//! `StorageClass` of `storage.k8s.io`: entry, defaults, fixed fields and table.
 
 use crate::complete::{TypeDefaults, defaults};
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! VolumeAttachments.
+//! `VolumeAttachment` of `storage.k8s.io`: entry and table.
 
 use crate::kind::Kind;
 use crate::table::fields::{flag, name, text};

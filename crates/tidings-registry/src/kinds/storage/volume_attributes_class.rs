@@ -1,4 +1,4 @@
-//! VolumeAttributesClasses.
+//! `VolumeAttributesClass` of `storage.k8s.io`: entry and table.
 
 use crate::kind::Kind;
 use crate::kinds::names;

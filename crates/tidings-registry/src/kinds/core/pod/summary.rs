@@ -1,4 +1,4 @@
-//! The columns Ready, Status and Restarts of a Pod: what its container statuses add up to.
+//! The columns Ready, Status and Restarts of the Pod table, computed from the container statuses.
 
 use jiff::Timestamp;
 use tidings_json::Value;
@@ -8,21 +8,23 @@ use crate::table::fields::{
 };
 use crate::table::format::{human_duration, time};
 
-/// What the container statuses of a pod add up to.
-pub(super) struct Summary {
+/// The cells of a Pod that follow from its container statuses.
+pub(super) struct PodSummary {
+    /// Ready containers.
     pub(super) ready: usize,
+    /// The Status column.
     pub(super) reason: String,
-    pub(super) restarts: Restarts,
+    pub(super) restarts: ContainerRestarts,
 }
 
-impl Summary {
-    pub(super) fn of(pod: &Value) -> Summary {
+impl PodSummary {
+    pub(super) fn of(pod: &Value) -> PodSummary {
         let phase = text_or(pod, &["status", "phase"], "Pending");
         let pod_reason = text(pod, &["status", "reason"]);
-        let mut summary = Summary {
+        let mut summary = PodSummary {
             ready: 0,
             reason: nonempty(pod_reason, phase).to_string(),
-            restarts: Restarts::default(),
+            restarts: ContainerRestarts::default(),
         };
         if is_gated(pod) {
             summary.reason = "SchedulingGated".to_string();
@@ -41,13 +43,12 @@ impl Summary {
         summary
     }
 
-    /// Reads the init containers up to the first unfinished one, and says
-    /// whether there is such a one. Restarts of init containers count until
-    /// initialization is over; those of sidecars count on.
+    /// Reads the init containers up to the first unfinished one. Returns true if there is an unfinished one. Restarts of init
+    /// containers count until the Pod is initialized; restarts of sidecars always count.
     fn add_init_containers(&mut self, pod: &Value) -> bool {
         let specs = list(pod, &["spec", "initContainers"]);
-        let mut all = Restarts::default();
-        let mut sidecars = Restarts::default();
+        let mut all = ContainerRestarts::default();
+        let mut sidecars = ContainerRestarts::default();
         let mut unfinished = None;
         for (index, status) in list(pod, &["status", "initContainerStatuses"])
             .iter()
@@ -88,8 +89,8 @@ impl Summary {
         true
     }
 
-    /// The first container that waits or has ended gives the reason, unless it
-    /// has completed while others run or failed.
+    /// Reads the containers. The reason is that of the first container that waits or has terminated; a running or failed
+    /// container overrides the reason Completed.
     fn add_containers(&mut self, pod: &Value) {
         let mut running = false;
         let mut failure = None;
@@ -120,14 +121,14 @@ impl Summary {
     }
 }
 
-/// The restarts of some containers, and when the last one ended.
+/// The number of container restarts, and the time at which the last restarted container had terminated.
 #[derive(Default)]
-pub(super) struct Restarts {
+pub(super) struct ContainerRestarts {
     count: i64,
     last: Option<Timestamp>,
 }
 
-impl Restarts {
+impl ContainerRestarts {
     fn add(&mut self, status: &Value) {
         let count = int(status, &["restartCount"]);
         self.count = self.count.saturating_add(count);
@@ -146,7 +147,7 @@ impl Restarts {
     }
 }
 
-/// A sidecar is an init container that keeps running.
+/// True for a sidecar: an init container that keeps running.
 pub(super) fn is_sidecar(container: &Value) -> bool {
     text(container, &["restartPolicy"]) == "Always"
 }
@@ -167,12 +168,12 @@ fn waiting_reason(status: &Value) -> &str {
     text(status, &["state", "waiting", "reason"])
 }
 
-/// The exit code of a container that has ended.
+/// The exit code of a terminated container.
 fn exit_code(status: &Value) -> Option<i64> {
     field(status, &["state", "terminated"]).map(|state| int(state, &["exitCode"]))
 }
 
-/// Why a container has ended: its reason, else its signal or exit code.
+/// The reason of a terminated container, or else its signal or exit code.
 fn terminated_reason(status: &Value) -> Option<String> {
     let state = field(status, &["state", "terminated"])?;
     let reason = text(state, &["reason"]);

@@ -1,9 +1,9 @@
-//! The table of Pods.
+//! The table of Pods, and the conditions of its rows.
 
 use jiff::Timestamp;
 use tidings_json::{Value, json};
 
-use super::summary::{Summary, is_sidecar};
+use super::summary::{PodSummary, is_sidecar};
 use crate::table::fields::{condition, list, name, nonempty, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string, wide};
@@ -43,7 +43,7 @@ pub(super) fn row_conditions(pod: &Value) -> Vec<Value> {
 }
 
 fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let summary = Summary::of(pod);
+    let summary = PodSummary::of(pod);
     let total = list(pod, &["spec", "containers"]).len()
         + list(pod, &["spec", "initContainers"])
             .iter()
