@@ -9,21 +9,21 @@ use tidings_merge::Manager;
 
 use crate::draft::Draft;
 use crate::kind::{Kind, Subresource, stored};
-use crate::managed::{self, AppliedObject, ApplyOutcome};
+use crate::managed::{self, ApplyOutcome, ApplyRequest};
 use crate::options::FieldValidation;
 use crate::reading::{self, RepeatedMember};
 use crate::{scale, yaml};
 
-/// An object as a manager wants to have it.
+/// The configuration of an apply request: the object as the manager wants it to be.
 #[derive(Debug)]
 pub struct Configured {
-    /// The configuration, of the kind that is stored and with the name of the URL.
+    /// The configuration, converted to the stored kind and with the name from the URL.
     config: Value,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-/// An object that is to be replaced: the draft of what it becomes, and what it is.
+/// The draft after a change, and the draft before it if the object existed.
 pub(crate) type ChangedDraft = (Draft, Option<Draft>);
 
 impl Configured {
@@ -87,7 +87,7 @@ impl Configured {
         }
         config["metadata"]["name"] = key.name().into();
         if scales {
-            // A Scale says of the object itself only how many copies there are to be.
+            // Of a Scale, only the metadata and the number of replicas are applied to the object.
             let mut members = Map::new();
             members.insert("metadata".into(), config["metadata"].take());
             if let Some(replicas) = config["spec"].get("replicas") {
@@ -107,10 +107,10 @@ impl Configured {
         Ok(Configured { config, warnings })
     }
 
-    /// Applies the configuration to an object of a kind, or makes one of it. `None` if the object is as it is to be.
+    /// Applies the configuration to an existing object, or creates one. `None` if the object does not change.
     ///
     /// # Errors
-    /// If it conflicts with other managers (W155), or is not of its type (W156).
+    /// If it conflicts with other managers (W155), or does not fit the schema of its kind (W156).
     pub fn apply(
         &self,
         kind: &Arc<Kind>,
@@ -122,13 +122,13 @@ impl Configured {
     ) -> Result<Option<ChangedDraft>, Status> {
         let stored = stored(kind);
         let ignored = managed::ignored(stored, manager);
-        let applied = AppliedObject {
+        let request = ApplyRequest {
             kind: stored,
             manager,
             config: &managed::configuration(stored, &self.config, &ignored)?,
             force,
         };
-        let Some(mut outcome) = applied.to(existing, now)? else {
+        let Some(mut outcome) = request.apply_to(existing, now)? else {
             return Ok(None);
         };
         let old = outcome.before.take();
@@ -137,7 +137,7 @@ impl Configured {
     }
 }
 
-/// The body as an object, and the members that it has twice.
+/// The body, JSON or YAML, as an object, and the members that occur more than once.
 fn read(body: &[u8]) -> Result<(Value, Vec<RepeatedMember>), String> {
     let unmarshal = |why: &dyn std::fmt::Display| {
         format!("error unmarshaling JSON: while decoding JSON: {why}")
@@ -164,7 +164,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<RepeatedMember>), String> {
     }
 }
 
-/// The result of an apply, read as a client's object.
+/// The result of an apply as a draft, checked like an object that a client sends.
 fn draft(kind: &Arc<Kind>, key: &ObjectKey, outcome: ApplyOutcome) -> Result<Draft, Status> {
     let stored = stored(kind);
     let read = Draft::read_touched(stored, outcome.object, &outcome.touched);

@@ -1,4 +1,4 @@
-//! The set of kinds that there are at a moment.
+//! The catalog of kinds: the built-in ones, and those of custom resource definitions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -8,7 +8,7 @@ use tidings_structural::definition::compare_versions;
 use crate::kind::{Kind, Name};
 use crate::kinds;
 
-/// A set of kinds, in the order in which discovery lists them, found by name without a search.
+/// A set of kinds in the order in which discovery lists them, indexed by name.
 #[derive(Debug, Default)]
 pub struct Catalog {
     kinds: Vec<Arc<Kind>>,
@@ -19,18 +19,18 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct CatalogGroup {
     versions: HashMap<Name, CatalogVersion>,
-    /// A definition brought every kind of the group.
+    /// Every kind of the group is a custom resource.
     custom: bool,
 }
 
-/// The positions of the kinds of one version.
+/// The positions in the catalog of the kinds of one version.
 #[derive(Debug, Default)]
 struct CatalogVersion {
     by_plural: HashMap<Name, usize>,
     by_kind: HashMap<Name, usize>,
 }
 
-/// The kinds that are always there.
+/// The catalog of the built-in kinds.
 pub fn builtin() -> &'static Catalog {
     static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(kinds::all()));
     &BUILTIN
@@ -54,8 +54,8 @@ impl Catalog {
         Catalog { kinds, groups }
     }
 
-    /// The built-in kinds and those of definitions, which come in the order of their groups, the better version first. A definition cannot
-    /// add to a version of a built-in group.
+    /// The built-in kinds, then the custom ones, sorted by group, then by version with the preferred one first. Custom kinds in a
+    /// version of a built-in group are left out.
     pub fn with_customs(customs: impl IntoIterator<Item = Arc<Kind>>) -> Catalog {
         let always = builtin();
         let customs = customs
@@ -96,13 +96,13 @@ impl Catalog {
         self.at(self.position(group, version, plural)?)
     }
 
-    /// The position of the kind of that name.
+    /// The position of the kind with a name such as `Pod`.
     pub fn position_of_kind(&self, group: &str, version: &str, kind: &str) -> Option<usize> {
         let version = self.version(group, version)?;
         version.by_kind.get(kind).copied()
     }
 
-    /// The kind of that name.
+    /// The kind with a name such as `Pod`.
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Kind>> {
         self.at(self.position_of_kind(group, version, kind)?)
     }
@@ -117,7 +117,7 @@ impl Catalog {
         self.version(group, version).is_some()
     }
 
-    /// True if definitions brought every kind of the group.
+    /// True if every kind of the group is a custom resource.
     pub fn is_custom(&self, group: &str) -> bool {
         self.groups.get(group).is_none_or(|group| group.custom)
     }

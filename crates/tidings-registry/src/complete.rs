@@ -1,7 +1,7 @@
-//! Completes drafts: fills in what the original fills in where clients say nothing, and brings objects into the form in which they are
-//! kept, with members in the order of their types, without empty ones, and with those that are always written.
+//! Completes drafts: fills in defaults, and brings objects into the form in which they are stored: members in the order of the Go
+//! type, without empty ones, and with those that Go always writes.
 //!
-//! The defaults stand with the kinds that own the types ([`TypeDefaults`]); this is what applies them.
+//! The defaults ([`TypeDefaults`]) stand in the files of the kinds that own the types; this file applies them.
 
 use std::sync::LazyLock;
 
@@ -14,15 +14,15 @@ use crate::kinds;
 
 /// The defaults of one type.
 pub(crate) struct TypeDefaults {
-    /// The type: its Go package and its name, as in `core/v1.Pod`.
+    /// The Go package and the name of the type, as in `core/v1.Pod`.
     pub(crate) of: &'static str,
-    /// Fields that are set if they are absent or empty, and the JSON that they are set to.
+    /// Fields that are set if they are absent or zero, and their default as JSON.
     pub(crate) fields: &'static [(&'static str, &'static str)],
     /// Defaults that depend on other fields.
     pub(crate) rule: Option<fn(&mut Map)>,
 }
 
-/// Defaults that depend on nothing else.
+/// Constant defaults of the fields of a type.
 pub(crate) const fn defaults(
     of: &'static str,
     fields: &'static [(&'static str, &'static str)],
@@ -34,7 +34,7 @@ pub(crate) const fn defaults(
     }
 }
 
-/// Defaults that depend on other fields.
+/// Defaults of a type that depend on its other fields.
 pub(crate) const fn rule(of: &'static str, rule: fn(&mut Map)) -> TypeDefaults {
     TypeDefaults {
         of,
@@ -44,7 +44,7 @@ pub(crate) const fn rule(of: &'static str, rule: fn(&mut Map)) -> TypeDefaults {
 }
 
 impl TypeDefaults {
-    /// Adds a rule to defaults that depend on nothing else.
+    /// Adds a rule for defaults that depend on other fields.
     pub(crate) const fn and(self, rule: fn(&mut Map)) -> TypeDefaults {
         TypeDefaults {
             rule: Some(rule),
@@ -52,19 +52,19 @@ impl TypeDefaults {
         }
     }
 
-    /// The type in the table.
+    /// The type in the table of types.
     pub(crate) fn find(&self) -> Option<&'static Type> {
         let (package, name) = self.of.split_once('.')?;
         tidings_schema::find_type(package, name)
     }
 }
 
-/// The defaults of types, by the position of the type in the table: they are looked up for every struct of an object.
+/// The defaults of types, by the position of the type in the table of types: they are looked up for every struct of an object.
 static DEFAULTS: LazyLock<Vec<Option<&'static TypeDefaults>>> = LazyLock::new(|| {
     let mut by_index = Vec::new();
     for defaults in kinds::defaults() {
         let Some(of) = defaults.find() else {
-            continue; // a test says that there is none
+            continue; // a test checks that all types exist
         };
         if by_index.len() <= of.index {
             by_index.resize(of.index + 1, None);
@@ -78,19 +78,19 @@ fn defaults_of(of: &Type) -> Option<&'static TypeDefaults> {
     DEFAULTS.get(of.index).copied().flatten()
 }
 
-/// The default of a member of a type, if the type has one that depends on nothing else.
+/// The constant default of a member of a type, if there is one.
 pub(crate) fn default_of(of: &Type, member: &str) -> Option<Value> {
     let mut fields = defaults_of(of)?.fields.iter();
     let (_, default) = fields.find(|(name, _)| *name == member)?;
     serde_json::from_str(default).ok()
 }
 
-/// Completes a draft. The parts that are not touched are complete already.
+/// Completes a draft. Parts that are not in `touched` must be complete already.
 pub(crate) fn complete(draft: &mut Draft, touched: &Touched) {
     complete_touched(draft, touched);
     debug_assert!(
         matches!(touched, Touched::Whole) || is_complete(draft),
-        "a part is not complete that was not touched"
+        "a part that was not touched is not complete"
     );
 }
 
@@ -107,7 +107,7 @@ fn complete_touched(draft: &mut Draft, touched: &Touched) {
         return;
     };
     let before = draft.members.len();
-    // The defaults of a spec are there even if the spec is absent.
+    // An object without a spec gets the defaults of the spec.
     let spec = schema
         .field("spec")
         .filter(|spec| is_struct(spec) && spec.keep);
@@ -124,7 +124,7 @@ fn complete_touched(draft: &mut Draft, touched: &Touched) {
     }
 }
 
-/// Fills in the defaults of a type. True if they may depend on several members.
+/// Fills in the defaults of a type. Returns true if some of them depend on other members.
 fn fill(members: &mut Map, of: &'static Type) -> bool {
     let Some(TypeDefaults { fields, rule, .. }) = defaults_of(of) else {
         return false;
@@ -181,7 +181,7 @@ fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
     };
     let before = members.len();
     let several = fill(members, of);
-    // Members that are new here, and those that depend on them, are not complete yet.
+    // Members that have just been filled in, or may depend on those, are not complete yet.
     let mut whole = members.len() != before || several && touched.has_whole();
     if !is_in_form(members, of) {
         whole = true;
@@ -204,7 +204,7 @@ fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
     let mut fields = of.members();
     for (name, value) in members {
         if matches!(value, Value::String(_) | Value::Bool(_)) {
-            continue; // it has no members
+            continue; // texts and booleans are always complete
         }
         let touched = match touched.member(name) {
             _ if whole => &Touched::Whole,
@@ -217,7 +217,7 @@ fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
     }
 }
 
-/// True if the members are those that are kept, in their order, as in every stored object.
+/// True if the members are exactly those that are stored, in the order of the type.
 fn is_in_form(members: &Map, of: &'static Type) -> bool {
     let mut members = members.iter().peekable();
     let mut fields = of.members();
@@ -234,7 +234,7 @@ fn is_kept(value: &Value, field: &'static Field) -> bool {
     field.keep || field.pointer || !is_zero(value) || is_struct(field)
 }
 
-/// Go writes whole numbers without a fraction.
+/// Turns a float without a fraction into an integer, as Go writes it.
 fn shorten(number: &mut Number) {
     const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
     if let Some(whole) = number.as_f64()
@@ -249,7 +249,7 @@ fn is_struct(field: &Field) -> bool {
     matches!(field.kind, FieldKind::One(Item::Struct(_)))
 }
 
-/// True for values that are left out of fields that are not pointers.
+/// True for zero values, which Go leaves out of fields that are not pointers.
 pub(crate) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -261,7 +261,7 @@ pub(crate) fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The value of an absent field that is always written, with defaults filled in.
+/// The value of an absent field that Go always writes, with defaults.
 pub(crate) fn zero(field: &'static Field) -> Value {
     zero_with(field, |of| {
         let mut value = json!({});
@@ -270,7 +270,7 @@ pub(crate) fn zero(field: &'static Field) -> Value {
     })
 }
 
-/// The value of a field that is always written in an object in which nothing is set, without defaults.
+/// The value, without defaults, of a field that Go always writes, in an object in which nothing is set.
 pub(crate) fn unset(field: &'static Field) -> Value {
     zero_with(field, |of| {
         let kept = of.members().filter(|member| member.keep);
@@ -299,8 +299,8 @@ pub(crate) fn is_empty(value: Option<&Value>) -> bool {
     value.is_none_or(is_zero)
 }
 
-/// The text of a member; empty if there is none.
-pub(crate) fn text<'a>(members: &'a Map, name: &str) -> &'a str {
+/// The text of a member; empty if the member is absent or not a text.
+pub(crate) fn member_text<'a>(members: &'a Map, name: &str) -> &'a str {
     members
         .get(name)
         .and_then(Value::as_str)

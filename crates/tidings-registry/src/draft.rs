@@ -1,5 +1,5 @@
-//! A draft: an object while it is being written. Read from a request or from the store, changed by the rules of its kind, and turned
-//! into the bytes that are stored.
+//! [`Draft`], an object that is being written: read from a request or from the store, changed by the rules of its kind, and
+//! turned into the bytes that are stored.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::meta::Meta;
 use crate::reading::{self, depth};
 use crate::stored::StoredObject;
 
-/// How deep an object may be nested.
+/// The greatest nesting depth of an object.
 pub const DEPTH_MAX: usize = 100;
 
-/// An object being written.
+/// An object that is being written.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// The kind that it is stored as.
+    /// The kind that the object is stored as.
     pub kind: Arc<Kind>,
-    /// Its metadata.
+    /// The metadata.
     pub meta: Meta,
     /// The top-level members besides kind, apiVersion and metadata.
     pub members: Map,
-    /// What is odd about fields of the request: those that do not exist, and those that occur twice (W173).
+    /// Messages about unknown and duplicate fields of the request (W173).
     pub odd: Vec<String>,
-    /// Its managedFields name the owners already: it comes from an apply.
+    /// The draft comes from an apply: its managedFields are up to date.
     pub applied: bool,
 }
 
@@ -50,7 +50,7 @@ impl Draft {
         kind.strategy.read_body(kind, body)
     }
 
-    /// Reads a whole object that a patch made, and that may be of the wrong kind.
+    /// Reads the object that results from a patch. It may be of the wrong kind.
     ///
     /// # Errors
     /// With Go's message.
@@ -58,7 +58,7 @@ impl Draft {
         Draft::read_touched(kind, value, &Touched::Whole)
     }
 
-    /// A draft made from a stored object with some members replaced: only those that are touched are checked and filled in.
+    /// A draft made from a stored object with some members replaced. Only the members in `touched` are checked and filled in.
     ///
     /// # Errors
     /// With Go's message.
@@ -78,7 +78,7 @@ impl Draft {
         kind.strategy.read_object(kind, object)
     }
 
-    /// Makes a draft of a stored object that has been read. The types of its values are not checked again.
+    /// Makes a draft from a stored object that has been read. The types of its values are not checked again.
     ///
     /// # Errors
     /// If the store holds something that this server does not write.
@@ -86,12 +86,12 @@ impl Draft {
         kind.strategy.read_stored(kind, stored)
     }
 
-    /// An object in which nothing is set.
+    /// A draft in which nothing is set.
     pub fn empty(kind: &Arc<Kind>) -> Draft {
         Draft::new(kind.clone(), Meta::default(), kind.unset_members())
     }
 
-    /// The whole object as its kind shows it, without the owners of its fields.
+    /// The whole object as JSON, without managedFields.
     pub(crate) fn whole(&self) -> Value {
         let mut whole = Map::new();
         let version = self.kind.group_version().to_string();
@@ -104,10 +104,11 @@ impl Draft {
         Value::Object(whole)
     }
 
-    /// Refuses an object that is nested too deep to be read by every client. What managedFields say of it is a little deeper.
+    /// Refuses an object that is nested deeper than [`DEPTH_MAX`]: some clients could not read it. Its managedFields are a little
+    /// deeper.
     ///
     /// # Errors
-    /// If it is.
+    /// If the object, or a managedFields entry that the client sent, is nested too deep.
     pub fn check_depth(&self) -> Result<(), Status> {
         let members = self.members.values().map(depth).max().unwrap_or(0);
         let managed = self.meta.managed_sent.iter().map(depth).max().unwrap_or(0);
@@ -144,10 +145,10 @@ impl Draft {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Checks the name of an object that the URL names too (W142).
+    /// Checks that the name in an object is the name in the URL (W142).
     ///
     /// # Errors
-    /// If it is another name or none.
+    /// If the name is empty or another one.
     pub fn check_name(said: &str, name: &str) -> Result<(), Status> {
         match said {
             "" => Err(Status::bad_request(format!(
@@ -160,10 +161,10 @@ impl Draft {
         }
     }
 
-    /// Gives the object the namespace of the URL (W134). `kind` is the kind in the URL.
+    /// Sets the namespace to that of the URL (W134). `kind` is the kind in the URL.
     ///
     /// # Errors
-    /// If it says that it is in another one.
+    /// If the object has another namespace.
     pub fn settle_namespace(&mut self, kind: &Kind, namespace: &str) -> Result<(), Status> {
         let said = &mut self.meta.namespace;
         if !kind.namespaced {
@@ -177,7 +178,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Fills in what counts as said by the client that creates the object.
+    /// Fills in members of a new object that the creating client will own in managedFields.
     pub fn fill_in(&mut self) {
         if self.kind.status && !self.kind.created_with_status {
             self.members.remove("status"); // only the subresource sets it (W181)
@@ -186,7 +187,7 @@ impl Draft {
         kind.strategy.fill_in(self);
     }
 
-    /// Fills in what the server adds to a new object in its own name.
+    /// Fills in members of a new object that no manager owns in managedFields.
     pub fn prepare_for_create(&mut self) {
         self.meta.generation = match self.kind.generation {
             Generation::None | Generation::CountedFromZero => self.meta.generation,
@@ -196,7 +197,7 @@ impl Draft {
         kind.strategy.prepare_create(self);
     }
 
-    /// Takes from the stored object what a client may not change.
+    /// Restores members that a client may not change from the stored object, and counts the generation.
     pub fn prepare_for_update(&mut self, old: &Draft, subresource: Option<Subresource>) {
         let kind = self.kind.clone();
         match subresource {
@@ -250,9 +251,9 @@ impl Draft {
         Some(next).filter(|next| *next > 0)
     }
 
-    /// The members whose changes the generation counts, by name: all but the status.
+    /// The members whose changes the generation counts, sorted by name: all but the status.
     fn counted(&self) -> Vec<(&String, &Value)> {
-        // A member of a custom resource that is called status is like others if there is no such subresource.
+        // A custom resource without a status subresource may have an ordinary member that is called status.
         let all = self.kind.is_custom() && !self.kind.status;
         let mut members: Vec<_> = self.members.iter().collect();
         members.retain(|(name, _)| all || *name != "status");
@@ -260,8 +261,8 @@ impl Draft {
         members
     }
 
-    /// Appends what is wrong with the object. `kind` is the kind that the client writes, whose rule for names counts; `old` is the object
-    /// that it replaces.
+    /// Appends the errors of the object. `kind` is the kind in the URL, whose rule for names counts; `old` is the object that it
+    /// replaces.
     pub fn validate(
         &self,
         kind: &Kind,
@@ -278,7 +279,7 @@ impl Draft {
         self.kind.strategy.check(self, old, subresource, errors);
     }
 
-    /// Refuses changes of fields that stay as they were created.
+    /// Refuses changes of fixed fields.
     fn check_fixed(&self, old: &Draft, errors: &mut FieldErrors) {
         for field in &self.kind.fixed {
             let value = self.at(field.path);
@@ -297,13 +298,13 @@ impl Draft {
         self.kind.strategy.check_fixed(self, old, errors);
     }
 
-    /// True if the object is being deleted and nothing holds it any longer (W147).
+    /// True if the object is being deleted and can be removed: no finalizers, no grace period (W147).
     pub fn may_go(&self) -> bool {
         self.meta.may_go() && !self.kind.strategy.is_held(self)
     }
 }
 
-/// What upstream says of a kind that it does not know.
+/// Upstream's message about an unknown kind.
 pub fn unregistered(kind: &str, version: &str) -> String {
     format!(
         "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
@@ -312,12 +313,12 @@ pub fn unregistered(kind: &str, version: &str) -> String {
     )
 }
 
-/// What upstream says of a field that is `unknown` or `duplicate`.
+/// Upstream's message about a field that is `unknown` or `duplicate`.
 pub(crate) fn odd(what: &str, field: &str) -> String {
     format!("{what} field {}", quote(field))
 }
 
-/// A body as an object whose kind and apiVersion are text.
+/// The members of a body that is a JSON object. Its kind and apiVersion, if there are any, are text.
 ///
 /// # Errors
 /// With upstream's message.
@@ -325,7 +326,7 @@ pub fn document(body: &[u8]) -> Result<Map, String> {
     document_with_duplicates(body).map(|(members, _)| members)
 }
 
-/// As [`document`], with the paths of fields that occur twice.
+/// The members of a body as [`document`] reads it, and the paths of fields that occur twice.
 pub(crate) fn document_with_duplicates(body: &[u8]) -> Result<(Map, Vec<String>), String> {
     let shown = || {
         let start = &body[..body.len().min(30)];

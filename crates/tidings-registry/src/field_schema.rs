@@ -1,4 +1,4 @@
-//! The schemas by which managed fields are merged: the table of types, and the schemas of custom resources.
+//! [`FieldSchema`], the schemas that managedFields and apply use: the table of types, and the schemas of custom resources.
 
 use tidings_merge::{Keys, Scalar, Schema, Shape};
 use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
@@ -17,7 +17,7 @@ pub enum FieldSchema<'a> {
     Item(Item),
     /// A part of the schema of a custom resource.
     Custom(View<'a>),
-    /// The schema of a whole object of a custom resource: it has kind, apiVersion and metadata besides.
+    /// The schema of a whole custom or embedded resource, which has kind, apiVersion and metadata too.
     CustomResource(View<'a>),
 }
 
@@ -46,7 +46,7 @@ impl<'a> FieldSchema<'a> {
             (structural::Shape::List, structural::ListKind::Map(_)) => Shape::Keyed(items()),
             (structural::Shape::List, structural::ListKind::Atomic) => Shape::Atomic,
             _ if view.is_atomic() => Shape::Atomic,
-            // Any name leads to the schema of the values of a map.
+            // In a map every name has the schema of the values, so any name will do.
             (structural::Shape::Map, _) => Shape::Map(
                 view.field("")
                     .map_or(FieldSchema::Unknown, FieldSchema::custom),
@@ -134,9 +134,9 @@ impl<'a> Schema for FieldSchema<'a> {
     fn names(self, name: &str) -> bool {
         match self {
             FieldSchema::Custom(view) | FieldSchema::CustomResource(view) => {
-                let of_all = matches!(self, FieldSchema::CustomResource(_))
+                let of_every_object = matches!(self, FieldSchema::CustomResource(_))
                     && matches!(name, "kind" | "apiVersion" | "metadata");
-                of_all || view.field(name).is_some()
+                of_every_object || view.field(name).is_some()
             }
             _ => true,
         }

@@ -1,4 +1,4 @@
-//! A kind of the API: all that requests need to know of it.
+//! [`Kind`], the description of a kind of the API: names, subresources, selectable fields, and rules.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,97 +13,99 @@ use crate::member::{Member, Members};
 use crate::strategy::{BuiltinStrategy, Strategy};
 use crate::table::TablePrinter;
 
-/// A name of the API. That of a built-in kind costs nothing to clone.
+/// A name in the API. Names of built-in kinds are static, so that cloning them is cheap.
 pub type Name = Cow<'static, str>;
 
-/// One kind of the API, immutable. A definition that changes makes new kinds; a request keeps the one that it was resolved to.
+/// One kind of the API. It is immutable: a custom resource definition that changes makes new kinds, and a running request keeps
+/// its kind.
 #[derive(Debug)]
 pub struct Kind {
     /// The API group; empty for core.
     pub group: Name,
     /// The version in the group.
     pub version: Name,
-    /// What `kind` says.
+    /// The value of `kind` in objects.
     pub kind: Name,
     /// The resource in URLs.
     pub plural: Name,
-    /// The name that kubectl takes for one object; derived from the kind if it is empty.
+    /// The name that kubectl accepts for one object; derived from the kind if it is empty.
     pub singular: Name,
-    /// What `kind` says of a list; derived from the kind if it is empty.
+    /// The value of `kind` in lists; derived from the kind if it is empty.
     pub list_kind: Name,
-    /// Short names that kubectl takes for the resource.
+    /// Short names that kubectl accepts for the resource.
     pub short_names: Vec<Name>,
     /// Groups of resources that kubectl knows, such as `all`.
     pub categories: Vec<Name>,
-    /// The package of its internal Go type, which error texts name.
+    /// The package of the internal Go type, which error messages contain.
     pub go_package: &'static str,
-    /// Its objects are in namespaces.
+    /// Objects are in namespaces.
     pub namespaced: bool,
-    /// Where its objects stand in the store, if that is not under the plural: some places of kube-apiserver are older than its names.
+    /// The prefix of store keys if it is not the plural: kube-apiserver stores some resources under older names.
     pub store_prefix: Name,
-    /// The kind that its objects are stored as, if this one is another view of them.
+    /// The stored kind and the conversions, if this kind is a view of it.
     pub view: Option<KindView>,
-    /// The question that its objects ask, if they are reviews: they are answered and not stored.
+    /// The question that objects ask, if they are reviews: they are answered and not stored.
     pub review: Option<Review>,
-    /// The Go type that the objects are made of; `None` for custom resources.
+    /// The Go type of objects; `None` for custom resources.
     pub schema: Option<&'static Type>,
-    /// Go types of top-level members that are texts with a type of their own, which the table of types does not tell.
+    /// Top-level text members with a named Go type, and the type: the table of types does not have it.
     pub named_texts: &'static [(&'static str, &'static str)],
-    /// Fields that field selectors may name besides `metadata.name` and `metadata.namespace`; a custom resource's are in its strategy.
+    /// Fields that field selectors may name besides `metadata.name` and `metadata.namespace`. Those of custom resources are in
+    /// their strategy.
     pub fields: Vec<SelectableField>,
-    /// How names of objects must look.
+    /// The syntax of object names.
     pub name_rule: NameRule,
     /// What `metadata.generation` counts.
     pub generation: Generation,
-    /// There is a `status` that only its subresource changes (W146).
+    /// Objects have a `status` that only the status subresource changes (W146).
     pub status: bool,
     /// A new object keeps the status that the client sends.
     pub created_with_status: bool,
-    /// Metadata that a write to the status leaves as it was, by its name in JSON.
+    /// The member of metadata that a write to the status subresource does not change.
     pub status_keeps: Option<&'static str>,
-    /// There is a `finalize` subresource.
+    /// The kind has a `finalize` subresource.
     pub finalize: bool,
-    /// The `scale` subresource.
+    /// The `scale` subresource, if the kind has one.
     pub scale: Option<Scale>,
     /// PUT creates an object that does not exist (W145).
     pub create_on_update: bool,
-    /// PUT must name the version that it replaces (W143).
+    /// PUT must contain the resourceVersion that it replaces (W143).
     pub conditional_update: bool,
-    /// DELETE works on the whole collection.
+    /// DELETE of the whole collection is allowed.
     pub collection_delete: bool,
-    /// DELETE leaves the dependents of the object unless it says otherwise.
+    /// DELETE without a propagation policy orphans the dependents.
     pub orphans: bool,
-    /// A warning for a DELETE that says nothing about dependents; empty if there is none.
+    /// The warning for a DELETE without a propagation policy; empty if there is none.
     pub orphan_warning: &'static str,
     /// DELETE answers with the object (W160).
     pub returns_deleted: bool,
-    /// The garbage collector follows its objects.
+    /// The garbage collector watches the objects.
     pub collected: bool,
-    /// A finalizer without a domain is only warned of.
+    /// A finalizer without a domain gets a warning instead of an error.
     pub bare_finalizers: bool,
-    /// Objects cannot be created any more: the definition is being deleted.
+    /// The definition is being deleted: no objects can be created.
     pub terminating: bool,
-    /// A warning that comes with every answer; empty if there is none.
+    /// The warning in every answer; empty if there is none.
     pub warning: Name,
-    /// Fields that stay as they were created.
+    /// Fields that no update may change.
     pub fixed: Vec<FixedField>,
-    /// What `kubectl get` shows of a built-in kind.
+    /// The table that `kubectl get` shows, of a built-in kind.
     pub printer: &'static TablePrinter,
-    /// `spec.replicas` of a bookmark's object is 0, though the field is a pointer: the original's internal type has no pointer there.
+    /// The object in a bookmark has `spec.replicas: 0`: the field is a pointer in the API, but not in upstream's internal type.
     pub bookmark_replicas: bool,
-    /// The rules that the kind has for itself.
+    /// The rules of this kind only.
     pub strategy: Arc<dyn Strategy>,
     pub(crate) members: Members,
 }
 
-/// What makes a kind another view of stored objects.
+/// A kind that is a view: the kind that its objects are stored as, and the conversions.
 #[derive(Clone)]
 pub struct KindView {
     /// The kind that the objects are stored as.
     pub stored: Arc<Kind>,
-    /// Makes the members of a stored object those of this kind.
+    /// Converts the members of a stored object to this kind.
     pub show: fn(&mut Map),
-    /// Makes the members of an object of this kind those that are stored.
+    /// Converts the members of an object of this kind to the stored kind.
     pub store: fn(&mut Map),
 }
 
@@ -118,20 +120,20 @@ impl fmt::Debug for KindView {
 pub struct SelectableField {
     /// The name in selectors.
     pub name: &'static str,
-    /// The members that lead to it; the first path that leads to a value counts.
+    /// The paths of its value; the first path that exists counts.
     pub paths: &'static [&'static [&'static str]],
-    /// Its value if it is absent.
+    /// The value if no path exists.
     pub absent: &'static str,
 }
 
-/// How names of objects must look.
+/// The syntax of object names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain.
     Subdomain,
     /// A DNS label.
     Label,
-    /// Anything that can be a segment of a path.
+    /// A text that can be a segment of a URL path.
     Segment,
     /// An IP address.
     IpAddress,
@@ -140,7 +142,7 @@ pub enum NameRule {
 /// What `metadata.generation` counts (W136).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
-    /// Nothing: it stays what the client sent at creation, mostly absent.
+    /// Nothing: it keeps the value that the client sent at creation, mostly absent.
     None,
     /// 1 at creation; a change of anything but metadata and status adds 1.
     Counted,
@@ -148,40 +150,40 @@ pub enum Generation {
     CountedWithLabels,
     /// As `Counted`, and changed annotations count too.
     CountedWithAnnotations,
-    /// As `Counted`, but creation leaves it as the client sent it: the first change makes it 1.
+    /// As `Counted`, but creation keeps the value that the client sent: the first change makes it 1.
     CountedFromZero,
     /// 1 at creation, and no change counts.
     Fixed,
 }
 
-/// Where the `scale` subresource finds its numbers.
+/// Where the `scale` subresource finds replicas and selector.
 #[derive(Debug, Clone)]
 pub enum Scale {
     /// `spec.replicas`, `status.replicas`, and a selector that is a map of labels.
     LabelMap,
     /// `spec.replicas`, `status.replicas`, and a selector with `matchLabels` and `matchExpressions`.
     LabelSelector,
-    /// At the paths that a definition names (W182).
+    /// At the paths that the custom resource definition names (W182).
     Defined(tidings_structural::definition::Scale),
 }
 
 /// A field that an update may not change.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedField {
-    /// The members that lead to it.
+    /// The names of the members that lead to it.
     pub path: &'static [&'static str],
-    /// How a change is refused.
+    /// The error for a change.
     pub refusal: FixedRefusal,
 }
 
-/// How the change of a fixed field is refused.
+/// The error for the change of a fixed field.
 #[derive(Debug, Clone, Copy)]
 pub enum FixedRefusal {
-    /// As invalid, with the usual words.
+    /// Invalid: `field is immutable`.
     Immutable,
-    /// As invalid, with these words.
+    /// Invalid, with this message.
     Invalid(&'static str),
-    /// As forbidden, with these words.
+    /// Forbidden, with this message.
     Forbidden(&'static str),
 }
 
@@ -198,11 +200,11 @@ pub enum Review {
     SubjectAccess,
     /// Who the asking user is.
     SelfSubject,
-    /// Whose a token is.
+    /// Which user a token belongs to.
     Token,
 }
 
-/// A part of an object with an URL of its own.
+/// A part of an object with its own URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Subresource {
     /// `status`.
@@ -225,7 +227,7 @@ impl Subresource {
 }
 
 impl Kind {
-    /// What most kinds have; an entry of a table changes what is different.
+    /// A kind with the values that most kinds have. Entries override some of them.
     pub(crate) fn plain() -> Kind {
         Kind {
             group: "".into(),
@@ -294,17 +296,17 @@ impl Kind {
         }
     }
 
-    /// The definition and version that it comes from, if it is a custom resource.
+    /// The version of a custom resource definition that the kind comes from.
     pub fn custom(&self) -> Option<&CustomVersion> {
         self.strategy.custom()
     }
 
-    /// True if a definition brought it.
+    /// True if the kind comes from a custom resource definition.
     pub fn is_custom(&self) -> bool {
         self.custom().is_some()
     }
 
-    /// The name that kubectl takes for one object.
+    /// The name that kubectl accepts for one object.
     pub fn singular(&self) -> Name {
         match self.singular.is_empty() {
             true => self.kind.to_lowercase().into(),
@@ -312,7 +314,7 @@ impl Kind {
         }
     }
 
-    /// What `kind` says of a list.
+    /// The value of `kind` in lists.
     pub fn list_kind(&self) -> Name {
         match self.list_kind.is_empty() {
             true => format!("{}List", self.kind).into(),
@@ -320,7 +322,7 @@ impl Kind {
         }
     }
 
-    /// The first bytes of the keys of its objects in the store.
+    /// The prefix of the keys of objects in the store.
     pub fn store_prefix(&self) -> String {
         match self.store_prefix.is_empty() {
             true => format!("{}/", self.plural),
@@ -328,7 +330,7 @@ impl Kind {
         }
     }
 
-    /// The first bytes of its objects: the kind and apiVersion, which items of a list leave out (W70).
+    /// The first bytes of the JSON of an object: kind and apiVersion, which items of a list leave out (W70).
     pub fn object_head(&self) -> String {
         format!(
             "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",",
@@ -356,7 +358,7 @@ impl Kind {
         }
     }
 
-    /// The members that lead to the number of copies that an object is to have.
+    /// The path of the desired number of replicas in an object.
     pub fn replicas_path(&self) -> Vec<String> {
         match &self.scale {
             Some(Scale::Defined(scale)) => scale.spec_replicas.members.clone(),
@@ -364,7 +366,7 @@ impl Kind {
         }
     }
 
-    /// True if objects are stored, as this kind or as another one; reviews are not.
+    /// True if objects are stored, as this kind or as another one. Reviews are not.
     pub fn is_stored(&self) -> bool {
         self.review.is_none()
     }
@@ -377,12 +379,12 @@ impl Kind {
         }
     }
 
-    /// True if an object is shown as it is stored, so that its bytes can be sent from where they stand.
+    /// True if the JSON of the object is the stored one, so that its bytes can be sent without a copy.
     pub fn shows_as_stored(&self, object: &Object) -> bool {
         self.view.is_none() && self.strategy.shows_as_stored(object)
     }
 
-    /// The top-level members of an object besides kind, apiVersion and metadata, in order. Custom resources have none here.
+    /// The top-level members of objects besides kind, apiVersion and metadata, in order. Empty for custom resources.
     pub fn members(&self) -> &[Member] {
         self.members.of(self)
     }
@@ -396,7 +398,7 @@ impl Kind {
     }
 }
 
-/// The kind that objects of a kind are stored as: mostly itself.
+/// The kind that objects are stored as: the kind itself, unless it is a view.
 pub fn stored(kind: &Arc<Kind>) -> &Arc<Kind> {
     kind.view.as_ref().map_or(kind, |view| &view.stored)
 }

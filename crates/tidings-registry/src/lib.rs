@@ -1,9 +1,11 @@
 //! The kinds of the Kubernetes API, as rules.
 //!
-//! A [`Kind`] is an entry of a [`Catalog`]: names, subresources, selectable fields, and a [`Strategy`] with the rules that the kind has for
-//! itself. A [`Draft`] is an object while it is being written: read from a request or from the store, completed with defaults, changed by
-//! patches, checked, and turned into the bytes that are stored, with managedFields kept. A custom resource is a kind whose strategy is
-//! made from its definition.
+//! A [`Kind`] is an entry of a [`Catalog`]: names, subresources, selectable fields, a table, and a [`Strategy`] with the rules of
+//! that kind only. All that is special about a built-in kind stands in one file, `src/kinds/<group>/<kind>.rs`. A custom resource
+//! is a kind whose strategy is made from its definition.
+//!
+//! A [`Draft`] is an object that is being written: read from a request or from the store, completed with defaults, changed by
+//! patches, checked, and turned into the bytes that are stored, with its managedFields updated.
 //!
 //! Everything here is pure: no async, no clock, no HTTP, no store. Times are parameters.
 //!
@@ -36,7 +38,6 @@ mod member;
 mod meta;
 mod options;
 mod patch;
-mod printers;
 mod reading;
 mod review;
 mod scale;

@@ -1,4 +1,4 @@
-//! managedFields: who owns which fields (W157), and what becomes of an object that is applied to (W154–W156).
+//! managedFields: the fields that each manager owns (W157), and the application of configurations to objects (W154-W156).
 
 use tidings_api::{Cause, Object, Reason, Status};
 use tidings_json::{Map, Value};
@@ -12,8 +12,8 @@ use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::stored::StoredObject;
 
-/// Metadata that the server sets has no owner.
-const OF_THE_SERVER: [&str; 9] = [
+/// Members of metadata that the server sets: they have no owner.
+const SERVER_METADATA: [&str; 9] = [
     "name",
     "namespace",
     "creationTimestamp",
@@ -24,12 +24,12 @@ const OF_THE_SERVER: [&str; 9] = [
     "managedFields",
     "resourceVersion",
 ];
-/// The annotation in which client-side `kubectl apply` keeps what it applied.
+/// The annotation in which client-side `kubectl apply` keeps the applied configuration.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager that takes over from client-side apply.
+/// The manager of server-side `kubectl apply`, which takes over the fields of client-side apply.
 const KUBECTL: &str = "kubectl";
 
-/// The metadata that can have owners.
+/// The members of metadata that can have owners, as JSON.
 fn owned_metadata(meta: &Meta) -> Value {
     let mut owned = Map::new();
     let strings = |map: &std::collections::BTreeMap<String, String>| {
@@ -58,7 +58,7 @@ fn owned_metadata(meta: &Meta) -> Value {
     Value::Object(owned)
 }
 
-/// The differences between two drafts, whose metadata [`owned_metadata`] has made.
+/// The fields that differ between two drafts. Each comes with its [`owned_metadata`].
 fn changes<'a>(
     (old, before): (&'a Draft, &'a Value),
     (new, after): (&'a Draft, &'a Value),
@@ -75,13 +75,13 @@ fn changes<'a>(
     let (before, after) = (members(old, before), members(new, after));
     let mut changes = Changes::between(before, after, new.kind.strategy.field_schema(&new.kind));
     if manager.subresource.is_empty() && new.kind.status {
-        // A Node can be created with a status, which is nobody's then.
+        // A Node can be created with a status. No manager owns that status.
         changes.ignore(&FieldSet::of_names(&[&["status"]]));
     }
     changes
 }
 
-/// Notes in managedFields what the manager has set in an object that is created.
+/// Records in managedFields the fields that the manager sets in a new object.
 pub fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
     if new.applied {
         return;
@@ -90,7 +90,7 @@ pub fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
     track(new, &Draft::empty(&new.kind), manager, now);
 }
 
-/// Notes in managedFields what the manager has changed in an object.
+/// Records in managedFields the fields that the manager changes in an object.
 pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     if std::mem::take(&mut new.meta.managed_reset) {
         new.meta.managed_fields.0.clear();
@@ -99,7 +99,7 @@ pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str)
     if new.applied {
         return;
     }
-    // A client may write the entries themselves; if it sends none that can be used, those that are there stay.
+    // A client may replace managedFields. If it sends none, or invalid ones, the stored ones stay.
     let known = &old.meta.managed_fields;
     let sent = match manager.subresource.is_empty() {
         true => sent(&mut new.meta, known),
@@ -107,18 +107,19 @@ pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str)
     };
     new.meta.managed_sent.clear();
     new.meta.managed_fields = sent.unwrap_or_else(|| known.clone());
-    // A client that has reset them wants none.
+    // A client that removed all managedFields gets none.
     if !new.meta.managed_fields.0.is_empty() {
         track(new, old, manager, now);
     }
 }
 
-/// The entries that a client sent, if they can be used.
+/// The managedFields that a client sent, if they are valid and not empty.
 fn sent(meta: &mut Meta, known: &Managed) -> Option<Managed> {
     let entries = std::mem::take(&mut meta.managed_sent);
     Managed::decode(&entries, known).filter(|sent| !sent.0.is_empty())
 }
 
+/// Updates the managedFields of `new` with its differences from `old`.
 fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     let mut managed = std::mem::take(&mut new.meta.managed_fields);
     let (before, after) = (owned_metadata(&old.meta), owned_metadata(&new.meta));
@@ -127,8 +128,8 @@ fn track(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
     new.meta.managed_fields = managed;
 }
 
-/// Keeps the old times in managedFields if a write changes nothing else: such a write changes nothing at all (W103). It happens when
-/// a member is kept under another name, as `stringData` of a Secret is.
+/// Keeps the old times in managedFields if a write changes nothing but them: such a write must not change the object (W103). It
+/// happens when a member is stored under another name, as `stringData` of a Secret is.
 pub fn keep_times(new: &mut Draft, old: &Draft) {
     let (after, before) = (&new.meta.managed_fields, &old.meta.managed_fields);
     if after == before || after.0.len() != before.0.len() {
@@ -144,34 +145,34 @@ pub fn keep_times(new: &mut Draft, old: &Draft) {
     }
 }
 
-/// A configuration that is applied to an object.
-pub(crate) struct AppliedObject<'a> {
+/// A configuration that a manager applies.
+pub(crate) struct ApplyRequest<'a> {
     /// The kind that the object is stored as.
     pub kind: &'a Kind,
-    /// Who applies it.
+    /// The manager that applies it.
     pub manager: &'a Manager,
-    /// The object as the manager wants to have it.
+    /// The object as the manager wants it to be.
     pub config: &'a Configuration<'a, FieldSchema<'a>>,
-    /// Conflicts are won.
+    /// The manager takes over fields that others own.
     pub force: bool,
 }
 
-/// The result of an apply.
+/// The result of an apply that changes or creates an object.
 pub(crate) struct ApplyOutcome {
-    /// The object after it.
+    /// The object after the apply.
     pub object: Value,
-    /// The owners of its fields after it.
+    /// The managedFields after the apply.
     pub managed: Managed,
-    /// The object before it, if there was one.
+    /// The object before the apply, if it existed.
     pub before: Option<StoredObject>,
-    /// The parts that changed.
+    /// The parts of the object that changed.
     pub touched: Touched,
 }
 
-/// The configuration of an apply.
+/// Makes the configuration of an apply, with the set of its fields.
 ///
 /// # Errors
-/// With 500, as upstream answers, if it is not of its type (W156).
+/// With 500, as upstream answers, if it does not fit the schema of the kind (W156).
 pub(crate) fn configuration<'a>(
     kind: &'a Kind,
     config: &'a Value,
@@ -187,7 +188,7 @@ pub(crate) fn configuration<'a>(
     })
 }
 
-/// 500 for a configuration that is not of its type.
+/// The error 500 for a configuration that does not fit the schema.
 fn untyped(kind: &Kind, named: &str, errors: &str) -> Status {
     let (group, version) = (&kind.group, &kind.version);
     let message = format!(
@@ -199,7 +200,7 @@ fn untyped(kind: &Kind, named: &str, errors: &str) -> Status {
     status
 }
 
-/// 500 for fields that do not exist inside atomic values, into which sets of fields do not look.
+/// The error 500 for unknown fields inside atomic values, which field sets do not describe.
 pub(crate) fn undeclared(kind: &Kind, named: &str, odd: &[String]) -> Status {
     let path = |text: &String| {
         let path = text.split_once(" field ").map_or("", |(_, path)| path);
@@ -212,12 +213,12 @@ pub(crate) fn undeclared(kind: &Kind, named: &str, odd: &[String]) -> Status {
     }
 }
 
-impl<'a> AppliedObject<'a> {
-    /// Applies the configuration to an object, or makes one of it. `None` if the object is as it is to be.
+impl<'a> ApplyRequest<'a> {
+    /// Applies the configuration to an existing object, or creates one. `None` if the object does not change.
     ///
     /// # Errors
     /// With 409 if other managers own the fields (W155).
-    pub(crate) fn to(
+    pub(crate) fn apply_to(
         &self,
         existing: Option<&Object>,
         now: &str,
@@ -225,7 +226,7 @@ impl<'a> AppliedObject<'a> {
         let (mut object, mut managed) = match existing {
             Some(object) => {
                 let shown = self.kind.shown(object);
-                // Mostly a manager applies what it owns already.
+                // Mostly a manager applies the same fields again, so its entry need not be parsed.
                 let stored = StoredObject::read_with(&shown, self.config.fields_v1());
                 let StoredObject { members, managed } = stored.map_err(Status::internal)?;
                 (Value::Object(members), managed)
@@ -240,7 +241,7 @@ impl<'a> AppliedObject<'a> {
         let owners = managed.clone();
         let applied = match managed.apply(self.manager, &mut object, apply) {
             Err(conflicts) if self.manager.name == KUBECTL => {
-                let left = self.not_its_own(&object, conflicts);
+                let left = self.other_than_client_side(&object, conflicts);
                 if !left.0.is_empty() {
                     return Err(conflict(&left));
                 }
@@ -254,7 +255,7 @@ impl<'a> AppliedObject<'a> {
         };
         let displaced = applied.map_err(|conflicts| conflict(&conflicts))?;
         let last_applied = self.last_applied(&object);
-        // What is being deleted may go with any write (W147).
+        // Any write may remove an object that is being deleted (W147).
         let terminating = object["metadata"].get("deletionTimestamp").is_some();
         let is_new = !displaced.is_empty() || last_applied.is_some() || managed != owners;
         if existing.is_some() && !is_new && !terminating {
@@ -286,9 +287,9 @@ impl<'a> AppliedObject<'a> {
         }))
     }
 
-    /// The conflicts without those that are with kubectl itself, when it applied without the server's help: fields that still
-    /// are as it wrote them then.
-    fn not_its_own(&self, live: &Value, conflicts: Conflicts) -> Conflicts {
+    /// The conflicts without those with client-side `kubectl apply`: fields whose value is still the one in the last applied
+    /// configuration.
+    fn other_than_client_side(&self, live: &Value, conflicts: Conflicts) -> Conflicts {
         let last = live["metadata"]["annotations"][LAST_APPLIED].as_str();
         let last = last.and_then(|last| serde_json::from_str::<Value>(last).ok());
         let Some(last) = last.filter(|last| last["apiVersion"] == live["apiVersion"]) else {
@@ -306,8 +307,8 @@ impl<'a> AppliedObject<'a> {
         Conflicts(others.filter(|one| !own.contains(&one.path)).collect())
     }
 
-    /// kubectl may go back to applying without the server's help: what it applies now, if an object has what it applied before and
-    /// that is something else.
+    /// The new last applied configuration, so that kubectl can return to client-side apply. `None` if the object has no such
+    /// annotation, or the same one.
     fn last_applied(&self, object: &Value) -> Option<Value> {
         if self.manager.name != KUBECTL || !self.manager.subresource.is_empty() {
             return None;
@@ -324,10 +325,10 @@ impl<'a> AppliedObject<'a> {
     }
 }
 
-/// The fields that no manager can own by an apply.
+/// The fields that an apply ignores: no manager can own them.
 pub(crate) fn ignored<'a>(kind: &'a Kind, manager: &Manager) -> FieldSet<'a> {
     let mut paths: Vec<Vec<&'a str>> = vec![vec!["kind"], vec!["apiVersion"], vec!["metadata"]];
-    paths.extend(OF_THE_SERVER.map(|name| vec!["metadata", name]));
+    paths.extend(SERVER_METADATA.map(|name| vec!["metadata", name]));
     match &*manager.subresource {
         "status" => {
             let others = kind.strategy.member_names(kind).into_iter();
@@ -342,7 +343,7 @@ pub(crate) fn ignored<'a>(kind: &'a Kind, manager: &Manager) -> FieldSet<'a> {
     FieldSet::of_names(&paths)
 }
 
-/// 409 with a cause for each conflict (W155).
+/// The error 409, with a cause for each conflict (W155).
 fn conflict(conflicts: &Conflicts) -> Status {
     let mut status = Status::failure(409, Reason::Conflict, conflicts.to_string());
     let causes = conflicts.0.iter().map(|conflict| Cause {

@@ -13,17 +13,17 @@ use crate::kind::Kind;
 pub struct Member {
     /// The name in JSON.
     pub name: &'static str,
-    /// The table's entry of it.
+    /// The field of the kind's Go type.
     pub(crate) field: &'static Field,
-    /// The Go type of a text, if it has a type of its own.
+    /// The Go type of a text member that has a named type, such as `v1.SecretType`.
     pub(crate) named_text: Option<&'static str>,
-    /// The JSON that stands for an absent member, defaults filled in; empty if the member is left out then.
+    /// The JSON that is written for an absent member, with defaults; empty if an absent member is left out.
     pub(crate) absent: String,
-    /// The value of a member in an object in which nothing is set; `None` if the member is left out.
+    /// The value in an object in which nothing is set; `None` if the member is left out.
     pub(crate) unset: Option<Value>,
 }
 
-/// The members of a kind, found when they are first asked for.
+/// The members of a kind, computed at the first use.
 #[derive(Debug, Default)]
 pub(crate) struct Members(OnceLock<Box<[Member]>>);
 
@@ -63,7 +63,7 @@ impl Member {
     }
 }
 
-/// A spec that begins with `replicas: 0`.
+/// Puts `replicas: 0` at the beginning of a spec.
 fn with_replicas(spec: Value) -> Value {
     let Value::Object(members) = spec else {
         return spec;
@@ -76,8 +76,8 @@ fn with_replicas(spec: Value) -> Value {
 mod tests {
     use crate::reading::go_type;
 
-    /// The members of every kind with their Go types and the values that stand for absent ones, and the object of a bookmark. Clients see
-    /// all of it, so a change here has to be meant: `TIDINGS_WRITE=1` writes the file again.
+    /// The members of every kind with their Go types and the JSON of absent ones, and the object of a bookmark. Clients see all
+    /// of it, so a change must be intended: `TIDINGS_WRITE=1` writes the file again.
     const OBSERVED: &str = include_str!("members.txt");
 
     #[test]

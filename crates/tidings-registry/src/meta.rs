@@ -1,4 +1,4 @@
-//! `metadata`, read with the API server's error texts and written in its order (W138).
+//! [`Meta`], the metadata of objects: read with upstream's error messages, checked, and written in upstream's order (W138).
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use tidings_json::{Map, Value};
 use tidings_merge::{Managed, Touched};
 
 use crate::kind::{Kind, NameRule};
-use crate::reading::{self, JsonPlace};
+use crate::reading::{self, FieldPath};
 
-/// Annotations may not take more than this, keys and values together (W170).
+/// The largest total size of annotations, keys and values, in bytes (W170).
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
 
-/// A warning names at most so many owners that occur twice.
+/// The most owner references that a warning about duplicates lists.
 const REPEATED_MAX: usize = 100;
 
-/// The metadata of an object, without its resourceVersion, which is not stored.
+/// The metadata of an object. The resourceVersion is not stored in it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -60,17 +60,18 @@ pub struct Meta {
     /// `finalizers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// Who owns which fields. Written last, see [`Meta::write`].
+    /// `managedFields`. Written last, see [`Meta::write`].
     #[serde(skip)]
     pub managed_fields: Managed,
-    /// The managedFields that the client sent, until it is known whether they count.
+    /// The managedFields that the client sent, until the write decides whether to use them.
     #[serde(skip)]
     pub managed_sent: Vec<Value>,
-    /// The client wants to have no managedFields at all (W157).
+    /// The client asks to remove all managedFields (W157).
     #[serde(skip)]
     pub managed_reset: bool,
 }
 
+/// A text member. `Err` is Go's message.
 fn text(value: Value, field: &str) -> Result<String, String> {
     match value {
         Value::Null => Ok(String::new()),
@@ -83,6 +84,7 @@ fn text(value: Value, field: &str) -> Result<String, String> {
     }
 }
 
+/// A number member; `None` if it is null.
 fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
     match value {
         Value::Null => Ok(None),
@@ -97,7 +99,7 @@ fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
     }
 }
 
-/// A time, as clients send it: RFC 3339, normalised to seconds in UTC.
+/// A time member in RFC 3339, normalised to seconds in UTC; `None` if it is null.
 fn time(value: Value, field: &str) -> Result<Option<String>, String> {
     match value {
         Value::Null => Ok(None),
@@ -113,7 +115,7 @@ fn time(value: Value, field: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// A map of text; `field` is as Go's errors name it.
+/// A map of texts. `field` is the name of the member in Go's messages.
 pub(crate) fn strings(value: Value, field: &str) -> Result<BTreeMap<String, String>, String> {
     let members = match value {
         Value::Null => return Ok(BTreeMap::new()),
@@ -128,6 +130,7 @@ pub(crate) fn strings(value: Value, field: &str) -> Result<BTreeMap<String, Stri
     members.into_iter().map(string).collect()
 }
 
+/// A list member; empty if it is null.
 fn array(value: Value, field: &str, go_type: &str) -> Result<Vec<Value>, String> {
     match value {
         Value::Null => Ok(Vec::new()),
@@ -141,7 +144,7 @@ fn array(value: Value, field: &str, go_type: &str) -> Result<Vec<Value>, String>
 }
 
 impl Meta {
-    /// Reads metadata. Members that do not exist are named in `unknown` and left out.
+    /// Reads metadata. Unknown members are left out, and their paths are appended to `unknown`.
     ///
     /// # Errors
     /// With Go's message.
@@ -153,9 +156,9 @@ impl Meta {
                 && let Some(owner) = schema
                 && let Some(field) = owner.field(&name)
             {
-                let metadata = JsonPlace::Member(&JsonPlace::Top, "metadata");
-                let place = JsonPlace::Member(&metadata, &name);
-                reading::fit(&mut value, field, owner, &place, &Touched::Whole, unknown)?;
+                let metadata = FieldPath::Member(&FieldPath::Top, "metadata");
+                let path = FieldPath::Member(&metadata, &name);
+                reading::fit(&mut value, field, owner, &path, &Touched::Whole, unknown)?;
             }
             match name.as_str() {
                 "name" => meta.name = text(value, "name")?,
@@ -193,11 +196,11 @@ impl Meta {
                         .map(|value| text(value, "finalizers"))
                         .collect::<Result<_, _>>()?;
                 }
-                // Null counts as not sent.
+                // Null is the same as absent.
                 "managedFields" if value.is_null() => {}
                 "managedFields" => {
                     let entries = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
-                    // An empty entry clears them (W157).
+                    // A list of nothing but empty entries removes all managedFields (W157).
                     meta.managed_reset = entries
                         .iter()
                         .all(|entry| entry.as_object().is_none_or(Map::is_empty));
@@ -211,7 +214,7 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Appends it as JSON.
+    /// Appends the metadata as JSON.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
@@ -221,7 +224,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Puts the managedFields into metadata that has just been written without them.
+    /// Inserts managedFields into metadata that has just been appended without them.
     pub(crate) fn write_owners(&self, bytes: &mut Vec<u8>) {
         if self.managed_fields.0.is_empty() {
             return;
@@ -235,8 +238,8 @@ impl Meta {
         bytes.extend(end);
     }
 
-    /// Drops owner references that occur twice and returns a warning that names them (W141). Upstream looks at those of a patch
-    /// later than at others, and says so.
+    /// Removes duplicate owner references, and returns a warning with their uids (W141). Upstream words the warning differently
+    /// for patches.
     pub fn deduplicate_owners(&mut self, patched: bool) -> Option<String> {
         let mut seen = std::collections::HashSet::new();
         let mut repeated: Vec<String> = Vec::new();
@@ -265,7 +268,7 @@ impl Meta {
         ))
     }
 
-    /// Warnings for finalizers of a custom resource that have no domain, so that others may use them too. `known` ones are not told.
+    /// Warnings for finalizers of a custom resource without a domain, except those in `known`.
     pub fn finalizer_warnings(&self, known: &[String]) -> Vec<String> {
         let bare = |name: &&String| !name.contains('/') && !known.contains(name);
         let mut bare: Vec<&String> = self.finalizers.iter().filter(bare).collect();
@@ -285,10 +288,10 @@ impl Meta {
         bare.iter().map(said).collect()
     }
 
-    /// Appends what is wrong with it (W169, W170).
+    /// Appends the errors of the metadata (W169, W170).
     pub fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
         if !self.generate_name.is_empty() {
-            // A dash at the end is fine: more follows it.
+            // A dash at the end is allowed: the generated suffix follows it.
             let prefix = self
                 .generate_name
                 .strip_suffix('-')
@@ -336,7 +339,7 @@ impl Meta {
             );
         }
         for key in self.annotations.keys() {
-            // Annotation keys may have capitals in their prefix.
+            // The prefix of an annotation key may contain capitals.
             let wrong = validate::qualified_name(&key.to_lowercase());
             errors.extend(
                 wrong
@@ -384,7 +387,7 @@ impl Meta {
         }
     }
 
-    /// Appends what an update may not change.
+    /// Appends errors for changes that an update may not make.
     pub(crate) fn validate_update(&self, old: &Meta, errors: &mut FieldErrors) {
         if self.deletion_timestamp != old.deletion_timestamp {
             let value = self.deletion_timestamp.as_deref().unwrap_or_default();
@@ -417,6 +420,7 @@ impl Meta {
         }
     }
 
+    /// Appends the errors of ownerReferences.
     fn validate_owners(&self, errors: &mut FieldErrors) {
         let mut controllers = 0;
         for reference in &self.owner_references {
@@ -453,7 +457,7 @@ impl Meta {
         }
     }
 
-    /// True if the object is being deleted and nothing holds it any longer (W147).
+    /// True if the object is being deleted and has no finalizers and no grace period left (W147).
     pub fn may_go(&self) -> bool {
         self.deletion_timestamp.is_some()
             && self.finalizers.is_empty()
@@ -462,7 +466,7 @@ impl Meta {
 }
 
 impl NameRule {
-    /// Why a name does not follow the rule.
+    /// The reasons why a name does not follow the rule; empty if it does.
     fn check(self, name: &str) -> Vec<String> {
         match self {
             NameRule::Subdomain => validate::dns1123_subdomain(name),
@@ -479,4 +483,5 @@ impl NameRule {
     }
 }
 
+/// Finalizers of Kubernetes itself, which have no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

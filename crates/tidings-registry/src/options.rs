@@ -5,16 +5,16 @@ use tidings_go::quote;
 
 use crate::kind::Kind;
 
-/// What a write asks for besides the object.
+/// The options of a write request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
-    /// Nothing is stored.
+    /// The write is checked and answered, but not stored.
     pub dry_run: bool,
-    /// What happens to fields that do not exist.
+    /// How unknown and duplicate fields are treated.
     pub validation: FieldValidation,
 }
 
-/// What happens to fields that do not exist, and to fields that occur twice (W172).
+/// How unknown fields, and fields that occur twice, are treated (W172).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// They are dropped.
@@ -27,10 +27,10 @@ pub enum FieldValidation {
 }
 
 impl FieldValidation {
-    /// The warnings for odd fields of a body (W173).
+    /// The warnings for the unknown and duplicate fields of a body (W173).
     ///
     /// # Errors
-    /// If they are to be refused.
+    /// If there are such fields and the validation is strict.
     pub fn odd_fields(self, kind: &Kind, odd: &[String]) -> Result<Vec<String>, Status> {
         match self {
             FieldValidation::Strict if !odd.is_empty() => Err(Status::bad_request(format!(

@@ -1,4 +1,4 @@
-//! What is checked of questions about access.
+//! Checks of access reviews (SubjectAccessReview and its relatives).
 
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Status, validate};
 use tidings_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use crate::draft::Draft;
 use crate::kind::Review;
 use crate::meta::Meta;
 
-/// Checks a question about access.
+/// Checks an access review.
 ///
 /// # Errors
-/// In upstream's words, which do not name the kind.
+/// With 422 in upstream's words, which leave out the kind.
 pub fn check_review(draft: &Draft, review: Review) -> Result<(), Status> {
     let mut errors = FieldErrors::new();
     let spec = draft.members.get("spec");
@@ -92,7 +92,7 @@ pub fn check_review(draft: &Draft, review: Review) -> Result<(), Status> {
     Err(Status::invalid(kind, "", &errors))
 }
 
-/// As Go writes it.
+/// A value as Go writes it in JSON.
 fn go_json(value: &impl serde::Serialize) -> String {
     let mut bytes = Vec::new();
     let written = tidings_go::write_json(&mut bytes, value);
@@ -102,7 +102,7 @@ fn go_json(value: &impl serde::Serialize) -> String {
     )
 }
 
-/// Selectors are written out or not, but not both.
+/// Refuses a selector with both `rawSelector` and `requirements` or with neither, and wrong requirements.
 fn check_selector(selector: &Map, path: &str, labels: bool, errors: &mut FieldErrors) {
     let raw = selector.get("rawSelector").and_then(Value::as_str);
     let raw = raw.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The scale of an object: how many copies it is to have, seen as an `autoscaling/v1` Scale.
+//! The `scale` subresource: the replicas of an object as an `autoscaling/v1` Scale.
 
 use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status};
 use tidings_go::{json_type, mismatch, quote};
@@ -8,7 +8,7 @@ use tidings_structural::definition::{self, MemberPath};
 use crate::draft::{Draft, document};
 use crate::kind::{Kind, Scale};
 
-/// The scale of an object.
+/// The scale of an object, as GET returns it.
 #[derive(Debug)]
 pub struct ScaleView {
     metadata: Map,
@@ -17,6 +17,8 @@ pub struct ScaleView {
     selector: String,
 }
 
+/// The scale of an object. `absent` is the number of replicas of a custom resource that does not set it; without it that is an
+/// error.
 fn scaled(object: &Object, kind: &Kind, absent: Option<i64>) -> Result<ScaleView, Status> {
     let whole: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
     let number = |value: &Value, zero| value.as_i64().unwrap_or(zero);
@@ -34,7 +36,7 @@ fn scaled(object: &Object, kind: &Kind, absent: Option<i64>) -> Result<ScaleView
     }
     let selector = match &kind.scale {
         None => return Err(Status::no_such_resource()),
-        Some(Scale::Defined(scale)) => return defined(&whole, metadata, scale, absent),
+        Some(Scale::Defined(scale)) => return custom_scale(&whole, metadata, scale, absent),
         Some(Scale::LabelMap) => labels(&whole["spec"]["selector"]).join(","),
         Some(Scale::LabelSelector) => selector(&whole["spec"]["selector"]),
     };
@@ -46,8 +48,8 @@ fn scaled(object: &Object, kind: &Kind, absent: Option<i64>) -> Result<ScaleView
     })
 }
 
-/// The scale of a custom resource, whose definition says where the numbers are (W182).
-fn defined(
+/// The scale of a custom resource, at the paths that its definition names (W182).
+fn custom_scale(
     whole: &Value,
     metadata: Map,
     scale: &definition::Scale,
@@ -97,15 +99,15 @@ impl ScaleView {
     /// The scale of an object.
     ///
     /// # Errors
-    /// If the kind has none, or a number is none.
+    /// If the kind has no scale, or a value at one of the paths has the wrong type.
     pub fn of(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
         scaled(object, kind, None)
     }
 
-    /// The scale of an object for a patch, which may set a number that is absent.
+    /// The scale of an object for a patch, with 0 for replicas that a custom resource does not set.
     ///
     /// # Errors
-    /// If the kind has none, or a number is none.
+    /// If the kind has no scale, or a value at one of the paths has the wrong type.
     pub fn before_patch(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
         scaled(object, kind, Some(0))
     }
@@ -135,7 +137,7 @@ impl ScaleView {
     }
 }
 
-/// A Scale that a client sends.
+/// A Scale that a client sends in a PUT or patch.
 #[derive(Debug)]
 pub struct ScaleRequest {
     replicas: i64,
@@ -149,7 +151,7 @@ impl ScaleRequest {
     /// Reads a body.
     ///
     /// # Errors
-    /// If it is no Scale, or a number of copies is none.
+    /// If it is not a Scale, is for another namespace, or its replicas are not a number from 0 to 2147483647.
     pub fn read(body: &[u8], key: &ObjectKey) -> Result<ScaleRequest, Status> {
         let members = document(body).map_err(|why| {
             Status::bad_request(format!(
@@ -217,7 +219,7 @@ impl ScaleRequest {
         })
     }
 
-    /// Sets the number of copies, and what else the client says of the object.
+    /// Sets the replicas of an object, and the resourceVersion and uid that the client sent.
     pub fn apply(&self, draft: &mut Draft) {
         draft
             .meta
@@ -231,7 +233,7 @@ impl ScaleRequest {
     }
 }
 
-/// Sets the value at a path of members, and makes those that are absent.
+/// Sets the value at a path of members. Absent members on the path are created.
 pub(crate) fn put(members: &mut Map, path: &[String], value: Value) {
     match path {
         [] => {}
@@ -245,7 +247,7 @@ pub(crate) fn put(members: &mut Map, path: &[String], value: Value) {
     }
 }
 
-/// `a=b` for each label.
+/// The labels as sorted `key=value` texts.
 fn labels(value: &Value) -> Vec<String> {
     let members = value.as_object().into_iter().flatten();
     let mut labels: Vec<String> = members
@@ -255,7 +257,7 @@ fn labels(value: &Value) -> Vec<String> {
     labels
 }
 
-/// A label selector as text.
+/// A label selector in query syntax, sorted.
 fn selector(value: &Value) -> String {
     let mut parts = labels(&value["matchLabels"]);
     let expressions = value["matchExpressions"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! The objects that a list or watch is about.
+//! The objects that a list or watch selects: by kind, namespace, name and selectors.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError
 
 use crate::kind::Kind;
 
-/// The objects of a resource that a request is about.
+/// The objects of a kind that a list or watch selects.
 #[derive(Debug, Clone)]
 pub struct Selection {
     kind: Arc<Kind>,
@@ -18,7 +18,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The selection of a path and the selectors of a request (W66, W67).
+    /// A selection from the path and the selectors of a request (W66, W67).
     ///
     /// # Errors
     /// If a selector cannot be read, names a field that the kind cannot be selected by, or contradicts the path.
@@ -73,7 +73,7 @@ impl Selection {
     /// Checks only that the selectors can be read.
     ///
     /// # Errors
-    /// If one cannot.
+    /// If one cannot be read.
     pub fn check_syntax(labels: &str, fields: &str) -> Result<(), Status> {
         let bad = |error: SelectorError| Status::bad_request(error.to_string());
         LabelSelector::parse(labels).map_err(bad)?;
@@ -81,7 +81,7 @@ impl Selection {
         Ok(())
     }
 
-    /// True if the object is meant.
+    /// True if the object is selected.
     pub fn selects(&self, object: &Object) -> bool {
         self.namespace
             .as_deref()
@@ -102,27 +102,27 @@ impl Selection {
         }
     }
 
-    /// True if the selection depends on what a definition says of fields.
+    /// True if the selection depends on the selectable fields of a custom resource definition.
     pub fn is_by_definition(&self) -> bool {
         self.kind.is_custom() && !self.fields.is_empty()
     }
 
-    /// True if path and name alone decide which objects are meant.
+    /// True if there are no selectors: namespace and name alone decide.
     pub fn is_whole_scope(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The namespace, if only objects of one are meant.
+    /// The namespace, if only objects of one namespace are selected.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The name, if only objects of one name are meant.
+    /// The name, if only objects of one name are selected.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// The first bytes of the keys of the objects: those of a namespace stand together.
+    /// The prefix of the keys of all selected objects.
     pub fn key_prefix(&self) -> String {
         match &self.namespace {
             Some(namespace) if self.kind.namespaced => format!("{namespace}/"),
@@ -130,7 +130,7 @@ impl Selection {
         }
     }
 
-    /// The one object that is meant, if path or selectors name it.
+    /// The key of the object, if path or selectors select a single one.
     pub fn single_key(&self) -> Option<ObjectKey> {
         match (&self.namespace, &self.name) {
             (Some(namespace), Some(name)) => Some(ObjectKey::new(namespace, name)),

@@ -1,4 +1,4 @@
-//! Reads objects as this server has written them.
+//! Reads stored objects: JSON that this server has written.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use tidings_json::{Map, Plain, Value};
 use tidings_merge::Managed;
 
-/// A stored object, and apart from it the owners of its fields: they are half of its bytes, and most writes do not look into them.
+/// A stored object with its managedFields apart: they are half of its bytes, and most writes do not read them.
 pub struct StoredObject {
-    /// Its members, without `metadata.managedFields`.
+    /// The members, without `metadata.managedFields`.
     pub members: Map,
     /// `metadata.managedFields`.
     pub managed: Managed,
@@ -18,25 +18,25 @@ impl StoredObject {
     /// Reads an object.
     ///
     /// # Errors
-    /// If it is no object of Kubernetes.
+    /// If it is not a JSON object, or its managedFields cannot be read.
     pub fn read(json: &[u8]) -> serde_json::Result<StoredObject> {
         StoredObject::read_with(json, "")
     }
 
-    /// Reads an object. An owner of exactly the `known` fields is recognised without being read.
+    /// Reads an object. An entry of managedFields whose field set is the text `known` is recognised without being parsed.
     ///
     /// # Errors
-    /// If it is no object of Kubernetes.
+    /// If it is not a JSON object, or its managedFields cannot be read.
     pub fn read_with(json: &[u8], known: &str) -> serde_json::Result<StoredObject> {
-        // The text is checked for UTF-8 once, and not each string of it.
+        // UTF-8 is checked once for the whole text, not for each string.
         let text = std::str::from_utf8(json).map_err(Error::custom)?;
         if let Some(stored) = StoredObject::read_plain(text, known) {
             return Ok(stored);
         }
         let mut reader = serde_json::Deserializer::from_str(text);
         let mut managed = Managed::default();
-        let members = ObjectMembers {
-            of: ReadPart::Object,
+        let members = StoredPartReader {
+            of: StoredPart::Object,
             managed: &mut managed,
         };
         let members = members.deserialize(&mut reader)?;
@@ -66,19 +66,20 @@ impl StoredObject {
     }
 }
 
+/// The part of a stored object that is being read.
 #[derive(Clone, Copy)]
-enum ReadPart {
+enum StoredPart {
     Object,
     Metadata,
 }
 
-/// Reads members, and sets managedFields aside.
-struct ObjectMembers<'a> {
-    of: ReadPart,
+/// Reads the members of a part, and puts managedFields into `managed`.
+struct StoredPartReader<'a> {
+    of: StoredPart,
     managed: &'a mut Managed,
 }
 
-impl<'de> DeserializeSeed<'de> for ObjectMembers<'_> {
+impl<'de> DeserializeSeed<'de> for StoredPartReader<'_> {
     type Value = Map;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -86,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for ObjectMembers<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for ObjectMembers<'_> {
+impl<'de> Visitor<'de> for StoredPartReader<'_> {
     type Value = Map;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,13 +98,13 @@ impl<'de> Visitor<'de> for ObjectMembers<'_> {
         let mut members = Map::new();
         while let Some(name) = read.next_key::<String>()? {
             let value = match (self.of, name.as_str()) {
-                (ReadPart::Object, "metadata") => {
-                    Value::Object(read.next_value_seed(ObjectMembers {
-                        of: ReadPart::Metadata,
+                (StoredPart::Object, "metadata") => {
+                    Value::Object(read.next_value_seed(StoredPartReader {
+                        of: StoredPart::Metadata,
                         managed: self.managed,
                     })?)
                 }
-                (ReadPart::Metadata, "managedFields") => {
+                (StoredPart::Metadata, "managedFields") => {
                     *self.managed = read.next_value()?;
                     continue;
                 }

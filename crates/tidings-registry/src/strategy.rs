@@ -1,7 +1,7 @@
-//! The rules that a kind has for itself: one implementation for each kind that has any.
+//! [`Strategy`], the rules of a single kind: how objects are read, filled in, checked, shown and deleted.
 //!
-//! The defaults are those of built-in kinds without rules: objects are read and written by the table of types, and nothing else is
-//! asked of them. A custom resource is one more implementation.
+//! Each kind with rules of its own has an implementation, and so have custom resources. The default methods are those of built-in
+//! kinds without such rules: objects are read and written by the table of types.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,11 +20,11 @@ use crate::kind::{Kind, Subresource};
 use crate::stored::StoredObject;
 use crate::typed;
 
-/// The rules that a kind has for itself.
+/// The rules of a single kind.
 pub trait Strategy: fmt::Debug + Send + Sync {
     // How objects are read and written.
 
-    /// The definition and version that the kind comes from, if it is a custom resource.
+    /// The version of a custom resource definition that the kind comes from.
     fn custom(&self) -> Option<&CustomVersion> {
         None
     }
@@ -37,7 +37,8 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         typed::read_body(kind, body)
     }
 
-    /// Reads a whole object that a patch made, and that may be of the wrong kind. Parts that are not touched are as they were stored.
+    /// Reads the object that results from a patch. It may be of the wrong kind. Parts that are not in `touched` are as they are
+    /// stored.
     ///
     /// # Errors
     /// With Go's message.
@@ -58,7 +59,7 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         typed::read_object(kind, object)
     }
 
-    /// Makes a draft of a stored object that has been read. The types of its values are not checked again.
+    /// Makes a draft from a stored object that has been read. The types of its values are not checked again.
     ///
     /// # Errors
     /// If the store holds something that this server does not write.
@@ -66,7 +67,7 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         typed::read_stored(kind, stored, &Touched::nothing())
     }
 
-    /// The bytes that are stored of a draft.
+    /// The JSON that is stored for a draft.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
@@ -74,7 +75,7 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         typed::write(draft)
     }
 
-    /// True if two drafts would be stored as the same bytes.
+    /// True if both drafts would be stored as the same bytes.
     fn is_same(&self, one: &Draft, other: &Draft) -> bool {
         typed::is_same(one, other)
     }
@@ -85,13 +86,13 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         object.as_bytes().into()
     }
 
-    /// True if an object is shown as it is stored. It is asked for every event of a watch.
+    /// True if an object is shown as it is stored. Called for every event of a watch, so it must be fast.
     fn shows_as_stored(&self, object: &Object) -> bool {
         let _ = object;
         true
     }
 
-    /// Checks that the result of a patch still says what kind it is.
+    /// Checks kind and apiVersion of the result of a patch.
     ///
     /// # Errors
     /// If it names another kind.
@@ -110,7 +111,7 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         kind.members().iter().map(|member| member.name).collect()
     }
 
-    // What can be selected and shown.
+    // Which fields can be selected, and the table.
 
     /// Checks that a field selector may name a field (W67).
     ///
@@ -142,42 +143,43 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    // What is filled in.
+    // Which members are filled in.
 
-    /// Fills in defaults that depend on several members or on the metadata. True if there may be some in any part of the object.
+    /// Fills in defaults that depend on several members or on the metadata. Returns true if it may have changed any part of the
+    /// object.
     fn complete(&self, draft: &mut Draft) -> bool {
         let _ = draft;
         false
     }
 
-    /// Fills in what counts as said by the client that creates the object.
+    /// Fills in members of a new object that the creating client will own in managedFields.
     fn fill_in(&self, draft: &mut Draft) {
         let _ = draft;
     }
 
-    /// Fills in what the server adds to a new object in its own name.
+    /// Fills in members of a new object that no manager owns in managedFields.
     fn prepare_create(&self, draft: &mut Draft) {
         let _ = draft;
     }
 
-    /// Takes from the stored object what a client may not change, besides what no kind lets it change.
+    /// Restores members that a client may not change from the stored object, besides those that are restored for every kind.
     fn prepare_update(&self, new: &mut Draft, old: &Draft, subresource: Option<Subresource>) {
         let _ = (new, old, subresource);
     }
 
-    // What is checked.
+    // Checks.
 
-    /// Refuses changes of the spec that no update may make, besides those of [`Kind::fixed`].
+    /// Refuses changes of immutable parts of the spec, besides the fields of [`Kind::fixed`].
     fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
         let _ = (new, old, errors);
     }
 
-    /// Refuses other changes that no update may make.
+    /// Refuses other changes that an update may not make.
     fn check_update(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
         let _ = (new, old, errors);
     }
 
-    /// Refuses an object that is wrong, besides its metadata. `old` is the object that it replaces.
+    /// Refuses an invalid object; the metadata is checked elsewhere. `old` is the object that it replaces.
     fn check(
         &self,
         new: &Draft,
@@ -194,9 +196,9 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    // How an object is deleted.
+    // Deletion.
 
-    /// Refuses the deletion of objects that always stay.
+    /// Refuses the deletion of protected objects.
     ///
     /// # Errors
     /// With the reason.
@@ -205,23 +207,23 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// How long the object lives on after a deletion, if its kind is deleted gracefully (W162).
+    /// The grace period of a deletion, if objects of the kind are deleted gracefully (W162).
     fn grace_seconds(&self, draft: &Draft, requested: Option<i64>) -> Option<i64> {
         let _ = (draft, requested);
         None
     }
 
-    /// True if a deletion waits for the object's own finalizers, whatever its propagation policy.
+    /// True if a deletion ignores the propagation policy and waits only for the object's finalizers.
     fn ignores_policy(&self) -> bool {
         false
     }
 
-    /// Adds what holds a deleted object until it may go. `now` is the time of the deletion.
+    /// Adds the finalizers and conditions of an object that is being deleted. `now` is the time of the deletion.
     fn hold(&self, draft: &mut Draft, now: &str) {
         let _ = (draft, now);
     }
 
-    /// Marks the object as being deleted, besides its deletionTimestamp. `first` is false if it is so already.
+    /// Marks the object as being deleted; the deletionTimestamp is set elsewhere. `first` is false if it is marked already.
     fn mark_deleted(&self, draft: &mut Draft, grace_seconds: i64, first: bool) {
         if first && let Some(generation) = draft.meta.generation {
             draft.meta.generation = Some(generation.saturating_add(1));
@@ -229,14 +231,14 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         draft.meta.deletion_grace_period_seconds = Some(grace_seconds);
     }
 
-    /// True if finalizers outside the metadata hold the object (W175).
+    /// True if finalizers outside of the metadata keep the object (W175).
     fn is_held(&self, draft: &Draft) -> bool {
         let _ = draft;
         false
     }
 }
 
-/// A built-in kind without rules of its own.
+/// The strategy of built-in kinds without rules of their own.
 #[derive(Debug)]
 pub(crate) struct BuiltinStrategy;
 

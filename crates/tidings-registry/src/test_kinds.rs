@@ -1,4 +1,4 @@
-//! Kinds for tests.
+//! Finds built-in kinds for tests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Built-in objects: read and written by the table of types.
+//! Reads and writes objects of built-in kinds by the table of types.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::draft::{Draft, document, document_with_duplicates, odd, unregistered}
 use crate::kind::{Kind, stored};
 use crate::member::Member;
 use crate::meta::{Meta, strings};
-use crate::reading::{self, JsonPlace};
+use crate::reading::{self, FieldPath};
 use crate::stored::StoredObject;
 use crate::strategy::{unknown_field, unsupported_field};
 
+/// Reads the body of a request (W132, W133).
 pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
     let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
         Status::bad_request(format!(
@@ -50,6 +51,7 @@ pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> 
     })
 }
 
+/// Reads the object that results from a patch.
 pub(crate) fn read_value(
     kind: &Arc<Kind>,
     value: Value,
@@ -65,7 +67,7 @@ pub(crate) fn read_value(
     }
 }
 
-/// The draft of a client's object, completed, and the fields that do not exist.
+/// The completed draft of an object that a client sends, and its unknown fields. Checks kind and apiVersion.
 fn read_members(
     kind: &Arc<Kind>,
     mut members: Map,
@@ -104,7 +106,7 @@ fn read_members(
     Ok((draft, unknown))
 }
 
-/// The draft of a view as a draft of the kind that is stored.
+/// Converts the draft of a view to a draft of the stored kind.
 fn to_stored(mut draft: Draft) -> Draft {
     let kind = draft.kind.clone();
     let Some(view) = &kind.view else {
@@ -122,11 +124,13 @@ fn to_stored(mut draft: Draft) -> Draft {
     draft
 }
 
+/// Reads an object from the cache, and checks all types.
 pub(crate) fn read_object(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
     let object = StoredObject::read(object.as_bytes()).map_err(Status::internal)?;
     read_stored(stored(kind), object, &Touched::Whole)
 }
 
+/// Makes a draft from a stored object. The types are checked in `touched` only.
 pub(crate) fn read_stored(
     kind: &Arc<Kind>,
     object: StoredObject,
@@ -144,7 +148,7 @@ pub(crate) fn read_stored(
     Ok(draft)
 }
 
-/// The draft of members whose kind is right, and the fields that do not exist.
+/// The draft of an object without kind and apiVersion, and its unknown fields.
 fn from_members(
     kind: &Arc<Kind>,
     mut members: Map,
@@ -172,9 +176,9 @@ fn from_members(
             if let Some(owner) = kind.schema
                 && let Some(touched) = touched.member(name)
             {
-                let place = JsonPlace::Member(&JsonPlace::Top, name);
+                let path = FieldPath::Member(&FieldPath::Top, name);
                 let field = member.field;
-                reading::fit(&mut value, field, owner, &place, touched, &mut unknown)?;
+                reading::fit(&mut value, field, owner, &path, touched, &mut unknown)?;
             }
             known.insert(name.to_owned(), value);
         }
@@ -183,11 +187,15 @@ fn from_members(
     Ok((Draft::new(kind.clone(), meta, known), unknown))
 }
 
-/// Says that a value is not of a Go type.
-type WrongType<'a> = &'a dyn Fn(&Value, &str) -> String;
+/// Makes the message that a value is not of a Go type.
+type MismatchMessage<'a> = &'a dyn Fn(&Value, &str) -> String;
 
-/// A top-level member in the form in which it is kept; `None` if it is empty and therefore left out. `Err` is Go's message.
-fn in_form(member: &Member, value: Value, wrong: WrongType<'_>) -> Result<Option<Value>, String> {
+/// A top-level member in the form in which it is stored; `None` if it is empty and left out. `Err` is Go's message.
+fn in_form(
+    member: &Member,
+    value: Value,
+    wrong: MismatchMessage<'_>,
+) -> Result<Option<Value>, String> {
     let pointer = member.field.pointer;
     let go_type = || reading::go_type(member.field);
     match member.field.kind {
@@ -213,12 +221,12 @@ fn in_form(member: &Member, value: Value, wrong: WrongType<'_>) -> Result<Option
     }
 }
 
-/// A map in the order of its names. Its values are texts, which may stand for bytes.
+/// A map of texts, sorted by name; `None` if it is empty. The texts of a map of bytes must be base64.
 fn texts_in_form(
     value: Value,
     item: Item,
     go_type: &str,
-    wrong: WrongType<'_>,
+    wrong: MismatchMessage<'_>,
 ) -> Result<Option<Value>, String> {
     let mut members = match value {
         Value::Object(members) => members,
@@ -236,6 +244,7 @@ fn texts_in_form(
     Ok((!members.is_empty()).then_some(Value::Object(members)))
 }
 
+/// True if both drafts would be stored as the same bytes.
 pub(crate) fn is_same(one: &Draft, other: &Draft) -> bool {
     let same =
         |member: &Member| match (one.members.get(member.name), other.members.get(member.name)) {
@@ -248,15 +257,16 @@ pub(crate) fn is_same(one: &Draft, other: &Draft) -> bool {
     one.meta == other.meta && one.kind.members().iter().all(same)
 }
 
+/// The JSON that is stored for a draft.
 pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
-    // The owned fields tell the size of the object, roughly.
+    // The size of managedFields is a rough measure of the size of the object.
     let owners = draft.meta.managed_fields.0.iter();
     let owned: usize = owners.map(|owner| owner.fields.json().len()).sum();
     let mut bytes = Vec::with_capacity(1024 + owned * 5 / 2);
     bytes.extend_from_slice(draft.kind.object_head().as_bytes());
     bytes.extend_from_slice(b"\"metadata\":");
     tidings_go::write_json(&mut bytes, &draft.meta).map_err(Status::internal)?;
-    // The object is short so far: its spans are found here and not in the whole of it later.
+    // The spans are computed here, while the JSON is short, and not from the whole object.
     bytes.push(b'}');
     let mut spans = Spans::of(&bytes).map_err(Status::internal)?;
     bytes.pop();
@@ -281,7 +291,7 @@ pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
 
 /// Checks that a field selector may name a field of a built-in kind (W67).
 pub(crate) fn check_field(kind: &Kind, field: &str) -> Result<(), String> {
-    // Kinds outside of namespaces that have selectable fields do not know `metadata.namespace`.
+    // Cluster-scoped kinds with selectable fields of their own do not support `metadata.namespace`.
     let in_namespaces = kind.namespaced || kind.fields.is_empty();
     let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
     if everywhere || kind.fields.iter().any(|known| known.name == field) {
@@ -293,6 +303,7 @@ pub(crate) fn check_field(kind: &Kind, field: &str) -> Result<(), String> {
     })
 }
 
+/// The value of a selectable field in a stored object.
 pub(crate) fn field_value<'o>(kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
     let Some(known) = kind.fields.iter().find(|known| known.name == field) else {
         return Cow::Borrowed("");

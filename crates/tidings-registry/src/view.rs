@@ -1,12 +1,12 @@
-//! Kinds that are another view of stored objects: events of `events.k8s.io`, and autoscalers of `autoscaling/v1`. Their files say how the
-//! members are translated.
+//! Kinds that are views: their objects are stored as another kind. They are Event of `events.k8s.io` and HorizontalPodAutoscaler
+//! of `autoscaling/v1`; their files convert the members.
 
 use tidings_api::Object;
 use tidings_json::Map;
 
 use crate::kind::{Kind, KindView};
 
-/// A stored object as a view shows it: JSON that begins as objects of its kind do.
+/// The JSON of a stored object as a view shows it, beginning with [`Kind::object_head`].
 pub(crate) fn shown(kind: &Kind, view: &KindView, object: &Object) -> Vec<u8> {
     let mut members: Map = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
     (view.show)(&mut members);

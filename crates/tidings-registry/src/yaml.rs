@@ -1,4 +1,4 @@
-//! YAML as another notation of JSON: read, and written with sorted keys as upstream does.
+//! Converts YAML to JSON, and JSON to YAML with sorted keys as upstream writes it.
 
 use bytes::Bytes;
 use tidings_json::{Map, Value};
@@ -15,7 +15,7 @@ pub fn to_json(yaml: &[u8]) -> Result<Bytes, String> {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
     };
     let value: Value = serde_saphyr::from_slice_with_options(yaml, options).map_err(|error| {
-        // The first line names the error; a picture of its place follows.
+        // The first line names the error; the lines after it show the place in the document.
         let text = error.to_string();
         format!("yaml: {}", text.lines().next().unwrap_or_default())
     })?;

@@ -1,4 +1,4 @@
-//! The table that `kubectl get` shows of a custom resource (W184).
+//! The table of a custom resource: the columns that its definition names (W184).
 
 use jiff::Timestamp;
 use tidings_json::{Value, json};
@@ -7,7 +7,7 @@ use tidings_structural::definition::Column;
 use super::CustomVersion;
 use crate::table::{self, NAME};
 
-/// The columns, each as JSON, the name first.
+/// The columns, each as JSON. The first is the name.
 pub(super) fn definitions(custom: &CustomVersion) -> Vec<String> {
     let columns = custom.version().columns.iter();
     let own = columns.map(|column| {
@@ -23,7 +23,7 @@ pub(super) fn definitions(custom: &CustomVersion) -> Vec<String> {
     std::iter::once(NAME.to_json()).chain(own).collect()
 }
 
-/// The cells of an object, its name first.
+/// The cells of an object. The first is its name.
 pub(super) fn cells(custom: &CustomVersion, object: &Value, now: Timestamp) -> Vec<Value> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     let columns = custom.version().columns.iter();

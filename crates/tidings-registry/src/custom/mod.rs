@@ -1,10 +1,11 @@
-//! Custom resources (W177-W187): kinds that definitions bring.
+//! Custom resources (W177-W187): kinds from custom resource definitions.
 //!
-//! Each version of a definition is a [`Kind`] whose strategy is a [`CustomVersion`]. Both are immutable: a definition that changes makes
-//! new ones.
+//! Each version of a definition is a [`Kind`] whose strategy is a [`CustomVersion`]. Both are immutable: a definition that
+//! changes makes new ones.
 //!
-//! An object is stored in the version that was the storage version when it was written. The cache has it as the schema of that
-//! version reads it now, pruned and with its defaults ([`as_read`]); other versions are made of that when they are asked for.
+//! An object is stored in the version that was the storage version when it was written. The cache holds it pruned and with the
+//! defaults of that version's current schema ([`as_read`]). Other versions are converted from the cached object when a client
+//! reads them.
 
 mod columns;
 mod object;
@@ -27,41 +28,41 @@ use crate::strategy::{Strategy, unsupported_field};
 
 pub use object::as_read;
 
-/// One version of a definition: the rules of the kind that it makes.
+/// One version of a custom resource definition, and the strategy of its kind.
 #[derive(Debug)]
 pub struct CustomVersion {
     /// The definition.
     pub definition: Arc<Definition>,
-    /// The object that the definition was read from.
+    /// The CustomResourceDefinition object that the definition was read from.
     source: Object,
     /// The position of the version in the definition.
     at: usize,
-    /// The first bytes of objects of this version: members stand in the order of their names.
+    /// The first bytes of objects of this version. Members are sorted by name, so apiVersion comes first.
     object_head: String,
 }
 
 impl CustomVersion {
-    /// The version.
+    /// The version in the definition.
     pub fn version(&self) -> &Version {
         &self.definition.versions[self.at]
     }
 
-    /// The schema of its objects as the definition has it.
+    /// The `openAPIV3Schema` of the version, as the definition has it.
     pub fn open_api(&self) -> Value {
         let definition: Value = serde_json::from_slice(self.source.as_bytes()).unwrap_or_default();
         let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
         definition.pointer(&path).cloned().unwrap_or_default()
     }
 
-    /// `apiVersion` of objects as they are stored.
+    /// The apiVersion in which objects are stored.
     pub fn stored_version(&self) -> String {
         let definition = &self.definition;
         format!("{}/{}", definition.group, definition.storage().name)
     }
 }
 
-/// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from; objects of a
-/// `terminating` definition cannot be created any more.
+/// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from. Objects of
+/// a `terminating` definition cannot be created.
 pub fn kinds(definition: &Arc<Definition>, source: &Object, terminating: bool) -> Vec<Arc<Kind>> {
     let versions = definition.versions.iter().enumerate();
     let kinds = versions.map(|(at, version)| kind(definition, source, terminating, at, version));

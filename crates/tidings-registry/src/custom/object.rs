@@ -1,6 +1,6 @@
-//! Objects of custom resources: as clients send them, as they are stored, as other versions show them.
+//! Objects of custom resources: read from requests, written to the store, converted to other versions, and checked.
 //!
-//! Their members stand in the order of their names, at every depth.
+//! Their members are sorted by name, at every depth.
 
 use std::sync::Arc;
 
@@ -15,39 +15,40 @@ use crate::draft::{self, Draft, odd};
 use crate::kind::{Kind, Subresource};
 use crate::meta::Meta;
 
-/// Drops the members that the schema does not have and fills in its defaults. Returns the members that were dropped.
-fn shape(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
+/// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
+fn prune_and_default(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
     let mut unknown = version.schema.prune(object);
     unknown.extend(version.schema.coerce(object, Malformed::Refuse)?);
     version.schema.default(object);
     Ok(unknown)
 }
 
-/// The JSON of a stored object as readers see it under a definition (W180): by the schema of the version that it is stored in.
-/// `None` if that is how it is stored.
+/// The JSON of a stored object as clients read it (W180): pruned and with the defaults of the schema of the version in which it
+/// is stored. `None` if that is the stored JSON.
 pub fn as_read(definition: &Definition, json: &[u8]) -> Option<Vec<u8>> {
     let mut object: Value = serde_json::from_slice(json).ok()?;
     let said = object["apiVersion"].as_str().unwrap_or_default();
     let said = said.rsplit('/').next().unwrap_or_default();
     let mut versions = definition.versions.iter();
     let version = versions.find(|version| version.name == said);
-    // A version that the definition has no longer is read as the storage version.
+    // An object in a version that the definition no longer has is read as the storage version.
     let version = version.unwrap_or(definition.storage());
     version.schema.prune(&mut object);
-    // Values that are not of their type any more are left out (W180).
+    // Values that do not have the type in the current schema are left out (W180).
     let _ = version.schema.coerce(&mut object, Malformed::Drop);
     version.schema.default(&mut object);
     let now = written(object)?;
     (now != json).then_some(now)
 }
 
+/// The JSON of an object, with its members sorted.
 fn written(mut object: Value) -> Option<Vec<u8>> {
     object.sort_all_objects();
     tidings_go::json(&object).ok()
 }
 
 impl CustomVersion {
-    /// An object that is stored in another version, as this one shows it.
+    /// Converts an object that is stored in another version to this version.
     pub(super) fn in_this_version(&self, object: &Object) -> Vec<u8> {
         let version = self.version();
         let seen = || {
@@ -89,7 +90,7 @@ impl CustomVersion {
         Ok(draft)
     }
 
-    /// Reads an object whose kind and apiVersion are right. `Err` is upstream's message.
+    /// Reads an object whose kind and apiVersion have been checked. `Err` is upstream's message.
     pub(super) fn read_members(&self, kind: &Arc<Kind>, mut members: Map) -> Result<Draft, String> {
         let mut unknown = Vec::new();
         let meta = match members.remove("metadata") {
@@ -105,9 +106,11 @@ impl CustomVersion {
         };
         let mut object = Value::Object(members);
         whole_numbers(&mut object);
-        unknown.extend(shape(self.version(), &mut object).map_err(|error| error.to_string())?);
+        unknown.extend(
+            prune_and_default(self.version(), &mut object).map_err(|error| error.to_string())?,
+        );
         let Value::Object(mut members) = object else {
-            return Err("it is no object".into());
+            return Err("it is not an object".into());
         };
         members.remove("kind");
         members.remove("apiVersion");
@@ -116,7 +119,7 @@ impl CustomVersion {
         Ok(draft)
     }
 
-    /// The bytes that are stored of a draft.
+    /// The JSON that is stored for a draft, in the storage version.
     pub(super) fn stored_bytes(&self, draft: &Draft) -> Result<Vec<u8>, Status> {
         let mut whole = draft.whole();
         whole["apiVersion"] = self.stored_version().into();
@@ -124,14 +127,14 @@ impl CustomVersion {
         if !self.version().storage {
             storage.schema.prune(&mut whole);
         }
-        // Readers would find these defaults anyway; those of a status that was dropped are among them.
+        // Readers see these defaults anyway. A dropped status gets its defaults back here.
         storage.schema.default(&mut whole);
         let owners = &draft.meta.managed_fields;
         if !owners.0.is_empty() {
             let owners = serde_json::from_str(&owners.encode()).map_err(Status::internal)?;
             whole["metadata"]["managedFields"] = owners;
         }
-        // A place for the version that the object gets when it is read.
+        // The resourceVersion is inserted here when the object is read.
         whole["metadata"]["resourceVersion"] = "".into();
         whole.sort_all_objects();
         tidings_go::json(&whole).map_err(Status::internal)
@@ -158,10 +161,10 @@ impl CustomVersion {
     }
 }
 
-/// Refuses a number of copies that is none (W182).
+/// Refuses a number of replicas below 0 or above 2147483647 (W182).
 fn check_replicas(object: &Value, path: &MemberPath, errors: &mut FieldErrors) {
     let Some(replicas) = path.find(object).and_then(Value::as_i64) else {
-        return; // the schema says what else is wrong
+        return; // other types of values are errors of the schema
     };
     let why = match replicas {
         ..0 => "should be a non-negative integer",
@@ -176,7 +179,7 @@ fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             let float = number.as_f64().unwrap_or_default();
-            // Above this, not every integer has a float of its own.
+            // Above 2^53 not every integer is a float.
             const EXACT: f64 = 9_007_199_254_740_992.0;
             if float.fract() == 0.0 && float.abs() <= EXACT {
                 *value = (float as i64).into();
@@ -188,7 +191,7 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Refuses an object that says that it is of another kind (W132).
+/// Refuses an object of another kind or apiVersion (W132).
 pub(super) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
     let said = |name: &str| {
         members

@@ -1,4 +1,4 @@
-//! The kinds of the group `authentication.k8s.io`: who somebody is.
+//! The kinds of the group `authentication.k8s.io`: reviews that tell who a user is. They are answered and not stored.
 
 use crate::kind::{Kind, Review};
 

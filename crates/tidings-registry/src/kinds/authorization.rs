@@ -1,4 +1,4 @@
-//! The kinds of the group `authorization.k8s.io`: who may do what.
+//! The kinds of the group `authorization.k8s.io`: reviews that tell what a user may do. They are answered and not stored.
 
 use crate::kind::{Kind, Review};
 

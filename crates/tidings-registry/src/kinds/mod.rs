@@ -1,5 +1,9 @@
-//! The built-in kinds: all kinds of Kubernetes 1.36 that are generally available. A folder is an API group; a kind with rules of its own
-//! has a file with all of them.
+//! The built-in kinds: all kinds of Kubernetes 1.36 that are generally available.
+//!
+//! A module is an API group. A kind with rules or a table of its own has one file there, with everything about the kind: its
+//! entry, the defaults of its types, the fields that are filled in, checked and fixed, and the table that `kubectl get` shows.
+//! Other kinds are entries in the group's `mod.rs`. Code that several kinds of a group share stands there too; code that several
+//! groups share stands in `workload` and in [`crate::table`].
 //!
 //! Inside a group the kinds stand in the order of their plurals, as discovery lists them.
 
@@ -28,8 +32,11 @@ use std::sync::Arc;
 use crate::complete::TypeDefaults;
 use crate::kind::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
 
-/// A selectable field that is absent as an empty text.
-const fn field(name: &'static str, paths: &'static [&'static [&'static str]]) -> SelectableField {
+/// A selectable field whose value is an empty text if it is absent.
+const fn selectable(
+    name: &'static str,
+    paths: &'static [&'static [&'static str]],
+) -> SelectableField {
     SelectableField {
         name,
         paths,
@@ -37,7 +44,7 @@ const fn field(name: &'static str, paths: &'static [&'static [&'static str]]) ->
     }
 }
 
-/// A field that stays as it was created.
+/// A field that no update may change.
 const fn immutable(path: &'static [&'static str]) -> FixedField {
     FixedField {
         path,
@@ -45,12 +52,12 @@ const fn immutable(path: &'static [&'static str]) -> FixedField {
     }
 }
 
-/// Short names or categories.
+/// A list of short names or categories.
 fn names<const N: usize>(names: [&'static str; N]) -> Vec<Name> {
     names.into_iter().map(Name::from).collect()
 }
 
-/// The kinds of a group, before its views are known.
+/// Makes the kinds of a group, without their schemas and views.
 type GroupKinds = fn() -> Vec<Kind>;
 
 /// The groups, in the order in which upstream lists them.
@@ -75,7 +82,7 @@ const GROUPS: &[GroupKinds] = &[
     discovery::kinds,
 ];
 
-/// All built-in kinds.
+/// All built-in kinds, with their schemas and views.
 pub(crate) fn all() -> Vec<Arc<Kind>> {
     let kinds = GROUPS.iter().flat_map(|kinds| kinds());
     let mut all: Vec<Arc<Kind>> = Vec::new();
@@ -87,12 +94,14 @@ pub(crate) fn all() -> Vec<Arc<Kind>> {
     all
 }
 
-/// The kind that another one is a view of stands before it.
+/// The view of a kind whose objects are stored as another kind. That kind must be in `before`.
 fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
     let (stored, show, store) = match (&*kind.group, &*kind.version, &*kind.kind) {
-        ("events.k8s.io", "v1", "Event") => {
-            (("", "v1", "Event"), events::show as _, events::store as _)
-        }
+        ("events.k8s.io", "v1", "Event") => (
+            ("", "v1", "Event"),
+            events::event::show as _,
+            events::event::store as _,
+        ),
         ("autoscaling", "v1", "HorizontalPodAutoscaler") => (
             ("autoscaling", "v2", "HorizontalPodAutoscaler"),
             autoscaling::v1::show as _,
@@ -109,10 +118,14 @@ fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
     })
 }
 
-/// The defaults of all types.
+/// The defaults of all types, of all kinds.
 pub(crate) fn defaults() -> impl Iterator<Item = &'static TypeDefaults> {
     [
         admissionregistration::DEFAULTS,
+        admissionregistration::mutating_admission_policy::DEFAULTS,
+        admissionregistration::mutating_webhook_configuration::DEFAULTS,
+        admissionregistration::validating_admission_policy::DEFAULTS,
+        admissionregistration::validating_webhook_configuration::DEFAULTS,
         apps::daemon_set::DEFAULTS,
         apps::deployment::DEFAULTS,
         apps::replica_set::DEFAULTS,
@@ -120,19 +133,21 @@ pub(crate) fn defaults() -> impl Iterator<Item = &'static TypeDefaults> {
         autoscaling::v2::DEFAULTS,
         batch::cron_job::DEFAULTS,
         batch::job::DEFAULTS,
-        core::limit_range::DEFAULTS,
         core::endpoints::DEFAULTS,
+        core::limit_range::DEFAULTS,
         core::persistent_volume::DEFAULTS,
         core::persistent_volume_claim::DEFAULTS,
         core::pod::DEFAULTS,
         core::pod::volume::DEFAULTS,
         core::replication_controller::DEFAULTS,
         core::service::DEFAULTS,
-        discovery::DEFAULTS,
-        networking::DEFAULTS,
+        discovery::endpoint_slice::DEFAULTS,
+        networking::ingress_class::DEFAULTS,
+        networking::network_policy::DEFAULTS,
         rbac::DEFAULTS,
-        scheduling::DEFAULTS,
-        storage::DEFAULTS,
+        scheduling::priority_class::DEFAULTS,
+        storage::csi_driver::DEFAULTS,
+        storage::storage_class::DEFAULTS,
     ]
     .into_iter()
     .flatten()

@@ -1,4 +1,4 @@
-//! The rules that Pods share with the kinds that make Pods.
+//! Rules that Pods share with the kinds that create Pods from a template.
 
 use tidings_api::{FieldError, FieldErrors, validate};
 use tidings_go::quote;
@@ -6,54 +6,57 @@ use tidings_json::{Map, Value};
 
 use crate::draft::Draft;
 
-/// Where the spec of Pods stands in an object.
-pub(super) struct PodSpecAt {
-    /// The path in errors.
+/// The path of the Pod spec in an object.
+pub(super) struct PodSpecPath {
+    /// The path as error messages write it.
     path: &'static str,
-    /// The members below the spec.
+    /// The member names that lead from the object's spec to the Pod spec.
     below_spec: &'static [&'static str],
 }
 
-/// A Pod itself.
-pub(super) const POD: PodSpecAt = PodSpecAt {
+/// The Pod spec of a Pod.
+pub(super) const POD: PodSpecPath = PodSpecPath {
     path: "spec",
     below_spec: &[],
 };
-/// A template.
-pub(super) const TEMPLATE: PodSpecAt = PodSpecAt {
+/// The Pod spec in a Pod template.
+pub(super) const TEMPLATE: PodSpecPath = PodSpecPath {
     path: "spec.template.spec",
     below_spec: &["template", "spec"],
 };
-/// A template in a template of Jobs.
-pub(super) const JOB_TEMPLATE: PodSpecAt = PodSpecAt {
+/// The Pod spec in the Pod template of a Job template.
+pub(super) const JOB_TEMPLATE: PodSpecPath = PodSpecPath {
     path: "spec.jobTemplate.spec.template.spec",
     below_spec: &["jobTemplate", "spec", "template", "spec"],
 };
 
-/// How long the containers of Pods run.
+/// The path of the containers in an object with a Pod template.
+pub(super) const TEMPLATE_CONTAINERS: &[&str] = &["spec", "template", "spec", "containers"];
+
+/// The values of `restartPolicy` that Pods of a kind may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Runs {
-    /// As the Pod says.
-    AsSaid,
-    /// They are started again when they end.
-    ForEver,
-    /// They end.
-    ToCompletion,
+pub(super) enum RestartPolicies {
+    /// All of them.
+    Any,
+    /// Only `Always`: the containers run for ever.
+    OnlyAlways,
+    /// `OnFailure` and `Never`: the containers run to completion.
+    NotAlways,
 }
 
-/// The spec of an object.
+/// The `spec` member of a draft, if it is an object.
 pub(super) fn spec_mut(draft: &mut Draft) -> Option<&mut Map> {
     draft.members.get_mut("spec").and_then(Value::as_object_mut)
 }
 
-/// The labels of the Pods that an object makes, if there are any.
+/// The labels of the Pod template, if there are any.
 pub(super) fn template_labels(draft: &Draft) -> Option<Map> {
     let labels = draft.at(&["spec", "template", "metadata", "labels"])?;
     let labels = labels.as_object().filter(|labels| !labels.is_empty());
     labels.cloned()
 }
 
-/// Gives an object without labels those of the Pods that it makes.
+/// Copies the labels of the Pod template to an object that has no labels.
 pub(super) fn label_as_template(draft: &mut Draft) {
     if !draft.meta.labels.is_empty() {
         return;
@@ -63,7 +66,7 @@ pub(super) fn label_as_template(draft: &mut Draft) {
     draft.meta.labels = texts.collect();
 }
 
-/// True if the specs of two objects differ in other members than these.
+/// True if the specs differ in a member that is not in `free`.
 pub(super) fn differs_beyond(new: &Draft, old: &Draft, free: &[&str]) -> bool {
     let (Some(new), Some(old)) = (new.members.get("spec"), old.members.get("spec")) else {
         return false;
@@ -87,7 +90,7 @@ pub(super) fn check_replicas(draft: &Draft, errors: &mut FieldErrors) {
     }
 }
 
-/// Refuses a selector that does not find the Pods of the template.
+/// Refuses a selector that does not match the labels of the Pod template.
 pub(super) fn check_selector(draft: &Draft, errors: &mut FieldErrors) {
     let null = Value::Null;
     let selector = draft.at(&["spec", "selector"]).unwrap_or(&null);
@@ -104,7 +107,7 @@ pub(super) fn check_selector(draft: &Draft, errors: &mut FieldErrors) {
     }
 }
 
-/// True if a label selector, as objects have it, selects labels.
+/// True if a selector with `matchLabels` and `matchExpressions` matches labels.
 fn selects(selector: &Value, labels: &Value) -> bool {
     let equal = selector["matchLabels"].as_object();
     let mut equal = equal.into_iter().flatten();
@@ -127,26 +130,31 @@ fn selects(selector: &Value, labels: &Value) -> bool {
         })
 }
 
-/// Refuses Pods that are wrong.
-pub(super) fn check_pods(draft: &Draft, at: &PodSpecAt, runs: Runs, errors: &mut FieldErrors) {
+/// Refuses a Pod spec with invalid containers, or with a restart policy that the kind does not allow.
+pub(super) fn check_pods(
+    draft: &Draft,
+    at: &PodSpecPath,
+    restarts: RestartPolicies,
+    errors: &mut FieldErrors,
+) {
     let null = Value::Null;
     let spec = draft.members.get("spec").unwrap_or(&null);
     let pods = at.below_spec.iter().fold(spec, |value, name| &value[*name]);
     check_pod(at.path, pods, errors);
     let path = format!("{}.restartPolicy", at.path);
-    match (runs, pods["restartPolicy"].as_str()) {
-        (Runs::ToCompletion, None | Some("Always")) => {
+    match (restarts, pods["restartPolicy"].as_str()) {
+        (RestartPolicies::NotAlways, None | Some("Always")) => {
             let why = "valid values: \"OnFailure\", \"Never\"";
             errors.push(FieldError::required(path, why));
         }
-        (Runs::ForEver, Some(said @ ("OnFailure" | "Never"))) => {
+        (RestartPolicies::OnlyAlways, Some(said @ ("OnFailure" | "Never"))) => {
             errors.push(FieldError::not_supported(path, quote(said), &["Always"]));
         }
         _ => {}
     }
 }
 
-/// The elements of a list in a spec.
+/// The elements of the list member `list` of a spec; empty if there is none.
 pub(super) fn items<'a>(spec: &'a Value, list: &str) -> &'a [Value] {
     spec[list].as_array().map_or(&[], Vec::as_slice)
 }
@@ -186,7 +194,7 @@ fn check_pod(path: &str, spec: &Value, errors: &mut FieldErrors) {
     choice("dnsPolicy", policies, errors);
 }
 
-/// Fills in the parameters of a rolling update.
+/// Fills in the defaults of `rollingUpdate`, if the strategy is a rolling update.
 pub(super) fn complete_rolling_update(strategy: &mut Map, defaults: &[(&str, Value)]) {
     if strategy.get("type").and_then(Value::as_str) != Some("RollingUpdate") {
         return;

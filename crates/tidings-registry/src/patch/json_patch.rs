@@ -1,4 +1,4 @@
-//! JSON patch (RFC 6902) as upstream takes it, and JSON merge patch (RFC 7396).
+//! Applies JSON patches (RFC 6902) as upstream does, and JSON merge patches (RFC 7396).
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
@@ -7,17 +7,17 @@ use tidings_json::{Map, Value};
 use crate::draft::DEPTH_MAX;
 use crate::reading::depth;
 
-/// What the `copy` operations of one patch may add.
+/// The most bytes of JSON that the `copy` operations of one patch may add.
 const COPIED_BYTES_MAX: usize = 3 << 20;
-/// Elements of arrays that the operations of one patch may move, or could.
+/// The most array elements that the operations of one patch may move. All elements of an array that an operation changes count.
 const MOVED_ELEMENTS_MAX: usize = 20_000_000;
-/// Members of objects that are moved count as less: they only are when one before them goes.
+/// This many object members count as one array element: they move only when a member before them is removed.
 const MEMBERS_PER_ELEMENT: usize = 4;
 
-/// One step of a JSON patch.
+/// One operation of a JSON patch.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
-pub(super) enum Operation {
+pub(super) enum JsonPatchOperation {
     Add {
         path: JsonPointer,
         value: Value,
@@ -43,32 +43,34 @@ pub(super) enum Operation {
     },
 }
 
-impl Operation {
-    /// Where it looks and what it changes.
-    pub(super) fn places(&self) -> impl Iterator<Item = &JsonPointer> {
+impl JsonPatchOperation {
+    /// The pointers of the operation, to the places that it reads or changes.
+    pub(super) fn pointers(&self) -> impl Iterator<Item = &JsonPointer> {
         let (path, from) = match self {
-            Operation::Add { path, .. }
-            | Operation::Remove { path }
-            | Operation::Replace { path, .. }
-            | Operation::Test { path, .. } => (path, None),
-            Operation::Move { from, path } | Operation::Copy { from, path } => (path, Some(from)),
+            JsonPatchOperation::Add { path, .. }
+            | JsonPatchOperation::Remove { path }
+            | JsonPatchOperation::Replace { path, .. }
+            | JsonPatchOperation::Test { path, .. } => (path, None),
+            JsonPatchOperation::Move { from, path } | JsonPatchOperation::Copy { from, path } => {
+                (path, Some(from))
+            }
         };
         std::iter::once(path).chain(from)
     }
 }
 
-/// An operation cannot be done: it leads nowhere, finds something else than it expects, or makes too much of an object.
+/// An operation failed: its pointer leads nowhere, its test does not hold, or the result would exceed a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Impossible;
+pub(super) struct OperationFailed;
 
-/// The way to a place in a document (RFC 6901).
+/// A JSON pointer: the member names and array indexes that lead to a value (RFC 6901).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JsonPointer(Vec<String>);
 
 impl<'de> Deserialize<'de> for JsonPointer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<JsonPointer, D::Error> {
         let text = String::deserialize(deserializer)?;
-        JsonPointer::read(&text).ok_or_else(|| D::Error::custom("no JSON pointer"))
+        JsonPointer::read(&text).ok_or_else(|| D::Error::custom("not a JSON pointer"))
     }
 }
 
@@ -86,7 +88,7 @@ impl JsonPointer {
         steps.map(decoded).collect::<Option<_>>().map(JsonPointer)
     }
 
-    /// The names and places on the way.
+    /// The member names and array indexes.
     pub(super) fn steps(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -99,83 +101,91 @@ impl JsonPointer {
         find_mut(document, &self.0)
     }
 
-    /// The array or object in which the place is.
-    fn around<'v>(&self, document: &'v Value) -> Option<&'v Value> {
-        let (_, way) = self.0.split_last()?;
-        find(document, way)
+    /// The array or object that contains the value of the pointer.
+    fn parent<'v>(&self, document: &'v Value) -> Option<&'v Value> {
+        let (_, parent) = self.0.split_last()?;
+        find(document, parent)
     }
 }
 
-fn find<'v>(document: &'v Value, way: &[String]) -> Option<&'v Value> {
-    way.iter().try_fold(document, |value, step| match value {
+/// The value to which steps lead.
+fn find<'v>(document: &'v Value, steps: &[String]) -> Option<&'v Value> {
+    steps.iter().try_fold(document, |value, step| match value {
         Value::Object(members) => members.get(step),
-        Value::Array(items) => items.get(place(step)?),
+        Value::Array(items) => items.get(array_index(step)?),
         _ => None,
     })
 }
 
-fn find_mut<'v>(document: &'v mut Value, way: &[String]) -> Option<&'v mut Value> {
-    way.iter().try_fold(document, |value, step| match value {
+/// The value to which steps lead, to be changed.
+fn find_mut<'v>(document: &'v mut Value, steps: &[String]) -> Option<&'v mut Value> {
+    steps.iter().try_fold(document, |value, step| match value {
         Value::Object(members) => members.get_mut(step),
-        Value::Array(items) => items.get_mut(place(step)?),
+        Value::Array(items) => items.get_mut(array_index(step)?),
         _ => None,
     })
 }
 
-/// The place in an array that a step means.
-fn place(step: &str) -> Option<usize> {
+/// The array index that a step means; `None` if it is not a number without leading zeros.
+fn array_index(step: &str) -> Option<usize> {
     let is_number = step == "0" || !step.starts_with('0');
     let is_number = is_number && step.bytes().all(|byte| byte.is_ascii_digit());
     step.parse().ok().filter(|_| is_number)
 }
 
-/// Does what a patch says. As upstream does it, members that are not there can be replaced, and are null when they are tested or
-/// copied. Every operation leaves a document that is not nested too deep.
-pub(super) fn operate(document: &mut Value, operations: &[Operation]) -> Result<(), Impossible> {
+/// Applies the operations of a patch. As in upstream, an absent member can be replaced, and is null when it is tested or copied.
+/// An operation that would nest the document too deep fails.
+pub(super) fn apply_operations(
+    document: &mut Value,
+    operations: &[JsonPatchOperation],
+) -> Result<(), OperationFailed> {
     let (mut copied, mut moved) = (0, 0);
     for operation in operations {
-        let around = operation.places().filter_map(|path| path.around(document));
-        moved += around
-            .map(|container| match (container, operation) {
+        let parents = operation
+            .pointers()
+            .filter_map(|path| path.parent(document));
+        moved += parents
+            .map(|parent| match (parent, operation) {
                 (Value::Array(items), _) => items.len(),
-                (Value::Object(members), Operation::Remove { .. } | Operation::Move { .. }) => {
-                    members.len() / MEMBERS_PER_ELEMENT
-                }
+                (
+                    Value::Object(members),
+                    JsonPatchOperation::Remove { .. } | JsonPatchOperation::Move { .. },
+                ) => members.len() / MEMBERS_PER_ELEMENT,
                 _ => 0,
             })
             .sum::<usize>();
         if moved > MOVED_ELEMENTS_MAX {
-            return Err(Impossible);
+            return Err(OperationFailed);
         }
         match operation {
-            Operation::Add { path, value } => add(document, path, value.clone())?,
-            Operation::Remove { path } => drop(remove(document, path)?),
-            Operation::Replace { path, value } => match path.find(document) {
-                None if path.around(document).is_some_and(Value::is_array) => {
-                    return Err(Impossible);
+            JsonPatchOperation::Add { path, value } => add(document, path, value.clone())?,
+            JsonPatchOperation::Remove { path } => drop(remove(document, path)?),
+            JsonPatchOperation::Replace { path, value } => match path.find(document) {
+                None if path.parent(document).is_some_and(Value::is_array) => {
+                    return Err(OperationFailed);
                 }
                 None => add(document, path, value.clone())?,
                 Some(_) => replace(document, path, value.clone())?,
             },
-            Operation::Move { from, path } => {
+            JsonPatchOperation::Move { from, path } => {
                 if path.0.len() > from.0.len() && path.0.starts_with(&from.0) {
-                    return Err(Impossible);
+                    return Err(OperationFailed);
                 }
                 let value = remove(document, from)?;
                 add(document, path, value)?;
             }
-            Operation::Copy { from, path } => {
+            JsonPatchOperation::Copy { from, path } => {
                 let value = from.find(document).cloned().unwrap_or_default();
-                // A patch that copies what it has copied would grow beyond any bound.
+                // A patch that repeatedly copies its own copies would make the document grow exponentially.
                 copied += value.to_string().len();
                 if copied > COPIED_BYTES_MAX {
-                    return Err(Impossible);
+                    return Err(OperationFailed);
                 }
                 add(document, path, value)?;
             }
-            Operation::Test { path, value } => {
+            JsonPatchOperation::Test { path, value } => {
                 if path.find(document).unwrap_or(&Value::Null) != value {
-                    return Err(Impossible);
+                    return Err(OperationFailed);
                 }
             }
         }
@@ -183,52 +193,53 @@ pub(super) fn operate(document: &mut Value, operations: &[Operation]) -> Result<
     Ok(())
 }
 
-fn check_depth(path: &JsonPointer, value: &Value) -> Result<(), Impossible> {
+/// Fails if a value at a pointer would nest the document too deep.
+fn check_depth(path: &JsonPointer, value: &Value) -> Result<(), OperationFailed> {
     let deep = path.0.len() + depth(value);
     if deep > DEPTH_MAX {
-        Err(Impossible)
+        Err(OperationFailed)
     } else {
         Ok(())
     }
 }
 
-fn add(document: &mut Value, path: &JsonPointer, value: Value) -> Result<(), Impossible> {
+fn add(document: &mut Value, path: &JsonPointer, value: Value) -> Result<(), OperationFailed> {
     check_depth(path, &value)?;
-    let Some((last, way)) = path.0.split_last() else {
+    let Some((last, parent)) = path.0.split_last() else {
         *document = value;
         return Ok(());
     };
-    match find_mut(document, way) {
+    match find_mut(document, parent) {
         Some(Value::Object(members)) => drop(members.insert(last.clone(), value)),
         Some(Value::Array(items)) if last == "-" => items.push(value),
-        Some(Value::Array(items)) => match place(last) {
+        Some(Value::Array(items)) => match array_index(last) {
             Some(at) if at <= items.len() => items.insert(at, value),
-            _ => return Err(Impossible),
+            _ => return Err(OperationFailed),
         },
-        _ => return Err(Impossible),
+        _ => return Err(OperationFailed),
     }
     Ok(())
 }
 
-fn replace(document: &mut Value, path: &JsonPointer, value: Value) -> Result<(), Impossible> {
+fn replace(document: &mut Value, path: &JsonPointer, value: Value) -> Result<(), OperationFailed> {
     check_depth(path, &value)?;
-    *path.find_mut(document).ok_or(Impossible)? = value;
+    *path.find_mut(document).ok_or(OperationFailed)? = value;
     Ok(())
 }
 
-fn remove(document: &mut Value, path: &JsonPointer) -> Result<Value, Impossible> {
-    let (last, way) = path.0.split_last().ok_or(Impossible)?;
-    match find_mut(document, way) {
-        Some(Value::Object(members)) => members.remove(last).ok_or(Impossible),
-        Some(Value::Array(items)) => match place(last) {
+fn remove(document: &mut Value, path: &JsonPointer) -> Result<Value, OperationFailed> {
+    let (last, parent) = path.0.split_last().ok_or(OperationFailed)?;
+    match find_mut(document, parent) {
+        Some(Value::Object(members)) => members.remove(last).ok_or(OperationFailed),
+        Some(Value::Array(items)) => match array_index(last) {
             Some(at) if at < items.len() => Ok(items.remove(at)),
-            _ => Err(Impossible),
+            _ => Err(OperationFailed),
         },
-        _ => Err(Impossible),
+        _ => Err(OperationFailed),
     }
 }
 
-/// Puts a merge patch over a value.
+/// Applies a merge patch to a value.
 pub(super) fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         value.clone_from(patch);
@@ -240,7 +251,7 @@ pub(super) fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(members) = value else {
         return;
     };
-    // All at once: each by itself would move those behind it.
+    // All removals in one pass: each removal by itself would move the members behind it.
     members.retain(|name, _| patch.get(name).is_none_or(|patch| !patch.is_null()));
     for (name, patch) in patch.iter().filter(|(_, patch)| !patch.is_null()) {
         merge(members.entry(name.as_str()).or_insert(Value::Null), patch);
@@ -254,9 +265,9 @@ mod tests {
     use super::*;
 
     fn operated(document: &Value, operations: Value) -> Option<Value> {
-        let operations: Vec<Operation> = tidings_json::from_value(operations).ok()?;
+        let operations: Vec<JsonPatchOperation> = tidings_json::from_value(operations).ok()?;
         let mut document = document.clone();
-        operate(&mut document, &operations).ok()?;
+        apply_operations(&mut document, &operations).ok()?;
         Some(document)
     }
 

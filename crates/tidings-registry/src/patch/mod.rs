@@ -16,29 +16,29 @@ use crate::options::FieldValidation;
 use crate::reading;
 use crate::scale::{self, ScaleRequest};
 use crate::stored::StoredObject;
-use json_patch::{JsonPointer, Operation};
+use json_patch::{JsonPatchOperation, JsonPointer};
 
-/// A JSON patch may have this many operations.
+/// The most operations in a JSON patch.
 const OPERATIONS_MAX: usize = 10_000;
-/// Members of operations that are reported as unknown.
+/// The most unknown members of operations that are reported.
 const ODD_OPERATIONS_MAX: usize = 100;
 
-/// How a patch is written.
+/// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
-    /// Operations (RFC 6902).
+    /// A JSON patch: a list of operations (RFC 6902).
     Json,
-    /// An object that is put over the other one (RFC 7396).
+    /// A JSON merge patch: an object that is merged into the other one (RFC 7396).
     Merge,
-    /// A merge patch that knows which lists are merged.
+    /// A strategic merge patch: the Go types say which lists are merged.
     Strategic,
 }
 
 impl PatchType {
-    /// The type of a media type.
+    /// The patch type of a media type.
     ///
     /// # Errors
-    /// With 415, if objects of the kind cannot be patched that way (W149).
+    /// With 415, if the kind does not support the media type (W149).
     pub fn of_media_type(media_type: &str, kind: &Kind) -> Result<PatchType, Status> {
         match media_type {
             "application/json-patch+json" => Ok(PatchType::Json),
@@ -62,10 +62,10 @@ impl PatchType {
     }
 }
 
-/// The object that a patch is for, as the URL names it.
+/// The object that a patch changes, from the URL.
 #[derive(Debug)]
 pub struct PatchTarget<'a> {
-    /// The kind in whose form the patch is written.
+    /// The kind in the URL, to whose form the patch applies.
     pub kind: &'a Arc<Kind>,
     /// The namespace and name.
     pub key: &'a ObjectKey,
@@ -76,15 +76,16 @@ pub struct PatchTarget<'a> {
 /// A patch that has been read.
 #[derive(Debug)]
 pub struct Patch {
-    change: PatchChange,
-    /// What is odd about the text of the patch.
+    body: PatchBody,
+    /// Messages about unknown and duplicate fields in the text of the patch.
     odd: Vec<String>,
     validation: FieldValidation,
 }
 
+/// The parsed body of a patch.
 #[derive(Debug)]
-enum PatchChange {
-    Json(Vec<Operation>),
+enum PatchBody {
+    Json(Vec<JsonPatchOperation>),
     Merge(Value),
     Strategic(Value),
 }
@@ -99,17 +100,17 @@ impl Patch {
         body: &Bytes,
         validation: FieldValidation,
     ) -> Result<Patch, Status> {
-        let change = match patch_type {
-            PatchType::Json => PatchChange::Json(json_patch(body)?),
-            PatchType::Merge => PatchChange::Merge(object(body)?),
-            PatchType::Strategic => PatchChange::Strategic(object(body)?),
+        let parsed = match patch_type {
+            PatchType::Json => PatchBody::Json(json_patch(body)?),
+            PatchType::Merge => PatchBody::Merge(object(body)?),
+            PatchType::Strategic => PatchBody::Strategic(object(body)?),
         };
         let odd = match validation {
             FieldValidation::Ignore => Vec::new(),
-            _ => odd_in(&change, body),
+            _ => odd_in(&parsed, body),
         };
         Ok(Patch {
-            change,
+            body: parsed,
             odd,
             validation,
         })
@@ -118,7 +119,7 @@ impl Patch {
     /// The object with the patch applied, and warnings for the client.
     ///
     /// # Errors
-    /// If the patch does not fit the object, or makes something of it that is none.
+    /// If the patch does not fit the object, or the result is not a valid object.
     pub fn apply(
         &self,
         target: &PatchTarget<'_>,
@@ -134,7 +135,7 @@ impl Patch {
         let before = scale::ScaleView::before_patch(existing, target.kind)?.to_json()?;
         let schema = tidings_schema::find("autoscaling", "v1", "Scale");
         let before = serde_json::from_slice(&before).map_err(Status::internal)?;
-        let after = apply(&self.change, before, schema)?;
+        let after = apply(&self.body, before, schema)?;
         let wanted = ScaleRequest::read(after.to_string().as_bytes(), target.key)?;
         Draft::check_name(&wanted.name, target.key.name())?;
         let mut draft = Draft::of(target.kind, existing)?;
@@ -151,13 +152,13 @@ impl Patch {
         let shown = kind.shown(existing);
         let whole = || {
             let before = serde_json::from_slice(&shown).map_err(Status::internal)?;
-            apply(&self.change, before, kind.schema)
+            apply(&self.body, before, kind.schema)
         };
         let after = match &kind.view {
-            // The owners of fields are half of an object: a patch that does not mention them need not see them.
-            None if !self.change.mentions_owners() => {
+            // managedFields are half of an object: a patch that does not mention them is applied without them.
+            None if !self.body.mentions_owners() => {
                 let before = StoredObject::read(&shown).map_err(Status::internal)?;
-                apply(&self.change, Value::Object(before.members), kind.schema)?
+                apply(&self.body, Value::Object(before.members), kind.schema)?
             }
             _ => whole()?,
         };
@@ -165,9 +166,9 @@ impl Patch {
             kind.strategy.check_type(kind, members)?;
         }
         let undecoded = |why: &str| {
-            // Upstream shows a strategic patch itself; of the others it shows the object that they would have made.
-            let text = match &self.change {
-                PatchChange::Strategic(patch) => tidings_go::print(patch),
+            // The message contains a strategic patch itself; for other patches it contains the object that results from them.
+            let text = match &self.body {
+                PatchBody::Strategic(patch) => tidings_go::print(patch),
                 _ => {
                     let json = whole().ok().and_then(|after| tidings_go::json(&after).ok());
                     String::from_utf8_lossy(&json.unwrap_or_default()).into_owned()
@@ -205,11 +206,11 @@ impl Patch {
     }
 }
 
-impl PatchChange {
-    /// True if it may depend on `metadata.managedFields`, or change them.
+impl PatchBody {
+    /// True if the patch may depend on `metadata.managedFields`, or change them.
     fn mentions_owners(&self) -> bool {
         const OWNERS: &str = "managedFields";
-        let around = |path: &JsonPointer| {
+        let mentions = |path: &JsonPointer| {
             let mut steps = path.steps();
             match (steps.next(), steps.next()) {
                 (Some("metadata"), Some(member)) => member == OWNERS,
@@ -218,9 +219,12 @@ impl PatchChange {
             }
         };
         match self {
-            PatchChange::Json(patch) => patch.iter().flat_map(Operation::places).any(around),
-            // Directives have the name at their end.
-            PatchChange::Merge(patch) | PatchChange::Strategic(patch) => patch
+            PatchBody::Json(patch) => patch
+                .iter()
+                .flat_map(JsonPatchOperation::pointers)
+                .any(mentions),
+            // Names of directives end with the name of the member.
+            PatchBody::Merge(patch) | PatchBody::Strategic(patch) => patch
                 .get("metadata")
                 .and_then(Value::as_object)
                 .is_some_and(|metadata| metadata.keys().any(|name| name.ends_with(OWNERS))),
@@ -228,7 +232,8 @@ impl PatchChange {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // as `map_err` wants it
+/// The error 400 for a body that is not JSON.
+#[allow(clippy::needless_pass_by_value)] // the signature that `map_err` needs
 fn undecodable(error: serde_json::Error) -> Status {
     let why = if error.is_eof() {
         "unexpected end of JSON input".to_owned()
@@ -238,7 +243,7 @@ fn undecodable(error: serde_json::Error) -> Status {
     Status::bad_request(format!("error decoding patch: {why}"))
 }
 
-/// The body as JSON of the form that a kind of patch has.
+/// The body as JSON. It is refused unless it `fits`; `go_type` is the type that the message names.
 fn decoded(body: &Bytes, go_type: &str, fits: fn(&Value) -> bool) -> Result<Value, Status> {
     let value: Value = serde_json::from_slice(body).map_err(undecodable)?;
     if fits(&value) {
@@ -254,7 +259,7 @@ fn object(body: &Bytes) -> Result<Value, Status> {
     decoded(body, "map[string]interface {}", Value::is_object)
 }
 
-fn json_patch(body: &Bytes) -> Result<Vec<Operation>, Status> {
+fn json_patch(body: &Bytes) -> Result<Vec<JsonPatchOperation>, Status> {
     let operations = decoded(body, "[]handlers.jsonPatchOp", Value::is_array)?;
     let operations = operations.as_array().cloned().unwrap_or_default();
     if operations.len() > OPERATIONS_MAX {
@@ -264,17 +269,17 @@ fn json_patch(body: &Bytes) -> Result<Vec<Operation>, Status> {
         );
         return Err(Status::failure(413, Reason::RequestEntityTooLarge, message));
     }
-    // An operation that does not exist is an error of the request, not of its form (W150).
+    // An unknown operation is 422, not 400 (W150).
     tidings_json::from_value(operations.into()).map_err(|_| unprocessable())
 }
 
-/// What is odd about the text of a patch (W173): members that occur twice, and unknown members of operations.
-fn odd_in(patch: &PatchChange, body: &[u8]) -> Vec<String> {
-    // The body has been read as JSON once.
+/// Messages about the text of a patch (W173): members that occur twice, and unknown members of operations.
+fn odd_in(patch: &PatchBody, body: &[u8]) -> Vec<String> {
+    // The body has been parsed already, so this does not fail.
     let Ok((value, duplicates)) = reading::read(body) else {
         return Vec::new();
     };
-    if !matches!(patch, PatchChange::Json(_)) {
+    if !matches!(patch, PatchBody::Json(_)) {
         let twice = duplicates.iter();
         return twice.map(|field| odd("duplicate", field)).collect();
     }
@@ -292,26 +297,27 @@ fn odd_in(patch: &PatchChange, body: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// 422 for operations that cannot be done (W150).
+/// The error 422 for operations that fail (W150).
 fn unprocessable() -> Status {
     let message = "the server rejected our request due to an error in our request";
     Status::failure(422, Reason::Invalid, message).with_empty_details()
 }
 
+/// Applies a patch to a document.
 fn apply(
-    patch: &PatchChange,
+    patch: &PatchBody,
     mut document: Value,
     schema: Option<&'static Type>,
 ) -> Result<Value, Status> {
     match patch {
-        PatchChange::Json(patch) => {
-            json_patch::operate(&mut document, patch).map_err(|_| unprocessable())?;
+        PatchBody::Json(patch) => {
+            json_patch::apply_operations(&mut document, patch).map_err(|_| unprocessable())?;
         }
-        PatchChange::Merge(patch) => json_patch::merge(&mut document, patch),
-        PatchChange::Strategic(patch) => {
+        PatchBody::Merge(patch) => json_patch::merge(&mut document, patch),
+        PatchBody::Strategic(patch) => {
             let named = ["kind", "apiVersion"].map(|name| (name, document[name].clone()));
             strategic::merge(&mut document, patch, schema)?;
-            // A patch cannot make an object of another kind.
+            // A strategic merge patch cannot change kind and apiVersion.
             for (name, value) in named {
                 document[name] = value;
             }

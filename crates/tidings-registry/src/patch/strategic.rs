@@ -1,42 +1,46 @@
-//! Strategic merge patch (W153): a merge patch that knows which lists are merged, and by which member of their elements.
+//! Applies strategic merge patches (W153): merge patches for which the types say which lists are merged, and by which key.
 //!
-//! Directives: `$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`. Lists of
-//! which the types say nothing are replaced as a whole.
+//! The directives are `$patch`, `$retainKeys`, `$setElementOrder/...` and `$deleteFromPrimitiveList/...`. Lists without a patch
+//! strategy in the types are replaced as a whole.
 
-use std::collections::{HashMap, HashSet};
+mod order;
+
+use std::collections::HashSet;
 
 use tidings_api::{Reason, Status};
 use tidings_json::{Map, Value};
 use tidings_schema::Type;
+
+use order::{ElementPositions, arrange};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList/";
 
-/// What types say about patches.
-pub(crate) trait Patched: Copy {
-    /// The member of that name, if the type has one.
-    fn member(self, name: &str) -> Option<Member<Self>>;
+/// A type with the patch strategies of its members.
+pub(crate) trait PatchSchema: Copy {
+    /// The patch strategy of a member, if the type has the member.
+    fn member(self, name: &str) -> Option<MemberPatchStrategy<Self>>;
 }
 
-/// How a member is patched.
+/// The patch strategy of a member.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Member<T> {
-    /// A list is merged instead of replaced.
+pub(crate) struct MemberPatchStrategy<T> {
+    /// A list member is merged instead of replaced.
     pub(crate) merge: bool,
-    /// An object is replaced instead of merged.
+    /// An object member is replaced instead of merged.
     pub(crate) replace: bool,
-    /// What tells the elements of a list apart; without it they are compared as a whole.
+    /// The merge key: the member that identifies the elements of a list. Without it they are compared as a whole.
     pub(crate) key: Option<&'static str>,
-    /// The type of what it holds, or of the elements of the list that it holds.
+    /// The type of an object member, or of the elements of a list member.
     pub(crate) below: Option<T>,
 }
 
-impl Patched for &'static Type {
-    fn member(self, name: &str) -> Option<Member<&'static Type>> {
+impl PatchSchema for &'static Type {
+    fn member(self, name: &str) -> Option<MemberPatchStrategy<&'static Type>> {
         let field = self.field(name)?;
-        Some(Member {
+        Some(MemberPatchStrategy {
             merge: field.patch_strategy.merge,
             replace: field.patch_strategy.replace,
             key: field.merge_key,
@@ -45,20 +49,20 @@ impl Patched for &'static Type {
     }
 }
 
-/// Why a patch cannot be applied.
+/// The reason why a patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// A directive is not of the form that it has to have.
+pub(crate) enum StrategicPatchError {
+    /// The patch or a directive has the wrong form: 400.
     Malformed(&'static str),
-    /// It does not fit the document, or itself. The original calls that an error of the server.
+    /// The patch does not fit the document, or contradicts itself: 500, as upstream answers.
     Unfit(String),
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Status {
+impl From<StrategicPatchError> for Status {
+    fn from(refusal: StrategicPatchError) -> Status {
         match refusal {
-            Refusal::Malformed(why) => Status::bad_request(why),
-            Refusal::Unfit(why) => {
+            StrategicPatchError::Malformed(why) => Status::bad_request(why),
+            StrategicPatchError::Unfit(why) => {
                 let mut status = Status::failure(500, Reason::InternalError, why);
                 status.reason = None;
                 status
@@ -67,14 +71,14 @@ impl From<Refusal> for Status {
     }
 }
 
-/// Applies a patch.
-pub(crate) fn merge<T: Patched>(
+/// Applies a patch to a document of type `of`.
+pub(crate) fn merge<T: PatchSchema>(
     document: &mut Value,
     patch: &Value,
     of: Option<T>,
-) -> Result<(), Refusal> {
+) -> Result<(), StrategicPatchError> {
     let Value::Object(patch) = patch else {
-        return Err(Refusal::Malformed("invalid JSON document"));
+        return Err(StrategicPatchError::Malformed("invalid JSON document"));
     };
     match document {
         Value::Object(members) => merge_members(members, patch, of),
@@ -85,7 +89,11 @@ pub(crate) fn merge<T: Patched>(
     }
 }
 
-fn merge_members<T: Patched>(members: &mut Map, patch: &Map, of: Option<T>) -> Result<(), Refusal> {
+fn merge_members<T: PatchSchema>(
+    members: &mut Map,
+    patch: &Map,
+    of: Option<T>,
+) -> Result<(), StrategicPatchError> {
     if let Some(directive) = patch.get(PATCH) {
         match directive.as_str() {
             Some("replace") => *members = literal_members(patch),
@@ -103,7 +111,7 @@ fn merge_members<T: Patched>(members: &mut Map, patch: &Map, of: Option<T>) -> R
             ordered.insert(name);
         }
     }
-    // All that goes at once: each by itself would move those behind it.
+    // All removals in one pass: each removal by itself would move the members behind it.
     let plain = |name: &String| !name.starts_with('$') && !ordered.contains(name.as_str());
     if patch.values().any(Value::is_null) {
         let goes = |name: &String| plain(name) && patch.get(name).is_some_and(Value::is_null);
@@ -126,12 +134,12 @@ fn merge_members<T: Patched>(members: &mut Map, patch: &Map, of: Option<T>) -> R
     Ok(())
 }
 
-/// Drops what `$retainKeys` does not name. It has to name all that the patch sets.
-fn retain_keys(members: &mut Map, patch: &Map) -> Result<(), Refusal> {
+/// Removes the members that `$retainKeys` does not list. It must list all members that the patch sets.
+fn retain_keys(members: &mut Map, patch: &Map) -> Result<(), StrategicPatchError> {
     let Some(keys) = patch.get(RETAIN_KEYS) else {
         return Ok(());
     };
-    let malformed = Refusal::Malformed("invalid patch format of retainKeys");
+    let malformed = StrategicPatchError::Malformed("invalid patch format of retainKeys");
     let Some(keys) = keys.as_array() else {
         return Err(malformed);
     };
@@ -146,12 +154,12 @@ fn retain_keys(members: &mut Map, patch: &Map) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn merge_member<T: Patched>(
+fn merge_member<T: PatchSchema>(
     members: &mut Map,
     name: &str,
     value: &Value,
-    member: Option<Member<T>>,
-) -> Result<(), Refusal> {
+    member: Option<MemberPatchStrategy<T>>,
+) -> Result<(), StrategicPatchError> {
     match (members.get_mut(name), value) {
         (_, Value::Null) => {
             members.remove(name);
@@ -175,14 +183,15 @@ fn merge_member<T: Patched>(
     }
 }
 
-/// Merges a list and puts the elements that the order names into it; others stay where they are as far as that is possible.
-fn merge_ordered<T: Patched>(
+/// Merges a list and sorts it by a `$setElementOrder` directive. Elements that the directive does not list keep their relative
+/// positions.
+fn merge_ordered<T: PatchSchema>(
     members: &mut Map,
     name: &str,
     patch: Option<&Value>,
     order: &Value,
-    member: Option<Member<T>>,
-) -> Result<(), Refusal> {
+    member: Option<MemberPatchStrategy<T>>,
+) -> Result<(), StrategicPatchError> {
     let order = elements(order)?;
     let patch = patch.map(elements).transpose()?;
     let before = members.get(name).map(elements).transpose()?;
@@ -199,16 +208,17 @@ fn merge_ordered<T: Patched>(
     all_have_key(order, key)?;
     all_have_key(&list, key)?;
     let before = before.unwrap_or_default();
-    let mut places = Places::of(before, key);
+    let mut positions = ElementPositions::of(before, key);
     if let (Some(key), Some(patch)) = (key, patch) {
-        places.reuse(before, patch, key);
+        positions.add_new_elements(before, patch, key);
     }
-    arrange(&mut list, &places, &Places::of(order, key));
+    arrange(&mut list, &positions, &ElementPositions::of(order, key));
     members.insert(name.into(), Value::Array(list));
     Ok(())
 }
 
-fn elements(value: &Value) -> Result<&[Value], Refusal> {
+/// The elements of a list; an error if the value is not a list.
+fn elements(value: &Value) -> Result<&[Value], StrategicPatchError> {
     let received = match value {
         Value::Array(elements) => return Ok(elements),
         Value::Object(_) => "map[string]interface {}",
@@ -218,13 +228,17 @@ fn elements(value: &Value) -> Result<&[Value], Refusal> {
         Value::Number(_) => "int64",
         Value::Null => "%!s(<nil>)",
     };
-    Err(Refusal::Unfit(format!(
+    Err(StrategicPatchError::Unfit(format!(
         "expected a []interface {{}}, but received a {received}"
     )))
 }
 
-/// The elements of a patch come in the order that the patch asks for.
-fn check_order(patch: &[Value], order: &[Value], key: Option<&'static str>) -> Result<(), Refusal> {
+/// Refuses a patch list whose order differs from its `$setElementOrder` directive.
+fn check_order(
+    patch: &[Value],
+    order: &[Value],
+    key: Option<&'static str>,
+) -> Result<(), StrategicPatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
@@ -239,7 +253,7 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&'static str>) -> R
         };
         if !named.any(is_it) {
             let [patch, order] = [patch, order].map(go_list);
-            return Err(Refusal::Unfit(format!(
+            return Err(StrategicPatchError::Unfit(format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
         }
@@ -247,11 +261,12 @@ fn check_order(patch: &[Value], order: &[Value], key: Option<&'static str>) -> R
     Ok(())
 }
 
-fn merge_list<T: Patched>(
+/// Merges a patch list into a list, or replaces the list if its strategy is not to merge.
+fn merge_list<T: PatchSchema>(
     list: &mut Vec<Value>,
     patch: &[Value],
-    member: Option<Member<T>>,
-) -> Result<(), Refusal> {
+    member: Option<MemberPatchStrategy<T>>,
+) -> Result<(), StrategicPatchError> {
     let Some(member) = member.filter(|member| member.merge) else {
         *list = patch.iter().map(literal).collect();
         return Ok(());
@@ -263,29 +278,30 @@ fn merge_list<T: Patched>(
     let kind = std::mem::discriminant(first);
     if all.any(|element| std::mem::discriminant(element) != kind) {
         let why = "list element types are not identical";
-        return Err(Refusal::Unfit(why.into()));
+        return Err(StrategicPatchError::Unfit(why.into()));
     }
     if !first.is_object() {
-        let before = Places::of(&*list, None);
+        let before = ElementPositions::of(&*list, None);
         let mut seen = HashSet::new();
         list.extend_from_slice(patch);
         list.retain(|value| seen.insert(value.to_string()));
-        arrange(list, &before, &Places::of(patch, None));
+        arrange(list, &before, &ElementPositions::of(patch, None));
         return Ok(());
     }
     let Some(key) = member.key else {
         let why = "cannot merge lists without merge key";
-        return Err(Refusal::Unfit(why.into()));
+        return Err(StrategicPatchError::Unfit(why.into()));
     };
     merge_keyed(list, patch, key, member.below)
 }
 
-fn merge_keyed<T: Patched>(
+/// Merges lists of objects by their merge key.
+fn merge_keyed<T: PatchSchema>(
     list: &mut Vec<Value>,
     patch: &[Value],
     key: &'static str,
     of: Option<T>,
-) -> Result<(), Refusal> {
+) -> Result<(), StrategicPatchError> {
     let (mut plain, mut gone, mut replaces) = (Vec::new(), HashSet::new(), false);
     for element in patch {
         let directive = element.get(PATCH);
@@ -295,7 +311,7 @@ fn merge_keyed<T: Patched>(
             Some("replace") => replaces = true,
             Some("merge") => {
                 let why = "merging lists cannot yet be specified in the patch";
-                return Err(Refusal::Unfit(why.into()));
+                return Err(StrategicPatchError::Unfit(why.into()));
             }
             Some(_) => {
                 let none = Map::new();
@@ -314,7 +330,7 @@ fn merge_keyed<T: Patched>(
             .get(key)
             .is_none_or(|value| !gone.contains(&value.to_string()))
     });
-    let before = Places::of(&*list, Some(key));
+    let before = ElementPositions::of(&*list, Some(key));
     let mut known = before.clone();
     for element in &plain {
         identity_by(element, key)?;
@@ -326,21 +342,22 @@ fn merge_keyed<T: Patched>(
             }
         }
     }
-    arrange(list, &before, &Places::of(plain, Some(key)));
+    arrange(list, &before, &ElementPositions::of(plain, Some(key)));
     Ok(())
 }
 
-fn identity_by(element: &Value, key: &str) -> Result<String, Refusal> {
+/// The merge key of an element as JSON; an error if the element does not have it.
+fn identity_by(element: &Value, key: &str) -> Result<String, StrategicPatchError> {
     let value = element.get(key).map(Value::to_string);
     value.ok_or_else(|| {
         let element = go_text(element);
-        Refusal::Unfit(format!(
+        StrategicPatchError::Unfit(format!(
             "map: {element} does not contain declared merge key: {key}"
         ))
     })
 }
 
-fn all_have_key(list: &[Value], key: Option<&str>) -> Result<(), Refusal> {
+fn all_have_key(list: &[Value], key: Option<&str>) -> Result<(), StrategicPatchError> {
     let Some(key) = key else {
         return Ok(());
     };
@@ -348,94 +365,7 @@ fn all_have_key(list: &[Value], key: Option<&str>) -> Result<(), Refusal> {
         .try_for_each(|element| identity_by(element, key).map(drop))
 }
 
-/// Where the elements of a list stand, by what identifies them.
-#[derive(Clone)]
-struct Places {
-    key: Option<&'static str>,
-    places: HashMap<String, usize>,
-}
-
-impl Places {
-    /// Of a list whose elements are identified by a member, or by all they are.
-    fn of<'a>(list: impl IntoIterator<Item = &'a Value>, key: Option<&'static str>) -> Places {
-        let mut places = Places {
-            key,
-            places: HashMap::new(),
-        };
-        for (at, element) in list.into_iter().enumerate() {
-            places.add(element, at);
-        }
-        places
-    }
-
-    fn identity(&self, element: &Value) -> Option<String> {
-        match self.key {
-            Some(key) => element.get(key).map(Value::to_string),
-            None => Some(element.to_string()),
-        }
-    }
-
-    fn add(&mut self, element: &Value, at: usize) {
-        if let Some(identity) = self.identity(element) {
-            self.places.entry(identity).or_insert(at);
-        }
-    }
-
-    /// Gives the places of elements that a patch deletes to those that it adds, at the end. The original does so by writing into
-    /// the list that it then asks for the order, and what clients see depends on it.
-    fn reuse(&mut self, list: &[Value], patch: &[Value], key: &'static str) {
-        let directive = |element: &Value| Some(element.get(PATCH)?.as_str()?.to_owned());
-        let of = |wanted: Option<&'static str>| {
-            let elements = patch.iter();
-            elements.filter(move |element| directive(element).as_deref() == wanted)
-        };
-        if of(Some("replace")).next().is_some() {
-            return;
-        }
-        let deleted = Places::of(of(Some("delete")), Some(key));
-        let free = list
-            .iter()
-            .filter(|element| deleted.find(element).is_some());
-        let new: Vec<&Value> = of(None)
-            .filter(|element| self.find(element).is_none())
-            .take(free.count())
-            .collect();
-        for (at, element) in new.into_iter().enumerate() {
-            self.add(element, list.len() + at);
-        }
-    }
-
-    fn find(&self, element: &Value) -> Option<usize> {
-        self.places.get(&self.identity(element)?).copied()
-    }
-}
-
-/// Puts merged elements in order: those of the patch as it has them, among those that only the document had. Where both were
-/// in the document, its order decides which comes first; what is new comes before.
-fn arrange(list: &mut Vec<Value>, before: &Places, patch: &Places) {
-    let (mut patched, mut rest) = (Vec::new(), Vec::new());
-    for element in std::mem::take(list) {
-        let place = before.find(&element);
-        match patch.find(&element) {
-            Some(at) => patched.push((at, place, element)),
-            None => rest.push((place, element)),
-        }
-    }
-    patched.sort_by_key(|(at, _, _)| *at);
-    rest.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
-    let mut rest = rest.into_iter().peekable();
-    for (_, place, element) in patched {
-        while let (Some((Some(other), _)), Some(place)) = (rest.peek(), place)
-            && *other < place
-        {
-            list.extend(rest.next().map(|(_, element)| element));
-        }
-        list.push(element);
-    }
-    list.extend(rest.map(|(_, element)| element));
-}
-
-/// What a patch adds where there was nothing to merge with; `None` if that is nothing.
+/// The value that a patch adds where the document has none, without directives; `None` if the value is a directive itself.
 fn added(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(PATCH) => None,
@@ -451,7 +381,7 @@ fn added(value: &Value) -> Option<Value> {
     }
 }
 
-/// What is taken as it stands. Directives in it mean nothing.
+/// The value of a patch without its directives and nulls, which are not applied.
 fn literal(value: &Value) -> Value {
     match value {
         Value::Object(members) => Value::Object(literal_members(members)),
@@ -468,13 +398,13 @@ fn literal_members(patch: &Map) -> Map {
         .collect()
 }
 
-fn unknown_directive(directive: &Value, patch: &Map) -> Refusal {
+fn unknown_directive(directive: &Value, patch: &Map) -> StrategicPatchError {
     let directive = go_text(directive);
     let patch = go_text(&Value::Object(patch.clone()));
-    Refusal::Unfit(format!("unknown patch type: {directive} in map: {patch}"))
+    StrategicPatchError::Unfit(format!("unknown patch type: {directive} in map: {patch}"))
 }
 
-/// A value as Go prints it.
+/// A value as Go prints it with `%v`.
 fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".into(),
@@ -501,121 +431,4 @@ fn go_list(values: &[Value]) -> String {
 mod published;
 
 #[cfg(test)]
-mod tests {
-    use tidings_json::json;
-
-    use super::*;
-
-    /// Patches what would be the spec of a pod.
-    fn patched(document: Value, patch: &Value) -> Value {
-        try_patched(document, patch).unwrap()
-    }
-
-    fn try_patched(mut document: Value, patch: &Value) -> Result<Value, Refusal> {
-        let spec = tidings_schema::find_type("core/v1", "PodSpec");
-        assert!(spec.is_some());
-        merge(&mut document, patch, spec).map(|()| document)
-    }
-
-    #[test]
-    fn w153_maps_are_merged_and_null_removes() {
-        let document = json!({"nodeSelector": {"a": "1", "b": "1"}, "x": [1, 2]});
-        let patch = json!({"nodeSelector": {"a": null, "c": "1"}, "x": [3]});
-        let expected = json!({"nodeSelector": {"b": "1", "c": "1"}, "x": [3]});
-        assert_eq!(patched(document, &patch), expected);
-    }
-
-    #[test]
-    fn w153_patch_directives_replace_and_delete() {
-        let document = json!({"a": {"a": "1"}, "b": {"x": "y"}});
-        let patch = json!({"a": {"$patch": "replace", "b": "2"}, "b": {"$patch": "delete"}});
-        assert_eq!(patched(document, &patch), json!({"a": {"b": "2"}, "b": {}}));
-        let turn = try_patched(json!({}), &json!({"$patch": "turn"})).unwrap_err();
-        let why = "unknown patch type: turn in map: map[$patch:turn]";
-        assert_eq!(turn, Refusal::Unfit(why.into()));
-    }
-
-    #[test]
-    fn w153_retain_keys_drops_the_others() {
-        let document =
-            json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}});
-        let patch = json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}});
-        assert_eq!(
-            patched(document, &patch),
-            json!({"strategy": {"type": "Recreate"}})
-        );
-    }
-
-    #[test]
-    fn w153_elements_are_merged_by_their_key_and_ordered() {
-        let document =
-            json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]});
-        let patch = json!({
-            "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}],
-            "containers": [
-                {"name": "c", "image": "1"},
-                {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
-                {"$patch": "delete", "name": "a"},
-            ],
-        });
-        let first = patched(document, &patch);
-        let expected = json!({"containers": [
-            {"name": "c", "image": "1"},
-            {"name": "b", "image": "2", "ports": [{"containerPort": 80}]},
-        ]});
-        assert_eq!(first, expected);
-        let ports =
-            json!({"containers": [{"name": "b", "ports": [{"containerPort": 80, "name": "web"}]}]});
-        let second = patched(first, &ports);
-        assert_eq!(
-            second["containers"][1]["ports"],
-            json!([{"containerPort": 80, "name": "web"}])
-        );
-        let unnamed = try_patched(
-            json!({"containers": []}),
-            &json!({"containers": [{"image": "x"}]}),
-        );
-        let why = "map: map[image:x] does not contain declared merge key: name";
-        assert_eq!(unnamed.unwrap_err(), Refusal::Unfit(why.into()));
-    }
-
-    #[test]
-    fn w153_without_an_order_the_document_and_the_patch_have_theirs() {
-        let merged = |patch: &[&str]| {
-            let named = |names: &[&str]| -> Vec<Value> {
-                names.iter().map(|name| json!({"name": name})).collect()
-            };
-            let document = json!({"containers": named(&["1", "2", "3"])});
-            let merged = patched(document, &json!({"containers": named(patch)}));
-            let elements = merged["containers"].as_array().unwrap().clone();
-            elements
-                .iter()
-                .map(|element| element["name"].as_str().unwrap().to_owned())
-                .collect::<String>()
-        };
-        assert_eq!(merged(&["2"]), "123");
-        assert_eq!(merged(&["9", "2"]), "9123");
-        assert_eq!(merged(&["3", "1"]), "231");
-    }
-
-    #[test]
-    fn w153_lists_that_are_not_merged_are_replaced() {
-        let document = json!({"tolerations": [{"key": "a"}]});
-        let patch = json!({"tolerations": [{"key": "b"}]});
-        assert_eq!(patched(document, &patch), patch);
-    }
-
-    #[test]
-    fn w153_plain_lists_merge_and_shrink() {
-        let mut document = json!({"finalizers": ["a/b", "c/d"]});
-        let patch =
-            json!({"$deleteFromPrimitiveList/finalizers": ["a/b"], "finalizers": ["e/f", "c/d"]});
-        let meta = tidings_schema::find_type("meta/v1", "ObjectMeta");
-        merge(&mut document, &patch, meta).unwrap();
-        assert_eq!(
-            document,
-            json!({"finalizers": ["e/f", "c/d"]}),
-            "what is new comes first"
-        );
-    }
-}
+mod tests;

@@ -1,15 +1,16 @@
-//! Reads fields of a JSON object, with a harmless answer for what is missing.
+//! Reads fields of a JSON object for tables, with a default for fields that are absent or of another type.
 
 use tidings_go::canonical_quantity;
 use tidings_json::{Map, Value};
 
-/// The value at a path; absent and null are the same.
+/// The value at a path; `None` if it is absent or null.
 pub(crate) fn field<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter()
         .try_fold(object, |value, key| value.get(key))
         .filter(|value| !value.is_null())
 }
 
+/// True if there is a value at a path that is not null.
 pub(crate) fn has(object: &Value, path: &[&str]) -> bool {
     field(object, path).is_some()
 }
@@ -36,6 +37,7 @@ pub(crate) fn int(object: &Value, path: &[&str]) -> i64 {
     int_or(object, path, 0)
 }
 
+/// The whole number at a path, or `default`.
 pub(crate) fn int_or(object: &Value, path: &[&str], default: i64) -> i64 {
     field(object, path)
         .and_then(Value::as_i64)
@@ -47,6 +49,7 @@ pub(crate) fn flag(object: &Value, path: &[&str]) -> bool {
     flag_or(object, path, false)
 }
 
+/// The truth value at a path, or `default`.
 pub(crate) fn flag_or(object: &Value, path: &[&str], default: bool) -> bool {
     field(object, path)
         .and_then(Value::as_bool)
@@ -82,10 +85,12 @@ pub(crate) fn count(object: &Value, path: &[&str]) -> usize {
     }
 }
 
+/// `metadata.name`.
 pub(crate) fn name(object: &Value) -> &str {
     text(object, &["metadata", "name"])
 }
 
+/// True if the object has a deletionTimestamp.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     has(object, &["metadata", "deletionTimestamp"])
 }

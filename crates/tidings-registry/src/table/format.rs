@@ -1,18 +1,18 @@
-//! Texts that several kinds share: ages, labels, selectors and lists.
+//! Cell texts that several kinds share: ages, labels, selectors and lists.
 
 use jiff::{SignedDuration, Timestamp};
-use tidings_json::{Map, Value};
+use tidings_json::Value;
 
 use super::fields::{field, list, map, text, texts};
 
 const NONE: &str = "<none>";
 
-/// Time since the object was created.
+/// The time since the object was created, as text.
 pub(crate) fn age(object: &Value, now: Timestamp) -> String {
     since(object, &["metadata", "creationTimestamp"], now)
 }
 
-/// Time since the moment at a path.
+/// The time since the timestamp at a path, as text.
 pub(crate) fn since(object: &Value, path: &[&str], now: Timestamp) -> String {
     match time(object, path) {
         Some(then) => human_duration(now.duration_since(then)),
@@ -20,7 +20,7 @@ pub(crate) fn since(object: &Value, path: &[&str], now: Timestamp) -> String {
     }
 }
 
-/// Time since a moment that somebody else wrote down.
+/// The time since a timestamp in a date column of a custom resource, as text.
 pub(crate) fn ago(then: &str, now: Timestamp) -> String {
     match then.parse() {
         Ok(then) => human_duration(now.duration_since(then)),
@@ -28,7 +28,7 @@ pub(crate) fn ago(then: &str, now: Timestamp) -> String {
     }
 }
 
-/// The moment at a path. The year 1 stands for "never set".
+/// The timestamp at a path. The year 1 means "never set".
 pub(crate) fn time(object: &Value, path: &[&str]) -> Option<Timestamp> {
     let text = text(object, path);
     if text.starts_with("0001-01-01T00:00:00") {
@@ -37,7 +37,7 @@ pub(crate) fn time(object: &Value, path: &[&str]) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-/// A duration in the two largest units that still matter at its size.
+/// A duration as kubectl writes it: one or two units, coarser as it grows.
 pub(crate) fn human_duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     let minutes = seconds / 60;
@@ -47,7 +47,7 @@ pub(crate) fn human_duration(duration: SignedDuration) -> String {
     if seconds < -1 {
         "<invalid>".to_string()
     } else if seconds < 0 {
-        // Clocks of two machines may differ a little.
+        // The clocks of two machines may differ by a second.
         "0s".to_string()
     } else if minutes < 2 {
         format!("{seconds}s")
@@ -70,6 +70,7 @@ pub(crate) fn human_duration(duration: SignedDuration) -> String {
     }
 }
 
+/// A duration in two units; the smaller one is left out if it is 0.
 fn two_units(large: i64, large_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 {
         format!("{large}{large_unit}")
@@ -78,7 +79,7 @@ fn two_units(large: i64, large_unit: &str, small: i64, small_unit: &str) -> Stri
     }
 }
 
-/// Labels as sorted `key=value` pairs.
+/// Labels as sorted `key=value` pairs, or `<none>`.
 pub(crate) fn labels(object: &Value, path: &[&str]) -> String {
     let mut pairs: Vec<String> = map(object, path)
         .into_iter()
@@ -92,7 +93,7 @@ pub(crate) fn labels(object: &Value, path: &[&str]) -> String {
     pairs.join(",")
 }
 
-/// A label selector, for columns that mark an empty one.
+/// A label selector in query syntax, or `<none>` if it is empty, or `<error>` if it is invalid.
 pub(crate) fn selector_or_none(object: &Value, path: &[&str]) -> String {
     match selector(object, path) {
         Some(text) if text.is_empty() => NONE.to_string(),
@@ -122,6 +123,7 @@ pub(crate) fn selector(object: &Value, path: &[&str]) -> Option<String> {
     Some(texts.join(","))
 }
 
+/// An element of `matchExpressions` in query syntax; `None` if it is invalid.
 fn requirement(expression: &Value) -> Option<String> {
     let key = text(expression, &["key"]);
     let mut values = texts(expression, &["values"]);
@@ -174,35 +176,6 @@ pub(crate) fn load_balancer(object: &Value) -> String {
 /// Whether an annotation of the object is "true".
 pub(crate) fn is_annotated(object: &Value, annotation: &str) -> bool {
     text(object, &["metadata", "annotations", annotation]) == "true"
-}
-
-/// A label selector as the admission policies print it: its fields in order.
-pub(crate) fn selector_fields(selector: &Value) -> String {
-    let mut pairs: Vec<(&str, &str)> = map(selector, &["matchLabels"])
-        .into_iter()
-        .flat_map(Map::iter)
-        .map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
-        .collect();
-    pairs.sort_unstable();
-    let labels: String = pairs
-        .iter()
-        .map(|(key, value)| format!("{key}: {value},"))
-        .collect();
-    let expressions: String = list(selector, &["matchExpressions"])
-        .iter()
-        .map(|expression| {
-            format!(
-                "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
-                text(expression, &["key"]),
-                text(expression, &["operator"]),
-                texts(expression, &["values"]).join(" "),
-            )
-        })
-        .collect();
-    format!(
-        "&LabelSelector{{MatchLabels:map[string]string{{{labels}}},\
-         MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
 }
 
 #[cfg(test)]

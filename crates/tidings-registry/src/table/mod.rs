@@ -1,7 +1,8 @@
-//! Tables: what `kubectl get` shows of objects.
+//! Tables: the columns and rows that `kubectl get` shows.
 //!
-//! A printer is a list of columns and a function that turns one stored object into one cell per column. Objects are read as plain
-//! JSON, so any field may be missing or of an unexpected type; such a field prints as if it were unset.
+//! A printer is a list of columns and a function that turns one stored object into one cell per column. Each kind has its printer
+//! in its own file; this module has the parts that they share. Objects are read as plain JSON, so any field may be missing or of
+//! an unexpected type; such a field prints as if it were unset.
 
 use jiff::Timestamp;
 use tidings_go::quote;
@@ -49,7 +50,7 @@ impl Column {
     }
 }
 
-/// How the objects of one kind are shown.
+/// The table of one kind.
 #[derive(Debug)]
 pub struct TablePrinter {
     /// The columns.
@@ -58,7 +59,7 @@ pub struct TablePrinter {
     pub cells: fn(&Value, Timestamp) -> Vec<Value>,
 }
 
-/// Shows kinds that have no printer of their own.
+/// The table of kinds that have no printer of their own.
 pub(crate) static DEFAULT: TablePrinter = TablePrinter {
     columns: &[
         NAME,
@@ -74,6 +75,7 @@ pub(crate) static DEFAULT: TablePrinter = TablePrinter {
     },
 };
 
+/// The column Name.
 pub(crate) const NAME: Column = Column {
     name: "Name",
     kind: "string",
@@ -145,6 +147,16 @@ pub(crate) mod tests {
     /// Two containers for pod templates.
     pub(crate) fn two_containers() -> Value {
         json!([{"name": "app", "image": "nginx:1.27"}, {"name": "log", "image": "busybox"}])
+    }
+
+    /// An object that makes Pods from a template.
+    pub(crate) fn workload(spec: Value, status: Value) -> Value {
+        let mut object = json!({"metadata": meta("w"), "spec": spec, "status": status});
+        object["spec"]["template"] = json!({"spec": {
+            "containers": two_containers(),
+            "nodeSelector": {"x": "y", "disk": "ssd"},
+        }});
+        object
     }
 
     /// Prints an object and checks that each column got a cell.

@@ -1,32 +1,35 @@
-//! DaemonSets.
+//! `DaemonSet` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tidings_api::FieldErrors;
-use tidings_json::json;
+use tidings_json::{Value, json};
 
 use crate::complete::{TypeDefaults, defaults};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, Subresource};
-use crate::kinds::workload::complete_rolling_update;
+use crate::kinds::workload::{TEMPLATE_CONTAINERS, complete_rolling_update};
 use crate::kinds::{immutable, names};
-use crate::printers::apps as printers;
 use crate::strategy::Strategy;
+use crate::table::fields::{int, name};
+use crate::table::format::{age, containers, labels, selector_or_none};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer, string};
 
-/// Counts the changes of the template, as DaemonSets did before they had a generation.
+/// The annotation that counts changes of the template. It is older than `metadata.generation`.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) fn kind() -> Kind {
     Kind {
         kind: "DaemonSet".into(),
         plural: "daemonsets".into(),
-        printer: &printers::DAEMON_SET,
+        printer: &PRINTER,
         short_names: names(["ds"]),
         categories: names(["all"]),
         generation: Generation::Counted,
         status: true,
         fixed: vec![immutable(&["spec", "selector"])],
-        strategy: Arc::new(DaemonSets),
+        strategy: Arc::new(DaemonSetStrategy),
         ..super::plain()
     }
 }
@@ -44,9 +47,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct DaemonSets;
+struct DaemonSetStrategy;
 
-impl Strategy for DaemonSets {
+impl Strategy for DaemonSetStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         count_template(draft, 1);
     }
@@ -73,4 +76,73 @@ impl Strategy for DaemonSets {
 fn count_template(draft: &mut Draft, count: i64) {
     let annotations = &mut draft.meta.annotations;
     annotations.insert(TEMPLATE_GENERATION.into(), count.to_string());
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        integer("Desired", "Nodes that should run the pod."),
+        integer("Current", "Nodes that run the pod and should."),
+        integer("Ready", "Nodes whose pod is ready."),
+        integer("Up-to-date", "Nodes whose pod has the newest template."),
+        integer("Available", "Nodes whose pod serves for long enough."),
+        string("Node Selector", "Labels of the nodes that run the pod."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells,
+};
+
+fn cells(object: &Value, now: Timestamp) -> Vec<Value> {
+    let (names, images) = containers(object, TEMPLATE_CONTAINERS);
+    let status = |key| int(object, &["status", key]);
+    cells![
+        name(object),
+        status("desiredNumberScheduled"),
+        status("currentNumberScheduled"),
+        status("numberReady"),
+        status("updatedNumberScheduled"),
+        status("numberAvailable"),
+        labels(object, &["spec", "template", "spec", "nodeSelector"]),
+        age(object, now),
+        names,
+        images,
+        selector_or_none(object, &["spec", "selector"]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{print, workload};
+
+    #[test]
+    fn daemon_sets() {
+        let spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        let status = json!({
+            "desiredNumberScheduled": 5,
+            "currentNumberScheduled": 4,
+            "numberReady": 3,
+            "updatedNumberScheduled": 2,
+            "numberAvailable": 1,
+        });
+        assert_eq!(
+            print(&PRINTER, workload(spec, status)),
+            json!([
+                "w",
+                5,
+                4,
+                3,
+                2,
+                1,
+                "disk=ssd,x=y",
+                "24s",
+                "app,log",
+                "nginx:1.27,busybox",
+                "app=web"
+            ])
+        );
+    }
 }

@@ -1,16 +1,18 @@
 //! The kinds of the group `apps`.
 
+mod controller_revision;
 pub(super) mod daemon_set;
 pub(super) mod deployment;
 pub(super) mod replica_set;
 pub(super) mod stateful_set;
 
 use tidings_api::FieldErrors;
+use tidings_json::Value;
 
 use crate::draft::Draft;
 use crate::kind::Kind;
-use crate::kinds::workload::{self, Runs, TEMPLATE};
-use crate::printers::apps as printers;
+use crate::kinds::workload::{self, RestartPolicies, TEMPLATE};
+use crate::table::fields::{int, int_or};
 
 fn plain() -> Kind {
     Kind {
@@ -22,12 +24,7 @@ fn plain() -> Kind {
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
-        Kind {
-            kind: "ControllerRevision".into(),
-            plural: "controllerrevisions".into(),
-            printer: &printers::CONTROLLER_REVISION,
-            ..plain()
-        },
+        controller_revision::kind(),
         daemon_set::kind(),
         deployment::kind(),
         replica_set::kind(),
@@ -35,9 +32,16 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Refuses a workload whose replicas, selector or Pods are wrong.
+/// Refuses a workload with invalid replicas, selector or Pod spec.
 fn check_workload(draft: &Draft, errors: &mut FieldErrors) {
     workload::check_replicas(draft, errors);
     workload::check_selector(draft, errors);
-    workload::check_pods(draft, &TEMPLATE, Runs::ForEver, errors);
+    workload::check_pods(draft, &TEMPLATE, RestartPolicies::OnlyAlways, errors);
+}
+
+/// The Ready column: ready Pods out of the desired ones.
+fn ready(object: &Value) -> String {
+    let ready = int(object, &["status", "readyReplicas"]);
+    let desired = int_or(object, &["spec", "replicas"], 1);
+    format!("{ready}/{desired}")
 }

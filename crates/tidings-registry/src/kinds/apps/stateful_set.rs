@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! `StatefulSet` of `apps`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
@@ -9,9 +9,13 @@ use crate::complete::{TypeDefaults, defaults, is_empty, rule};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, NameRule, Scale, Subresource};
 use crate::kinds::names;
-use crate::kinds::workload::{complete_rolling_update, differs_beyond, spec_mut};
-use crate::printers::apps as printers;
+use crate::kinds::workload::{
+    TEMPLATE_CONTAINERS, complete_rolling_update, differs_beyond, spec_mut,
+};
 use crate::strategy::Strategy;
+use crate::table::fields::name;
+use crate::table::format::{age, containers};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, TablePrinter, string};
 
 const FIXED: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 /// Members of the spec that an update may change.
@@ -29,15 +33,15 @@ pub(super) fn kind() -> Kind {
     Kind {
         kind: "StatefulSet".into(),
         plural: "statefulsets".into(),
-        printer: &printers::STATEFUL_SET,
+        printer: &PRINTER,
         short_names: names(["sts"]),
         categories: names(["all"]),
-        name_rule: NameRule::Label, // its pods are called after it, and their host names are labels
+        name_rule: NameRule::Label, // the names of its Pods begin with it, and are DNS labels
         generation: Generation::Counted,
         status: true,
         scale: Some(Scale::LabelSelector),
         bookmark_replicas: true,
-        strategy: Arc::new(StatefulSets),
+        strategy: Arc::new(StatefulSetStrategy),
         ..super::plain()
     }
 }
@@ -73,9 +77,9 @@ fn complete_strategy(strategy: &mut Map) {
 }
 
 #[derive(Debug)]
-struct StatefulSets;
+struct StatefulSetStrategy;
 
-impl Strategy for StatefulSets {
+impl Strategy for StatefulSetStrategy {
     fn complete(&self, draft: &mut Draft) -> bool {
         let Some(spec) = spec_mut(draft) else {
             return false;
@@ -104,5 +108,41 @@ impl Strategy for StatefulSets {
         errors: &mut FieldErrors,
     ) {
         super::check_workload(new, errors);
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        string("Ready", "Ready pods out of the desired ones."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+    ],
+    cells: |object, now| {
+        let (names, images) = containers(object, TEMPLATE_CONTAINERS);
+        cells![
+            name(object),
+            super::ready(object),
+            age(object, now),
+            names,
+            images
+        ]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{print, workload};
+
+    #[test]
+    fn stateful_sets() {
+        let spec = json!({"selector": {"matchLabels": {"app": "web"}}});
+        let status = json!({"replicas": 2, "readyReplicas": 1});
+        assert_eq!(
+            print(&PRINTER, workload(spec, status)),
+            json!(["w", "1/1", "24s", "app,log", "nginx:1.27,busybox"])
+        );
     }
 }

@@ -1,12 +1,13 @@
-//! HorizontalPodAutoscalers of `autoscaling/v1`: a view of those of v2.
+//! `HorizontalPodAutoscaler` of `autoscaling/v1`: a view of the stored version v2.
 //!
-//! `targetCPUUtilizationPercentage` is a metric of v2. Members that v1 does not have stand in annotations.
+//! `targetCPUUtilizationPercentage` of v1 is a CPU metric in v2. Members of v2 that v1 does not have are annotations in v1.
 
 use tidings_json::{Map, Value, json};
 
+use super::v2::PRINTER;
 use crate::kind::Kind;
 
-/// The annotations of v1 for members of v2, and where those stand.
+/// The annotations of v1 that hold members of v2: the annotation, and the two names that lead to the member.
 const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     (
@@ -29,11 +30,12 @@ const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
 pub(super) fn kind() -> Kind {
     Kind {
         version: "v1".into(),
+        printer: &PRINTER,
         ..super::plain()
     }
 }
 
-/// The average use of CPU that a metric of v2 is about.
+/// `averageUtilization` below `values` of a metric of v2, if it is a CPU metric.
 fn cpu_utilization<'a>(metric: &'a Value, values: &str) -> Option<&'a Value> {
     let resource = metric.get("resource")?;
     let cpu = metric.get("type")? == "Resource" && resource.get("name")? == "cpu";
@@ -43,7 +45,7 @@ fn cpu_utilization<'a>(metric: &'a Value, values: &str) -> Option<&'a Value> {
         .filter(|_| cpu)
 }
 
-/// Makes the members of a stored autoscaler those of v1.
+/// Converts the members of a stored autoscaler to v1.
 pub(in crate::kinds) fn show(members: &mut Map) {
     let mut kept = Vec::new();
     for (annotation, member, field) in AUTOSCALER_ANNOTATIONS {
@@ -86,7 +88,7 @@ pub(in crate::kinds) fn show(members: &mut Map) {
     }
 }
 
-/// Makes the members of an autoscaler of v1 those that are stored.
+/// Converts the members of an autoscaler of v1 to v2, which is stored.
 pub(in crate::kinds) fn store(members: &mut Map) {
     let mut kept = Map::new();
     let annotations = members

@@ -1,7 +1,8 @@
-//! Jobs.
+//! `Job` of `batch`: entry, defaults, rules and table.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_go::quote;
 use tidings_json::{Map, Value, json};
@@ -9,10 +10,12 @@ use tidings_json::{Map, Value, json};
 use crate::complete::{TypeDefaults, defaults};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, SelectableField, Subresource};
-use crate::kinds::workload::{self, Runs, TEMPLATE};
-use crate::kinds::{field, immutable, names};
-use crate::printers::batch as printers;
+use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
+use crate::kinds::{immutable, names, selectable};
 use crate::strategy::Strategy;
+use crate::table::fields::{has, int, int_or, is_deleting, is_true, name};
+use crate::table::format::{age, containers, human_duration, selector_or_none, time};
+use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, string};
 use crate::typed;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
@@ -24,12 +27,12 @@ pub(super) fn kind() -> Kind {
         orphans: true,
         orphan_warning: ORPHAN_WARNING,
         plural: "jobs".into(),
-        printer: &printers::JOB,
+        printer: &PRINTER,
         categories: names(["all"]),
-        // The name of the field is not that of the member that it shows.
+        // The field is called `status.successful`, the member `status.succeeded`.
         fields: vec![SelectableField {
             absent: "0",
-            ..field("status.successful", &[&["status", "succeeded"]])
+            ..selectable("status.successful", &[&["status", "succeeded"]])
         }],
         generation: Generation::Counted,
         status: true,
@@ -37,7 +40,7 @@ pub(super) fn kind() -> Kind {
             immutable(&["spec", "selector"]),
             immutable(&["spec", "completionMode"]),
         ],
-        strategy: Arc::new(Jobs),
+        strategy: Arc::new(JobStrategy),
         ..super::plain()
     }
 }
@@ -48,9 +51,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[defaults(
 )];
 
 #[derive(Debug)]
-struct Jobs;
+struct JobStrategy;
 
-impl Strategy for Jobs {
+impl Strategy for JobStrategy {
     fn check_field(&self, kind: &Kind, field: &str) -> Result<(), String> {
         let supported = typed::check_field(kind, field);
         supported.map_err(|_| format!("field label {} not supported for Job", quote(field)))
@@ -83,7 +86,7 @@ impl Strategy for Jobs {
         errors: &mut FieldErrors,
     ) {
         workload::check_replicas(new, errors);
-        workload::check_pods(new, &TEMPLATE, Runs::ToCompletion, errors);
+        workload::check_pods(new, &TEMPLATE, RestartPolicies::NotAlways, errors);
     }
 }
 
@@ -119,10 +122,10 @@ fn complete_spec(spec: &mut Map) {
     }
 }
 
-/// Labels the Pods of a Job with its uid, and selects them by it.
+/// Labels the Pod template with the Job's uid and name, and makes the Job select Pods by its uid.
 fn select_own_pods(draft: &mut Draft) {
     let (uid, name) = (draft.meta.uid.clone(), draft.meta.name.clone());
-    let labelled = draft.meta.labels.is_empty();
+    let unlabelled = draft.meta.labels.is_empty();
     let Some(Value::Object(spec)) = draft.members.get_mut("spec") else {
         return;
     };
@@ -142,7 +145,7 @@ fn select_own_pods(draft: &mut Draft) {
     }
     for (label, value) in own {
         labels[label] = value.as_str().into();
-        if labelled {
+        if unlabelled {
             draft.meta.labels.insert(label.to_owned(), value.clone());
         }
     }
@@ -153,7 +156,7 @@ fn select_own_pods(draft: &mut Draft) {
     spec.insert("selector".into(), selector);
 }
 
-/// Refuses changes of a Job's spec that no update may make.
+/// Refuses changes of the completions or the template that the Job's state does not allow.
 fn check_spec_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let mut fixed = |name: &str| {
         if new.get(name) != old.get(name) {
@@ -162,13 +165,142 @@ fn check_spec_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
             errors.push(FieldError::invalid_value(path, value, "field is immutable"));
         }
     };
-    // An indexed job can be made larger or smaller, as long as both numbers say so.
+    // An indexed Job can be resized if the update sets completions and parallelism to the same number.
     let indexed = new["completionMode"] == "Indexed" && new["completions"] == new["parallelism"];
     if !indexed {
         fixed("completions");
     }
-    // A job that has not begun can be scheduled otherwise.
+    // The template of a suspended Job may change.
     if old["suspend"] != true {
         fixed("template");
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        string("Status", "What the job is doing."),
+        string("Completions", "Succeeded pods out of the needed ones."),
+        string("Duration", "How long the job ran, or runs so far."),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        SELECTOR,
+    ],
+    cells: |job, now| {
+        let (names, images) = containers(job, TEMPLATE_CONTAINERS);
+        cells![
+            name(job),
+            status(job),
+            completions(job),
+            duration(job, now),
+            age(job, now),
+            names,
+            images,
+            selector_or_none(job, &["spec", "selector"]),
+        ]
+    },
+};
+
+fn status(job: &Value) -> &'static str {
+    if is_true(job, "Complete") {
+        "Complete"
+    } else if is_true(job, "Failed") {
+        "Failed"
+    } else if is_deleting(job) {
+        "Terminating"
+    } else if is_true(job, "Suspended") {
+        "Suspended"
+    } else if is_true(job, "FailureTarget") {
+        "FailureTarget"
+    } else if is_true(job, "SuccessCriteriaMet") {
+        "SuccessCriteriaMet"
+    } else {
+        "Running"
+    }
+}
+
+/// The Completions column. A Job with parallelism and without completions is complete when one of its Pods succeeds.
+fn completions(job: &Value) -> String {
+    let succeeded = int(job, &["status", "succeeded"]);
+    let parallelism = int_or(job, &["spec", "parallelism"], 1);
+    if has(job, &["spec", "completions"]) {
+        format!("{succeeded}/{}", int(job, &["spec", "completions"]))
+    } else if parallelism > 1 {
+        format!("{succeeded}/1 of {parallelism}")
+    } else {
+        format!("{succeeded}/1")
+    }
+}
+
+fn duration(job: &Value, now: Timestamp) -> String {
+    let Some(start) = time(job, &["status", "startTime"]) else {
+        return String::new();
+    };
+    let end = time(job, &["status", "completionTime"]).unwrap_or(now);
+    human_duration(end.duration_since(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print, two_containers};
+
+    fn job(spec: Value, status: Value) -> Value {
+        let mut job = json!({"metadata": meta("j"), "spec": spec, "status": status});
+        job["spec"]["template"] = json!({"spec": {"containers": two_containers()}});
+        job["spec"]["selector"] = json!({"matchLabels": {"uid": "1"}});
+        job
+    }
+
+    /// Checks the columns Status, Completions and Duration.
+    #[track_caller]
+    fn check(job: Value, expected: [&str; 3]) {
+        let [status, completions, duration] = expected;
+        assert_eq!(
+            print(&PRINTER, job),
+            json!([
+                "j",
+                status,
+                completions,
+                duration,
+                "24s",
+                "app,log",
+                "nginx:1.27,busybox",
+                "uid=1"
+            ])
+        );
+    }
+
+    #[test]
+    fn jobs() {
+        let start = "2026-11-15T11:51:15Z";
+        check(job(json!({}), json!({})), ["Running", "0/1", ""]);
+        check(
+            job(json!({"parallelism": 3}), json!({"startTime": start})),
+            ["Running", "0/1 of 3", "8m45s"],
+        );
+        check(
+            job(
+                json!({"completions": 4, "parallelism": 2}),
+                json!({
+                    "startTime": start,
+                    "completionTime": "2026-11-15T11:56:15Z",
+                    "succeeded": 4,
+                    "conditions": [
+                        {"type": "SuccessCriteriaMet", "status": "True"},
+                        {"type": "Complete", "status": "True"},
+                    ],
+                }),
+            ),
+            ["Complete", "4/4", "5m"],
+        );
+        for status in ["Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"] {
+            let conditions = json!({"conditions": [{"type": status, "status": "True"}]});
+            check(job(json!({}), conditions), [status, "0/1", ""]);
+        }
+        let mut deleted = job(json!({}), json!({}));
+        deleted["metadata"]["deletionTimestamp"] = json!("2026-11-15T12:00:00Z");
+        check(deleted, ["Terminating", "0/1", ""]);
     }
 }

@@ -1,8 +1,8 @@
-//! LimitRanges.
+//! `LimitRange` of the core group: entry and defaults.
 
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, rule, text};
+use crate::complete::{TypeDefaults, member_text, rule};
 use crate::kind::Kind;
 use crate::kinds::names;
 
@@ -19,9 +19,9 @@ pub(super) fn kind() -> Kind {
 pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] =
     &[rule("core/v1.LimitRangeItem", complete_item)];
 
-/// The defaults of containers follow from their limits.
+/// Fills in the default limits and requests of containers from `max`, `default` and `min`.
 fn complete_item(item: &mut Map) {
-    if text(item, "type") != "Container" {
+    if member_text(item, "type") != "Container" {
         return;
     }
     for (to, from) in [

@@ -1,4 +1,4 @@
-//! Namespaces (W174, W175).
+//! `Namespace` of the core group (W174, W175): entry, rules and table.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use tidings_json::{Value, json};
 
 use crate::draft::Draft;
 use crate::kind::{Kind, NameRule, Subresource};
-use crate::kinds::{field, names};
-use crate::printers::core as printers;
+use crate::kinds::{names, selectable};
 use crate::strategy::Strategy;
+use crate::table::fields::{name, text_or};
+use crate::table::format::age;
+use crate::table::{AGE, NAME, TablePrinter, string};
 
 /// The label that carries a namespace's own name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -22,24 +24,24 @@ pub(super) fn kind() -> Kind {
     Kind {
         kind: "Namespace".into(),
         plural: "namespaces".into(),
-        printer: &printers::NAMESPACE,
+        printer: &PRINTER,
         short_names: names(["ns"]),
         namespaced: false,
-        fields: vec![field("status.phase", &[&["status", "phase"]])],
+        fields: vec![selectable("status.phase", &[&["status", "phase"]])],
         name_rule: NameRule::Label,
         status: true,
         finalize: true,
         collection_delete: false,
         returns_deleted: true,
-        strategy: Arc::new(Namespaces),
+        strategy: Arc::new(NamespaceStrategy),
         ..super::plain()
     }
 }
 
 #[derive(Debug)]
-struct Namespaces;
+struct NamespaceStrategy;
 
-impl Strategy for Namespaces {
+impl Strategy for NamespaceStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         label(draft);
     }
@@ -113,5 +115,28 @@ fn label(draft: &mut Draft) {
     if !draft.meta.name.is_empty() {
         let name = draft.meta.name.clone();
         draft.meta.labels.insert(NAME_LABEL.into(), name);
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[NAME, string("Status", "The namespace's phase."), AGE],
+    cells: |object, now| {
+        let phase = text_or(object, &["status", "phase"], "Active");
+        cells![name(object), phase, age(object, now)]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print};
+
+    #[test]
+    fn new_namespace_is_active() {
+        let namespace = json!({"metadata": meta("default")});
+        assert_eq!(
+            print(&PRINTER, namespace),
+            json!(["default", "Active", "24s"])
+        );
     }
 }

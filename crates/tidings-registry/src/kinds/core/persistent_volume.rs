@@ -1,15 +1,21 @@
-//! PersistentVolumes.
+//! `PersistentVolume` of the core group: entry, defaults and table.
 
+use super::{
+    ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
+    attributes_class, storage_class, volume_mode, volume_phase,
+};
 use crate::complete::{TypeDefaults, defaults};
 use crate::kind::Kind;
 use crate::kinds::names;
-use crate::printers::core as printers;
+use crate::table::fields::{field, name, quantity, text, text_or};
+use crate::table::format::age;
+use crate::table::{AGE, NAME, TablePrinter, string};
 
 pub(super) fn kind() -> Kind {
     Kind {
         kind: "PersistentVolume".into(),
         plural: "persistentvolumes".into(),
-        printer: &printers::PERSISTENT_VOLUME,
+        printer: &PRINTER,
         short_names: names(["pv"]),
         namespaced: false,
         status: true,
@@ -26,9 +32,80 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
             ("volumeMode", r#""Filesystem""#),
         ],
     ),
-    // Upstream adds `lastPhaseTransitionTime`, the time of the creation.
+    // Upstream also sets `lastPhaseTransitionTime` to the time of the creation.
     defaults(
         "core/v1.PersistentVolumeStatus",
         &[("phase", r#""Pending""#)],
     ),
 ];
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        CAPACITY,
+        ACCESS_MODES,
+        string("Reclaim Policy", "What happens once the claim is gone."),
+        string("Status", "The volume's phase."),
+        string("Claim", "The claim that uses the volume."),
+        STORAGE_CLASS,
+        ATTRIBUTES_CLASS,
+        string("Reason", "Why the volume is in its phase."),
+        AGE,
+        VOLUME_MODE,
+    ],
+    cells: |volume, now| {
+        let claim = field(volume, &["spec", "claimRef"])
+            .map(|claim| format!("{}/{}", text(claim, &["namespace"]), text(claim, &["name"])))
+            .unwrap_or_default();
+        cells![
+            name(volume),
+            quantity(volume, &["spec", "capacity", "storage"]),
+            access_modes(volume, &["spec", "accessModes"]),
+            text_or(volume, &["spec", "persistentVolumeReclaimPolicy"], "Retain"),
+            volume_phase(volume),
+            claim,
+            storage_class(volume),
+            attributes_class(volume),
+            text(volume, &["status", "reason"]),
+            age(volume, now),
+            volume_mode(volume),
+        ]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print};
+    use tidings_json::json;
+
+    #[test]
+    fn failed_volume() {
+        let volume = json!({
+            "metadata": meta("pv"),
+            "spec": {
+                "capacity": {"storage": "2048Mi"},
+                "accessModes": ["ReadWriteMany", "ReadWriteOnce"],
+                "storageClassName": "fast",
+                "claimRef": {"namespace": "a", "name": "b"},
+            },
+            "status": {"phase": "Failed", "reason": "Broken"},
+        });
+        assert_eq!(
+            print(&PRINTER, volume),
+            json!([
+                "pv",
+                "2Gi",
+                "RWO,RWX",
+                "Retain",
+                "Failed",
+                "a/b",
+                "fast",
+                "<unset>",
+                "Broken",
+                "24s",
+                "Filesystem"
+            ])
+        );
+    }
+}

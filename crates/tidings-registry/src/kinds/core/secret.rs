@@ -1,4 +1,4 @@
-//! Secrets.
+//! `Secret` of the core group: entry, rules and table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,29 +7,31 @@ use base64::Engine;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::Value;
 
-use super::config_map::{check_immutable, check_secret_data};
+use super::{DATA_BYTES_MAX, check_immutable, check_keys, decoded_len};
 use crate::draft::Draft;
 use crate::kind::{Kind, Subresource};
-use crate::kinds::field;
-use crate::printers::core as printers;
+use crate::kinds::selectable;
 use crate::strategy::Strategy;
+use crate::table::fields::{count, name, text_or};
+use crate::table::format::age;
+use crate::table::{AGE, NAME, TablePrinter, string};
 
 pub(super) fn kind() -> Kind {
     Kind {
         kind: "Secret".into(),
         plural: "secrets".into(),
-        printer: &printers::SECRET,
+        printer: &PRINTER,
         named_texts: &[("type", "v1.SecretType")],
-        fields: vec![field("type", &[&["type"]])],
-        strategy: Arc::new(Secrets),
+        fields: vec![selectable("type", &[&["type"]])],
+        strategy: Arc::new(SecretStrategy),
         ..super::plain()
     }
 }
 
 #[derive(Debug)]
-struct Secrets;
+struct SecretStrategy;
 
-impl Strategy for Secrets {
+impl Strategy for SecretStrategy {
     fn fill_in(&self, draft: &mut Draft) {
         merge_string_data(draft);
         default_type(draft);
@@ -55,7 +57,9 @@ impl Strategy for Secrets {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        check_secret_data(new, errors);
+        if check_keys(new, "data", decoded_len, errors) > DATA_BYTES_MAX {
+            errors.push(FieldError::too_long("data", DATA_BYTES_MAX));
+        }
     }
 }
 
@@ -65,7 +69,7 @@ fn default_type(draft: &mut Draft) {
     }
 }
 
-/// Writes `stringData` as `data`: it is never stored.
+/// Moves `stringData` into `data`, encoded: `stringData` is never stored.
 fn merge_string_data(draft: &mut Draft) {
     let Some(Value::Object(strings)) = draft.members.remove("stringData") else {
         return;
@@ -79,4 +83,34 @@ fn merge_string_data(draft: &mut Draft) {
     }
     let data = Value::Object(data.into_iter().collect());
     draft.members.insert("data".into(), data);
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[
+        NAME,
+        string("Type", "What the secret is for."),
+        string("Data", "How many entries it has."),
+        AGE,
+    ],
+    cells: |object, now| {
+        cells![
+            name(object),
+            text_or(object, &["type"], "Opaque"),
+            count(object, &["data"]),
+            age(object, now),
+        ]
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::tests::{meta, print};
+    use tidings_json::json;
+
+    #[test]
+    fn entries_are_counted() {
+        let secret = json!({"metadata": meta("s"), "data": {"a": "MQ=="}});
+        assert_eq!(print(&PRINTER, secret), json!(["s", "Opaque", 1, "24s"]));
+    }
 }

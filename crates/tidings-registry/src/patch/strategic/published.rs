@@ -1,21 +1,22 @@
-//! The cases that apimachinery (0.36.4) publishes for strategic merge patches, held against ours. The files have documents,
-//! patches and what the original makes of them, one case a line.
+//! Runs the strategic merge patch cases that apimachinery 0.36.4 publishes. The file has a document, a patch and upstream's
+//! result for each case.
 
 use tidings_json::Value;
 
 use super::*;
 
-/// The types of the cases: an item has lists of items, and maps.
+/// The types of the documents in the cases. An item has lists of items, and maps.
 #[derive(Debug, Clone, Copy)]
-enum Item {
+enum CaseType {
+    /// An item with all members.
     Whole,
-    /// With fewer members.
+    /// An item in `retainKeysMap`, with fewer members.
     Retained,
 }
 
-impl Patched for Item {
-    fn member(self, name: &str) -> Option<Member<Item>> {
-        let member = |merge, key, below| Member {
+impl PatchSchema for CaseType {
+    fn member(self, name: &str) -> Option<MemberPatchStrategy<CaseType>> {
+        let member = |merge, key, below| MemberPatchStrategy {
             merge,
             replace: false,
             key,
@@ -26,12 +27,12 @@ impl Patched for Item {
                 member(false, None, None)
             }
             (_, "mergingIntList") => member(true, None, None),
-            (_, "mergingList") | (Item::Whole, "retainKeysMergingList" | "mergeItemPtr") => {
-                member(true, Some("name"), Some(Item::Whole))
+            (_, "mergingList") | (CaseType::Whole, "retainKeysMergingList" | "mergeItemPtr") => {
+                member(true, Some("name"), Some(CaseType::Whole))
             }
-            (_, "nonMergingList") => member(false, None, Some(Item::Whole)),
-            (Item::Whole, "retainKeysMap") => member(false, None, Some(Item::Retained)),
-            (Item::Whole, "replacingItem") => Member {
+            (_, "nonMergingList") => member(false, None, Some(CaseType::Whole)),
+            (CaseType::Whole, "retainKeysMap") => member(false, None, Some(CaseType::Retained)),
+            (CaseType::Whole, "replacingItem") => MemberPatchStrategy {
                 replace: true,
                 ..member(false, None, None)
             },
@@ -48,11 +49,13 @@ fn w153_published_cases() {
     let mut failures = Vec::new();
     for case in &cases {
         let mut document = case["document"].clone();
-        let merged = merge(&mut document, &case["patch"], Some(Item::Whole));
+        let merged = merge(&mut document, &case["patch"], Some(CaseType::Whole));
         let (ours, theirs) = match (merged, case["error"].as_str()) {
             (Ok(()), None) => (document.to_string(), case["result"].to_string()),
-            (Err(Refusal::Malformed(why)), Some(error)) => (why.to_owned(), error.to_owned()),
-            (Err(Refusal::Unfit(why)), Some(error)) => (why, error.to_owned()),
+            (Err(StrategicPatchError::Malformed(why)), Some(error)) => {
+                (why.to_owned(), error.to_owned())
+            }
+            (Err(StrategicPatchError::Unfit(why)), Some(error)) => (why, error.to_owned()),
             (Ok(()), Some(error)) => (document.to_string(), error.to_owned()),
             (Err(refusal), None) => (format!("{refusal:?}"), case["result"].to_string()),
         };

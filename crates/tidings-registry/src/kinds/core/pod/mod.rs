@@ -1,5 +1,7 @@
-//! Pods.
+//! `Pod` of the core group: entry, defaults and rules. Its table stands in `table`, the defaults of its volumes in `volume`.
 
+mod summary;
+mod table;
 pub(in crate::kinds) mod volume;
 
 use std::sync::Arc;
@@ -7,42 +9,41 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty, is_zero, text};
+use crate::complete::{TypeDefaults, defaults, is_empty, is_zero, member_text};
 use crate::draft::Draft;
 use crate::kind::{Generation, Kind, SelectableField, Subresource};
-use crate::kinds::workload::{self, POD, Runs, items};
-use crate::kinds::{field, names};
-use crate::printers::core as printers;
+use crate::kinds::workload::{self, POD, RestartPolicies, items};
+use crate::kinds::{names, selectable};
 use crate::strategy::Strategy;
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-/// `terminationGracePeriodSeconds`, if the spec does not say it.
+/// `terminationGracePeriodSeconds` of a spec without it.
 const GRACE_SECONDS: i64 = 30;
 
 pub(super) fn kind() -> Kind {
     Kind {
         kind: "Pod".into(),
         plural: "pods".into(),
-        printer: &printers::POD,
+        printer: &table::PRINTER,
         short_names: names(["po"]),
         categories: names(["all"]),
         fields: vec![
-            field("spec.nodeName", &[&["spec", "nodeName"]]),
-            field("spec.host", &[&["spec", "nodeName"]]), // its name of long ago
-            field("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
-            field("spec.schedulerName", &[&["spec", "schedulerName"]]),
-            field(
+            selectable("spec.nodeName", &[&["spec", "nodeName"]]),
+            selectable("spec.host", &[&["spec", "nodeName"]]), // the old name of `spec.nodeName`
+            selectable("spec.restartPolicy", &[&["spec", "restartPolicy"]]),
+            selectable("spec.schedulerName", &[&["spec", "schedulerName"]]),
+            selectable(
                 "spec.serviceAccountName",
                 &[&["spec", "serviceAccountName"]],
             ),
             SelectableField {
                 absent: "false",
-                ..field("spec.hostNetwork", &[&["spec", "hostNetwork"]])
+                ..selectable("spec.hostNetwork", &[&["spec", "hostNetwork"]])
             },
-            field("status.phase", &[&["status", "phase"]]),
-            field("status.podIP", &[&["status", "podIP"]]),
-            field("status.podIPs", &[]), // upstream knows the name, but never fills in a value
-            field(
+            selectable("status.phase", &[&["status", "phase"]]),
+            selectable("status.podIP", &[&["status", "podIP"]]),
+            selectable("status.podIPs", &[]), // upstream accepts the field, but its value is always empty
+            selectable(
                 "status.nominatedNodeName",
                 &[&["status", "nominatedNodeName"]],
             ),
@@ -51,7 +52,7 @@ pub(super) fn kind() -> Kind {
         status: true,
         status_keeps: Some("ownerReferences"),
         returns_deleted: true,
-        strategy: Arc::new(Pods),
+        strategy: Arc::new(PodStrategy),
         ..super::plain()
     }
 }
@@ -95,9 +96,9 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
 ];
 
 #[derive(Debug)]
-struct Pods;
+struct PodStrategy;
 
-impl Strategy for Pods {
+impl Strategy for PodStrategy {
     fn complete(&self, draft: &mut Draft) -> bool {
         let spec = workload::spec_mut(draft);
         spec.map(complete_spec).is_some()
@@ -123,7 +124,7 @@ impl Strategy for Pods {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        workload::check_pods(new, &POD, Runs::AsSaid, errors);
+        workload::check_pods(new, &POD, RestartPolicies::Any, errors);
     }
 
     fn grace_seconds(&self, draft: &Draft, requested: Option<i64>) -> Option<i64> {
@@ -139,13 +140,13 @@ impl Strategy for Pods {
     }
 
     fn row_conditions(&self, object: &Value) -> Vec<Value> {
-        printers::pod_row_conditions(object)
+        table::row_conditions(object)
     }
 }
 
 fn complete_pull_policy(container: &mut Map) {
     if is_empty(container.get("imagePullPolicy")) {
-        let image = text(container, "image");
+        let image = member_text(container, "image");
         let policy = if is_latest(image) {
             "Always"
         } else {
@@ -190,7 +191,7 @@ fn complete_spec(spec: &mut Map) {
     }
 }
 
-/// A container requests its limits, unless it says how much it requests.
+/// Copies the limits of a container to its requests, for resources without a request.
 fn request_limits(container: &mut Value) {
     let Some(limits) = container["resources"]["limits"].as_object().cloned() else {
         return;
@@ -206,7 +207,8 @@ fn request_limits(container: &mut Value) {
     }
 }
 
-/// `serviceAccount` is the old name of `serviceAccountName`: one is copied to the other, and the new name wins.
+/// `serviceAccount` is the old name of `serviceAccountName`: the value of one is copied to the other. If both are set,
+/// `serviceAccountName` counts.
 fn complete_service_account(spec: &mut Map) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let said = NAMES.map(|name| spec.get(name).cloned());
@@ -217,7 +219,7 @@ fn complete_service_account(spec: &mut Map) {
     }
 }
 
-/// Refuses changes of a Pod's spec that no update may make.
+/// Refuses changes of the spec, except those that the message `FIXED` lists and the removal of scheduling gates.
 fn check_spec_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     let lists = [
         ("containers", "containers"),

@@ -1,4 +1,4 @@
-//! The volumes of Pods.
+//! The defaults of volumes of Pods.
 
 use tidings_json::json;
 
@@ -18,7 +18,7 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
         "core/v1.ServiceAccountTokenProjection",
         &[("expirationSeconds", "3600")],
     ),
-    // A volume without a source is an empty directory.
+    // A volume without a source is an emptyDir.
     rule("core/v1.Volume", |volume| {
         let mut members = volume.iter();
         if members.all(|(name, value)| name == "name" || value.is_null()) {

@@ -1,0 +1,19 @@
+//! `MutatingAdmissionPolicyBinding` of `admissionregistration.k8s.io`: entry and table.
+
+use super::{BINDING_COLUMNS, binding_cells};
+use crate::kind::Kind;
+use crate::table::TablePrinter;
+
+pub(super) fn kind() -> Kind {
+    Kind {
+        kind: "MutatingAdmissionPolicyBinding".into(),
+        plural: "mutatingadmissionpolicybindings".into(),
+        printer: &PRINTER,
+        ..super::plain()
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: BINDING_COLUMNS,
+    cells: binding_cells,
+};

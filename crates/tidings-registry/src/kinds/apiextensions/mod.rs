@@ -1,0 +1,9 @@
+//! The kind of the group `apiextensions.k8s.io`.
+
+mod custom_resource_definition;
+
+use crate::kind::Kind;
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![custom_resource_definition::kind()]
+}

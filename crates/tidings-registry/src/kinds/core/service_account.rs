@@ -1,0 +1,23 @@
+//! `ServiceAccount` of the core group: entry and table.
+
+use crate::kind::Kind;
+use crate::kinds::names;
+use crate::table::fields::name;
+use crate::table::format::age;
+use crate::table::{AGE, NAME, TablePrinter};
+
+pub(super) fn kind() -> Kind {
+    Kind {
+        kind: "ServiceAccount".into(),
+        plural: "serviceaccounts".into(),
+        printer: &PRINTER,
+        short_names: names(["sa"]),
+        returns_deleted: true,
+        ..super::plain()
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: &[NAME, AGE],
+    cells: |object, now| cells![name(object), age(object, now)],
+};

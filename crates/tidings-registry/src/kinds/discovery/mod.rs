@@ -1,0 +1,9 @@
+//! The kind of the group `discovery.k8s.io`.
+
+pub(super) mod endpoint_slice;
+
+use crate::kind::Kind;
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![endpoint_slice::kind()]
+}

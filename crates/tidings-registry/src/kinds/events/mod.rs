@@ -1,0 +1,9 @@
+//! The kind of the group `events.k8s.io`.
+
+pub(super) mod event;
+
+use crate::kind::Kind;
+
+pub(super) fn kinds() -> Vec<Kind> {
+    vec![event::kind()]
+}

@@ -1,0 +1,21 @@
+//! `ClusterRoleBinding` of `rbac.authorization.k8s.io`: entry, fixed fields and table.
+
+use super::{BINDING_COLUMNS, FIXED_ROLE, binding_cells};
+use crate::kind::Kind;
+use crate::table::TablePrinter;
+
+pub(super) fn kind() -> Kind {
+    Kind {
+        kind: "ClusterRoleBinding".into(),
+        plural: "clusterrolebindings".into(),
+        printer: &PRINTER,
+        namespaced: false,
+        fixed: vec![FIXED_ROLE],
+        ..super::plain()
+    }
+}
+
+static PRINTER: TablePrinter = TablePrinter {
+    columns: BINDING_COLUMNS,
+    cells: binding_cells,
+};
