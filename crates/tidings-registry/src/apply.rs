@@ -7,9 +7,9 @@ use tidings_go::{json_type, quote};
 use tidings_json::{Map, Value};
 use tidings_merge::Manager;
 
-use crate::draft::Draft;
-use crate::kind::{Kind, Subresource, stored};
 use crate::managed::{self, ApplyOutcome, ApplyRequest};
+use crate::model::Draft;
+use crate::model::{Kind, Subresource, stored};
 use crate::options::FieldValidation;
 use crate::reading::{self, RepeatedMember};
 use crate::{scale, yaml};

@@ -5,8 +5,9 @@ use std::sync::{Arc, LazyLock};
 
 use tidings_structural::definition::compare_versions;
 
-use crate::kind::{Kind, Name};
 use crate::kinds;
+use crate::members::members;
+use crate::model::{Kind, Name};
 
 /// A set of kinds in the order in which discovery lists them, indexed by name.
 #[derive(Debug, Default)]
@@ -32,8 +33,20 @@ struct CatalogVersion {
 
 /// The catalog of the built-in kinds.
 pub fn builtin() -> &'static Catalog {
-    static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(kinds::all()));
+    static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(builtin_kinds()));
     &BUILTIN
+}
+
+/// The built-in kinds, with what the table of types says of them.
+fn builtin_kinds() -> Vec<Arc<Kind>> {
+    let mut all: Vec<Arc<Kind>> = Vec::new();
+    for mut kind in kinds::entries() {
+        kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
+        kind.view = kinds::view(&kind, &all);
+        kind.members = members(&kind);
+        all.push(Arc::new(kind));
+    }
+    all
 }
 
 impl Catalog {

@@ -29,13 +29,13 @@ mod apply;
 mod catalog;
 mod complete;
 mod custom;
-mod draft;
+mod defaults;
 mod field_schema;
-mod kind;
 mod kinds;
 mod managed;
-mod member;
-mod meta;
+mod members;
+mod model;
+mod objects;
 mod options;
 mod patch;
 mod reading;
@@ -43,30 +43,25 @@ mod review;
 mod scale;
 mod selection;
 mod stored;
-mod strategy;
 #[cfg(test)]
 mod test_kinds;
 mod typed;
-mod view;
 pub mod yaml;
 
 pub use apply::Configured;
 pub use catalog::{Catalog, builtin};
-pub use custom::{CustomVersion, as_read, kinds as custom_kinds};
-pub use draft::{DEPTH_MAX, Draft, document, unregistered};
+pub use custom::{as_read, kinds as custom_kinds};
 pub use field_schema::FieldSchema;
-pub use kind::{
-    FixedField, FixedRefusal, Generation, Kind, KindView, Name, NameRule, Review, Scale,
-    SelectableField, Subresource, stored,
-};
 pub use managed::{keep_times, track_created, track_updated};
-pub use member::Member;
-pub use meta::Meta;
+pub use model::{
+    CustomVersion, DEPTH_MAX, Draft, FixedField, FixedRefusal, Generation, Kind, KindView, Member,
+    Meta, Name, NameRule, Review, Scale, SelectableField, Strategy, Subresource, document, stored,
+    unregistered,
+};
 pub use options::{FieldValidation, WriteOptions};
 pub use patch::{Patch, PatchTarget, PatchType};
 pub use review::check_review;
 pub use scale::{ScaleRequest, ScaleView};
 pub use selection::Selection;
 pub use stored::StoredObject;
-pub use strategy::Strategy;
 pub use table::{Column, TablePrinter};

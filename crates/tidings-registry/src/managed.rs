@@ -6,10 +6,10 @@ use tidings_merge::{
     Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Touched, fields_of,
 };
 
-use crate::draft::Draft;
 use crate::field_schema::FieldSchema;
-use crate::kind::Kind;
-use crate::meta::Meta;
+use crate::model::Draft;
+use crate::model::Kind;
+use crate::model::Meta;
 use crate::stored::StoredObject;
 
 /// Members of metadata that the server sets: they have no owner.
@@ -73,7 +73,7 @@ fn changes<'a>(
         members.chain([("metadata", metadata)])
     }
     let (before, after) = (members(old, before), members(new, after));
-    let mut changes = Changes::between(before, after, new.kind.strategy.field_schema(&new.kind));
+    let mut changes = Changes::between(before, after, new.kind.field_schema());
     if manager.subresource.is_empty() && new.kind.status {
         // A Node can be created with a status. No manager owns that status.
         changes.ignore(&FieldSet::of_names(&[&["status"]]));
@@ -178,7 +178,7 @@ pub(crate) fn configuration<'a>(
     config: &'a Value,
     ignored: &'a FieldSet<'a>,
 ) -> Result<Configuration<'a, FieldSchema<'a>>, Status> {
-    Configuration::new(config, kind.strategy.field_schema(kind), ignored).map_err(|errors| {
+    Configuration::new(config, kind.field_schema(), ignored).map_err(|errors| {
         let of = |name: &str| config["metadata"][name].as_str().unwrap_or_default();
         untyped(
             kind,
@@ -295,7 +295,7 @@ impl<'a> ApplyRequest<'a> {
         let Some(last) = last.filter(|last| last["apiVersion"] == live["apiVersion"]) else {
             return conflicts;
         };
-        let schema = self.kind.strategy.field_schema(self.kind);
+        let schema = self.kind.field_schema();
         let Ok(mut own) = fields_of(&last, schema) else {
             return conflicts;
         };
@@ -331,7 +331,7 @@ pub(crate) fn ignored<'a>(kind: &'a Kind, manager: &Manager) -> FieldSet<'a> {
     paths.extend(SERVER_METADATA.map(|name| vec!["metadata", name]));
     match &*manager.subresource {
         "status" => {
-            let others = kind.strategy.member_names(kind).into_iter();
+            let others = kind.member_names().into_iter();
             let others = others.filter(|name| *name != "status");
             paths.extend(others.map(|name| vec![name]));
             paths.extend(kind.status_keeps.map(|name| vec!["metadata", name]));

@@ -3,7 +3,7 @@
 use tidings_api::Status;
 use tidings_go::quote;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 /// The options of a write request.
 #[derive(Debug, Clone, Copy, Default)]

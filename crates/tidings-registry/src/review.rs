@@ -3,9 +3,9 @@
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Status, validate};
 use tidings_json::{Map, Value, json};
 
-use crate::draft::Draft;
-use crate::kind::Review;
-use crate::meta::Meta;
+use crate::model::Draft;
+use crate::model::Meta;
+use crate::model::Review;
 
 /// Checks an access review.
 ///

@@ -5,8 +5,8 @@ use tidings_go::{json_type, mismatch, quote};
 use tidings_json::{Map, Value, json};
 use tidings_structural::definition::{self, MemberPath};
 
-use crate::draft::{Draft, document};
-use crate::kind::{Kind, Scale};
+use crate::model::{Draft, document};
+use crate::model::{Kind, Scale};
 
 /// The scale of an object, as GET returns it.
 #[derive(Debug)]

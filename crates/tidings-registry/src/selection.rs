@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError, Status};
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 /// The objects of a kind that a list or watch selects.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 /// A built-in kind of version v1.
 pub(crate) fn kind(group: &str, plural: &str) -> Arc<Kind> {

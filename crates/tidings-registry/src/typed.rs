@@ -1,6 +1,5 @@
 //! Reads and writes objects of built-in kinds by the table of types.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidings_api::{Object, Spans, Status, UnstampedObject};
@@ -10,13 +9,12 @@ use tidings_merge::Touched;
 use tidings_schema::{FieldKind, Item};
 
 use crate::complete;
-use crate::draft::{Draft, document, document_with_duplicates, odd, unregistered};
-use crate::kind::{Kind, stored};
-use crate::member::Member;
-use crate::meta::{Meta, strings};
+use crate::model::Member;
+use crate::model::{Draft, document, document_with_duplicates, odd, unregistered};
+use crate::model::{Kind, stored};
+use crate::model::{Meta, strings};
 use crate::reading::{self, FieldPath};
 use crate::stored::StoredObject;
-use crate::strategy::{unknown_field, unsupported_field};
 
 /// Reads the body of a request (W132, W133).
 pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
@@ -287,30 +285,4 @@ pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
     }
     bytes.push(b'}');
     Ok(UnstampedObject::new(bytes, spans))
-}
-
-/// Checks that a field selector may name a field of a built-in kind (W67).
-pub(crate) fn check_field(kind: &Kind, field: &str) -> Result<(), String> {
-    // Cluster-scoped kinds with selectable fields of their own do not support `metadata.namespace`.
-    let in_namespaces = kind.namespaced || kind.fields.is_empty();
-    let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
-    if everywhere || kind.fields.iter().any(|known| known.name == field) {
-        return Ok(());
-    }
-    Err(match kind.fields.as_slice() {
-        [] => unknown_field(field),
-        _ => unsupported_field(field),
-    })
-}
-
-/// The value of a selectable field in a stored object.
-pub(crate) fn field_value<'o>(kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
-    let Some(known) = kind.fields.iter().find(|known| known.name == field) else {
-        return Cow::Borrowed("");
-    };
-    known
-        .paths
-        .iter()
-        .find_map(|path| object.field(path))
-        .unwrap_or(Cow::Borrowed(known.absent))
 }

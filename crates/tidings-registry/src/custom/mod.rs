@@ -1,6 +1,6 @@
 //! Custom resources (W177-W187): kinds from custom resource definitions.
 //!
-//! Each version of a definition is a [`Kind`] whose strategy is a [`CustomVersion`]. Both are immutable: a definition that
+//! Each version of a definition is a [`Kind`] that carries its [`CustomVersion`]. Both are immutable: a definition that
 //! changes makes new ones.
 //!
 //! An object is stored in the version that was the storage version when it was written. The cache holds it pruned and with the
@@ -16,50 +16,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
 use tidings_json::{Map, Value};
-use tidings_merge::Touched;
 use tidings_structural::definition::{Definition, Version};
 
-use crate::draft::Draft;
 use crate::field_schema::FieldSchema;
-use crate::kind::{Generation, Kind, Name, Scale, Subresource};
-use crate::meta::Meta;
+use crate::model::{
+    CustomVersion, Draft, Generation, Kind, Meta, Name, Scale, Strategy, Subresource,
+    unsupported_field,
+};
 use crate::stored::StoredObject;
-use crate::strategy::{Strategy, unsupported_field};
 
 pub use object::as_read;
-
-/// One version of a custom resource definition, and the strategy of its kind.
-#[derive(Debug)]
-pub struct CustomVersion {
-    /// The definition.
-    pub definition: Arc<Definition>,
-    /// The CustomResourceDefinition object that the definition was read from.
-    source: Object,
-    /// The position of the version in the definition.
-    at: usize,
-    /// The first bytes of objects of this version. Members are sorted by name, so apiVersion comes first.
-    object_head: String,
-}
-
-impl CustomVersion {
-    /// The version in the definition.
-    pub fn version(&self) -> &Version {
-        &self.definition.versions[self.at]
-    }
-
-    /// The `openAPIV3Schema` of the version, as the definition has it.
-    pub fn open_api(&self) -> Value {
-        let definition: Value = serde_json::from_slice(self.source.as_bytes()).unwrap_or_default();
-        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
-        definition.pointer(&path).cloned().unwrap_or_default()
-    }
-
-    /// The apiVersion in which objects are stored.
-    pub fn stored_version(&self) -> String {
-        let definition = &self.definition;
-        format!("{}/{}", definition.group, definition.storage().name)
-    }
-}
 
 /// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from. Objects of
 /// a `terminating` definition cannot be created.
@@ -76,6 +42,15 @@ fn kind(
     at: usize,
     version: &Version,
 ) -> Kind {
+    let custom = Arc::new(CustomVersion {
+        definition: definition.clone(),
+        source: source.clone(),
+        at,
+        object_head: format!(
+            "{{\"apiVersion\":\"{}/{}\",",
+            definition.group, version.name
+        ),
+    });
     let names = &definition.names;
     let name = |text: &String| Name::from(text.clone());
     let all = |texts: &[String]| texts.iter().map(name).collect();
@@ -98,41 +73,35 @@ fn kind(
         warning: version.warning.clone().unwrap_or_default().into(),
         bare_finalizers: true,
         terminating,
-        strategy: Arc::new(CustomVersion {
-            definition: definition.clone(),
-            source: source.clone(),
-            at,
-            object_head: format!(
-                "{{\"apiVersion\":\"{}/{}\",",
-                definition.group, version.name
-            ),
-        }),
+        strategy: Arc::new(CustomStrategy(custom.clone())),
+        custom: Some(custom),
         ..Kind::plain()
     }
 }
 
-impl Strategy for CustomVersion {
-    fn custom(&self) -> Option<&CustomVersion> {
-        Some(self)
-    }
-
-    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+/// The form of objects of a custom resource.
+impl CustomVersion {
+    pub(crate) fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         self.read_sent(kind, body)
     }
 
-    fn read_value(&self, kind: &Arc<Kind>, value: Value, _: &Touched) -> Result<Draft, String> {
+    pub(crate) fn read_value(&self, kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
         match value {
             Value::Object(members) => self.read_members(kind, members),
             other => Err(tidings_go::mismatch(&other, "", &kind.kind)),
         }
     }
 
-    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-        let stored = StoredObject::read(&self.shown(kind, object)).map_err(Status::internal)?;
+    pub(crate) fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        let stored = StoredObject::read(&self.shown(object)).map_err(Status::internal)?;
         self.read_stored(kind, stored)
     }
 
-    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+    pub(crate) fn read_stored(
+        &self,
+        kind: &Arc<Kind>,
+        stored: StoredObject,
+    ) -> Result<Draft, Status> {
         let StoredObject {
             mut members,
             managed,
@@ -148,40 +117,46 @@ impl Strategy for CustomVersion {
         Ok(Draft::new(kind.clone(), meta, members))
     }
 
-    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
+    pub(crate) fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
         UnstampedObject::parse(self.stored_bytes(draft)?).map_err(Status::internal)
     }
 
-    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
+    pub(crate) fn is_same(&self, one: &Draft, other: &Draft) -> bool {
         one.meta == other.meta && one.members == other.members
     }
 
-    fn shown<'a>(&self, _: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
+    pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
         match self.shows_as_stored(object) {
             true => object.as_bytes().into(),
             false => self.in_this_version(object).into(),
         }
     }
 
-    fn shows_as_stored(&self, object: &Object) -> bool {
+    pub(crate) fn shows_as_stored(&self, object: &Object) -> bool {
         object.as_bytes().starts_with(self.object_head.as_bytes())
     }
 
-    fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
+    pub(crate) fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
         object::check_type(kind, members)
     }
 
-    fn field_schema(&self, _: &Kind) -> FieldSchema<'_> {
+    pub(crate) fn field_schema(&self) -> FieldSchema<'_> {
         FieldSchema::CustomResource(self.version().schema.view())
     }
 
-    fn member_names<'a>(&'a self, _: &'a Kind) -> Vec<&'a str> {
+    pub(crate) fn member_names(&self) -> Vec<&str> {
         let view = self.version().schema.view();
         view.fields().map(|(name, _)| name).collect()
     }
+}
 
+/// The rules of a custom resource: those of its schema.
+#[derive(Debug)]
+struct CustomStrategy(Arc<CustomVersion>);
+
+impl Strategy for CustomStrategy {
     fn check_field(&self, _: &Kind, field: &str) -> Result<(), String> {
-        let mut fields = self.version().fields.iter();
+        let mut fields = self.0.version().fields.iter();
         let known = matches!(field, "metadata.name" | "metadata.namespace")
             || fields.any(|known| known.name == field);
         match known {
@@ -191,7 +166,7 @@ impl Strategy for CustomVersion {
     }
 
     fn field_value<'o>(&self, _: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
-        let mut fields = self.version().fields.iter();
+        let mut fields = self.0.version().fields.iter();
         let Some(known) = fields.find(|known| known.name == field) else {
             return Cow::Borrowed("");
         };
@@ -200,11 +175,11 @@ impl Strategy for CustomVersion {
     }
 
     fn columns(&self, _: &Kind) -> Vec<String> {
-        columns::definitions(self)
+        columns::definitions(&self.0)
     }
 
     fn cells(&self, _: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
-        columns::cells(self, object, now)
+        columns::cells(&self.0, object, now)
     }
 
     fn prepare_update(&self, new: &mut Draft, old: &Draft, subresource: Option<Subresource>) {
@@ -224,6 +199,6 @@ impl Strategy for CustomVersion {
         subresource: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        self.check_schema(new, old, subresource, errors);
+        self.0.check_schema(new, old, subresource, errors);
     }
 }

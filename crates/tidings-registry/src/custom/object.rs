@@ -11,9 +11,9 @@ use tidings_structural::Malformed;
 use tidings_structural::definition::{Definition, MemberPath, Version};
 
 use super::CustomVersion;
-use crate::draft::{self, Draft, odd};
-use crate::kind::{Kind, Subresource};
-use crate::meta::Meta;
+use crate::model::Meta;
+use crate::model::{Draft, document_with_duplicates, odd};
+use crate::model::{Kind, Subresource};
 
 /// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
 fn prune_and_default(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
@@ -68,7 +68,7 @@ impl CustomVersion {
                 kind.kind
             ))
         };
-        let (members, duplicates) = draft::document_with_duplicates(body).map_err(&unrecognized)?;
+        let (members, duplicates) = document_with_duplicates(body).map_err(&unrecognized)?;
         if members.get("kind").is_none_or(|kind| kind == "") {
             let text = String::from_utf8_lossy(body);
             let start: String = text.chars().take(30).collect();

@@ -1,6 +1,6 @@
 //! The kinds of the group `authentication.k8s.io`: reviews that tell who a user is. They are answered and not stored.
 
-use crate::kind::{Kind, Review};
+use crate::model::{Kind, Review};
 
 fn plain() -> Kind {
     Kind {

@@ -1,6 +1,6 @@
 //! The kinds of the group `authorization.k8s.io`: reviews that tell what a user may do. They are answered and not stored.
 
-use crate::kind::{Kind, Review};
+use crate::model::{Kind, Review};
 
 fn plain() -> Kind {
     Kind {

@@ -29,8 +29,8 @@ mod workload;
 
 use std::sync::Arc;
 
-use crate::complete::TypeDefaults;
-use crate::kind::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
+use crate::defaults::TypeDefaults;
+use crate::model::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
 
 /// A selectable field whose value is an empty text if it is absent.
 const fn selectable(
@@ -82,20 +82,13 @@ const GROUPS: &[GroupKinds] = &[
     discovery::kinds,
 ];
 
-/// All built-in kinds, with their schemas and views.
-pub(crate) fn all() -> Vec<Arc<Kind>> {
-    let kinds = GROUPS.iter().flat_map(|kinds| kinds());
-    let mut all: Vec<Arc<Kind>> = Vec::new();
-    for mut kind in kinds {
-        kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
-        kind.view = view(&kind, &all);
-        all.push(Arc::new(kind));
-    }
-    all
+/// The entries of all built-in kinds, without their schemas, views and members.
+pub(crate) fn entries() -> impl Iterator<Item = Kind> {
+    GROUPS.iter().flat_map(|kinds| kinds())
 }
 
-/// The view of a kind whose objects are stored as another kind. That kind must be in `before`.
-fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
+/// How the members of objects that are stored as another kind are translated. That kind must be in `before`.
+pub(crate) fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
     let (stored, show, store) = match (&*kind.group, &*kind.version, &*kind.kind) {
         ("events.k8s.io", "v1", "Event") => (
             ("", "v1", "Event"),

@@ -4,7 +4,7 @@ use tidings_api::{FieldError, FieldErrors, validate};
 use tidings_go::quote;
 use tidings_json::{Map, Value};
 
-use crate::draft::Draft;
+use crate::model::Draft;
 
 /// The path of the Pod spec in an object.
 pub(super) struct PodSpecPath {

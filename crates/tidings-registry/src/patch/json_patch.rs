@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use tidings_json::{Map, Value};
 
-use crate::draft::DEPTH_MAX;
+use crate::model::DEPTH_MAX;
 use crate::reading::depth;
 
 /// The most bytes of JSON that the `copy` operations of one patch may add.

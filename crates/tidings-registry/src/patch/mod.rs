@@ -10,8 +10,8 @@ use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Reason, Statu
 use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
-use crate::draft::{Draft, odd};
-use crate::kind::{Kind, Subresource};
+use crate::model::{Draft, odd};
+use crate::model::{Kind, Subresource};
 use crate::options::FieldValidation;
 use crate::reading;
 use crate::scale::{self, ScaleRequest};
@@ -163,7 +163,7 @@ impl Patch {
             _ => whole()?,
         };
         if let Value::Object(members) = &after {
-            kind.strategy.check_type(kind, members)?;
+            kind.check_type(members)?;
         }
         let undecoded = |why: &str| {
             // The message contains a strategic patch itself; for other patches it contains the object that results from them.

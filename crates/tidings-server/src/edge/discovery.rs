@@ -250,7 +250,7 @@ fn put_names(entry: &mut Map, kind: &Kind) {
 /// A hash that changes when objects are stored in another version (W28).
 fn storage_hash(kind: &Arc<Kind>) -> String {
     let stored = tidings_registry::stored(kind);
-    let text = match kind.custom() {
+    let text = match &kind.custom {
         Some(custom) => format!("{}/{}", custom.stored_version(), kind.kind),
         None => format!("{}/{}/{}", stored.group, stored.version, stored.kind),
     };

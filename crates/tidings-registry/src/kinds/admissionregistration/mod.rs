@@ -10,9 +10,9 @@ pub(super) mod validating_webhook_configuration;
 use jiff::Timestamp;
 use tidings_json::{Map, Value};
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::{Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
+use crate::model::{Generation, Kind};
 use crate::table::fields::{count, field, list, map, name, text, texts};
 use crate::table::format::age;
 use crate::table::{AGE, Column, NAME, integer, string};

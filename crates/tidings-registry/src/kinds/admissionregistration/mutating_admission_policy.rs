@@ -1,8 +1,8 @@
 //! `MutatingAdmissionPolicy` of `admissionregistration.k8s.io`: entry, defaults and table.
 
 use super::{PARAM_KIND, policy_cells};
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
+use crate::model::Kind;
 use crate::table::{AGE, NAME, TablePrinter, integer};
 
 pub(super) fn kind() -> Kind {

@@ -1,7 +1,7 @@
 //! `MutatingAdmissionPolicyBinding` of `admissionregistration.k8s.io`: entry and table.
 
 use super::{BINDING_COLUMNS, binding_cells};
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::TablePrinter;
 
 pub(super) fn kind() -> Kind {

@@ -1,8 +1,8 @@
 //! `MutatingWebhookConfiguration` of `admissionregistration.k8s.io`: entry, defaults and table.
 
 use super::{WEBHOOK_COLUMNS, webhook_cells};
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
+use crate::model::Kind;
 use crate::table::TablePrinter;
 
 pub(super) fn kind() -> Kind {

@@ -6,10 +6,10 @@ use tidings_api::{FieldErrors, Object};
 use tidings_json::{Value, json};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER};
 
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, Subresource};
 use crate::kinds::names;
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, Subresource};
 
 pub(super) fn kind() -> Kind {
     Kind {

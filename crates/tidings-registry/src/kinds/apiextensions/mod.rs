@@ -2,7 +2,7 @@
 
 mod custom_resource_definition;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![custom_resource_definition::kind()]

@@ -2,7 +2,7 @@
 
 use tidings_json::Value;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::fields::{flag, int, list, name, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

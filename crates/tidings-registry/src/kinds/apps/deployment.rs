@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tidings_api::FieldErrors;
 use tidings_json::json;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, Scale, Subresource};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::workload::{TEMPLATE_CONTAINERS, complete_rolling_update};
 use crate::kinds::{immutable, names};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, Scale, Subresource};
 use crate::table::fields::{int, name};
 use crate::table::format::{age, containers, selector};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, string};

@@ -9,9 +9,9 @@ pub(super) mod stateful_set;
 use tidings_api::FieldErrors;
 use tidings_json::Value;
 
-use crate::draft::Draft;
-use crate::kind::Kind;
 use crate::kinds::workload::{self, RestartPolicies, TEMPLATE};
+use crate::model::Draft;
+use crate::model::Kind;
 use crate::table::fields::{int, int_or};
 
 fn plain() -> Kind {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tidings_api::FieldErrors;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, Scale, Subresource};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::workload::TEMPLATE_CONTAINERS;
 use crate::kinds::{immutable, names};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, Scale, Subresource};
 use crate::table::fields::{int, int_or, name};
 use crate::table::format::{age, containers, selector_or_none};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer};

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty, rule};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, NameRule, Scale, Subresource};
+use crate::defaults::{TypeDefaults, defaults, is_empty, rule};
 use crate::kinds::names;
 use crate::kinds::workload::{
     TEMPLATE_CONTAINERS, complete_rolling_update, differs_beyond, spec_mut,
 };
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, NameRule, Scale, Subresource};
 use crate::table::fields::name;
 use crate::table::format::{age, containers};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, TablePrinter, string};

@@ -3,8 +3,8 @@
 pub(super) mod v1;
 pub(super) mod v2;
 
-use crate::kind::Kind;
 use crate::kinds::names;
+use crate::model::Kind;
 
 fn plain() -> Kind {
     Kind {

@@ -5,7 +5,7 @@
 use tidings_json::{Map, Value, json};
 
 use super::v2::PRINTER;
-use crate::kind::Kind;
+use crate::model::Kind;
 
 /// The annotations of v1 that hold members of v2: the annotation, and the two names that lead to the member.
 const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [

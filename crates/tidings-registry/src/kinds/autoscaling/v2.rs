@@ -2,8 +2,8 @@
 
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults, is_empty};
+use crate::model::Kind;
 use crate::table::fields::{field, has, int, int_or, list, name, quantity, text};
 use crate::table::format::{age, some_of};
 use crate::table::{AGE, NAME, TablePrinter, string};

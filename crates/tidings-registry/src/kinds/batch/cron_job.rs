@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use tidings_api::FieldErrors;
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, Subresource};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
 use crate::kinds::workload::{self, JOB_TEMPLATE, RestartPolicies};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, Subresource};
 use crate::table::fields::{count, field, flag, has, name, text, text_or};
 use crate::table::format::{age, containers, selector_or_none, since};
 use crate::table::{

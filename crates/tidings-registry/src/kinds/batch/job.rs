@@ -7,16 +7,16 @@ use tidings_api::{FieldError, FieldErrors};
 use tidings_go::quote;
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, SelectableField, Subresource};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
 use crate::kinds::{immutable, names, selectable};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::check_builtin_field;
+use crate::model::{Generation, Kind, SelectableField, Subresource};
 use crate::table::fields::{has, int, int_or, is_deleting, is_true, name};
 use crate::table::format::{age, containers, human_duration, selector_or_none, time};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, string};
-use crate::typed;
 
 const ORPHAN_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
                               remove them or set propagationPolicy=Orphan to suppress this warning";
@@ -55,7 +55,7 @@ struct JobStrategy;
 
 impl Strategy for JobStrategy {
     fn check_field(&self, kind: &Kind, field: &str) -> Result<(), String> {
-        let supported = typed::check_field(kind, field);
+        let supported = check_builtin_field(kind, field);
         supported.map_err(|_| format!("field label {} not supported for Job", quote(field)))
     }
 

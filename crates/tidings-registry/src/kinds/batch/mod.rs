@@ -3,7 +3,7 @@
 pub(super) mod cron_job;
 pub(super) mod job;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 fn plain() -> Kind {
     Kind {

@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 use tidings_json::Value;
 
-use crate::kind::{Kind, NameRule};
 use crate::kinds::{names, selectable};
+use crate::model::{Kind, NameRule};
 use crate::table::fields::{field, list, name, nonempty, text};
 use crate::table::format::{age, human_duration};
 use crate::table::{AGE, NAME, TablePrinter, string};

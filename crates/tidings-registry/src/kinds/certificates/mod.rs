@@ -2,7 +2,7 @@
 
 mod certificate_signing_request;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![certificate_signing_request::kind()]

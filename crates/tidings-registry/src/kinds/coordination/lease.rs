@@ -1,6 +1,6 @@
 //! `Lease` of `coordination.k8s.io`: entry and table.
 
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::fields::{name, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

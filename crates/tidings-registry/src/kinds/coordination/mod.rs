@@ -2,7 +2,7 @@
 
 mod lease;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![lease::kind()]

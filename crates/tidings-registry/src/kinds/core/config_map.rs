@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 
 use super::{DATA_BYTES_MAX, check_immutable, check_keys, decoded_len};
-use crate::draft::Draft;
-use crate::kind::{Kind, Subresource};
 use crate::kinds::names;
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Kind, Subresource};
 use crate::table::fields::{count, name};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

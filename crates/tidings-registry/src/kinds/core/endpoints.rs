@@ -2,9 +2,9 @@
 
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
+use crate::model::Kind;
 use crate::table::fields::{int, list, name, text};
 use crate::table::format::{age, some_of};
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use tidings_json::Value;
 
-use crate::kind::{Kind, NameRule};
 use crate::kinds::{names, selectable};
+use crate::model::{Kind, NameRule};
 use crate::table::fields::{field, int, name, nonempty, text};
 use crate::table::format::{since, time};
 use crate::table::{Column, NAME, TablePrinter, string, wide};

@@ -2,9 +2,9 @@
 
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, member_text, rule};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, member_text, rule};
 use crate::kinds::names;
+use crate::model::Kind;
 
 pub(super) fn kind() -> Kind {
     Kind {

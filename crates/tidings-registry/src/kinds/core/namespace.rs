@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Value, json};
 
-use crate::draft::Draft;
-use crate::kind::{Kind, NameRule, Subresource};
 use crate::kinds::{names, selectable};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Kind, NameRule, Subresource};
 use crate::table::fields::{name, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

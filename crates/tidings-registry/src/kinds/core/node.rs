@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use tidings_json::Value;
 
-use crate::kind::{Kind, SelectableField};
 use crate::kinds::{names, selectable};
+use crate::model::{Kind, SelectableField};
 use crate::table::fields::{flag, list, map, name, nonempty, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string, wide};

@@ -4,9 +4,9 @@ use super::{
     ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
     attributes_class, storage_class, volume_mode, volume_phase,
 };
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
+use crate::model::Kind;
 use crate::table::fields::{field, name, quantity, text, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -8,12 +8,12 @@ use super::{
     ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
     attributes_class, storage_class, volume_mode, volume_phase,
 };
-use crate::complete::{TypeDefaults, defaults};
-use crate::draft::Draft;
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
 use crate::kinds::workload::differs_beyond;
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Kind;
+use crate::model::Strategy;
 use crate::table::fields::{name, quantity, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -1,6 +1,6 @@
 //! `PodTemplate` of the core group: entry and table.
 
-use crate::kind::{Generation, Kind};
+use crate::model::{Generation, Kind};
 use crate::table::fields::name;
 use crate::table::format::{containers, labels};
 use crate::table::{NAME, TablePrinter, string};

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tidings_api::FieldErrors;
 
-use crate::complete::{TypeDefaults, defaults, is_empty};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, Scale, SelectableField, Subresource};
+use crate::defaults::{TypeDefaults, defaults, is_empty};
 use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
 use crate::kinds::{names, selectable};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, Scale, SelectableField, Subresource};
 use crate::table::fields::{has, int, int_or, name};
 use crate::table::format::{age, containers, labels};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer};

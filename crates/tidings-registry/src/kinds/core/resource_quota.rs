@@ -2,8 +2,8 @@
 
 use tidings_json::Value;
 
-use crate::kind::Kind;
 use crate::kinds::names;
+use crate::model::Kind;
 use crate::table::fields::{map, name, quantity};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

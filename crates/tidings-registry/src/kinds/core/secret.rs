@@ -8,10 +8,10 @@ use tidings_api::{FieldError, FieldErrors};
 use tidings_json::Value;
 
 use super::{DATA_BYTES_MAX, check_immutable, check_keys, decoded_len};
-use crate::draft::Draft;
-use crate::kind::{Kind, Subresource};
 use crate::kinds::selectable;
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Kind, Subresource};
 use crate::table::fields::{count, name, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty, member_text};
-use crate::draft::Draft;
-use crate::kind::{Kind, NameRule, SelectableField, Subresource};
+use crate::defaults::{TypeDefaults, defaults, is_empty, member_text};
 use crate::kinds::{names, selectable};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Kind, NameRule, SelectableField, Subresource};
 use crate::table::fields::{int, list, name, nonempty, text, text_or, texts};
 use crate::table::format::{age, labels, load_balancer};
 use crate::table::{AGE, NAME, SELECTOR, TablePrinter, string};

@@ -1,7 +1,7 @@
 //! `ServiceAccount` of the core group: entry and table.
 
-use crate::kind::Kind;
 use crate::kinds::names;
+use crate::model::Kind;
 use crate::table::fields::name;
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter};

@@ -2,8 +2,8 @@
 
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::{Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults};
+use crate::model::{Generation, Kind};
 use crate::table::fields::{field, list, name, nonempty, text, texts};
 use crate::table::format::{age, some_of};
 use crate::table::{AGE, NAME, TablePrinter, string};

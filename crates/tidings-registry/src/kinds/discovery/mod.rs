@@ -2,7 +2,7 @@
 
 pub(super) mod endpoint_slice;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![endpoint_slice::kind()]

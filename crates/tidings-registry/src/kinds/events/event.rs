@@ -2,9 +2,9 @@
 
 use tidings_json::Map;
 
-use crate::kind::Kind;
 use crate::kinds::core::event::PRINTER;
 use crate::kinds::{names, selectable};
+use crate::model::Kind;
 
 /// Members with different names: the name in `events.k8s.io`, and the name in the core group, which is stored.
 const EVENT_NAMES: [(&str, &str); 7] = [

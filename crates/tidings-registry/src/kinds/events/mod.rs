@@ -2,7 +2,7 @@
 
 pub(super) mod event;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![event::kind()]

@@ -2,8 +2,8 @@
 
 use tidings_json::Value;
 
-use crate::kind::{Generation, Kind};
 use crate::kinds::names;
+use crate::model::{Generation, Kind};
 use crate::table::fields::{count, list, name, text, text_or};
 use crate::table::format::{age, load_balancer};
 use crate::table::{AGE, NAME, TablePrinter, string};

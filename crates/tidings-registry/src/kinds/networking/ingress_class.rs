@@ -2,9 +2,9 @@
 
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::{Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::immutable;
+use crate::model::{Generation, Kind};
 use crate::table::fields::{field, name, text};
 use crate::table::format::{age, is_annotated};
 use crate::table::{AGE, NAME, TablePrinter, string};

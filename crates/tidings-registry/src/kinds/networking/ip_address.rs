@@ -2,8 +2,8 @@
 
 use tidings_json::Value;
 
-use crate::kind::{Kind, NameRule};
 use crate::kinds::names;
+use crate::model::{Kind, NameRule};
 use crate::table::fields::{field, name, text};
 use crate::table::format::age;
 use crate::table::{NAME, TablePrinter, string};

@@ -6,7 +6,7 @@ mod ip_address;
 pub(super) mod network_policy;
 mod service_cidr;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 fn plain() -> Kind {
     Kind {

@@ -1,8 +1,8 @@
 //! `NetworkPolicy` of `networking.k8s.io`: entry, defaults and table.
 
-use crate::complete::{TypeDefaults, defaults, is_empty, rule};
-use crate::kind::{Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults, is_empty, rule};
 use crate::kinds::names;
+use crate::model::{Generation, Kind};
 use crate::table::fields::name;
 use crate::table::format::{age, selector_or_none};
 use crate::table::{AGE, NAME, TablePrinter, string};

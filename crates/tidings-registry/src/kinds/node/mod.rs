@@ -2,7 +2,7 @@
 
 mod runtime_class;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![runtime_class::kind()]

@@ -2,7 +2,7 @@
 
 mod pod_disruption_budget;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![pod_disruption_budget::kind()]

@@ -2,8 +2,8 @@
 
 use tidings_json::Value;
 
-use crate::kind::{Generation, Kind, NameRule};
 use crate::kinds::names;
+use crate::model::{Generation, Kind, NameRule};
 use crate::table::fields::{field, int, name};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, integer, string};

@@ -7,8 +7,8 @@ mod role_binding;
 use jiff::Timestamp;
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults, is_empty, member_text, rule};
-use crate::kind::{FixedField, FixedRefusal, Kind, NameRule};
+use crate::defaults::{TypeDefaults, defaults, is_empty, member_text, rule};
+use crate::model::{FixedField, FixedRefusal, Kind, NameRule};
 use crate::table::fields::{list, name, text};
 use crate::table::format::age;
 use crate::table::{AGE, Column, NAME, string, wide};

@@ -1,7 +1,7 @@
 //! `RoleBinding` of `rbac.authorization.k8s.io`: entry, fixed fields and table.
 
 use super::{BINDING_COLUMNS, FIXED_ROLE, binding_cells};
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::TablePrinter;
 
 pub(super) fn kind() -> Kind {

@@ -2,7 +2,7 @@
 
 pub(super) mod priority_class;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 pub(super) fn kinds() -> Vec<Kind> {
     vec![priority_class::kind()]

@@ -1,8 +1,8 @@
 //! `PriorityClass` of `scheduling.k8s.io`: entry, defaults, fixed fields and table.
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::{FixedField, FixedRefusal, Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::{immutable, names};
+use crate::model::{FixedField, FixedRefusal, Generation, Kind};
 use crate::table::fields::{flag, int, name, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, boolean, integer, string};

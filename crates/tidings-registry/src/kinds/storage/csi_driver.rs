@@ -2,9 +2,9 @@
 
 use tidings_json::Value;
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::{Generation, Kind};
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::immutable;
+use crate::model::{Generation, Kind};
 use crate::table::fields::{flag, flag_or, has, list, name, text, texts};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, boolean, string};

@@ -1,6 +1,6 @@
 //! `CSINode` of `storage.k8s.io`: entry and table.
 
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::fields::{count, name};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, integer};

@@ -6,7 +6,7 @@ pub(super) mod storage_class;
 mod volume_attachment;
 mod volume_attributes_class;
 
-use crate::kind::Kind;
+use crate::model::Kind;
 
 fn plain() -> Kind {
     Kind {

@@ -1,8 +1,8 @@
 //! `StorageClass` of `storage.k8s.io`: entry, defaults, fixed fields and table.
 
-use crate::complete::{TypeDefaults, defaults};
-use crate::kind::Kind;
+use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::{immutable, names};
+use crate::model::Kind;
 use crate::table::fields::{flag, name, text, text_or};
 use crate::table::format::{age, is_annotated};
 use crate::table::{AGE, NAME, TablePrinter, string};

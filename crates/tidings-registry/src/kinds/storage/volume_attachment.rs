@@ -1,6 +1,6 @@
 //! `VolumeAttachment` of `storage.k8s.io`: entry and table.
 
-use crate::kind::Kind;
+use crate::model::Kind;
 use crate::table::fields::{flag, name, text};
 use crate::table::format::age;
 use crate::table::{AGE, Column, NAME, TablePrinter, boolean, string};

@@ -1,7 +1,7 @@
 //! `VolumeAttributesClass` of `storage.k8s.io`: entry and table.
 
-use crate::kind::Kind;
 use crate::kinds::names;
+use crate::model::Kind;
 use crate::table::fields::{name, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -288,7 +288,7 @@ fn schemas(kinds: &[&Arc<Kind>], version: OpenApiVersion, descriptions: &Descrip
 
 /// The schemas of one kind.
 fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
-    let custom = kind.custom();
+    let custom = kind.custom.as_deref();
     if let Some(custom) = custom {
         custom::put_schemas(schemas, kind, custom);
     }

@@ -414,7 +414,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
         group_version_kind: group_version_kind(&kind.group, &kind.version, &kind.kind),
         version,
     };
-    let (object, list) = match kind.custom() {
+    let (object, list) = match &kind.custom {
         Some(custom) => (custom::name(kind), custom::list_name(kind, custom)),
         None => {
             let object = kind.schema.map(schemas::type_name).unwrap_or_default();

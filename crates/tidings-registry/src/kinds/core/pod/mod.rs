@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Map, Value, json};
 
-use crate::complete::{TypeDefaults, defaults, is_empty, is_zero, member_text};
-use crate::draft::Draft;
-use crate::kind::{Generation, Kind, SelectableField, Subresource};
+use crate::defaults::{TypeDefaults, defaults, is_empty, is_zero, member_text};
 use crate::kinds::workload::{self, POD, RestartPolicies, items};
 use crate::kinds::{names, selectable};
-use crate::strategy::Strategy;
+use crate::model::Draft;
+use crate::model::Strategy;
+use crate::model::{Generation, Kind, SelectableField, Subresource};
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 /// `terminationGracePeriodSeconds` of a spec without it.

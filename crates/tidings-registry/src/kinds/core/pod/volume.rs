@@ -2,7 +2,7 @@
 
 use tidings_json::json;
 
-use crate::complete::{TypeDefaults, defaults, rule};
+use crate::defaults::{TypeDefaults, defaults, rule};
 
 pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
     defaults("core/v1.ConfigMapVolumeSource", &[("defaultMode", "420")]),

@@ -1,116 +1,21 @@
-//! [`Strategy`], the rules of a single kind: how objects are read, filled in, checked, shown and deleted.
+//! [`Strategy`], the rules of a single kind: how objects are filled in, checked, shown and deleted.
 //!
-//! Each kind with rules of its own has an implementation, and so have custom resources. The default methods are those of built-in
-//! kinds without such rules: objects are read and written by the table of types.
+//! Each kind with rules of its own has an implementation, and so have custom resources. The default methods are those of kinds without
+//! such rules.
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
+use tidings_api::{FieldErrors, Object};
 use tidings_go::quote;
-use tidings_json::{Map, Value};
-use tidings_merge::Touched;
+use tidings_json::Value;
 
-use crate::custom::CustomVersion;
-use crate::draft::Draft;
-use crate::field_schema::FieldSchema;
-use crate::kind::{Kind, Subresource};
-use crate::stored::StoredObject;
-use crate::typed;
+use super::draft::Draft;
+use super::kind::{Kind, Subresource};
 
 /// The rules of a single kind.
 pub trait Strategy: fmt::Debug + Send + Sync {
-    // How objects are read and written.
-
-    /// The version of a custom resource definition that the kind comes from.
-    fn custom(&self) -> Option<&CustomVersion> {
-        None
-    }
-
-    /// Reads the body of a request (W132, W133).
-    ///
-    /// # Errors
-    /// If it is not an object of the kind.
-    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
-        typed::read_body(kind, body)
-    }
-
-    /// Reads the object that results from a patch. It may be of the wrong kind. Parts that are not in `touched` are as they are
-    /// stored.
-    ///
-    /// # Errors
-    /// With Go's message.
-    fn read_value(
-        &self,
-        kind: &Arc<Kind>,
-        value: Value,
-        touched: &Touched,
-    ) -> Result<Draft, String> {
-        typed::read_value(kind, value, touched)
-    }
-
-    /// Reads an object from the cache.
-    ///
-    /// # Errors
-    /// If the store holds something that this server does not write.
-    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-        typed::read_object(kind, object)
-    }
-
-    /// Makes a draft from a stored object that has been read. The types of its values are not checked again.
-    ///
-    /// # Errors
-    /// If the store holds something that this server does not write.
-    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
-        typed::read_stored(kind, stored, &Touched::nothing())
-    }
-
-    /// The JSON that is stored for a draft.
-    ///
-    /// # Errors
-    /// If it cannot be written as JSON.
-    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
-        typed::write(draft)
-    }
-
-    /// True if both drafts would be stored as the same bytes.
-    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
-        typed::is_same(one, other)
-    }
-
-    /// The JSON of a stored object as the kind shows it.
-    fn shown<'a>(&self, kind: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
-        let _ = kind;
-        object.as_bytes().into()
-    }
-
-    /// True if an object is shown as it is stored. Called for every event of a watch, so it must be fast.
-    fn shows_as_stored(&self, object: &Object) -> bool {
-        let _ = object;
-        true
-    }
-
-    /// Checks kind and apiVersion of the result of a patch.
-    ///
-    /// # Errors
-    /// If it names another kind.
-    fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
-        let _ = (kind, members);
-        Ok(())
-    }
-
-    /// The schema that managed fields follow.
-    fn field_schema(&self, kind: &Kind) -> FieldSchema<'_> {
-        kind.schema.map_or(FieldSchema::Unknown, FieldSchema::Type)
-    }
-
-    /// The names of the top-level members besides kind, apiVersion and metadata.
-    fn member_names<'a>(&'a self, kind: &'a Kind) -> Vec<&'a str> {
-        kind.members().iter().map(|member| member.name).collect()
-    }
-
     // Which fields can be selected, and the table.
 
     /// Checks that a field selector may name a field (W67).
@@ -118,12 +23,17 @@ pub trait Strategy: fmt::Debug + Send + Sync {
     /// # Errors
     /// With the message for the client.
     fn check_field(&self, kind: &Kind, field: &str) -> Result<(), String> {
-        typed::check_field(kind, field)
+        check_builtin_field(kind, field)
     }
 
     /// The value of a selectable field in a stored object.
     fn field_value<'o>(&self, kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
-        typed::field_value(kind, object, field)
+        let Some(known) = kind.fields.iter().find(|known| known.name == field) else {
+            return Cow::Borrowed("");
+        };
+        let mut paths = known.paths.iter();
+        let value = paths.find_map(|path| object.field(path));
+        value.unwrap_or(Cow::Borrowed(known.absent))
     }
 
     /// The columns of a table, each as JSON.
@@ -250,9 +160,23 @@ pub(crate) fn unsupported_field(field: &str) -> String {
 }
 
 /// The message for a field of a kind that has no selectable fields of its own.
-pub(crate) fn unknown_field(field: &str) -> String {
+fn unknown_field(field: &str) -> String {
     format!(
         "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
         quote(field)
     )
+}
+
+/// Checks that a field selector may name a field of a built-in kind (W67).
+pub(crate) fn check_builtin_field(kind: &Kind, field: &str) -> Result<(), String> {
+    // Cluster-scoped kinds with selectable fields of their own do not support `metadata.namespace`.
+    let in_namespaces = kind.namespaced || kind.fields.is_empty();
+    let everywhere = field == "metadata.name" || (field == "metadata.namespace" && in_namespaces);
+    if everywhere || kind.fields.iter().any(|known| known.name == field) {
+        return Ok(());
+    }
+    Err(match kind.fields.as_slice() {
+        [] => unknown_field(field),
+        _ => unsupported_field(field),
+    })
 }

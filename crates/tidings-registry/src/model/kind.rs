@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tidings_api::{GroupResource, GroupVersion, GroupVersionKind, Object};
+use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
 use tidings_json::Map;
 use tidings_schema::Type;
 
-use crate::custom::CustomVersion;
-use crate::member::{Member, Members};
-use crate::strategy::{BuiltinStrategy, Strategy};
+use super::custom_version::CustomVersion;
+use super::member::Member;
+use super::strategy::{BuiltinStrategy, Strategy};
 use crate::table::TablePrinter;
 
 /// A name in the API. Names of built-in kinds are static, so that cloning them is cheap.
@@ -95,7 +95,9 @@ pub struct Kind {
     pub bookmark_replicas: bool,
     /// The rules of this kind only.
     pub strategy: Arc<dyn Strategy>,
-    pub(crate) members: Members,
+    /// The version of a definition that it comes from, if it is a custom resource.
+    pub custom: Option<Arc<CustomVersion>>,
+    pub(crate) members: Box<[Member]>,
 }
 
 /// A kind that is a view: the kind that its objects are stored as, and the conversions.
@@ -267,7 +269,8 @@ impl Kind {
             printer: &crate::table::DEFAULT,
             bookmark_replicas: false,
             strategy: Arc::new(BuiltinStrategy),
-            members: Members::default(),
+            custom: None,
+            members: Box::default(),
         }
     }
 
@@ -296,14 +299,9 @@ impl Kind {
         }
     }
 
-    /// The version of a custom resource definition that the kind comes from.
-    pub fn custom(&self) -> Option<&CustomVersion> {
-        self.strategy.custom()
-    }
-
     /// True if the kind comes from a custom resource definition.
     pub fn is_custom(&self) -> bool {
-        self.custom().is_some()
+        self.custom.is_some()
     }
 
     /// The name that kubectl accepts for one object.
@@ -371,22 +369,9 @@ impl Kind {
         self.review.is_none()
     }
 
-    /// The JSON of a stored object as this kind shows it.
-    pub fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        match &self.view {
-            Some(view) => crate::view::shown(self, view, object).into(),
-            None => self.strategy.shown(self, object),
-        }
-    }
-
-    /// True if the JSON of the object is the stored one, so that its bytes can be sent without a copy.
-    pub fn shows_as_stored(&self, object: &Object) -> bool {
-        self.view.is_none() && self.strategy.shows_as_stored(object)
-    }
-
     /// The top-level members of objects besides kind, apiVersion and metadata, in order. Empty for custom resources.
     pub fn members(&self) -> &[Member] {
-        self.members.of(self)
+        &self.members
     }
 
     /// The members of an object in which nothing is set, as a bookmark shows it (W109).

@@ -8,7 +8,7 @@ use tidings_go::{mismatch, quote};
 use tidings_json::{Map, Value};
 use tidings_merge::{Managed, Touched};
 
-use crate::kind::{Kind, NameRule};
+use super::kind::{Kind, NameRule};
 use crate::reading::{self, FieldPath};
 
 /// The largest total size of annotations, keys and values, in bytes (W170).

@@ -3,15 +3,13 @@
 
 use std::sync::Arc;
 
-use tidings_api::{FieldError, FieldErrors, Object, Status, UnstampedObject};
+use tidings_api::{FieldError, FieldErrors, Status};
 use tidings_go::quote;
 use tidings_json::{Map, Value};
-use tidings_merge::Touched;
 
-use crate::kind::{FixedRefusal, Generation, Kind, Subresource};
-use crate::meta::Meta;
+use super::kind::{FixedRefusal, Generation, Kind, Subresource};
+use super::meta::Meta;
 use crate::reading::{self, depth};
-use crate::stored::StoredObject;
 
 /// The greatest nesting depth of an object.
 pub const DEPTH_MAX: usize = 100;
@@ -40,50 +38,6 @@ impl Draft {
             odd: Vec::new(),
             applied: false,
         }
-    }
-
-    /// Reads the body of a request (W132, W133).
-    ///
-    /// # Errors
-    /// If it is not an object of the kind.
-    pub fn read(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
-        kind.strategy.read_body(kind, body)
-    }
-
-    /// Reads the object that results from a patch. It may be of the wrong kind.
-    ///
-    /// # Errors
-    /// With Go's message.
-    pub fn read_value(kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
-        Draft::read_touched(kind, value, &Touched::Whole)
-    }
-
-    /// A draft made from a stored object with some members replaced. Only the members in `touched` are checked and filled in.
-    ///
-    /// # Errors
-    /// With Go's message.
-    pub fn read_touched(
-        kind: &Arc<Kind>,
-        value: Value,
-        touched: &Touched,
-    ) -> Result<Draft, String> {
-        kind.strategy.read_value(kind, value, touched)
-    }
-
-    /// Reads an object from the cache.
-    ///
-    /// # Errors
-    /// If the store holds something that this server does not write.
-    pub fn of(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-        kind.strategy.read_object(kind, object)
-    }
-
-    /// Makes a draft from a stored object that has been read. The types of its values are not checked again.
-    ///
-    /// # Errors
-    /// If the store holds something that this server does not write.
-    pub fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
-        kind.strategy.read_stored(kind, stored)
     }
 
     /// A draft in which nothing is set.
@@ -118,19 +72,6 @@ impl Draft {
         Err(Status::bad_request(format!(
             "the object is nested deeper than {DEPTH_MAX} levels"
         )))
-    }
-
-    /// True if both would be stored as the same bytes.
-    pub fn is_same_as(&self, other: &Draft) -> bool {
-        self.kind.strategy.is_same(self, other)
-    }
-
-    /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
-    ///
-    /// # Errors
-    /// If it cannot be written as JSON.
-    pub fn write(&self) -> Result<UnstampedObject, Status> {
-        self.kind.strategy.write(self)
     }
 
     /// The value at a path of members.

@@ -1,0 +1,40 @@
+//! A version of a custom resource definition.
+
+use std::sync::Arc;
+
+use tidings_api::Object;
+use tidings_json::Value;
+use tidings_structural::definition::{Definition, Version};
+
+/// One version of a custom resource definition.
+#[derive(Debug)]
+pub struct CustomVersion {
+    /// The definition.
+    pub definition: Arc<Definition>,
+    /// The CustomResourceDefinition object that the definition was read from.
+    pub(crate) source: Object,
+    /// The position of the version in the definition.
+    pub(crate) at: usize,
+    /// The first bytes of objects of this version. Members are sorted by name, so apiVersion comes first.
+    pub(crate) object_head: String,
+}
+
+impl CustomVersion {
+    /// The version in the definition.
+    pub fn version(&self) -> &Version {
+        &self.definition.versions[self.at]
+    }
+
+    /// The `openAPIV3Schema` of the version, as the definition has it.
+    pub fn open_api(&self) -> Value {
+        let definition: Value = serde_json::from_slice(self.source.as_bytes()).unwrap_or_default();
+        let path = format!("/spec/versions/{}/schema/openAPIV3Schema", self.at);
+        definition.pointer(&path).cloned().unwrap_or_default()
+    }
+
+    /// The apiVersion in which objects are stored.
+    pub fn stored_version(&self) -> String {
+        let definition = &self.definition;
+        format!("{}/{}", definition.group, definition.storage().name)
+    }
+}

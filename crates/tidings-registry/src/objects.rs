@@ -1,0 +1,196 @@
+//! How objects of a kind are read, written and shown: by the table of types, or by the schema of a definition. The only place that
+//! chooses between the two.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tidings_api::{Object, Status, UnstampedObject};
+use tidings_json::{Map, Value};
+use tidings_merge::Touched;
+
+use crate::field_schema::FieldSchema;
+use crate::model::{Draft, Kind, KindView};
+use crate::stored::StoredObject;
+use crate::typed;
+
+impl Draft {
+    /// Reads the body of a request (W132, W133).
+    ///
+    /// # Errors
+    /// If it is not an object of the kind.
+    pub fn read(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        match &kind.custom {
+            Some(custom) => custom.read_body(kind, body),
+            None => typed::read_body(kind, body),
+        }
+    }
+
+    /// Reads the object that results from a patch, which may be of the wrong kind.
+    ///
+    /// # Errors
+    /// With Go's message.
+    pub fn read_value(kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
+        Draft::read_touched(kind, value, &Touched::Whole)
+    }
+
+    /// Reads a stored object with some members replaced: only those in `touched` are checked and completed.
+    ///
+    /// # Errors
+    /// With Go's message.
+    pub fn read_touched(
+        kind: &Arc<Kind>,
+        value: Value,
+        touched: &Touched,
+    ) -> Result<Draft, String> {
+        match &kind.custom {
+            Some(custom) => custom.read_value(kind, value),
+            None => typed::read_value(kind, value, touched),
+        }
+    }
+
+    /// Reads an object from the cache.
+    ///
+    /// # Errors
+    /// If the store holds something that this server does not write.
+    pub fn of(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        match &kind.custom {
+            Some(custom) => custom.read_object(kind, object),
+            None => typed::read_object(kind, object),
+        }
+    }
+
+    /// Makes a draft of a stored object that has been read. The types of its values are not checked again.
+    ///
+    /// # Errors
+    /// If the store holds something that this server does not write.
+    pub fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+        match &kind.custom {
+            Some(custom) => custom.read_stored(kind, stored),
+            None => typed::read_stored(kind, stored, &Touched::nothing()),
+        }
+    }
+
+    /// True if both drafts would be stored as the same bytes.
+    pub fn is_same_as(&self, other: &Draft) -> bool {
+        match &self.kind.custom {
+            Some(custom) => custom.is_same(self, other),
+            None => typed::is_same(self, other),
+        }
+    }
+
+    /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn write(&self) -> Result<UnstampedObject, Status> {
+        match &self.kind.custom {
+            Some(custom) => custom.write(self),
+            None => typed::write(self),
+        }
+    }
+}
+
+impl Kind {
+    /// The JSON of a stored object as this kind shows it.
+    pub fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
+        match (&self.view, &self.custom) {
+            (Some(view), _) => shown_by_view(self, view, object).into(),
+            (None, Some(custom)) => custom.shown(object),
+            (None, None) => object.as_bytes().into(),
+        }
+    }
+
+    /// True if an object is shown as it is stored, so that its bytes can be sent without a copy. Called for every event of a watch.
+    pub fn shows_as_stored(&self, object: &Object) -> bool {
+        self.view.is_none()
+            && self
+                .custom
+                .as_ref()
+                .is_none_or(|custom| custom.shows_as_stored(object))
+    }
+
+    /// Checks kind and apiVersion of the result of a patch.
+    pub(crate) fn check_type(&self, members: &Map) -> Result<(), Status> {
+        match &self.custom {
+            Some(custom) => custom.check_type(self, members),
+            None => Ok(()),
+        }
+    }
+
+    /// The schema that managed fields follow.
+    pub(crate) fn field_schema(&self) -> FieldSchema<'_> {
+        match &self.custom {
+            Some(custom) => custom.field_schema(),
+            None => self.schema.map_or(FieldSchema::Unknown, FieldSchema::Type),
+        }
+    }
+
+    /// The names of the top-level members besides kind, apiVersion and metadata.
+    pub(crate) fn member_names(&self) -> Vec<&str> {
+        match &self.custom {
+            Some(custom) => custom.member_names(),
+            None => self.members().iter().map(|member| member.name).collect(),
+        }
+    }
+}
+
+/// The JSON of a stored object as a view shows it, beginning with [`Kind::object_head`].
+fn shown_by_view(kind: &Kind, view: &KindView, object: &Object) -> Vec<u8> {
+    let mut members: Map = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+    (view.show)(&mut members);
+    let mut json = kind.object_head().into_bytes();
+    json.extend_from_slice(b"\"metadata\":");
+    json.extend(tidings_go::json(&members.get("metadata")).unwrap_or_default());
+    for member in kind.members() {
+        let value = match members.get(member.name).filter(|value| **value != "") {
+            Some(value) => tidings_go::json(value).unwrap_or_default(),
+            None => match &member.unset {
+                Some(unset) => unset.to_string().into_bytes(),
+                None => continue,
+            },
+        };
+        json.extend_from_slice(format!(",\"{}\":", member.name).as_bytes());
+        json.extend(value);
+    }
+    json.push(b'}');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::test_kinds::kind_of;
+    use tidings_json::{Value, json};
+
+    #[test]
+    fn an_autoscaler_keeps_all_metrics_through_v1() {
+        let v1 = kind_of("autoscaling", "v1", "horizontalpodautoscalers");
+        let metrics = json!([
+            {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}},
+            {"type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
+        ]);
+        let stored = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "metrics": metrics}, "status": {}});
+        let object = Object::parse(Bytes::from(stored.to_string())).unwrap();
+        let shown: Value = serde_json::from_slice(&v1.shown(&object)).unwrap();
+        assert_eq!(shown["apiVersion"], "autoscaling/v1");
+        assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 60);
+        let mut back = shown.as_object().unwrap().clone();
+        (v1.view.as_ref().unwrap().store)(&mut back);
+        assert_eq!(back.get("spec").unwrap()["metrics"], metrics);
+        assert_eq!(back.get("metadata").unwrap()["annotations"], json!({}));
+    }
+
+    #[test]
+    fn an_event_has_other_names_in_its_own_group() {
+        let events = kind_of("events.k8s.io", "v1", "events");
+        let stored = json!({"metadata": {"name": "a"}, "involvedObject": {"name": "pod"}, "message": "hi", "count": 3});
+        let object = Object::parse(Bytes::from(stored.to_string())).unwrap();
+        let shown: Value = serde_json::from_slice(&events.shown(&object)).unwrap();
+        assert_eq!(shown["kind"], "Event");
+        assert_eq!(shown["regarding"]["name"], "pod");
+        assert_eq!(shown["note"], "hi");
+        assert_eq!(shown["deprecatedCount"], 3);
+    }
+}
