@@ -148,7 +148,7 @@ async fn a_write_that_nobody_knows_of_is_answered_with_504() {
         .await;
     assert_eq!(unknown.code, 504, "{}", unknown.text);
     assert!(
-        unknown.message().contains("may have done"),
+        unknown.message().contains("may have been done"),
         "{}",
         unknown.text
     );
