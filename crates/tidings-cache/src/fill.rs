@@ -70,6 +70,7 @@ impl ReflectorStore for CacheFiller {
     }
 
     fn replace(&mut self, version: &Version) {
+        tracing::trace!(target: "tidings::walk", "puts the first list into the cache");
         let state = std::mem::take(&mut self.collected);
         let revision = ResourceVersion::new(version.number().unwrap_or_default());
         {
@@ -109,6 +110,7 @@ impl ReflectorStore for CacheFiller {
     }
 
     fn apply(&mut self, events: Vec<WatchEvent>) {
+        tracing::trace!(target: "tidings::walk", "puts changes of the store into the cache");
         let mut changed = Vec::with_capacity(events.len());
         let reached = {
             let (mut seen, mut inner) = self.read_with(|reader| -> Vec<Option<Object>> {

@@ -114,6 +114,7 @@ impl StoreCache {
         prefix: impl Into<Bytes>,
         options: CacheOptions,
     ) -> StoreCache {
+        tracing::trace!(target: "tidings::walk", "begins to fill a cache");
         let prefix = prefix.into();
         let cache = Cache::new(options.log_bytes_max, options.changed, options.reader);
         let set_aside = Arc::new(SetAside::new(prefix.clone()));
@@ -204,6 +205,7 @@ impl StoreCache {
     /// # Errors
     /// If the store fails, or the cache does not get there in time.
     pub async fn refresh(&self) -> Result<(), CacheError> {
+        tracing::trace!(target: "tidings::walk", "asks the store how far it is");
         let reached = self.cache.reached();
         let revision = ResourceVersion::new(self.store.revision().await?.0);
         if reached.is_some_and(|reached| reached > revision) {
@@ -260,6 +262,7 @@ impl StoreCache {
         at: Option<ResourceVersion>,
         object: &UnstampedObject,
     ) -> Result<Option<Object>, Error> {
+        tracing::trace!(target: "tidings::walk", "writes through the cache");
         let (store_key, value) = (self.store_key(key), object.value().clone());
         let (write, event) = match at {
             Some(at) => {

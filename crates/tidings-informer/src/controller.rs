@@ -60,6 +60,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
     }
 
     pub(crate) fn process(&self, batch: Batch<K>) -> Changes<K> {
+        tracing::trace!(target: "tidings::walk", "turns changes into writes of the store and events");
         let mut events = Vec::new();
         let mut writes = Vec::new();
         let mut finals = std::collections::HashMap::new();

@@ -216,6 +216,7 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
     }
 
     fn apply(&mut self, events: Vec<WatchEvent>) {
+        tracing::trace!(target: "tidings::walk", "decodes objects that have changed");
         let deltas: Vec<Delta<K>> = self.timed(|intake| {
             let deltas = events.into_iter().filter_map(|event| intake.delta(event));
             deltas.collect()

@@ -221,6 +221,7 @@ impl<K> DeltaFifo<K> {
 
     /// Appends deltas atomically: the consumer sees all or none of them.
     pub fn extend(&self, deltas: impl IntoIterator<Item = Delta<K>>) {
+        tracing::trace!(target: "tidings::walk", "queues the changes in order");
         let mut fifo = lock(&self.0);
         for delta in deltas {
             fifo.push(delta);

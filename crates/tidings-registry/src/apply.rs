@@ -38,6 +38,7 @@ impl Configured {
         body: &[u8],
         validation: FieldValidation,
     ) -> Result<Configured, Status> {
+        tracing::trace!(target: "tidings::walk", "reads the configuration");
         let undecodable = |why: String| {
             let strict = match validation {
                 FieldValidation::Strict => "strict ",

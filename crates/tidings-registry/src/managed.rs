@@ -83,6 +83,7 @@ fn changes<'a>(
 
 /// Records in managedFields the fields that the manager sets in a new object.
 pub fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
+    tracing::trace!(target: "tidings::walk", "notes which fields the writer owns");
     if new.applied {
         return;
     }
@@ -92,6 +93,7 @@ pub fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
 
 /// Records in managedFields the fields that the manager changes in an object.
 pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str) {
+    tracing::trace!(target: "tidings::walk", "notes which fields the writer owns");
     if std::mem::take(&mut new.meta.managed_reset) {
         new.meta.managed_fields.0.clear();
         return;

@@ -18,6 +18,7 @@ use crate::stored::StoredObject;
 
 /// Reads the body of a request (W132, W133).
 pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+    tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the table of types");
     let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {why}",

@@ -6,7 +6,9 @@
 mod client;
 mod etcd;
 mod process;
+mod walks;
 
 pub use client::{Client, Connection, Response};
 pub use etcd::{Etcd, EtcdFiles};
 pub use process::{Server, StartOptions, cpu, pause, resume};
+pub use walks::{WalkRecorder, check_walk};

@@ -40,6 +40,7 @@ impl WatchFollower {
         batch: Vec<WatchEvent>,
         latest: impl Fn(&ObjectKey) -> Option<u64>,
     ) -> AdmittedEvents {
+        tracing::trace!(target: "tidings::walk", "drops events that are older than the store");
         let mut admitted = AdmittedEvents {
             events: Vec::with_capacity(batch.len()),
             ..AdmittedEvents::default()

@@ -428,6 +428,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         let mut batch = rest;
         let mut problem = loop {
             events += batch.len();
+            tracing::trace!(target: "tidings::walk", "receives events of the watch");
             self.observers
                 .stats
                 .received(batch.iter().filter_map(object));

@@ -219,6 +219,7 @@ impl<K: Send + Sync + 'static> EventLog<K> {
 
     /// Appends a batch and wakes the subscribers.
     pub(super) fn append(&self, events: Vec<Event<K>>, initial: bool, after: Arc<Snapshot<K>>) {
+        tracing::trace!(target: "tidings::walk", "appends the events to the log that handlers share");
         let mut log = lock(&self.0);
         log.state = Arc::clone(&after);
         log.synced |= initial;

@@ -356,6 +356,7 @@ impl<K: Send + Sync + 'static> Subscription<K> {
     }
 
     fn take(&mut self, batch: Arc<LogBatch<K>>) {
+        tracing::trace!(target: "tidings::walk", "gives the events to one handler, at its own pace");
         self.seen = Arc::clone(&batch.after);
         self.enter(if batch.initial && !self.synced {
             ReadPosition::snapshot(&batch.after, SnapshotPurpose::Initial)

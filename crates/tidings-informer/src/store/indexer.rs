@@ -173,6 +173,7 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         writes: Vec<StoreWrite<K>>,
         version: Option<&Version>,
     ) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
+        tracing::trace!(target: "tidings::walk", "publishes the next snapshot");
         let mut working = self.working();
         let applied = working.apply(writes);
         if let Some(version) = version.filter(|version| !version.is_before(&working.version)) {

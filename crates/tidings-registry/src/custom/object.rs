@@ -62,6 +62,7 @@ impl CustomVersion {
 
     /// Reads the body of a request.
     pub(super) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the schema of its version");
         let unrecognized = |why: String| {
             Status::bad_request(format!(
                 "the object provided is unrecognized (must be of type {}): {why}",

@@ -41,6 +41,7 @@ pub(super) async fn edit(
     subresource: Option<Subresource>,
     edit: impl Fn(&mut Draft) + Sync,
 ) -> Result<(), Status> {
+    tracing::trace!(target: "tidings::walk", "says in the status that the definition is established");
     let call = call(resource, key, subresource);
     let edited = |existing: &Object| {
         if !is_meant(existing) {

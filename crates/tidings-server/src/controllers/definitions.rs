@@ -166,6 +166,7 @@ impl DefinitionController {
 
     /// Reads a definition that is new or has changed.
     async fn read(&mut self, name: &str, object: &Object) -> Result<(), Status> {
+        tracing::trace!(target: "tidings::walk", "compiles a definition that has come or changed");
         let value: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
         let generation = value["metadata"]["generation"].as_i64().unwrap_or(0);
         let before = self.known.get(name).filter(|known| {

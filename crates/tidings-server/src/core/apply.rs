@@ -18,6 +18,7 @@ pub(super) async fn apply(
     force: bool,
     body: &Bytes,
 ) -> Result<Answer, Status> {
+    tracing::trace!(target: "tidings::walk", "applies a configuration");
     let (kind, key) = (call.target.kind.clone(), call.target.key.clone());
     let subresource = call.target.subresource;
     let read = || Configured::read(&kind, &key, subresource, body, options.validation);

@@ -23,6 +23,7 @@ pub(super) async fn create(
     options: WriteOptions,
     body: &Bytes,
 ) -> Result<Answer, Status> {
+    tracing::trace!(target: "tidings::walk", "creates an object");
     let kind = call.target.kind.clone();
     let mut draft = Draft::read(&kind, body)?;
     let odd = options.validation.odd_fields(&kind, &draft.odd)?;

@@ -63,6 +63,7 @@ pub(crate) async fn change_if_there(
     options: WriteOptions,
     edit: Edit<'_, Option<Edited>>,
 ) -> Result<Option<Answer>, Status> {
+    tracing::trace!(target: "tidings::walk", "changes the current object, again if another write was faster");
     let (resource, key) = (call.target.resource()?, &call.target.key);
     loop {
         let Some(existing) = resource.current(key).await? else {

@@ -64,6 +64,7 @@ pub(super) async fn list(
     call: &Call,
     command: &ListCommand,
 ) -> Result<Answer, Status> {
+    tracing::trace!(target: "tidings::walk", "lists a snapshot");
     let ListCommand { options, selection } = command;
     let resource = call.target.resource()?;
     let now_ms = clock::now_ms();

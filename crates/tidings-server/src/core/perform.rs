@@ -24,6 +24,7 @@ impl Core {
     }
 
     async fn dispatch(&self, call: &mut Call, command: Command) -> Result<Answer, Status> {
+        tracing::trace!(target: "tidings::walk", "chooses the command");
         match command {
             Command::Get(version) => get::get(call, version).await,
             Command::List(list) => list::list(self, call, &list).await,

@@ -117,6 +117,7 @@ impl Resource {
 
     /// Waits until the cache has every write that was acknowledged before this call (W72).
     pub(crate) async fn refresh(&self) -> Result<(), Status> {
+        tracing::trace!(target: "tidings::walk", "waits until the cache has every acknowledged write");
         self.served(self.store.refresh().await)
     }
 
@@ -157,6 +158,7 @@ impl Resource {
         key: &ObjectKey,
         write: CommittedWrite<'_>,
     ) -> Result<Option<Object>, Status> {
+        tracing::trace!(target: "tidings::walk", "makes the write real");
         self.check_kind(kind)?;
         match write {
             CommittedWrite::Create(object) => {

@@ -86,6 +86,7 @@ impl Served {
 
     /// The set with these custom resources in place of others.
     pub(crate) fn with(&self, customs: &[CustomResource]) -> Served {
+        tracing::trace!(target: "tidings::walk", "makes the next set of what is served");
         let builtin = self.resources[..self.builtin].to_vec();
         Served::of(builtin, customs, self.number + 1)
     }

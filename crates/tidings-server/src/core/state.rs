@@ -101,6 +101,7 @@ impl Core {
         reader: StoredReader,
         from: Revision,
     ) -> Resource {
+        tracing::trace!(target: "tidings::walk", "opens a resource for a definition");
         self.opener.open(kind, Some(reader), from)
     }
 

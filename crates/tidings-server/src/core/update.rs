@@ -16,6 +16,7 @@ pub(super) async fn update(
     options: WriteOptions,
     body: &Bytes,
 ) -> Result<Answer, Status> {
+    tracing::trace!(target: "tidings::walk", "replaces an object");
     let kind = call.target.kind.clone();
     let key = call.target.key.clone();
     if call.target.subresource == Some(Subresource::Scale) {

@@ -19,6 +19,7 @@ pub(crate) struct Walk {
 impl Walk {
     /// Walks the selection, from a key on if one is given.
     pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> Walk {
+        tracing::trace!(target: "tidings::walk", "walks the selected objects");
         let prefix = selection.key_prefix();
         let next = match start {
             Some(start) => Bound::Included(ObjectKey::from_joined(start)),

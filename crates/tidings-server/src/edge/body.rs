@@ -17,6 +17,7 @@ where
     B: Body,
     B::Error: std::fmt::Display,
 {
+    tracing::trace!(target: "tidings::walk", "reads the body");
     let mut collected = BytesMut::new();
     let mut only: Option<Bytes> = None;
     let mut too_large = 0;

@@ -58,6 +58,7 @@ impl Edge {
         B::Error: std::fmt::Display,
     {
         let started = Instant::now();
+        tracing::trace!(target: "tidings::walk", "authenticates and authorises the request");
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());

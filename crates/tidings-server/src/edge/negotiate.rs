@@ -137,6 +137,7 @@ pub(crate) fn accepted(
     offer: Offer,
     has_messages: bool,
 ) -> Result<Accepted, Status> {
+    tracing::trace!(target: "tidings::walk", "chooses the format of the answer");
     let clauses = clauses(headers);
     let has_protobuf = offer != Offer::Description;
     let produced = |clause: &AcceptClause<'_>| match clause.media_type {

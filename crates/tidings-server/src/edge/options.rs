@@ -36,6 +36,7 @@ fn checked<T>(options: T, kind: &str, errors: &FieldErrors) -> Result<T, Status>
 
 /// The options of a write; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`.
 pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, Status> {
+    tracing::trace!(target: "tidings::walk", "reads the options of the query");
     let mut errors = FieldErrors::new();
     let manager = query.get("fieldManager").unwrap_or_default();
     if manager.len() > MANAGER_MAX {
@@ -123,6 +124,7 @@ pub(super) fn list_command(
     request: &ResourceRequest,
     query: &Query,
 ) -> Result<ListCommand, Status> {
+    tracing::trace!(target: "tidings::walk", "reads the options of the query");
     let options = ListOptions::from_query(|name| query.get(name))?;
     ListCommand::new(&request.target, options, request.forced_watch)
 }

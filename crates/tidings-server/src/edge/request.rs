@@ -106,6 +106,7 @@ impl Verb {
 
 /// Reads the path of a request.
 pub(crate) fn route(path: &str, served: &Served) -> Route {
+    tracing::trace!(target: "tidings::walk", "finds the resource in the set of what is served");
     let kinds = &served.catalog;
     let Some(segments) = segments(path) else {
         // A path that cannot name anything: below the API it is a missing resource, elsewhere a missing page.

@@ -253,6 +253,7 @@ impl Engine {
 
     /// Commits all writes whose keys have the expected state, durably and together, and answers all writes.
     pub(super) fn commit(&self, group: Vec<(Write, WriteAnswer)>) -> LastCommit {
+        tracing::trace!(target: "tidings::walk", "appends a group of writes to the log and syncs it");
         let accepted = self.accept(group);
         if accepted.is_empty() {
             return LastCommit::default();

@@ -46,6 +46,7 @@ pub(crate) struct ListBody {
 
 impl ListBody {
     pub(crate) fn new(head: &ListHead, items: Items, view: View) -> ListBody {
+        tracing::trace!(target: "tidings::walk", "writes the list while it is sent");
         ListBody {
             head: view.list_head(head),
             tail: view.list_tail(head),

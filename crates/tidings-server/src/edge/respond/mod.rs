@@ -48,6 +48,7 @@ pub(crate) struct Rendering {
 impl Rendering {
     /// Writes an answer. `Err` is a `Status` of a failure, which has a format of its own: it is never a table (W41).
     pub(crate) async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
+        tracing::trace!(target: "tidings::walk", "writes the response");
         let view = &self.view;
         match answer {
             // A success is a document like others.
