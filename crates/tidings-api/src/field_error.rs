@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::cause::Cause;
-use crate::go;
+use tidings_go as go;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Type {

@@ -5,20 +5,16 @@ mod event;
 mod event_type;
 mod field_error;
 mod key;
-mod lookup;
 mod object;
 mod options;
 mod resource;
 mod revision;
-mod scan;
 mod selector;
 mod spans;
 mod splitter;
 mod status;
 mod unstamped;
 pub mod validate;
-
-pub use tidings_go as go;
 
 pub use cause::Cause;
 pub use event::{INITIAL_EVENTS_END, WatchEvent};
@@ -29,11 +25,12 @@ pub use object::{Labels, Object};
 pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};
 pub use revision::ResourceVersion;
-pub use scan::ScanError;
 pub use selector::{FieldSelector, FieldTerm, LabelSelector, SelectorError};
-pub use spans::{Span, Spans};
+pub use spans::Spans;
 pub use splitter::{
     ListEnvelope, ListMetadata, ListSplitter, SplitError, SplitOptions, WatchSplitter,
 };
+pub use tidings_json::ScanError;
+
 pub use status::{Reason, Status, StatusDetails};
 pub use unstamped::UnstampedObject;

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{BufMut, Bytes};
+use tidings_json::{ScanError, Span, find_member, unquote};
 
 use crate::event_type::EventType;
 use crate::key::ObjectKey;
 use crate::revision::ResourceVersion;
-use crate::scan::ScanError;
-use crate::spans::{Span, Spans, collect};
+use crate::spans::{Spans, collect};
 
 /// An immutable Kubernetes object: its JSON as it travels, and where the metadata stands in it.
 ///
@@ -295,12 +295,12 @@ impl Object {
 
     fn metadata_member(&self, name: &str) -> Option<&[u8]> {
         let metadata = self.spans().metadata.of(self.as_bytes());
-        Some(crate::lookup::find(metadata, &[name])?.of(metadata))
+        Some(find_member(metadata, &[name])?.of(metadata))
     }
 
     /// The scalar that a path of members leads to, as text: the content of a string, else the JSON. `None` if there is none.
     pub fn field(&self, path: &[&str]) -> Option<Cow<'_, str>> {
-        let span = crate::lookup::find(self.as_bytes(), path)?;
+        let span = find_member(self.as_bytes(), path)?;
         match span.of(self.as_bytes()) {
             [b'"', ..] => Some(self.text(span)),
             [b'{' | b'[', ..] | b"null" => None,
@@ -310,16 +310,10 @@ impl Object {
 
     /// The content of a JSON string; empty for anything else.
     fn text(&self, span: Span) -> Cow<'_, str> {
-        let bytes = span.of(self.as_bytes());
-        if bytes.len() < 2 || bytes[0] != b'"' {
-            return Cow::Borrowed("");
+        match unquote(span.of(self.as_bytes())).unwrap_or_default() {
+            Cow::Borrowed(text) => String::from_utf8_lossy(text),
+            Cow::Owned(text) => String::from_utf8_lossy(&text).into_owned().into(),
         }
-        if memchr::memchr(b'\\', bytes).is_none() {
-            return String::from_utf8_lossy(&bytes[1..bytes.len() - 1]);
-        }
-        serde_json::from_slice::<String>(bytes)
-            .unwrap_or_default()
-            .into()
     }
 }
 

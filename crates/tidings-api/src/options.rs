@@ -1,9 +1,9 @@
 //! `ListOptions`: what a LIST or WATCH asks for, and which options go together (W63–W65).
 
 use crate::field_error::{FieldError, FieldErrors};
-use crate::go;
 use crate::resource::GroupVersionKind;
 use crate::status::Status;
+use tidings_go as go;
 
 /// How `resourceVersion` is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]

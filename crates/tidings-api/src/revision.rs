@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::go;
+use tidings_go as go;
 
 /// A position in the server's one log of changes (W78). It only grows. Zero is before every change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,51 +1,6 @@
 //! Where the metadata of an object stands in its bytes.
 
-use crate::scan::{Kind, ScanError, Scanner, Sink};
-
-/// A range of bytes inside an object. Empty means that the field is absent.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Span {
-    /// The first byte.
-    pub start: u32,
-    /// One past the last byte.
-    pub end: u32,
-}
-
-impl Span {
-    /// True if the field is absent.
-    pub fn is_empty(self) -> bool {
-        self.start == self.end
-    }
-
-    /// The bytes of the span.
-    pub fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..self.end as usize]
-    }
-
-    /// The span after `by` bytes were inserted at `position`, or removed where `by` is negative.
-    fn shifted(self, position: u32, by: i64) -> Span {
-        let shift = |at: u32| {
-            if at > position {
-                (i64::from(at) + by) as u32
-            } else {
-                at
-            }
-        };
-        if self.is_empty() {
-            return self;
-        }
-        // A span that starts exactly at the position moves as a whole.
-        let start = if self.start == position {
-            (i64::from(self.start) + by) as u32
-        } else {
-            shift(self.start)
-        };
-        Span {
-            start,
-            end: shift(self.end),
-        }
-    }
-}
+use tidings_json::{ScanError, ScanEvents, Scanner, Span, ValueKind, unquote};
 
 macro_rules! spans {
     ($($field:ident = $depth:literal $key:literal),* $(,)?) => {
@@ -120,12 +75,18 @@ impl SpanCollector {
         }
     }
 
-    pub(crate) fn value_start(&mut self, bytes: &[u8], position: u32, kind: Kind, depth: usize) {
+    pub(crate) fn value_start(
+        &mut self,
+        bytes: &[u8],
+        position: u32,
+        kind: ValueKind,
+        depth: usize,
+    ) {
         let Some(key) = self.key_at(bytes, depth) else {
             return;
         };
         if depth == 1 && *key == *b"metadata" {
-            self.in_metadata = kind == Kind::Object;
+            self.in_metadata = kind == ValueKind::Object;
             // The last of several members with one name counts, as in every JSON reader; forget what the earlier held.
             let Spans {
                 kind, api_version, ..
@@ -163,7 +124,7 @@ impl SpanCollector {
             return None;
         }
         let (start, end) = self.current[depth]?;
-        Some(unquote(&bytes[start as usize..end as usize]))
+        unquote(&bytes[start as usize..end as usize])
     }
 
     /// True if the member that was just named is `metadata.managedFields`.
@@ -184,35 +145,24 @@ impl SpanCollector {
     }
 }
 
-/// The content of a JSON string. Escapes are rare in keys: only then is anything copied.
-pub(crate) fn unquote(quoted: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    if memchr::memchr(b'\\', quoted).is_none() {
-        return (&quoted[1..quoted.len() - 1]).into();
-    }
-    match serde_json::from_slice::<String>(quoted) {
-        Ok(text) => text.into_bytes().into(),
-        Err(_) => quoted.into(),
-    }
-}
-
 /// Collects the spans of one complete object.
 pub(crate) fn collect(bytes: &[u8]) -> Result<Spans, ScanError> {
     struct Whole {
         collector: SpanCollector,
         documents: usize,
     }
-    impl Sink for Whole {
+    impl ScanEvents for Whole {
         type Error = ScanError;
         fn value_start(
             &mut self,
             chunk: &[u8],
             at: usize,
-            kind: Kind,
+            kind: ValueKind,
             depth: usize,
         ) -> Result<(), ScanError> {
             if depth == 0 {
                 self.documents += 1;
-                if kind != Kind::Object || self.documents > 1 {
+                if kind != ValueKind::Object || self.documents > 1 {
                     let expected = if self.documents > 1 {
                         "the end of the object"
                     } else {
@@ -232,7 +182,7 @@ pub(crate) fn collect(bytes: &[u8]) -> Result<Spans, ScanError> {
             &mut self,
             chunk: &[u8],
             end: usize,
-            _: Kind,
+            _: ValueKind,
             depth: usize,
         ) -> Result<(), ScanError> {
             self.collector.value_end(chunk, end as u32, depth);

@@ -8,12 +8,12 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
+use tidings_json::{ScanError, ScanEvents, Scanner, ValueKind, unquote};
 
 use crate::event::{INITIAL_EVENTS_END, WatchEvent};
 use crate::event_type::EventType;
 use crate::object::Object;
-use crate::scan::{Kind, ScanError, Scanner, Sink};
-use crate::spans::{SpanCollector, unquote};
+use crate::spans::SpanCollector;
 use crate::status::Status;
 
 /// Bytes of a list or event around its objects.
@@ -350,7 +350,7 @@ impl Cutter {
         if self.envelope_key.0 == self.envelope_key.1 {
             return (&b""[..]).into();
         }
-        unquote(&self.envelope[self.envelope_key.0..self.envelope_key.1])
+        unquote(&self.envelope[self.envelope_key.0..self.envelope_key.1]).unwrap_or_default()
     }
 
     fn start_object(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), SplitError> {
@@ -393,14 +393,14 @@ struct Pass<'a> {
     emit: &'a mut dyn FnMut(Cut) -> Result<(), SplitError>,
 }
 
-impl Sink for Pass<'_> {
+impl ScanEvents for Pass<'_> {
     type Error = SplitError;
 
     fn value_start(
         &mut self,
         chunk: &[u8],
         at: usize,
-        kind: Kind,
+        kind: ValueKind,
         depth: usize,
     ) -> Result<(), SplitError> {
         let cutter = &mut *self.cutter;
@@ -414,20 +414,22 @@ impl Sink for Pass<'_> {
             return Ok(());
         }
         match (cutter.shape, depth) {
-            (_, 0) if kind != Kind::Object => Err(SplitError::Shape("a JSON object")),
+            (_, 0) if kind != ValueKind::Object => Err(SplitError::Shape("a JSON object")),
             (_, 0) => {
                 cutter.from = at; // white space between documents
                 Ok(())
             }
-            (Shape::List, 1) if kind == Kind::Array && *cutter.envelope_key() == *b"items" => {
+            (Shape::List, 1) if kind == ValueKind::Array && *cutter.envelope_key() == *b"items" => {
                 cutter.in_items = true;
                 Ok(())
             }
             (Shape::List, 2) if cutter.in_items => match kind {
-                Kind::Object => cutter.start_object(chunk, at, depth),
+                ValueKind::Object => cutter.start_object(chunk, at, depth),
                 _ => Err(SplitError::Shape("objects as the items of the list")),
             },
-            (Shape::Watch, 1) if kind == Kind::Object && *cutter.envelope_key() == *b"object" => {
+            (Shape::Watch, 1)
+                if kind == ValueKind::Object && *cutter.envelope_key() == *b"object" =>
+            {
                 cutter.start_object(chunk, at, depth)?;
                 cutter.envelope.extend_from_slice(b"null");
                 Ok(())
@@ -440,7 +442,7 @@ impl Sink for Pass<'_> {
         &mut self,
         chunk: &[u8],
         end: usize,
-        _: Kind,
+        _: ValueKind,
         depth: usize,
     ) -> Result<(), SplitError> {
         let cutter = &mut *self.cutter;

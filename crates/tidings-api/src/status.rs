@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
 use crate::field_error::FieldErrors;
-use crate::go;
 use crate::resource::{GroupResource, GroupVersionKind};
+use tidings_go as go;
 
 /// Why a request failed, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,11 +3,11 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use tidings_json::ScanError;
 
 use crate::event_type::EventType;
 use crate::object::Object;
 use crate::revision::ResourceVersion;
-use crate::scan::ScanError;
 use crate::spans::Spans;
 
 /// An object as it is written to a store: its JSON without a resourceVersion, and where the metadata stands in it.

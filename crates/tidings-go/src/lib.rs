@@ -7,11 +7,15 @@ mod quantity;
 mod quote;
 mod text;
 mod time;
+mod url;
 
 pub use decode::{check_base64, json_type, mismatch};
 pub use duration::parse_duration;
-pub use number::{ParseNumberError, parse_int, parse_uint, print_float, query_bool};
+pub use number::{
+    GoNumber, ParseNumberError, json_float, parse_int, parse_uint, print_float, query_bool,
+};
 pub use quantity::{canonical_quantity, check_quantity};
 pub use quote::quote;
-pub use text::{json, print, write_json};
+pub use text::{json, json_text, print, print_syntax, write_json};
 pub use time::{parse_micro_time, parse_time, rfc3339};
+pub use url::Url;

@@ -1,5 +1,7 @@
 //! Numbers and booleans as `strconv` and `fmt` read and write them.
 
+use tidings_json::Value;
+
 use crate::quote;
 
 /// `strconv.NumError`.
@@ -65,6 +67,55 @@ pub fn print_float(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.abs())
+}
+
+/// A number as Go decodes it from JSON: an integer if it is written as one and fits into 64 bits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum GoNumber {
+    /// `int64`
+    Int(i64),
+    /// `float64`
+    Float(f64),
+}
+
+impl GoNumber {
+    /// The number of a value; `None` if it is none.
+    pub fn of(value: &Value) -> Option<GoNumber> {
+        let number = value.as_number()?;
+        Some(match number.as_i64() {
+            Some(integer) => GoNumber::Int(integer),
+            None => GoNumber::Float(number.as_f64()?),
+        })
+    }
+
+    /// The number as `float64`.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            GoNumber::Int(integer) => integer as f64,
+            GoNumber::Float(float) => float,
+        }
+    }
+}
+
+impl std::fmt::Display for GoNumber {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            GoNumber::Int(integer) => integer.fmt(f),
+            GoNumber::Float(value) => f.write_str(&print_float(*value)),
+        }
+    }
+}
+
+/// A float as Go's `encoding/json` writes it: with an exponent below 1e-6 and from 1e21 on.
+pub fn json_float(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let scientific = format!("{value:e}");
+        let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+        let sign = if exponent.starts_with('-') { "" } else { "+" };
+        return format!("{digits}e{sign}{exponent}");
+    }
+    format!("{value}")
 }
 
 #[cfg(test)]

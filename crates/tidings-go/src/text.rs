@@ -2,7 +2,7 @@
 
 use tidings_json::Value;
 
-use crate::print_float;
+use crate::{print_float, quote};
 
 /// `fmt.Sprint` of decoded JSON, as messages of upstream show a patch: `map[spec:map[replicas:3]]`.
 pub fn print(value: &Value) -> String {
@@ -45,6 +45,36 @@ fn put(text: &mut String, value: &Value) {
             text.push(']');
         }
     }
+}
+
+/// `fmt.Sprintf("%#v")` of decoded JSON: `map[string]interface {}{"a":[]interface {}{1}}`.
+pub fn print_syntax(value: &Value) -> String {
+    match value {
+        Value::Array(values) => {
+            let values: Vec<_> = values.iter().map(print_syntax).collect();
+            format!("[]interface {{}}{{{}}}", values.join(", "))
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| *name);
+            let members: Vec<_> = members
+                .into_iter()
+                .map(|(name, value)| format!("{}:{}", quote(name), print_syntax(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", members.join(", "))
+        }
+        Value::Null => "interface {}(nil)".to_owned(),
+        Value::String(text) => quote(text),
+        other => print(other),
+    }
+}
+
+/// [`json`] as text; empty if the value cannot be written as JSON.
+pub fn json_text<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    json(value).map_or_else(
+        |_| String::new(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
 }
 
 /// A value as compact JSON with the escapes of `encoding/json` (W7): `<`, `>`, `&`, U+2028 and U+2029 as `\u….`.

@@ -1,16 +1,26 @@
 #![doc = include_str!("../README.md")]
 
 mod convert;
+mod lookup;
+mod outline;
 mod plain;
+mod pretty;
+mod scan;
 mod serial;
+mod span;
 mod value;
 mod write;
 
+pub use lookup::find_member;
+pub use outline::{NotJson, Outline, OutlineChildren, OutlineIndex};
 pub use plain::Plain;
+pub use pretty::{Indenter, indent};
+pub use scan::{ScanError, ScanEvents, Scanner, ValueKind};
 pub use serde_json::Number;
+pub use span::{Span, unquote};
 pub use value::map::{self, Map};
 pub use value::{Index, Value};
-pub use write::{Sink, is_plain, write_string};
+pub use write::{JsonOutput, is_plain, write_string};
 
 #[doc(hidden)]
 pub use serde_json as __serde_json;

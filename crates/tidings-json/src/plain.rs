@@ -12,7 +12,7 @@ const SPACE: u8 = b' ';
 
 /// Where the first quote or backslash is. Most texts are shorter than what it takes to call somebody.
 #[inline]
-fn find_quote_or_escape(bytes: &[u8], start: usize) -> Option<usize> {
+pub(crate) fn find_quote_or_escape(bytes: &[u8], start: usize) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
     const NEAR: usize = 64;

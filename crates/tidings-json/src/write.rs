@@ -3,7 +3,7 @@
 use crate::Value;
 
 /// What JSON is written to.
-pub trait Sink {
+pub trait JsonOutput {
     /// Appends text.
     fn put(&mut self, text: &str);
 
@@ -11,7 +11,7 @@ pub trait Sink {
     fn put_byte(&mut self, byte: u8);
 }
 
-impl Sink for String {
+impl JsonOutput for String {
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
@@ -21,7 +21,7 @@ impl Sink for String {
     }
 }
 
-impl Sink for Vec<u8> {
+impl JsonOutput for Vec<u8> {
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
     }
@@ -33,7 +33,7 @@ impl Sink for Vec<u8> {
 
 impl Value {
     /// Appends the value.
-    pub fn write(&self, json: &mut impl Sink) {
+    pub fn write(&self, json: &mut impl JsonOutput) {
         match self {
             Value::Null => json.put("null"),
             Value::Bool(true) => json.put("true"),
@@ -90,7 +90,7 @@ pub fn is_plain(text: &str) -> bool {
 }
 
 /// Appends text in quotes.
-pub fn write_string(json: &mut impl Sink, text: &str) {
+pub fn write_string(json: &mut impl JsonOutput, text: &str) {
     json.put_byte(b'"');
     if is_plain(text) {
         json.put(text);
@@ -100,7 +100,7 @@ pub fn write_string(json: &mut impl Sink, text: &str) {
     json.put_byte(b'"');
 }
 
-fn write_escaped(json: &mut impl Sink, text: &str) {
+fn write_escaped(json: &mut impl JsonOutput, text: &str) {
     let mut written = 0;
     for (at, byte) in text.bytes().enumerate() {
         let length = usize::from(SPECIAL[usize::from(byte)]);

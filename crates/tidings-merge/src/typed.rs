@@ -130,7 +130,7 @@ pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> 
         Shape::Set(_) | Shape::Keyed(_) if !value.is_array() => "list",
         Shape::Scalar(Scalar::Bool) if !value.is_boolean() => "boolean",
         Shape::Scalar(Scalar::String) if !value.is_string() => {
-            let shown = go_syntax(value);
+            let shown = tidings_go::print_syntax(value);
             return Some(format!(
                 "expected string, got &value.valueUnstructured{{Value:{shown}}}"
             ));
@@ -146,44 +146,8 @@ pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> 
         }
         _ => return None,
     };
-    Some(format!("expected {wanted}, got &{{{}}}", go_text(value)))
-}
-
-/// A value as Go prints it with `%v`.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(values) => {
-            let values: Vec<_> = values.iter().map(go_text).collect();
-            format!("[{}]", values.join(" "))
-        }
-        Value::Object(members) => {
-            let members = members.iter();
-            let members: Vec<_> = members
-                .map(|(name, value)| format!("{name}:{}", go_text(value)))
-                .collect();
-            format!("map[{}]", members.join(" "))
-        }
-        Value::Null => "<nil>".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// A value as Go prints it with `%#v`.
-fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Array(values) => {
-            let values: Vec<_> = values.iter().map(go_syntax).collect();
-            format!("[]interface {{}}{{{}}}", values.join(", "))
-        }
-        Value::Object(members) => {
-            let members = members.iter();
-            let members: Vec<_> = members
-                .map(|(name, value)| format!("{name:?}:{}", go_syntax(value)))
-                .collect();
-            format!("map[string]interface {{}}{{{}}}", members.join(", "))
-        }
-        Value::Null => "interface {}(nil)".to_owned(),
-        other => other.to_string(),
-    }
+    Some(format!(
+        "expected {wanted}, got &{{{}}}",
+        tidings_go::print(value)
+    ))
 }

@@ -25,7 +25,11 @@ pub fn check_review(draft: &Draft, review: Review) -> Result<(), Status> {
     let wrong_path = |why: &str| {
         let of = |name: &str| draft.text(&["spec", "nonResourceAttributes", name]);
         let shown = json!({ "Path": of("path"), "Verb": of("verb") });
-        FieldError::invalid_value("spec.nonResourceAttributes", go_json(&shown), why)
+        FieldError::invalid_value(
+            "spec.nonResourceAttributes",
+            tidings_go::json_text(&shown),
+            why,
+        )
     };
     match (resource, path) {
         (Some(_), Some(_)) => errors.push(wrong_path(
@@ -90,16 +94,6 @@ pub fn check_review(draft: &Draft, review: Review) -> Result<(), Status> {
         ..draft.kind.group_version_kind()
     };
     Err(Status::invalid(kind, "", &errors))
-}
-
-/// A value as Go writes it in JSON.
-fn go_json(value: &impl serde::Serialize) -> String {
-    let mut bytes = Vec::new();
-    let written = tidings_go::write_json(&mut bytes, value);
-    written.map_or_else(
-        |_| String::new(),
-        |()| String::from_utf8_lossy(&bytes).into_owned(),
-    )
 }
 
 /// Refuses a selector with both `rawSelector` and `requirements` or with neither, and wrong requirements.

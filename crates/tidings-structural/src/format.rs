@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use regex::Regex;
-use tidings_api::go;
+use tidings_go::{self as go, Url};
 
 /// A format that validation checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Format {
     pub(crate) fn holds(self, text: &str) -> bool {
         match self {
             Format::BsonObjectId => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
-            Format::Uri => is_request_uri(text),
+            Format::Uri => Url::parse_request(text).is_ok(),
             Format::Email => is_email(text),
             Format::Hostname => is_hostname(text),
             Format::Ipv4 => text.contains('.') && is_ip(text),
@@ -201,71 +201,6 @@ fn is_mac(text: &str) -> bool {
     }
     let parts: Vec<&str> = text.split('.').collect();
     [3, 4, 10].contains(&parts.len()) && parts.iter().all(|part| is_hex(part, 4))
-}
-
-/// True for URLs that Go's `url.ParseRequestURI` accepts: an absolute URL, or a path from the root.
-pub(crate) fn is_request_uri(text: &str) -> bool {
-    if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
-        return false;
-    }
-    if text == "*" {
-        return true;
-    }
-    let (rest, has_scheme) = match text.find(':') {
-        Some(at) if is_scheme(&text[..at]) => (&text[at + 1..], true),
-        Some(0) => return false,
-        // The first path segment has a colon, but no valid scheme before it.
-        Some(at) if !text[..at].contains('/') && !text.starts_with('/') => return false,
-        _ => (text, false),
-    };
-    if !has_scheme && !rest.starts_with('/') {
-        return false;
-    }
-    if has_scheme && rest.is_empty() {
-        return false;
-    }
-    if !rest.starts_with('/') {
-        // An opaque part, such as in `mailto:a@b`.
-        return has_scheme;
-    }
-    let before_query = rest.split('?').next().unwrap_or_default();
-    let (host, path) = match before_query.strip_prefix("//") {
-        Some(after) => after.split_at(after.find('/').unwrap_or(after.len())),
-        None => ("", before_query),
-    };
-    escapes_are_valid(path) && is_authority(host)
-}
-
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-}
-
-fn escapes_are_valid(text: &str) -> bool {
-    text.split('%')
-        .skip(1)
-        .all(|after| after.len() >= 2 && after.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))
-}
-
-fn is_authority(text: &str) -> bool {
-    let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
-    let port = if let Some(rest) = host.strip_prefix('[') {
-        let Some((_, after)) = rest.split_once(']') else {
-            return false;
-        };
-        match after.strip_prefix(':') {
-            Some(port) => port,
-            None if after.is_empty() => "",
-            None => return false,
-        }
-    } else {
-        host.rsplit_once(':').map_or("", |(_, port)| port)
-    };
-    port.bytes().all(|b| b.is_ascii_digit())
-        && !host.bytes().any(|b| b" <>\"\\^`{|}".contains(&b))
-        && !host.contains('%')
 }
 
 /// True for addresses that Go's `mail.ParseAddress` accepts, except comments: `a@b` or `Name <a@b>`.

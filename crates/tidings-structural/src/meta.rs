@@ -1,11 +1,11 @@
 //! Coerces and checks apiVersion, kind and metadata of embedded resources.
 
-use tidings_api::{FieldError, go, validate};
+use tidings_api::{FieldError, validate};
 use tidings_json::{Map, Value};
 
 use crate::node::SchemaNode;
 use crate::object_meta;
-use crate::text::{FieldPath, bad_value, json, unprintable};
+use crate::text::{FieldPath, bad_value, unprintable};
 
 /// Rewrites embedded metadata as Go decodes and encodes it: without unknown and empty fields. Appends the paths of unknown fields
 /// to `unknown`. With `drop_malformed`, fields of the wrong type are dropped too.
@@ -198,12 +198,8 @@ fn check_resource(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// The maximum size of all annotations of an object together.
-const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_BYTES_MAX: usize = 128;
 const SUBRESOURCE_BYTES_MAX: usize = 256;
-/// The maximum number of errors about extra controllers: each prints all owners, so the output grows quadratically.
-const EXTRA_CONTROLLERS_REPORTED_MAX: usize = 8;
 
 /// Checks decoded metadata, whose fields have the right types.
 fn check_metadata(fields: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
@@ -228,137 +224,35 @@ fn check_metadata(fields: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) 
     if !namespace.is_empty() {
         invalid("namespace", namespace, validate::dns1123_label(namespace));
     }
-    if let Some(generation) = fields.get("generation").and_then(Value::as_i64)
-        && generation < 0
-    {
-        let detail = "must be greater than or equal to 0";
-        let path = path.child("generation");
-        errors.push(FieldError::invalid_value(path, generation, detail));
-    }
-    check_keys(fields, path, errors);
+    let child = |name: &str| String::from(path.child(name));
+    let generation = fields.get("generation").and_then(Value::as_i64);
+    errors.extend(validate::generation(&child("generation"), generation));
+    let texts = |name: &str| {
+        let entries = fields.get(name).and_then(Value::as_object);
+        let entries = entries.into_iter().flatten();
+        entries.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default()))
+    };
+    errors.extend(validate::labels(&child("labels"), texts("labels")));
+    let annotations = texts("annotations");
+    errors.extend(validate::annotations(&child("annotations"), annotations));
     let list = |name: &str| fields.get(name).and_then(Value::as_array);
     if let Some(owners) = list("ownerReferences") {
-        check_owners(owners, &path.child("ownerReferences"), errors);
+        errors.extend(validate::owner_references(
+            &child("ownerReferences"),
+            owners,
+        ));
     }
     if let Some(finalizers) = list("finalizers") {
-        check_finalizers(finalizers, &path.child("finalizers"), errors);
+        let names: Vec<_> = finalizers.iter().filter_map(Value::as_str).collect();
+        errors.extend(validate::finalizers(&child("finalizers"), &names));
     }
     if let Some(entries) = list("managedFields") {
         check_managed(entries, &path.child("managedFields"), errors);
     }
 }
 
-/// Checks labels and annotations.
-fn check_keys(fields: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let entries = |name: &str| {
-        let entries = fields.get(name).and_then(Value::as_object);
-        let entries = entries.into_iter().flatten();
-        entries.map(|(key, value)| (key, value.as_str().unwrap_or_default()))
-    };
-    let mut invalid = |path: &FieldPath, value: &str, why: Vec<String>| {
-        let why = why.into_iter();
-        errors.extend(why.map(|why| FieldError::invalid(path.clone(), value, why)));
-    };
-    let labels = path.child("labels");
-    for (key, value) in entries("labels") {
-        invalid(&labels, key, validate::qualified_name(key));
-        invalid(&labels, value, validate::label_value(value));
-    }
-    let annotations = path.child("annotations");
-    let mut bytes = 0;
-    for (key, value) in entries("annotations") {
-        let why = validate::qualified_name(&key.to_lowercase());
-        invalid(&annotations, key, why);
-        bytes += key.len() + value.len();
-    }
-    if bytes > ANNOTATIONS_BYTES_MAX {
-        errors.push(FieldError::too_long(annotations, ANNOTATIONS_BYTES_MAX));
-    }
-}
-
 fn member<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// An owner reference as errors print it: its members in the order of Go's struct.
-fn printed_owner(owner: &Value) -> Value {
-    let members = [
-        "apiVersion",
-        "kind",
-        "name",
-        "uid",
-        "controller",
-        "blockOwnerDeletion",
-    ];
-    let found = members.into_iter().filter_map(|name| {
-        let value = owner.get(name)?;
-        Some((name.to_owned(), value.clone()))
-    });
-    Value::Object(found.collect())
-}
-
-fn go_json(value: &Value) -> String {
-    let bytes = go::json(value).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn check_owners(owners: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    let mut controller: Option<String> = None;
-    let mut told = 0;
-    for owner in owners {
-        let api_version = member(owner, "apiVersion");
-        let version = match api_version.split('/').collect::<Vec<_>>().as_slice() {
-            [version] | [_, version] => *version,
-            _ => "",
-        };
-        if version.is_empty() {
-            let detail = "version must not be empty";
-            let path = path.child("apiVersion");
-            errors.push(FieldError::invalid(path, api_version, detail));
-        }
-        for name in ["kind", "name", "uid"] {
-            if member(owner, name).is_empty() {
-                let path = path.child(name);
-                errors.push(FieldError::invalid(path, "", "must not be empty"));
-            }
-        }
-        if api_version == "v1" && member(owner, "kind") == "Event" {
-            let detail = "/v1, Kind=Event is disallowed from being an owner";
-            let printed = go_json(&printed_owner(owner));
-            errors.push(FieldError::invalid_value(path.clone(), printed, detail));
-        }
-        if owner.get("controller") != Some(&Value::Bool(true)) {
-            continue;
-        }
-        let name = format!("{}/{}", member(owner, "kind"), member(owner, "name"));
-        match &controller {
-            None => controller = Some(name),
-            Some(_) if told == EXTRA_CONTROLLERS_REPORTED_MAX => {}
-            Some(first) => {
-                told += 1;
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {name}"
-                );
-                let all = owners.iter().map(printed_owner).collect();
-                let printed = go_json(&Value::Array(all));
-                errors.push(FieldError::invalid_value(path.clone(), printed, detail));
-            }
-        }
-    }
-}
-
-fn check_finalizers(finalizers: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for finalizer in finalizers {
-        let name = finalizer.as_str().unwrap_or_default();
-        let why = validate::qualified_name(name).into_iter();
-        errors.extend(why.map(|why| FieldError::invalid(path.clone(), name, why)));
-    }
-    let has = |name: &str| finalizers.iter().any(|finalizer| finalizer == name);
-    if has("orphan") && has("foregroundDeletion") {
-        let detail = "finalizer orphan and foregroundDeletion cannot be both set";
-        let printed = json(&Value::Array(finalizers.to_vec()));
-        errors.push(FieldError::invalid_value(path.clone(), printed, detail));
-    }
 }
 
 fn check_managed(entries: &[Value], path: &FieldPath, errors: &mut Vec<FieldError>) {

@@ -72,7 +72,7 @@ impl RuleText {
         object.insert("Reason".into(), self.reason.clone().into());
         object.insert("FieldPath".into(), self.field_path.clone().into());
         object.insert("OptionalOldSelf".into(), self.optional_old_self.into());
-        tidings_api::go::json(&Value::Object(object))
+        tidings_go::json(&Value::Object(object))
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }

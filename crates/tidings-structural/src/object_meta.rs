@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tidings_api::go;
+use tidings_go as go;
 use tidings_json::{Map, Value};
-
-use crate::printed::float_text;
 
 /// The type of a field.
 enum MetaFieldType {
@@ -97,7 +95,7 @@ pub(crate) fn decode(metadata: &Value, drop_malformed: bool) -> Result<DecodedMe
         Value::Null => return Ok(decoded),
         Value::Object(fields) => fields,
         other => {
-            let found = type_name(other);
+            let found = go::json_type(other);
             return Err(format!(
                 "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
             ));
@@ -190,20 +188,22 @@ impl MetaDecoder {
             | (MetaFieldType::Bool, Value::Bool(_)) => Some(value.clone()),
             (MetaFieldType::Integer | MetaFieldType::OptionalInteger, Value::Number(number)) => {
                 let Some(integer) = integer(number) else {
-                    let number = number.as_f64().map_or_else(String::new, float_text);
+                    let number = number.as_f64().map_or_else(String::new, go::json_float);
                     self.wrong(&format!("number {number}"), place, "int64");
                     return None;
                 };
                 let is_kept = integer != 0 || matches!(shape, MetaFieldType::OptionalInteger);
                 is_kept.then(|| integer.into())
             }
-            (MetaFieldType::Time, Value::String(text)) => match time(text) {
-                Ok(time) => Some(time.into()),
-                Err(why) => {
-                    self.problem.get_or_insert(why);
-                    None
+            (MetaFieldType::Time, Value::String(text)) => {
+                match go::parse_time(text).map(go::rfc3339) {
+                    Ok(time) => Some(time.into()),
+                    Err(why) => {
+                        self.problem.get_or_insert(why);
+                        None
+                    }
                 }
-            },
+            }
             (MetaFieldType::Texts, Value::Array(elements)) => {
                 let texts: Vec<Value> = elements
                     .iter()
@@ -240,7 +240,7 @@ impl MetaDecoder {
                     MetaFieldType::TextMap => "map[string]string".to_owned(),
                     MetaFieldType::Structs(layout) => format!("[]v1.{}", layout.name),
                 };
-                self.wrong(type_name(value), place, &wanted);
+                self.wrong(go::json_type(value), place, &wanted);
                 None
             }
         }
@@ -251,7 +251,7 @@ impl MetaDecoder {
         match value {
             Value::String(_) => return value.clone(),
             Value::Null => {}
-            other => self.wrong(type_name(other), place, "string"),
+            other => self.wrong(go::json_type(other), place, "string"),
         }
         "".into()
     }
@@ -268,7 +268,7 @@ impl MetaDecoder {
             Value::Object(fields) => fields,
             Value::Null => &nothing,
             other => {
-                self.wrong(type_name(other), place, &format!("v1.{}", layout.name));
+                self.wrong(go::json_type(other), place, &format!("v1.{}", layout.name));
                 &nothing
             }
         };
@@ -295,17 +295,6 @@ struct MetaFieldPlace<'a> {
     path: &'a str,
 }
 
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// An integer; a float without a fraction counts too.
 fn integer(number: &tidings_json::Number) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -314,84 +303,4 @@ fn integer(number: &tidings_json::Number) -> Option<i64> {
         let is_integer = float.fract() == 0.0 && float.abs() <= EXACT_MAX;
         is_integer.then_some(float as i64)
     })
-}
-
-/// A time as Go encodes it: in UTC, without fractions of seconds.
-///
-/// # Errors
-/// If it is no time; the text is that of Go's `time.Parse`.
-fn time(text: &str) -> Result<String, String> {
-    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
-    let quoted = go::quote(text);
-    let mut rest = text;
-    // The element of the layout, its number of digits (0 for a separator), its name in errors, and its valid values.
-    for (element, digits, name, values) in [
-        ("2006", 4, "year", 0..=9999),
-        ("-", 0, "", 0..=0),
-        ("01", 2, "month", 1..=12),
-        ("-", 0, "", 0..=0),
-        ("02", 2, "day", 0..=99),
-        ("T", 0, "", 0..=0),
-        ("15", 2, "hour", 0..=23),
-        (":", 0, "", 0..=0),
-        ("04", 2, "minute", 0..=59),
-        (":", 0, "", 0..=0),
-        ("05", 2, "second", 0..=59),
-    ] {
-        let fits = match digits {
-            0 => rest.starts_with(element),
-            digits => rest
-                .as_bytes()
-                .get(..digits)
-                .is_some_and(|bytes| bytes.iter().all(u8::is_ascii_digit)),
-        };
-        if !fits {
-            let rest = go::quote(rest);
-            return Err(format!(
-                "parsing time {quoted} as \"{LAYOUT}\": cannot parse {rest} as \"{element}\""
-            ));
-        }
-        let (value, after) = rest.split_at(digits.max(1));
-        if digits > 0
-            && !value
-                .parse()
-                .is_ok_and(|value: u16| values.contains(&value))
-        {
-            return Err(format!("parsing time {quoted}: {name} out of range"));
-        }
-        rest = after;
-    }
-    let seconds = &text[..text.len() - rest.len()];
-    if let Some(fraction) = rest.strip_prefix(['.', ',']) {
-        let after = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
-        if after.len() < fraction.len() {
-            rest = after;
-        }
-    }
-    let is_offset = |rest: &str| {
-        let bytes = rest.as_bytes();
-        bytes.len() >= 6
-            && matches!(bytes[0], b'+' | b'-')
-            && bytes[3] == b':'
-            && [1, 2, 4, 5].iter().all(|at| bytes[*at].is_ascii_digit())
-    };
-    let after = match rest.strip_prefix('Z') {
-        Some(after) => after,
-        None if is_offset(rest) => &rest[6..],
-        None => {
-            let rest = go::quote(rest);
-            return Err(format!(
-                "parsing time {quoted} as \"{LAYOUT}\": cannot parse {rest} as \"Z07:00\""
-            ));
-        }
-    };
-    if !after.is_empty() {
-        let after = go::quote(after);
-        return Err(format!("parsing time {quoted}: extra text: {after}"));
-    }
-    let zone = &rest[..rest.len() - after.len()];
-    match format!("{seconds}{zone}").parse::<jiff::Timestamp>() {
-        Ok(time) => Ok(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
-        Err(_) => Err(format!("parsing time {quoted}: day out of range")),
-    }
 }

@@ -1,6 +1,6 @@
 //! Prints definitions and schemas as errors do: upstream's internal structs as JSON, with all fields, also empty ones.
 
-use tidings_api::go;
+use tidings_go as go;
 use tidings_json::{Map, Value};
 
 use crate::text::json;
@@ -214,7 +214,7 @@ fn put(out: &mut String, value: &Value, kind: PrintKind) {
         }
         (_, Value::Null) => out.push_str("null"),
         (PrintKind::Float, Value::Number(number)) => match number.as_f64() {
-            Some(float) => out.push_str(&float_text(float)),
+            Some(float) => out.push_str(&go::json_float(float)),
             None => out.push_str(&number.to_string()),
         },
         (PrintKind::Struct(members), Value::Object(object)) => {
@@ -277,7 +277,7 @@ fn put_object<'a>(out: &mut String, fields: impl Iterator<Item = (&'a str, &'a V
         if index > 0 {
             out.push(',');
         }
-        out.push_str(&json_text(name));
+        out.push_str(&go::json_text(name));
         out.push(':');
         put(out, value, kind);
     }
@@ -291,21 +291,4 @@ fn put_map(out: &mut String, object: &Map, kind: PrintKind) {
         .into_iter()
         .map(|(name, value)| (name.as_str(), value, kind));
     put_object(out, fields);
-}
-
-fn json_text(text: &str) -> String {
-    let bytes = go::json(text).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A float as Go's `encoding/json` writes it: with an exponent below 1e-6 and from 1e21 on.
-pub(crate) fn float_text(value: f64) -> String {
-    let size = value.abs();
-    if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        let scientific = format!("{value:e}");
-        let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-        let sign = if exponent.starts_with('-') { "" } else { "+" };
-        return format!("{digits}e{sign}{exponent}");
-    }
-    format!("{value}")
 }

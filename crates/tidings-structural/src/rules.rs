@@ -1,7 +1,8 @@
 //! Checks the parts of a schema that `structure` does not check: refused keywords, defaults, list and map types, and the texts
 //! of rules.
 
-use tidings_api::{FieldError, go};
+use tidings_api::FieldError;
+use tidings_go as go;
 
 use crate::cel;
 use crate::field_path;

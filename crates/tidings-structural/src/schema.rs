@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use tidings_api::{FieldError, FieldErrors, go};
+use tidings_api::{FieldError, FieldErrors};
+use tidings_go as go;
 use tidings_json::Value;
 
 use crate::cel;

@@ -4,14 +4,15 @@ mod number;
 
 use std::fmt::Write;
 
-use tidings_api::{FieldError, go};
+use tidings_api::FieldError;
+use tidings_go::{self as go, GoNumber};
 use tidings_json::{Map, Value};
 
 use self::number::{is_json_integer, is_member};
 use crate::correlate::{KeyedElements, UpdatePair};
 use crate::format::Format;
 use crate::node::{AdditionalProperties, SchemaNode};
-use crate::text::{FieldPath, GoNumber, bad_value, json};
+use crate::text::{FieldPath, bad_value, json};
 
 /// Appends the errors of a value. With the value before an update in `pair`, errors in unchanged values are not reported.
 pub(crate) fn check(

@@ -1,9 +1,9 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy`.
 
 use super::SelectorError;
-use crate::go;
 use crate::object::Labels;
 use crate::validate;
+use tidings_go as go;
 
 /// A conjunction of requirements on labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

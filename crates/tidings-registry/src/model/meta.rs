@@ -11,9 +11,6 @@ use tidings_merge::{Managed, Touched};
 use super::kind::{Kind, NameRule};
 use crate::reading::{self, FieldPath};
 
-/// The largest total size of annotations, keys and values, in bytes (W170).
-const ANNOTATION_BYTES_MAX: usize = 256 << 10;
-
 /// The most owner references that a warning about duplicates lists.
 const REPEATED_MAX: usize = 100;
 
@@ -316,56 +313,20 @@ impl Meta {
                     .map(|why| FieldError::invalid("metadata.name", &self.name, why)),
             );
         }
-        if let Some(generation) = self.generation.filter(|generation| *generation < 0) {
-            let why = "must be greater than or equal to 0";
-            errors.push(FieldError::invalid_value(
-                "metadata.generation",
-                generation,
-                why,
-            ));
-        }
-        for (key, value) in &self.labels {
-            let wrong_key = validate::qualified_name(key);
-            errors.extend(
-                wrong_key
-                    .into_iter()
-                    .map(|why| FieldError::invalid("metadata.labels", key, why)),
-            );
-            let wrong_value = validate::label_value(value);
-            errors.extend(
-                wrong_value
-                    .into_iter()
-                    .map(|why| FieldError::invalid("metadata.labels", value, why)),
-            );
-        }
-        for key in self.annotations.keys() {
-            // The prefix of an annotation key may contain capitals.
-            let wrong = validate::qualified_name(&key.to_lowercase());
-            errors.extend(
-                wrong
-                    .into_iter()
-                    .map(|why| FieldError::invalid("metadata.annotations", key, why)),
-            );
-        }
-        let bytes: usize = self
-            .annotations
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        if bytes > ANNOTATION_BYTES_MAX {
-            errors.push(FieldError::too_long(
-                "metadata.annotations",
-                ANNOTATION_BYTES_MAX,
-            ));
-        }
-        self.validate_owners(errors);
+        errors.extend(validate::generation("metadata.generation", self.generation));
+        let texts = |(key, value)| -> (&str, &str) { (String::as_str(key), String::as_str(value)) };
+        let labels = self.labels.iter().map(texts);
+        errors.extend(validate::labels("metadata.labels", labels));
+        let annotations = self.annotations.iter().map(texts);
+        errors.extend(validate::annotations("metadata.annotations", annotations));
+        let owners = &self.owner_references;
+        errors.extend(validate::owner_references(
+            "metadata.ownerReferences",
+            owners,
+        ));
+        let finalizers: Vec<_> = self.finalizers.iter().map(String::as_str).collect();
+        errors.extend(validate::finalizers("metadata.finalizers", &finalizers));
         for (index, finalizer) in self.finalizers.iter().enumerate() {
-            let wrong = validate::qualified_name(finalizer);
-            errors.extend(
-                wrong
-                    .into_iter()
-                    .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
-            );
             let bare = !finalizer.contains('/') && !kind.bare_finalizers;
             if bare && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
                 let why = "name is neither a standard finalizer name nor is it fully qualified";
@@ -375,15 +336,6 @@ impl Meta {
                     why,
                 ));
             }
-        }
-        let has = |name: &str| self.finalizers.iter().any(|finalizer| finalizer == name);
-        if has("orphan") && has("foregroundDeletion") {
-            let both = "finalizer orphan and foregroundDeletion cannot be both set";
-            errors.push(FieldError::invalid_value(
-                "metadata.finalizers",
-                format!("{:?}", self.finalizers),
-                both,
-            ));
         }
     }
 
@@ -416,43 +368,6 @@ impl Meta {
                     "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                     quoted.join(", ")
                 ),
-            ));
-        }
-    }
-
-    /// Appends the errors of ownerReferences.
-    fn validate_owners(&self, errors: &mut FieldErrors) {
-        let mut controllers = 0;
-        for reference in &self.owner_references {
-            let path = "metadata.ownerReferences";
-            let text = |name: &str| {
-                reference
-                    .get(name)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            };
-            for name in ["apiVersion", "kind", "name", "uid"] {
-                if text(name).is_empty() {
-                    let (field, detail) = (format!("{path}.{name}"), "must not be empty");
-                    errors.push(match name {
-                        "apiVersion" => FieldError::invalid(field, "", "version must not be empty"),
-                        _ => FieldError::invalid(field, "", detail),
-                    });
-                }
-            }
-            controllers +=
-                usize::from(reference.get("controller").and_then(Value::as_bool) == Some(true));
-        }
-        if controllers > 1 {
-            let names: Vec<&str> = self
-                .owner_references
-                .iter()
-                .filter_map(|owner| owner.get("name")?.as_str())
-                .collect();
-            errors.push(FieldError::invalid_value(
-                "metadata.ownerReferences",
-                format!("{names:?}"),
-                "Only one reference can have Controller set to true",
             ));
         }
     }

@@ -252,7 +252,8 @@ fn check_order(
             None => place == element,
         };
         if !named.any(is_it) {
-            let [patch, order] = [patch, order].map(go_list);
+            let [patch, order] =
+                [patch, order].map(|list| tidings_go::print(&Value::Array(list.to_vec())));
             return Err(StrategicPatchError::Unfit(format!(
                 "The order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}\n"
             )));
@@ -350,7 +351,7 @@ fn merge_keyed<T: PatchSchema>(
 fn identity_by(element: &Value, key: &str) -> Result<String, StrategicPatchError> {
     let value = element.get(key).map(Value::to_string);
     value.ok_or_else(|| {
-        let element = go_text(element);
+        let element = tidings_go::print(element);
         StrategicPatchError::Unfit(format!(
             "map: {element} does not contain declared merge key: {key}"
         ))
@@ -399,32 +400,9 @@ fn literal_members(patch: &Map) -> Map {
 }
 
 fn unknown_directive(directive: &Value, patch: &Map) -> StrategicPatchError {
-    let directive = go_text(directive);
-    let patch = go_text(&Value::Object(patch.clone()));
+    let directive = tidings_go::print(directive);
+    let patch = tidings_go::print(&Value::Object(patch.clone()));
     StrategicPatchError::Unfit(format!("unknown patch type: {directive} in map: {patch}"))
-}
-
-/// A value as Go prints it with `%v`.
-fn go_text(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".into(),
-        Value::String(text) => text.clone(),
-        Value::Array(values) => go_list(values),
-        Value::Object(members) => {
-            let sorted: std::collections::BTreeMap<_, _> = members.iter().collect();
-            let members = sorted.into_iter();
-            let members: Vec<_> = members
-                .map(|(name, value)| format!("{name}:{}", go_text(value)))
-                .collect();
-            format!("map[{}]", members.join(" "))
-        }
-        other => other.to_string(),
-    }
-}
-
-fn go_list(values: &[Value]) -> String {
-    let values: Vec<_> = values.iter().map(go_text).collect();
-    format!("[{}]", values.join(" "))
 }
 
 #[cfg(test)]

@@ -5,13 +5,8 @@ mod fit;
 mod odd;
 mod path;
 
-use std::borrow::Cow;
-use std::fmt;
-
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use tidings_json::map::Entry;
-use tidings_json::{Map, Number, Plain, Value};
+use tidings_json::{Map, Outline, OutlineIndex, Plain, Value};
 
 pub(crate) use fit::{fit, go_type};
 pub(crate) use odd::odd_in_order;
@@ -34,28 +29,28 @@ pub(crate) fn read(json: &[u8]) -> serde_json::Result<(Value, Vec<String>)> {
 /// If it is not JSON.
 pub(crate) fn read_with_lines(json: &[u8]) -> serde_json::Result<(Value, Vec<RepeatedMember>)> {
     // UTF-8 is checked once for the whole text, not for each string.
-    match std::str::from_utf8(json) {
+    let value: Value = match std::str::from_utf8(json) {
         Ok(text) => match Plain::read(text) {
-            Some(value) => Ok((value, Vec::new())),
-            None => read_from(serde_json::Deserializer::from_str(text), json),
+            Some(value) => return Ok((value, Vec::new())),
+            None => serde_json::from_str(text)?,
         },
-        Err(_) => read_from(serde_json::Deserializer::from_slice(json), json),
+        Err(_) => serde_json::from_slice(json)?,
+    };
+    match Outline::read(json) {
+        Ok(outline) if outline.member_count() > member_count(&value) => {
+            RepetitionReader::read(&outline)
+        }
+        _ => Ok((value, Vec::new())),
     }
 }
 
-fn read_from<'de>(
-    mut reader: serde_json::Deserializer<impl serde_json::de::Read<'de>>,
-    json: &[u8],
-) -> serde_json::Result<(Value, Vec<RepeatedMember>)> {
-    let mut repeated = Vec::new();
-    let value = ValueReader {
-        json,
-        path: &FieldPath::Top,
-        repeated: &mut repeated,
+/// How many members all objects of a value have. Of a repeated member only the last is in the value.
+fn member_count(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => members.len() + members.values().map(member_count).sum::<usize>(),
+        Value::Array(values) => values.iter().map(member_count).sum(),
+        _ => 0,
     }
-    .deserialize(&mut reader)?;
-    reader.end()?;
-    Ok((value, repeated))
 }
 
 /// A member that occurs again in the same object.
@@ -65,115 +60,59 @@ pub(crate) struct RepeatedMember {
     pub(crate) path: String,
     /// The name of the member.
     pub(crate) name: String,
-    /// The line of the repetition; 1 if the name is written with escapes.
+    /// The line of the repetition.
     pub(crate) line: usize,
 }
 
-/// The name of a member, borrowed from the document unless it has escapes.
-#[derive(Deserialize)]
-struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// Reads a value, and records repeated members.
-struct ValueReader<'a> {
-    /// The whole document, to count lines.
-    json: &'a [u8],
-    /// The path of the value.
-    path: &'a FieldPath<'a>,
-    repeated: &'a mut Vec<RepeatedMember>,
+/// Reads a document in which members are repeated, and records them.
+struct RepetitionReader<'a> {
+    outline: &'a Outline<'a>,
+    repeated: Vec<RepeatedMember>,
 }
 
-impl ValueReader<'_> {
-    /// The line of a name that is borrowed from the document, by its address in memory.
-    fn line_of(&self, address: usize) -> usize {
-        let at = address.checked_sub(self.json.as_ptr().addr());
-        let before = at.and_then(|at| self.json.get(..at)).unwrap_or_default();
-        1 + before.iter().filter(|byte| **byte == b'\n').count()
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for ValueReader<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ValueReader<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
+impl RepetitionReader<'_> {
+    fn read(outline: &Outline<'_>) -> serde_json::Result<(Value, Vec<RepeatedMember>)> {
+        let mut reader = RepetitionReader {
+            outline,
+            repeated: Vec::new(),
+        };
+        let value = reader.value(outline.top(), &FieldPath::Top)?;
+        Ok((value, reader.repeated))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        loop {
-            let element = ValueReader {
-                json: self.json,
-                path: &FieldPath::Element(self.path, values.len()),
-                repeated: self.repeated,
-            };
-            match elements.next_element_seed(element)? {
-                Some(value) => values.push(value),
-                None => return Ok(Value::Array(values)),
-            }
+    fn value(&mut self, at: OutlineIndex, path: &FieldPath<'_>) -> serde_json::Result<Value> {
+        if let Some(elements) = self.outline.elements(at) {
+            let elements = elements.enumerate();
+            let values =
+                elements.map(|(index, at)| self.value(at, &FieldPath::Element(path, index)));
+            return values.collect::<Result<_, _>>().map(Value::Array);
         }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let Some(members) = self.outline.members(at) else {
+            return serde_json::from_slice(self.outline.text(at));
+        };
         let mut values = Map::new();
-        while let Some(MemberName(name)) = members.next_key()? {
-            let path = FieldPath::Member(self.path, &name);
-            let value = members.next_value_seed(ValueReader {
-                json: self.json,
-                path: &path,
-                repeated: self.repeated,
-            })?;
-            let address = name.as_ptr().addr();
+        for (name_at, value) in members {
+            let name: String = serde_json::from_slice(self.outline.text(name_at))?;
+            let value = self.value(value, &FieldPath::Member(path, &name))?;
             match values.entry(name) {
                 Entry::Vacant(entry) => drop(entry.insert(value)),
                 Entry::Occupied(mut entry) => {
-                    if self.repeated.len() < NOTES_MAX {
-                        self.repeated.push(RepeatedMember {
-                            path: noted(&FieldPath::Member(self.path, entry.key())),
-                            name: noted(&FieldPath::Member(&FieldPath::Top, entry.key())),
-                            line: self.line_of(address),
-                        });
-                    }
+                    self.note(name_at, path, entry.key());
                     merge_repeated(entry.get_mut(), value);
                 }
             }
         }
         Ok(Value::Object(values))
+    }
+
+    fn note(&mut self, at: OutlineIndex, object: &FieldPath<'_>, name: &str) {
+        if self.repeated.len() < NOTES_MAX {
+            self.repeated.push(RepeatedMember {
+                path: noted(&FieldPath::Member(object, name)),
+                name: noted(&FieldPath::Member(&FieldPath::Top, name)),
+                line: self.outline.line(at),
+            });
+        }
     }
 }
 

@@ -1,9 +1,8 @@
 //! Finds unknown and duplicate fields in the order of the document (W173).
 
 use std::collections::HashSet;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use tidings_json::{Outline, OutlineIndex, unquote};
 
 use super::path::{FieldPath, noted};
 
@@ -20,9 +19,10 @@ pub(crate) fn odd_in_order(
         reported: HashSet::new(),
         found: Vec::new(),
     };
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    // The document has been parsed already, so this does not fail.
-    let _ = OddFieldVisitor(&mut finder, &FieldPath::Top).deserialize(&mut reader);
+    // The document has been parsed already, so it has an outline.
+    if let Ok(outline) = Outline::read(json) {
+        finder.search(&outline, outline.top(), &FieldPath::Top);
+    }
     finder.found
 }
 
@@ -38,83 +38,30 @@ struct OddFields<'a> {
     found: Vec<(&'static str, String)>,
 }
 
-/// Searches the value at a path.
-struct OddFieldVisitor<'a, 'b>(&'a mut OddFields<'b>, &'a FieldPath<'a>);
-
-impl<'de> DeserializeSeed<'de> for OddFieldVisitor<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for OddFieldVisitor<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any JSON value")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
-        let OddFieldVisitor(finder, here) = self;
-        let mut at = 0;
-        while elements
-            .next_element_seed(OddFieldVisitor(finder, &FieldPath::Element(here, at)))?
-            .is_some()
-        {
-            at += 1;
+impl OddFields<'_> {
+    fn search(&mut self, outline: &Outline<'_>, at: OutlineIndex, path: &FieldPath<'_>) {
+        for (index, element) in outline.elements(at).into_iter().flatten().enumerate() {
+            self.search(outline, element, &FieldPath::Element(path, index));
         }
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        let OddFieldVisitor(finder, here) = self;
         let mut seen = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            let here = FieldPath::Member(here, &name);
-            // Paths are formatted only if there are fields to find.
-            let path = match (finder.duplicates.is_empty(), finder.unknown.is_empty()) {
-                (true, true) => String::new(),
-                _ => noted(&here),
-            };
-            if finder.unknown.contains(&*path) {
-                if finder.reported.insert(path.clone()) {
-                    finder.found.push(("unknown", path));
+        for (name, value) in outline.members(at).into_iter().flatten() {
+            let name = unquote(outline.text(name)).unwrap_or_default();
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let path = FieldPath::Member(path, &name);
+            let text = noted(&path);
+            if self.unknown.contains(&*text) {
+                if self.reported.insert(text.clone()) {
+                    self.found.push(("unknown", text));
                 }
-                members.next_value::<IgnoredAny>()?;
                 continue;
             }
-            if !seen.insert(name.clone()) && finder.duplicates.remove(&*path) {
-                finder.found.push(("duplicate", path));
+            let again = seen.contains(&name);
+            if again && self.duplicates.remove(&*text) {
+                self.found.push(("duplicate", text));
             }
-            members.next_value_seed(OddFieldVisitor(finder, &here))?;
+            self.search(outline, value, &path);
+            seen.insert(name);
         }
-        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use tidings_json::{Outline, OutlineIndex, unquote};
 
 use super::EncodeError;
-use super::outline::{NotJson, Outline, OutlineIndex};
 use super::wire;
 use crate::types::{Field, FieldKind, Item, Other, Type};
 
@@ -24,7 +24,7 @@ pub(super) struct MessageEncoder<'a> {
 
 impl<'a> MessageEncoder<'a> {
     pub(super) fn new(json: &'a [u8], out: &'a mut Vec<u8>) -> Result<Self, EncodeError> {
-        let outline = Outline::read(json).map_err(|NotJson| EncodeError::Json)?;
+        let outline = Outline::read(json).map_err(|_| EncodeError::Json)?;
         Ok(Self {
             outline,
             values: Vec::new(),
@@ -78,15 +78,12 @@ impl<'a> MessageEncoder<'a> {
         let fields = message_type.fields();
         let first = self.values.len();
         self.values.resize(first + fields.len(), None);
-        let mut members = self
-            .outline
-            .members(object)
-            .ok_or(EncodeError::Value(name))?;
+        let members = self.outline.members(object);
+        let members = members.ok_or(EncodeError::Value(name))?;
         // Members are mostly in the order of the fields, so the search starts after the last match.
         let mut likely = 0;
-        while let Some(key) = members.next() {
-            let value = members.next().ok_or(EncodeError::Json)?;
-            let key = content(self.outline.text(key)).ok_or(EncodeError::Json)?;
+        for (key, value) in members {
+            let key = unquote(self.outline.text(key)).ok_or(EncodeError::Json)?;
             let known = (likely..fields.len()).chain(0..likely).find(|place| {
                 let name = fields[*place].name;
                 !name.is_empty() && name.as_bytes() == &*key
@@ -127,13 +124,11 @@ impl<'a> MessageEncoder<'a> {
 
     /// Appends a map: its entries are messages of a key and a value, sorted by key.
     fn map(&mut self, field: &Field, item: Item, map: OutlineIndex) -> Result<(), EncodeError> {
-        let mut members = self
-            .outline
-            .members(map)
-            .ok_or(EncodeError::Value(field.name))?;
+        let members = self.outline.members(map);
+        let members = members.ok_or(EncodeError::Value(field.name))?;
         let mut entries = Vec::new();
-        while let (Some(key), Some(value)) = (members.next(), members.next()) {
-            let key = content(self.outline.text(key)).ok_or(EncodeError::Json)?;
+        for (key, value) in members {
+            let key = unquote(self.outline.text(key)).ok_or(EncodeError::Json)?;
             entries.push((key, value));
         }
         // Of duplicate members the last counts.
@@ -216,9 +211,9 @@ impl<'a> MessageEncoder<'a> {
                 let number: f64 = parsed(text).ok_or_else(bad)?;
                 self.out.extend_from_slice(&number.to_le_bytes());
             }
-            Item::String => wire::put_bytes(self.out, &content(text).ok_or_else(bad)?),
+            Item::String => wire::put_bytes(self.out, &unquote(text).ok_or_else(bad)?),
             Item::Bytes => {
-                let text = content(text).ok_or_else(bad)?;
+                let text = unquote(text).ok_or_else(bad)?;
                 let bytes = base64_bytes(&text).ok_or_else(bad)?;
                 wire::put_bytes(self.out, &bytes);
             }
@@ -229,14 +224,14 @@ impl<'a> MessageEncoder<'a> {
                 return self.delimited(|encoder| encoder.either(field, inner, other, value));
             }
             Item::Time | Item::MicroTime => {
-                let text = content(text).ok_or_else(bad)?;
+                let text = unquote(text).ok_or_else(bad)?;
                 let text = std::str::from_utf8(&text).map_err(|_| bad())?;
                 let time: Timestamp = text.parse().map_err(|_| bad())?;
                 self.time(item, time);
             }
             Item::Quantity => {
                 let quantity = match text.first() {
-                    Some(b'"') => content(text).ok_or_else(bad)?,
+                    Some(b'"') => unquote(text).ok_or_else(bad)?,
                     Some(b'-' | b'+' | b'0'..=b'9') => text.into(),
                     _ => return Err(bad()),
                 };
@@ -250,7 +245,7 @@ impl<'a> MessageEncoder<'a> {
                     for element in elements {
                         let text = match encoder.outline.text(element) {
                             b"null" => Some(Cow::default()),
-                            text => content(text),
+                            text => unquote(text),
                         };
                         encoder.out.push(wire::tag_byte(1, wire::BYTES));
                         wire::put_bytes(encoder.out, &text.ok_or(EncodeError::Value(field.name))?);
@@ -337,7 +332,7 @@ impl<'a> MessageEncoder<'a> {
     fn int_or_string(&mut self, field: &Field, text: &[u8]) -> Result<(), EncodeError> {
         let bad = || EncodeError::Value(field.name);
         let (kind, number, string) = if text.first() == Some(&b'"') {
-            (1, 0_i32, content(text).ok_or_else(bad)?)
+            (1, 0_i32, unquote(text).ok_or_else(bad)?)
         } else {
             (0, parsed(text).ok_or_else(bad)?, Cow::default())
         };
@@ -402,16 +397,6 @@ fn truth(text: &[u8]) -> Option<u8> {
 
 fn parsed<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// The content of a JSON string; `None` if `text` is not a string.
-fn content(text: &[u8]) -> Option<Cow<'_, [u8]>> {
-    let inner = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if memchr::memchr(b'\\', inner).is_none() {
-        return Some(inner.into());
-    }
-    let unescaped: String = serde_json::from_slice(text).ok()?;
-    Some(unescaped.into_bytes().into())
 }
 
 /// Decodes base64; like Go, skips line breaks.

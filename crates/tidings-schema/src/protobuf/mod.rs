@@ -16,7 +16,6 @@
 
 mod encode;
 mod message;
-mod outline;
 mod wire;
 
 use std::borrow::Cow;

@@ -61,7 +61,7 @@ fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned()
         }
         ("ip", [Val::Text(text)]) => {
-            let text = tidings_api::go::quote(text.as_str());
+            let text = tidings_go::quote(text.as_str());
             format!("IP Address {text} parse error during conversion from string: ParseAddr({text}): unable to parse IP")
         }
         ("min" | "max", [list]) if list.size() == Some(0) => format!("{name} called on empty list"),
@@ -316,7 +316,7 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
         ("bytes", Val::Text(text)) => Val::Bytes(Arc::new(text.as_str().as_bytes().to_vec())),
         ("string", Val::Int(number)) => Val::text(number.to_string()),
         ("string", Val::Uint(number)) => Val::text(number.to_string()),
-        ("string", Val::Double(number)) => Val::text(go_double(*number)),
+        ("string", Val::Double(number)) => Val::text(tidings_go::print_float(*number)),
         ("string", Val::Bool(value)) => Val::text(value.to_string()),
         ("string", Val::Bytes(bytes)) => match std::str::from_utf8(bytes) {
             Ok(text) => Val::text(text),
@@ -345,13 +345,8 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
 fn parse_error(function: &str, text: &CelText<'_>) -> String {
     format!(
         "strconv.{function}: parsing {}: invalid syntax",
-        tidings_api::go::quote(text.as_str())
+        tidings_go::quote(text.as_str())
     )
-}
-
-/// Go's `strconv.FormatFloat(number, 'g', -1, 64)`.
-fn go_double(number: f64) -> String {
-    crate::text::float(number)
 }
 
 fn size(value: &Val<'_>) -> u64 {

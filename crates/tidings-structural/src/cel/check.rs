@@ -478,7 +478,7 @@ impl RuleChecker<'_> {
             }
             let is_right = match full_name {
                 "matches" => go_regex(text.inner()).is_ok(),
-                "duration" => tidings_api::go::parse_duration(text.inner()).is_ok(),
+                "duration" => tidings_go::parse_duration(text.inner()).is_ok(),
                 "timestamp" => text.inner().parse::<jiff::Timestamp>().is_ok(),
                 _ => true,
             };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
-use tidings_api::{FieldError, go};
+use tidings_api::FieldError;
+use tidings_go as go;
 use tidings_json::Value;
 
 use super::eval::{EvalFault, Evaluation};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use base64::Engine;
 use kube_cel::cel::objects::{Key, OptionalValue};
+use tidings_go::GoNumber;
 use tidings_json::{Map, Value};
 
 use crate::node::{AdditionalProperties, SchemaNode};
-use crate::text::GoNumber;
 
 /// Text that is borrowed from the object, or text that an expression made.
 #[derive(Clone, Debug)]

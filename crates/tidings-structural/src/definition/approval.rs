@@ -1,11 +1,10 @@
 //! Checks the approval annotation that groups under `k8s.io` and `kubernetes.io` need.
 
 use tidings_api::FieldError;
+use tidings_go::Url;
 use tidings_json::Value;
 
 use super::member::{at, text};
-use super::url;
-use crate::format::is_request_uri;
 
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
@@ -48,14 +47,14 @@ fn annotation(crd: &Value) -> &str {
 pub(super) fn of(crd: &Value) -> (ApprovalState, String) {
     let value = annotation(crd);
     let is_url = || {
-        let url = url::parse(value).unwrap_or_default();
-        is_request_uri(value) && !url.scheme.is_empty() && !url.host.is_empty()
+        let url = Url::parse_request(value).unwrap_or_default();
+        !url.scheme.is_empty() && !url.host.is_empty()
     };
     if value.is_empty() {
         let why = format!("protected groups must have approval annotation \"{ANNOTATION}\", {SEE}");
         (ApprovalState::Missing, why)
     } else if value.starts_with("unapproved") {
-        let why = format!("not approved: {}", tidings_api::go::quote(value));
+        let why = format!("not approved: {}", tidings_go::quote(value));
         (ApprovalState::Bypassed, why)
     } else if is_url() {
         (ApprovalState::Approved, format!("approved in {value}"))

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_go as go;
 use tidings_json::Value;
 
 use super::member::{flag, get, text, texts};

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_go::{self as go, Url};
 use tidings_json::Value;
 
 use super::member::{get, text, texts};
-use super::url;
 use crate::text::{FieldPath, json};
 
 /// Versions of `ConversionReview` that upstream can send to a webhook.
@@ -71,7 +71,7 @@ fn check_client(client: &Value, path: &FieldPath, errors: &mut FieldErrors) {
 
 fn check_url(text: &str, path: &FieldPath, errors: &mut FieldErrors) {
     const FORM: &str = "; desired format: https://host[/path]";
-    let url = match url::parse(text) {
+    let url = match Url::parse(text) {
         Ok(url) => url,
         Err(why) => {
             let detail = format!("url must be a valid URL: {why}{FORM}");

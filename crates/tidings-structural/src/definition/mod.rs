@@ -27,7 +27,6 @@ mod ratchet;
 mod read;
 mod spec;
 mod status;
-mod url;
 mod version;
 
 use tidings_json::Value;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use tidings_api::{FieldError, FieldErrors, go, validate};
+use tidings_api::{FieldError, FieldErrors, validate};
+use tidings_go as go;
 use tidings_json::{Map, Value, json};
 
 use super::member::{list, text, texts};

@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tidings_api::{FieldError, FieldErrors, go};
+use tidings_api::{FieldError, FieldErrors};
+use tidings_go as go;
 use tidings_json::Value;
 
 use super::conversion;

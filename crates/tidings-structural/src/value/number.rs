@@ -1,12 +1,12 @@
 //! Checks bounds, multiples and formats of numbers, with upstream's conversions.
 
 use tidings_api::FieldError;
+use tidings_go::{GoNumber, print_float};
 use tidings_json::Value;
 
 use super::{CheckResult, ValueChecker, ValueProblem};
 use crate::format::Format;
 use crate::node::SchemaNode;
-use crate::text::{GoNumber, float};
 
 impl ValueChecker<'_> {
     pub(super) fn number(&self, number: GoNumber, node: &SchemaNode, outcome: &mut CheckResult) {
@@ -84,7 +84,7 @@ impl ValueChecker<'_> {
                     (number.cmp(&(bound as i64)), (bound as i64).to_string())
                 }
                 number => match number.as_f64().partial_cmp(&bound) {
-                    Some(ordering) => (ordering, float(bound)),
+                    Some(ordering) => (ordering, print_float(bound)),
                     None => continue,
                 },
             };
@@ -128,7 +128,7 @@ impl ValueChecker<'_> {
                 } else {
                     number / factor
                 };
-                (float(factor), factor > 0.0, is_json_integer(quotient))
+                (print_float(factor), factor > 0.0, is_json_integer(quotient))
             }
         };
         if !is_positive {

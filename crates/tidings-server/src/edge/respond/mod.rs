@@ -3,7 +3,6 @@
 pub(crate) mod backup;
 pub(crate) mod list;
 pub(crate) mod pack;
-mod pretty;
 mod protobuf;
 pub(crate) mod view;
 pub(crate) mod warning;
@@ -18,6 +17,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use tidings_api::Status;
+use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
@@ -26,7 +26,6 @@ use crate::edge::negotiate::DocumentFormat;
 use backup::BackupBody;
 use list::ListBody;
 use pack::Packer;
-use pretty::Indenter;
 use protobuf::ListMessage;
 use view::View;
 use watch::WatchBody;
@@ -154,7 +153,7 @@ impl Rendering {
 fn formatted(json: &[u8], format: DocumentFormat) -> Result<Vec<u8>, String> {
     match format {
         DocumentFormat::Json => Ok([json, b"\n"].concat()),
-        DocumentFormat::PrettyJson => Ok(pretty::indent(json)),
+        DocumentFormat::PrettyJson => Ok(indent(json)),
         DocumentFormat::Yaml => yaml::from_json(json),
         DocumentFormat::Protobuf => encode_object(json).map_err(|error| error.to_string()),
     }

@@ -1,10 +1,10 @@
 //! Finds one member of an object without decoding the rest.
 
-use crate::scan::{Kind, ScanError, Scanner, Sink};
-use crate::spans::{Span, unquote};
+use crate::scan::{ScanError, ScanEvents, Scanner, ValueKind};
+use crate::span::{Span, unquote};
 
 /// The span of the value that a path of members leads to, in one complete JSON object.
-pub(crate) fn find(json: &[u8], path: &[&str]) -> Option<Span> {
+pub fn find_member(json: &[u8], path: &[&str]) -> Option<Span> {
     let mut search = Search {
         path,
         matched: 0,
@@ -38,17 +38,17 @@ impl From<ScanError> for End {
     }
 }
 
-impl Sink for Search<'_> {
+impl ScanEvents for Search<'_> {
     type Error = End;
 
-    fn value_start(&mut self, _: &[u8], at: usize, _: Kind, depth: usize) -> Result<(), End> {
+    fn value_start(&mut self, _: &[u8], at: usize, _: ValueKind, depth: usize) -> Result<(), End> {
         if depth == self.path.len() && self.matched == self.path.len() {
             self.start = at;
         }
         Ok(())
     }
 
-    fn value_end(&mut self, _: &[u8], end: usize, _: Kind, depth: usize) -> Result<(), End> {
+    fn value_end(&mut self, _: &[u8], end: usize, _: ValueKind, depth: usize) -> Result<(), End> {
         if depth > 0 && depth == self.matched {
             if self.matched == self.path.len() {
                 self.found = Some(Span {
@@ -68,10 +68,9 @@ impl Sink for Search<'_> {
 
     fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), End> {
         if depth == self.matched + 1
-            && self
-                .path
-                .get(self.matched)
-                .is_some_and(|name| *unquote(&chunk[self.key..end]) == *name.as_bytes())
+            && self.path.get(self.matched).is_some_and(|name| {
+                unquote(&chunk[self.key..end]).as_deref() == Some(name.as_bytes())
+            })
         {
             self.matched += 1;
         }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     fn at<'j>(json: &'j str, path: &[&str]) -> Option<&'j str> {
-        find(json.as_bytes(), path).map(|span| &json[span.start as usize..span.end as usize])
+        find_member(json.as_bytes(), path).map(|span| &json[span.start as usize..span.end as usize])
     }
 
     #[test]

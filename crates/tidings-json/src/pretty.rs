@@ -2,7 +2,7 @@
 
 /// Indents JSON that comes in pieces. The input must be compact.
 #[derive(Debug, Default)]
-pub(crate) struct Indenter {
+pub struct Indenter {
     depth: usize,
     in_string: bool,
     escaped: bool,
@@ -12,7 +12,7 @@ pub(crate) struct Indenter {
 
 impl Indenter {
     /// Indents the next piece. Line breaks at the end of the document are dropped (W5).
-    pub(crate) fn push(&mut self, json: &[u8], out: &mut Vec<u8>) {
+    pub fn push(&mut self, json: &[u8], out: &mut Vec<u8>) {
         out.reserve(json.len() * 2);
         for byte in json.iter().copied() {
             if self.in_string {
@@ -57,7 +57,7 @@ impl Indenter {
 }
 
 /// A whole document.
-pub(crate) fn indent(json: &[u8]) -> Vec<u8> {
+pub fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     Indenter::default().push(json, &mut out);
     out
@@ -65,7 +65,7 @@ pub(crate) fn indent(json: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use tidings_json::Value;
+    use crate::Value;
 
     use super::*;
 

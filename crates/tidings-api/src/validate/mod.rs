@@ -1,5 +1,9 @@
 //! The rules for names, labels and annotations (W169, W170), in upstream's words.
 
+mod metadata;
+
+pub use metadata::{annotations, finalizers, generation, labels, owner_references};
+
 /// Why a text is not a DNS-1123 label; nothing if it is one.
 pub fn dns1123_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();

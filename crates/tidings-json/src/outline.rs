@@ -3,19 +3,20 @@
 //! Protobuf needs fields in the order of their numbers, JSON has them in any order. The outline finds a value without parsing the
 //! document into a tree, and skips members that are not needed.
 
-use memchr::memchr2;
+use crate::plain::find_quote_or_escape;
 
 /// The maximum depth of a document. Stored objects are less deep.
 const DEPTH_MAX: usize = 1024;
 
 /// A document and the positions of its values. Separators are not checked: the document was parsed before.
-pub(super) struct Outline<'a> {
+#[derive(Debug)]
+pub struct Outline<'a> {
     json: &'a [u8],
     nodes: Vec<OutlineNode>,
 }
 
 /// The position of a value or of a member name. A name is followed by its value.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct OutlineNode {
     start: u32,
     end: u32,
@@ -25,14 +26,19 @@ struct OutlineNode {
 
 /// The index of a value in an outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct OutlineIndex(u32);
+pub struct OutlineIndex(u32);
 
 /// Bytes that are not one JSON value.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct NotJson;
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not one JSON value")]
+pub struct NotJson;
 
 impl<'a> Outline<'a> {
-    pub(super) fn read(json: &'a [u8]) -> Result<Self, NotJson> {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// If brackets or quotes do not match, or the document is not one value.
+    pub fn read(json: &'a [u8]) -> Result<Self, NotJson> {
         u32::try_from(json.len()).map_err(|_| NotJson)?;
         let mut nodes = Vec::with_capacity(json.len() / 16 + 1);
         let mut open: Vec<usize> = Vec::new();
@@ -83,12 +89,12 @@ impl<'a> Outline<'a> {
     }
 
     /// The whole document.
-    pub(super) fn top(&self) -> OutlineIndex {
+    pub fn top(&self) -> OutlineIndex {
         OutlineIndex(0)
     }
 
     /// The JSON of a value.
-    pub(super) fn text(&self, at: OutlineIndex) -> &'a [u8] {
+    pub fn text(&self, at: OutlineIndex) -> &'a [u8] {
         let node = self.node(at);
         self.json
             .get(node.start as usize..node.end as usize)
@@ -96,13 +102,33 @@ impl<'a> Outline<'a> {
     }
 
     /// The elements of an array; `None` if the value is no array.
-    pub(super) fn elements(&self, array: OutlineIndex) -> Option<OutlineChildren<'_>> {
+    pub fn elements(&self, array: OutlineIndex) -> Option<OutlineChildren<'_>> {
         self.children(array, b'[')
     }
 
-    /// The names and values of an object, alternating; `None` if the value is no object.
-    pub(super) fn members(&self, object: OutlineIndex) -> Option<OutlineChildren<'_>> {
-        self.children(object, b'{')
+    /// The names and values of an object, in the order of the document; `None` if the value is no object.
+    pub fn members(
+        &self,
+        object: OutlineIndex,
+    ) -> Option<impl Iterator<Item = (OutlineIndex, OutlineIndex)> + '_> {
+        let mut children = self.children(object, b'{')?;
+        Some(std::iter::from_fn(move || {
+            Some((children.next()?, children.next()?))
+        }))
+    }
+
+    /// How many members all objects of the document have, repeated ones included.
+    pub fn member_count(&self) -> usize {
+        let objects = (0..self.nodes.len() as u32).map(OutlineIndex);
+        let members = objects.filter_map(|at| self.members(at));
+        members.map(Iterator::count).sum()
+    }
+
+    /// The line on which a value or a name begins; the first is 1.
+    pub fn line(&self, at: OutlineIndex) -> usize {
+        let start = self.node(at).start as usize;
+        let before = self.json.get(..start).unwrap_or_default();
+        1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
     fn children(&self, container: OutlineIndex, bracket: u8) -> Option<OutlineChildren<'_>> {
@@ -125,7 +151,8 @@ impl<'a> Outline<'a> {
 }
 
 /// Iterates over the direct content of an array or object.
-pub(super) struct OutlineChildren<'a> {
+#[derive(Debug)]
+pub struct OutlineChildren<'a> {
     nodes: &'a [OutlineNode],
     at: u32,
     end: u32,
@@ -148,7 +175,7 @@ impl Iterator for OutlineChildren<'_> {
 fn string_end(json: &[u8], start: usize) -> Option<usize> {
     let mut at = start + 1;
     loop {
-        at += memchr2(b'"', b'\\', json.get(at..)?)?;
+        at = find_quote_or_escape(json, at)?;
         if json.get(at) == Some(&b'"') {
             return Some(at + 1);
         }
@@ -177,18 +204,27 @@ mod tests {
     #[test]
     fn values_are_found_without_what_is_in_them() {
         let outline = Outline::read(br#" {"a":[1, {"b":"}\""}],"c":null} "#).expect("JSON");
-        let members: Vec<&[u8]> = outline
-            .members(outline.top())
-            .expect("an object")
-            .map(|at| outline.text(at))
+        let members = outline.members(outline.top()).expect("an object");
+        let members: Vec<&[u8]> = members
+            .flat_map(|(name, value)| [outline.text(name), outline.text(value)])
             .collect();
         let expected: [&[u8]; 4] = [b"\"a\"", br#"[1, {"b":"}\""}]"#, b"\"c\"", b"null"];
         assert_eq!(members, expected);
-        let array = outline
+        let first = outline
             .members(outline.top())
-            .and_then(|mut all| all.nth(1));
-        let elements = outline.elements(array.expect("a value")).expect("an array");
+            .and_then(|mut all| all.next());
+        let (_, array) = first.expect("a member");
+        let elements = outline.elements(array).expect("an array");
         assert_eq!(elements.count(), 2);
+    }
+
+    #[test]
+    fn repeated_members_are_counted_and_have_lines() {
+        let outline = Outline::read(b"{\"a\":[{},{\"b\":1}],\n\"a\":{\n\"c\":2}}").expect("JSON");
+        assert_eq!(outline.member_count(), 4);
+        let members = outline.members(outline.top()).expect("an object");
+        let lines: Vec<_> = members.map(|(name, _)| outline.line(name)).collect();
+        assert_eq!(lines, [1, 2]);
     }
 
     #[test]

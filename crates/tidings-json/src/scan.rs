@@ -1,10 +1,10 @@
 //! An incremental JSON scanner: bytes in, structure out, no values.
 //!
 //! It accepts exactly the JSON grammar (RFC 8259), keeps one bit of state per open container, and can be fed chunks that
-//! are split anywhere. What the structure means is the business of its [`Sink`].
+//! are split anywhere. What the structure means is the business of its [`ScanEvents`].
 
 /// How deep containers may nest. A document deeper than this is refused instead of growing the stack without bound.
-pub(crate) const DEPTH_MAX: usize = 1024;
+const DEPTH_MAX: usize = 1024;
 
 /// Why bytes are not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +36,12 @@ pub enum ScanError {
 
 /// The kinds of JSON values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum ValueKind {
+    /// `{…}`
     Object,
+    /// `[…]`
     Array,
+    /// `"…"`
     String,
     /// A number, `true`, `false` or `null`.
     Other,
@@ -46,30 +49,52 @@ pub(crate) enum Kind {
 
 /// Receives the structure of a document. All positions are indexes into the chunk being scanned; `depth` is the number of
 /// containers around the value, key or comma.
-pub(crate) trait Sink {
+pub trait ScanEvents {
+    /// Ends the scan.
     type Error: From<ScanError>;
+
+    /// A value begins at `at`.
+    ///
+    /// # Errors
+    /// To end the scan.
     fn value_start(
         &mut self,
         chunk: &[u8],
         at: usize,
-        kind: Kind,
+        kind: ValueKind,
         depth: usize,
     ) -> Result<(), Self::Error>;
-    /// `end` is one past the last byte of the value.
+
+    /// A value has ended; `end` is one past its last byte.
+    ///
+    /// # Errors
+    /// To end the scan.
     fn value_end(
         &mut self,
         chunk: &[u8],
         end: usize,
-        kind: Kind,
+        kind: ValueKind,
         depth: usize,
     ) -> Result<(), Self::Error>;
+
+    /// The name of a member begins at `at`, with its quote.
     fn key_start(&mut self, at: usize, depth: usize);
+
+    /// The name of a member has ended; `end` is one past its quote.
+    ///
+    /// # Errors
+    /// To end the scan.
     fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), Self::Error>;
+
+    /// A comma between two elements or members.
+    ///
+    /// # Errors
+    /// To end the scan.
     fn comma(&mut self, chunk: &[u8], at: usize, depth: usize) -> Result<(), Self::Error>;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Number {
+enum NumberState {
     Minus,
     Zero,
     Integer,
@@ -80,17 +105,20 @@ enum Number {
     ExponentDigits,
 }
 
-impl Number {
+impl NumberState {
     /// A number may end in these states.
     fn complete(self) -> bool {
         matches!(
             self,
-            Number::Zero | Number::Integer | Number::Fraction | Number::ExponentDigits
+            NumberState::Zero
+                | NumberState::Integer
+                | NumberState::Fraction
+                | NumberState::ExponentDigits
         )
     }
 
-    fn next(self, byte: u8) -> Option<Number> {
-        use Number::{
+    fn next(self, byte: u8) -> Option<NumberState> {
+        use NumberState::{
             Exponent, ExponentDigits, ExponentSign, Fraction, Integer, Minus, Point, Zero,
         };
         match (self, byte) {
@@ -106,9 +134,10 @@ impl Number {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ScanState {
     /// Before a document.
+    #[default]
     Document,
     Value,
     ValueOrEnd,
@@ -126,13 +155,14 @@ enum State {
         key: bool,
         digits_left: u8,
     },
-    Number(Number),
+    Number(NumberState),
     Literal(&'static [u8]),
 }
 
-#[derive(Debug)]
-pub(crate) struct Scanner {
-    state: State,
+/// Scans documents. They may come in pieces, and one after another.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    state: ScanState,
     /// One entry per open container: true for objects.
     stack: Vec<bool>,
     /// Bytes fed before the current chunk.
@@ -140,16 +170,16 @@ pub(crate) struct Scanner {
 }
 
 impl Scanner {
-    pub(crate) fn new() -> Scanner {
-        Scanner {
-            state: State::Document,
-            stack: Vec::new(),
-            offset: 0,
-        }
+    /// Begins before a document.
+    pub fn new() -> Scanner {
+        Scanner::default()
     }
 
     /// Scans one chunk. Documents may follow each other, with or without white space between them.
-    pub(crate) fn scan<S: Sink>(&mut self, chunk: &[u8], sink: &mut S) -> Result<(), S::Error> {
+    ///
+    /// # Errors
+    /// If the bytes are not JSON, or `sink` ends the scan.
+    pub fn scan<S: ScanEvents>(&mut self, chunk: &[u8], sink: &mut S) -> Result<(), S::Error> {
         let mut at = 0;
         while at < chunk.len() {
             at = self.step(chunk, at, sink)?;
@@ -159,8 +189,11 @@ impl Scanner {
     }
 
     /// Says that no more bytes follow.
-    pub(crate) fn finish(&self) -> Result<(), ScanError> {
-        if self.state == State::Document {
+    ///
+    /// # Errors
+    /// If the last document is not complete.
+    pub fn finish(&self) -> Result<(), ScanError> {
+        if self.state == ScanState::Document {
             Ok(())
         } else {
             Err(ScanError::Truncated {
@@ -171,83 +204,94 @@ impl Scanner {
 
     /// Handles the bytes from `at` up to the next point of interest and returns its position.
     #[inline]
-    fn step<S: Sink>(&mut self, chunk: &[u8], at: usize, sink: &mut S) -> Result<usize, S::Error> {
+    fn step<S: ScanEvents>(
+        &mut self,
+        chunk: &[u8],
+        at: usize,
+        sink: &mut S,
+    ) -> Result<usize, S::Error> {
         let byte = chunk[at];
         match self.state {
-            State::String { key } => self.string(chunk, at, key, sink),
-            State::Escape { key } => {
+            ScanState::String { key } => self.string(chunk, at, key, sink),
+            ScanState::Escape { key } => {
                 self.state = match byte {
-                    b'u' => State::Unicode {
+                    b'u' => ScanState::Unicode {
                         key,
                         digits_left: 4,
                     },
-                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::String { key },
+                    b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => {
+                        ScanState::String { key }
+                    }
                     _ => return Err(self.unexpected(byte, at, "an escape").into()),
                 };
                 Ok(at + 1)
             }
-            State::Unicode { key, digits_left } => {
+            ScanState::Unicode { key, digits_left } => {
                 if !byte.is_ascii_hexdigit() {
                     return Err(self.unexpected(byte, at, "a hexadecimal digit").into());
                 }
                 self.state = if digits_left == 1 {
-                    State::String { key }
+                    ScanState::String { key }
                 } else {
-                    State::Unicode {
+                    ScanState::Unicode {
                         key,
                         digits_left: digits_left - 1,
                     }
                 };
                 Ok(at + 1)
             }
-            State::Number(number) => match number.next(byte) {
+            ScanState::Number(number) => match number.next(byte) {
                 Some(next) => {
-                    self.state = State::Number(next);
+                    self.state = ScanState::Number(next);
                     Ok(at + 1)
                 }
                 None if number.complete() => {
-                    self.end_value(chunk, at, Kind::Other, sink)?;
+                    self.end_value(chunk, at, ValueKind::Other, sink)?;
                     Ok(at) // the byte belongs to what follows
                 }
                 None => Err(self.unexpected(byte, at, "a digit").into()),
             },
-            State::Literal(rest) => {
+            ScanState::Literal(rest) => {
                 if byte != rest[0] {
                     return Err(self.unexpected(byte, at, "true, false or null").into());
                 }
                 if rest.len() == 1 {
-                    self.end_value(chunk, at + 1, Kind::Other, sink)?;
+                    self.end_value(chunk, at + 1, ValueKind::Other, sink)?;
                 } else {
-                    self.state = State::Literal(&rest[1..]);
+                    self.state = ScanState::Literal(&rest[1..]);
                 }
                 Ok(at + 1)
             }
             _ if matches!(byte, b' ' | b'\n' | b'\r' | b'\t') => Ok(at + 1),
-            State::Document | State::Value => self.start_value(chunk, at, sink),
-            State::ValueOrEnd if byte == b']' => self.end_container(chunk, at, sink),
-            State::ValueOrEnd => self.start_value(chunk, at, sink),
-            State::KeyOrEnd if byte == b'}' => self.end_container(chunk, at, sink),
-            State::KeyOrEnd | State::Key => {
+            ScanState::Document | ScanState::Value => self.start_value(chunk, at, sink),
+            ScanState::ValueOrEnd if byte == b']' => self.end_container(chunk, at, sink),
+            ScanState::ValueOrEnd => self.start_value(chunk, at, sink),
+            ScanState::KeyOrEnd if byte == b'}' => self.end_container(chunk, at, sink),
+            ScanState::KeyOrEnd | ScanState::Key => {
                 if byte != b'"' {
                     return Err(self.unexpected(byte, at, "a key").into());
                 }
                 sink.key_start(at, self.stack.len());
-                self.state = State::String { key: true };
+                self.state = ScanState::String { key: true };
                 Ok(at + 1)
             }
-            State::Colon => {
+            ScanState::Colon => {
                 if byte != b':' {
                     return Err(self.unexpected(byte, at, "':'").into());
                 }
-                self.state = State::Value;
+                self.state = ScanState::Value;
                 Ok(at + 1)
             }
-            State::CommaOrEnd => {
+            ScanState::CommaOrEnd => {
                 let in_object = self.stack.last().copied().unwrap_or(false);
                 match (byte, in_object) {
                     (b',', _) => {
                         sink.comma(chunk, at, self.stack.len())?;
-                        self.state = if in_object { State::Key } else { State::Value };
+                        self.state = if in_object {
+                            ScanState::Key
+                        } else {
+                            ScanState::Value
+                        };
                         Ok(at + 1)
                     }
                     (b'}', true) | (b']', false) => self.end_container(chunk, at, sink),
@@ -260,7 +304,7 @@ impl Scanner {
     }
 
     #[inline]
-    fn start_value<S: Sink>(
+    fn start_value<S: ScanEvents>(
         &mut self,
         chunk: &[u8],
         at: usize,
@@ -268,63 +312,63 @@ impl Scanner {
     ) -> Result<usize, S::Error> {
         let byte = chunk[at];
         let kind = match byte {
-            b'{' => Kind::Object,
-            b'[' => Kind::Array,
-            b'"' => Kind::String,
-            _ => Kind::Other,
+            b'{' => ValueKind::Object,
+            b'[' => ValueKind::Array,
+            b'"' => ValueKind::String,
+            _ => ValueKind::Other,
         };
         let next = match byte {
-            b'{' => State::KeyOrEnd,
-            b'[' => State::ValueOrEnd,
-            b'"' => State::String { key: false },
-            b't' => State::Literal(b"rue"),
-            b'f' => State::Literal(b"alse"),
-            b'n' => State::Literal(b"ull"),
-            b'-' => State::Number(Number::Minus),
-            b'0' => State::Number(Number::Zero),
-            b'1'..=b'9' => State::Number(Number::Integer),
+            b'{' => ScanState::KeyOrEnd,
+            b'[' => ScanState::ValueOrEnd,
+            b'"' => ScanState::String { key: false },
+            b't' => ScanState::Literal(b"rue"),
+            b'f' => ScanState::Literal(b"alse"),
+            b'n' => ScanState::Literal(b"ull"),
+            b'-' => ScanState::Number(NumberState::Minus),
+            b'0' => ScanState::Number(NumberState::Zero),
+            b'1'..=b'9' => ScanState::Number(NumberState::Integer),
             _ => return Err(self.unexpected(byte, at, "a value").into()),
         };
         sink.value_start(chunk, at, kind, self.stack.len())?;
-        if matches!(kind, Kind::Object | Kind::Array) {
+        if matches!(kind, ValueKind::Object | ValueKind::Array) {
             if self.stack.len() == DEPTH_MAX {
                 return Err(ScanError::TooDeep {
                     offset: self.offset + at as u64,
                 }
                 .into());
             }
-            self.stack.push(kind == Kind::Object);
+            self.stack.push(kind == ValueKind::Object);
         }
         self.state = next;
         Ok(at + 1)
     }
 
     #[inline]
-    fn end_value<S: Sink>(
+    fn end_value<S: ScanEvents>(
         &mut self,
         chunk: &[u8],
         end: usize,
-        kind: Kind,
+        kind: ValueKind,
         sink: &mut S,
     ) -> Result<(), S::Error> {
         self.state = if self.stack.is_empty() {
-            State::Document
+            ScanState::Document
         } else {
-            State::CommaOrEnd
+            ScanState::CommaOrEnd
         };
         sink.value_end(chunk, end, kind, self.stack.len())
     }
 
-    fn end_container<S: Sink>(
+    fn end_container<S: ScanEvents>(
         &mut self,
         chunk: &[u8],
         at: usize,
         sink: &mut S,
     ) -> Result<usize, S::Error> {
         let kind = if self.stack.pop() == Some(true) {
-            Kind::Object
+            ValueKind::Object
         } else {
-            Kind::Array
+            ValueKind::Array
         };
         self.end_value(chunk, at + 1, kind, sink)?;
         Ok(at + 1)
@@ -332,7 +376,7 @@ impl Scanner {
 
     /// Runs to the end of the string, to an escape that is not simple, or to the end of the chunk.
     #[inline]
-    fn string<S: Sink>(
+    fn string<S: ScanEvents>(
         &mut self,
         chunk: &[u8],
         at: usize,
@@ -349,7 +393,7 @@ impl Scanner {
                 (b'"', _) => break,
                 (b'\\', Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't')) => end += 2,
                 (b'\\', _) => {
-                    self.state = State::Escape { key };
+                    self.state = ScanState::Escape { key };
                     return Ok(end + 1);
                 }
                 (control, _) => {
@@ -359,10 +403,10 @@ impl Scanner {
             }
         }
         if key {
-            self.state = State::Colon;
+            self.state = ScanState::Colon;
             sink.key_end(chunk, end + 1, self.stack.len())?;
         } else {
-            self.end_value(chunk, end + 1, Kind::String, sink)?;
+            self.end_value(chunk, end + 1, ValueKind::String, sink)?;
         }
         Ok(end + 1)
     }
