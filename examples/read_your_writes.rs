@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 use tidings::client::wrote;
-use tidings::informer::Version;
+use tidings::informer::ServerVersion;
 use tidings::{KubeInformerFactory, RestClient, Scope};
 
 #[tokio::main]
@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
     assert!(maps.overlay().get_by_key(&key).is_some());
 
     // By waiting: the store then has everything up to the version that the write returned.
-    maps.wait_for(Version::new(&version)).await?;
+    maps.wait_for(ServerVersion::new(&version)).await?;
     assert!(maps.store().get_by_key(&key).is_some());
     println!("{key} is in the store");
 

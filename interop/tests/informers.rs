@@ -31,7 +31,7 @@ impl Place {
     }
 
     /// Creates or changes a ConfigMap; returns its version.
-    async fn put(&self, name: &str, value: &str) -> Version {
+    async fn put(&self, name: &str, value: &str) -> ServerVersion {
         let patch = Patch::Merge(
             json!({"metadata": {"labels": {"value": value}}, "data": {"value": value}}),
         );
@@ -47,7 +47,7 @@ impl Place {
             }
             Err(error) => panic!("{error}"),
         };
-        Version::new(&written.metadata.resource_version.unwrap())
+        ServerVersion::new(&written.metadata.resource_version.unwrap())
     }
 
     async fn delete(&self, name: &str) {

@@ -466,7 +466,7 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use tidings_api::{EventType, WatchEvent};
-    use tidings_informer::{ReflectorStore, Version};
+    use tidings_informer::{ReflectorStore, ServerVersion};
 
     use super::*;
     use crate::fill::CacheFiller;
@@ -486,7 +486,7 @@ mod tests {
     fn list(store: &mut CacheFiller, revision: u64, names: &[&str]) {
         let added = |name: &&str| WatchEvent::Added(object(name, 1, EventType::Added));
         store.collect(names.iter().map(added).collect());
-        store.replace(&Version::new(&revision.to_string()));
+        store.replace(&ServerVersion::new(&revision.to_string()));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLockWriteGuard};
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
-use tidings_informer::{ReflectorStore, Version};
+use tidings_informer::{ReflectorStore, ServerVersion};
 
 use crate::cache::{Cache, CacheState, CurrentReader};
 use crate::log::{self, LoggedEvent, ObjectMap};
@@ -69,7 +69,7 @@ impl ReflectorStore for CacheFiller {
         self.discard();
     }
 
-    fn replace(&mut self, version: &Version) {
+    fn replace(&mut self, version: &ServerVersion) {
         tracing::trace!(target: "tidings::walk", "puts the first list into the cache");
         let state = std::mem::take(&mut self.collected);
         let revision = ResourceVersion::new(version.number().unwrap_or_default());

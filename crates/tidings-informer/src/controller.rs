@@ -17,7 +17,7 @@ use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions};
 use crate::source::ListerWatcher;
 use crate::store::{AppliedWrite, HeldObject, Indexer, NotIndexed, Snapshot, Store, StoreWrite};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Applies deltas to a store and makes events of the changes.
 pub(crate) struct Processor<K> {
@@ -64,7 +64,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
         let mut events = Vec::new();
         let mut writes = Vec::new();
         let mut finals = std::collections::HashMap::new();
-        let mut version: Option<Version> = None;
+        let mut version: Option<ServerVersion> = None;
         let mut initial = false;
         let known = self.indexer.snapshot();
         for delta in batch.deltas {
@@ -130,7 +130,7 @@ impl<K: Send + Sync + 'static> Processor<K> {
             }
         }
         if let Some(from) = batch.incomplete_from
-            && version.as_ref().and_then(Version::number) >= Some(from)
+            && version.as_ref().and_then(ServerVersion::number) >= Some(from)
         {
             version = Some(ResourceVersion::new(from.saturating_sub(1)).into());
         }

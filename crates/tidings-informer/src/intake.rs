@@ -12,7 +12,7 @@ use crate::queue::{Delta, DeltaFifo, Objects};
 use crate::reflector::{Observers, Problem, ReflectorStore};
 use crate::store::{HeldObject, Store};
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Objects that cannot be decoded and are left out of the store, by key.
 pub(crate) type Quarantine = Mutex<HashMap<ObjectKey, Quarantined>>;
@@ -154,14 +154,14 @@ impl<K: Send + Sync + 'static> Intake<K> {
             WatchEvent::Deleted(object) => {
                 let key = object.key();
                 lock(&self.quarantine).remove(&key);
-                let version = Version::new(&object.resource_version());
+                let version = ServerVersion::new(&object.resource_version());
                 // A deletion counts even if the last state cannot be decoded.
                 let last = self.decoder.decode(object, key.clone()).ok();
                 Some(Delta::Deleted { key, last, version })
             }
             WatchEvent::Bookmark {
                 resource_version, ..
-            } => Some(Delta::Bookmark(Version::new(&resource_version))),
+            } => Some(Delta::Bookmark(ServerVersion::new(&resource_version))),
             WatchEvent::Error(_) => None,
         }
     }
@@ -201,7 +201,7 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
         self.discard();
     }
 
-    fn replace(&mut self, version: &Version) {
+    fn replace(&mut self, version: &ServerVersion) {
         self.distrusted = false;
         lock(&self.quarantine).retain(|key, _| self.left_out.contains_key(key));
         let objects = Objects {

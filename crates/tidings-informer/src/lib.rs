@@ -50,5 +50,5 @@ pub use store::{
     ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
     UndeltaStore, UnknownIndex, WriteOverlay,
 };
-pub use version::Version;
+pub use version::ServerVersion;
 pub use workqueue::WorkQueue;

@@ -14,7 +14,7 @@ use tidings_api::ObjectKey;
 use crate::object::{Cached, Uid};
 use crate::store::HeldObject;
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// The largest number of deltas in a batch.
 pub(crate) const BATCH: usize = 1000;
@@ -35,19 +35,19 @@ pub enum Delta<K> {
         /// Its last state, if the server sent one that can be decoded.
         last: Option<Arc<Cached<K>>>,
         /// The resource version of the deletion.
-        version: Version,
+        version: ServerVersion,
     },
     /// A complete list replaces the state.
     Replaced {
         /// All objects.
         objects: Objects<K>,
         /// The resource version of the list.
-        version: Version,
+        version: ServerVersion,
     },
     /// A resync: handlers get every object again.
     Sync,
     /// There are no other changes up to this resource version.
-    Bookmark(Version),
+    Bookmark(ServerVersion),
 }
 
 /// The objects of a complete list, by key.
@@ -444,7 +444,7 @@ mod tests {
     fn b36_d16_room_is_given_back_after_a_burst() {
         let queue: DeltaFifo<()> = DeltaFifo::new(QUEUE_BYTES_MAX);
         for version in 0..100_000 {
-            queue.push(Delta::Bookmark(Version::new(&version.to_string())));
+            queue.push(Delta::Bookmark(ServerVersion::new(&version.to_string())));
         }
         let room = || lock(&queue.0).deltas.capacity();
         assert!(room() >= 100_000);

@@ -10,7 +10,7 @@ use tidings_api::{ListOptions, Object, SplitError, Status, WatchEvent};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::source::{BoxFuture, EventStream, SourceError, Watcher};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// The least time between the starts of two watches, so that a server that closes every watch at once is not flooded.
 const RESTARTS_APART: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub struct NotResumable {
 /// Holds at most one batch of events, reads nothing ahead of it, and has no task. Dropping the stream ends the watch at once.
 pub struct RetryWatcher<W: ?Sized> {
     source: Arc<W>,
-    reached: Version,
+    reached: ServerVersion,
     /// When the last watch was requested.
     asked: Option<Instant>,
     state: RetryState,
@@ -66,7 +66,7 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
     /// # Errors
     /// If the version is "" or "0".
     pub fn new(source: Arc<W>, resource_version: &str) -> Result<RetryWatcher<W>, NotResumable> {
-        let reached = Version::new(resource_version);
+        let reached = ServerVersion::new(resource_version);
         if reached.is_unset() {
             return Err(NotResumable {
                 resource_version: resource_version.to_owned(),
@@ -81,7 +81,7 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
     }
 
     /// The version up to which all events were returned.
-    pub fn resource_version(&self) -> &Version {
+    pub fn resource_version(&self) -> &ServerVersion {
         &self.reached
     }
 
@@ -149,10 +149,10 @@ impl<W: Watcher + ?Sized> RetryWatcher<W> {
             WatchEvent::Error(status) => return self.rest(retry_after(status)),
             WatchEvent::Bookmark {
                 resource_version, ..
-            } => Version::new(resource_version),
+            } => ServerVersion::new(resource_version),
             WatchEvent::Added(object)
             | WatchEvent::Modified(object)
-            | WatchEvent::Deleted(object) => Version::new(&object.resource_version()),
+            | WatchEvent::Deleted(object) => ServerVersion::new(&object.resource_version()),
         };
         if version.is_unset() {
             return self.end(&format!("{} has no resource version", named(&event)));

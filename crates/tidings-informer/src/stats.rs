@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::reflector::ReflectorStats;
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Counts and sizes of an informer.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub struct InformerStats {
     /// Time spent comparing and decoding objects.
     pub decoding: Duration,
     /// The version of the store.
-    pub version: Version,
+    pub version: ServerVersion,
 }
 
 /// How far a handler is behind the store.

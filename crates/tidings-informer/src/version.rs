@@ -7,15 +7,15 @@ use tidings_api::ResourceVersion;
 /// Kubernetes versions are decimal numbers and can be compared within a resource. A version that is not a number is sent back to
 /// the server unchanged, and is never compared by size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Version {
+pub struct ServerVersion {
     text: Box<str>,
     number: Option<u64>,
 }
 
-impl Version {
+impl ServerVersion {
     /// Parses the server's text.
-    pub fn new(text: &str) -> Version {
-        Version {
+    pub fn new(text: &str) -> ServerVersion {
+        ServerVersion {
             number: text.parse().ok().map(ResourceVersion::get),
             text: text.into(),
         }
@@ -37,30 +37,30 @@ impl Version {
     }
 
     /// True if both are numbers and this one is smaller.
-    pub fn is_before(&self, other: &Version) -> bool {
+    pub fn is_before(&self, other: &ServerVersion) -> bool {
         matches!((self.number, other.number), (Some(this), Some(other)) if this < other)
     }
 
     /// True if a state at this version includes `other`: equal text, or a number that is not smaller.
-    pub fn includes(&self, other: &Version) -> bool {
+    pub fn includes(&self, other: &ServerVersion) -> bool {
         self == other
             || matches!((self.number, other.number), (Some(this), Some(other)) if this >= other)
     }
 }
 
-impl From<&str> for Version {
-    fn from(text: &str) -> Version {
-        Version::new(text)
+impl From<&str> for ServerVersion {
+    fn from(text: &str) -> ServerVersion {
+        ServerVersion::new(text)
     }
 }
 
-impl From<ResourceVersion> for Version {
-    fn from(version: ResourceVersion) -> Version {
-        Version::new(&version.to_string())
+impl From<ResourceVersion> for ServerVersion {
+    fn from(version: ResourceVersion) -> ServerVersion {
+        ServerVersion::new(&version.to_string())
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for ServerVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }

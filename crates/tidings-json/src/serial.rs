@@ -32,14 +32,14 @@ impl Serialize for Map {
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
 impl<'de> Deserialize<'de> for Map {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Map, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct MapVisitor;
+        impl<'de> Visitor<'de> for MapVisitor {
             type Value = Map;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Map {
                 read_members(members)
             }
         }
-        deserializer.deserialize_map(Members)
+        deserializer.deserialize_map(MapVisitor)
     }
 }
 
@@ -62,9 +62,9 @@ fn read_members<'de, A: MapAccess<'de>>(mut members: A) -> Result<Map, A::Error>
     Ok(map)
 }
 
-struct Reader;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

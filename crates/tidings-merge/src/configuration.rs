@@ -3,7 +3,7 @@
 use tidings_json::{Map, Value, is_plain};
 
 use crate::element::PathElement;
-use crate::schema::{Scalar, Schema, Shape, parts};
+use crate::schema::{MergeShape, Scalar, Schema, parts};
 use crate::set::{FieldSet, push_step};
 use crate::typed::{TypeErrors, fields_of, fields_of_stored, misfit};
 
@@ -90,17 +90,20 @@ impl FieldsWriter {
         };
         self.json.push('{');
         match (shape, value) {
-            (Shape::Struct | Shape::Map(_) | Shape::Unknown, Value::Object(members)) => {
+            (
+                MergeShape::Struct | MergeShape::Map(_) | MergeShape::Unknown,
+                Value::Object(members),
+            ) => {
                 self.write_members(members, schema, shape, &mut level)?;
             }
-            (Shape::Keyed(item), Value::Array(items)) => {
+            (MergeShape::Keyed(item), Value::Array(items)) => {
                 match NamedItems::of(items, &schema.keys()).filter(|_| without.is_none()) {
                     Some(named) => self.write_named(named, item, &mut level)?,
                     None => self.write_parts(value, schema, &mut level)?,
                 }
             }
-            (Shape::Set(_), Value::Array(_)) => self.write_parts(value, schema, &mut level)?,
-            (Shape::Scalar(_) | Shape::Atomic, _) => level.is_leaf(),
+            (MergeShape::Set(_), Value::Array(_)) => self.write_parts(value, schema, &mut level)?,
+            (MergeShape::Scalar(_) | MergeShape::Atomic, _) => level.is_leaf(),
             // A null list or object sets no field by itself; the parent writes the member.
             (_, Value::Null) => {}
             _ => level.is_leaf(),
@@ -116,13 +119,13 @@ impl FieldsWriter {
         &mut self,
         members: &Map,
         schema: S,
-        shape: Shape<S>,
+        shape: MergeShape<S>,
         level: &mut WriterLevel<'_>,
     ) -> Option<()> {
         let mut write = |(name, value): (&String, &Value)| {
             let below = match shape {
-                Shape::Map(item) => item,
-                Shape::Struct => schema.field(name)?,
+                MergeShape::Map(item) => item,
+                MergeShape::Struct => schema.field(name)?,
                 _ => schema,
             };
             if level.without.is_none() && is_leaf(value, below) && is_plain(name) {
@@ -133,7 +136,7 @@ impl FieldsWriter {
                 level.below = true;
                 return Some(());
             }
-            let named = matches!(shape, Shape::Struct) && schema.names(name);
+            let named = matches!(shape, MergeShape::Struct) && schema.names(name);
             let element = PathElement::field(name);
             self.write_element(level, &element, (value, below), named)
         };
@@ -233,9 +236,9 @@ impl FieldsWriter {
 /// True for a scalar of the right type, which needs no further checks. Most fields are such leaves.
 fn is_leaf<S: Schema>(value: &Value, schema: S) -> bool {
     match schema.shape() {
-        Shape::Scalar(Scalar::String) => value.is_string(),
-        Shape::Scalar(Scalar::Number) => value.is_number(),
-        Shape::Scalar(Scalar::Bool) => value.is_boolean(),
+        MergeShape::Scalar(Scalar::String) => value.is_string(),
+        MergeShape::Scalar(Scalar::Number) => value.is_number(),
+        MergeShape::Scalar(Scalar::Bool) => value.is_boolean(),
         _ => false,
     }
 }

@@ -19,6 +19,6 @@ pub use element::{ElementValue, PathElement};
 pub use fields::OwnedFields;
 pub use managed::{Apply, Conflict, Conflicts, Managed, ManagedFieldsEntry, Manager, Operation};
 pub use merge::{merge, without};
-pub use schema::{Keys, Scalar, Schema, Shape, UnknownSchema};
+pub use schema::{ListKeys, MergeShape, Scalar, Schema, UnknownSchema};
 pub use set::FieldSet;
 pub use typed::{TypeErrors, fields_of};

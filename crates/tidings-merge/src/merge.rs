@@ -7,7 +7,7 @@ use tidings_json::{Map, Value};
 use crate::compare::Changes;
 use crate::displaced::{Displaced, DisplacedStep};
 use crate::element::PathElement;
-use crate::schema::{Schema, Shape, ValuePart, key, parts, same_key};
+use crate::schema::{MergeShape, Schema, ValuePart, key, parts, same_key};
 use crate::set::FieldSet;
 
 /// The object with all values of the configuration.
@@ -69,14 +69,14 @@ pub(crate) fn merge_into<'c, S: Schema>(
 ) -> Merged<'c> {
     match (schema.shape(), &mut *live, config) {
         (
-            Shape::Struct | Shape::Map(_) | Shape::Unknown,
+            MergeShape::Struct | MergeShape::Map(_) | MergeShape::Unknown,
             Value::Object(live),
             Value::Object(config),
         ) => merge_members(live, config, schema),
-        (Shape::Keyed(_), Value::Array(lives), Value::Array(configs)) if lives == configs => {
+        (MergeShape::Keyed(_), Value::Array(lives), Value::Array(configs)) if lives == configs => {
             Merged::default() // the common case: most lists do not change
         }
-        (Shape::Keyed(item), Value::Array(lives), Value::Array(configs))
+        (MergeShape::Keyed(item), Value::Array(lives), Value::Array(configs))
             if are_in_step(lives, configs, schema) =>
         {
             let mut parts = MergedParts::default();
@@ -138,8 +138,8 @@ fn merge_members<'c, S: Schema>(live: &mut Map, config: &'c Map, schema: S) -> M
     let mut parts = MergedParts::default();
     for (name, value) in config {
         let below = match shape {
-            Shape::Map(item) => Some(item),
-            Shape::Struct => schema.field(name),
+            MergeShape::Map(item) => Some(item),
+            MergeShape::Struct => schema.field(name),
             _ => Some(schema),
         };
         let part = match (live.get_mut(name), below) {
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::configuration::Configuration;
     use crate::displaced::Touched;
-    use crate::schema::{Keys, Scalar};
+    use crate::schema::{ListKeys, Scalar};
     use crate::typed::fields_of;
 
     /// A schema for tests: `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of
@@ -279,16 +279,16 @@ mod tests {
     }
 
     impl Schema for TestSchema {
-        fn shape(self) -> Shape<TestSchema> {
+        fn shape(self) -> MergeShape<TestSchema> {
             match self {
-                TestSchema::Struct => Shape::Struct,
-                TestSchema::List => Shape::Keyed(TestSchema::Struct),
-                TestSchema::Map => Shape::Map(TestSchema::Scalar),
-                TestSchema::Set => Shape::Set(TestSchema::Scalar),
-                TestSchema::Atomic => Shape::Atomic,
-                TestSchema::Scalar => Shape::Scalar(Scalar::Any),
-                TestSchema::Words => Shape::Map(TestSchema::Text),
-                TestSchema::Text => Shape::Scalar(Scalar::String),
+                TestSchema::Struct => MergeShape::Struct,
+                TestSchema::List => MergeShape::Keyed(TestSchema::Struct),
+                TestSchema::Map => MergeShape::Map(TestSchema::Scalar),
+                TestSchema::Set => MergeShape::Set(TestSchema::Scalar),
+                TestSchema::Atomic => MergeShape::Atomic,
+                TestSchema::Scalar => MergeShape::Scalar(Scalar::Any),
+                TestSchema::Words => MergeShape::Map(TestSchema::Text),
+                TestSchema::Text => MergeShape::Scalar(Scalar::String),
             }
         }
 
@@ -305,7 +305,7 @@ mod tests {
             }
         }
 
-        fn keys(self) -> Keys {
+        fn keys(self) -> ListKeys {
             vec![("name".into(), Some(json!("n")))].into()
         }
     }

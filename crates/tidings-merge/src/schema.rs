@@ -11,7 +11,7 @@ use crate::element::{ElementValue, PathElement};
 /// Implementations are cheap to copy, such as a reference into a table of types.
 pub trait Schema: Copy {
     /// How the value divides into parts.
-    fn shape(self) -> Shape<Self>;
+    fn shape(self) -> MergeShape<Self>;
 
     /// The type of a member of a struct; `None` if the struct has no such member.
     fn field(self, name: &str) -> Option<Self>;
@@ -21,16 +21,16 @@ pub trait Schema: Copy {
         true
     }
 
-    /// The members that identify items of a [`Shape::Keyed`] list, with their defaults.
-    fn keys(self) -> Keys;
+    /// The members that identify items of a [`MergeShape::Keyed`] list, with their defaults.
+    fn keys(self) -> ListKeys;
 }
 
 /// The key members of a list with their defaults, see [`Schema::keys`].
-pub type Keys = Cow<'static, [(Box<str>, Option<Value>)]>;
+pub type ListKeys = Cow<'static, [(Box<str>, Option<Value>)]>;
 
 /// How a value divides into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape<S> {
+pub enum MergeShape<S> {
     /// A scalar: it has no parts.
     Scalar(Scalar),
     /// A value of any type that merges as one.
@@ -65,16 +65,16 @@ pub enum Scalar {
 pub struct UnknownSchema;
 
 impl Schema for UnknownSchema {
-    fn shape(self) -> Shape<UnknownSchema> {
-        Shape::Unknown
+    fn shape(self) -> MergeShape<UnknownSchema> {
+        MergeShape::Unknown
     }
 
     fn field(self, _name: &str) -> Option<UnknownSchema> {
         Some(UnknownSchema)
     }
 
-    fn keys(self) -> Keys {
-        Keys::default()
+    fn keys(self) -> ListKeys {
+        ListKeys::default()
     }
 }
 
@@ -95,12 +95,12 @@ pub(crate) fn parts<'a, S: Schema>(
 ) -> Option<Vec<ValuePart<'a, S>>> {
     let shape = schema.shape();
     match (shape, value) {
-        (Shape::Scalar(_) | Shape::Atomic, _) => None,
-        (Shape::Struct | Shape::Map(_) | Shape::Unknown, Value::Object(members)) => {
+        (MergeShape::Scalar(_) | MergeShape::Atomic, _) => None,
+        (MergeShape::Struct | MergeShape::Map(_) | MergeShape::Unknown, Value::Object(members)) => {
             let children = members.iter().filter_map(|(name, value)| {
                 let (schema, named) = match shape {
-                    Shape::Map(item) => (Some(item), false),
-                    Shape::Struct => (schema.field(name), schema.names(name)),
+                    MergeShape::Map(item) => (Some(item), false),
+                    MergeShape::Struct => (schema.field(name), schema.names(name)),
                     _ => (Some(schema), false),
                 };
                 let Some(schema) = schema else {
@@ -116,7 +116,7 @@ pub(crate) fn parts<'a, S: Schema>(
             });
             Some(gathered(children, members.len()))
         }
-        (Shape::Set(item), Value::Array(values)) => {
+        (MergeShape::Set(item), Value::Array(values)) => {
             let children = values.iter().enumerate().filter_map(|(at, value)| {
                 let odd = match value {
                     Value::Object(_) => {
@@ -140,7 +140,7 @@ pub(crate) fn parts<'a, S: Schema>(
             });
             Some(gathered(children, values.len()))
         }
-        (Shape::Keyed(item), Value::Array(values)) => {
+        (MergeShape::Keyed(item), Value::Array(values)) => {
             let keys = schema.keys();
             let children =
                 values

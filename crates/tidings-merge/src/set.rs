@@ -7,7 +7,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::Schema;
 use crate::element::PathElement;
-use crate::schema::Shape;
+use crate::schema::MergeShape;
 
 /// A set of fields of an object, as a tree of their paths.
 ///
@@ -254,11 +254,11 @@ impl<'a> FieldSet<'a> {
         let shape = schema.shape();
         let below = self.below.iter().map(|(element, set)| {
             let (below, is_named) = match (element, shape) {
-                (PathElement::Field(name), Shape::Struct) => {
+                (PathElement::Field(name), MergeShape::Struct) => {
                     (schema.field(name), schema.names(name))
                 }
-                (PathElement::Field(_), Shape::Map(item)) => (Some(item), false),
-                (PathElement::Key(_), Shape::Keyed(item)) => (Some(item), false),
+                (PathElement::Field(_), MergeShape::Map(item)) => (Some(item), false),
+                (PathElement::Key(_), MergeShape::Keyed(item)) => (Some(item), false),
                 _ => (None, false),
             };
             let mut set = match below {

@@ -5,7 +5,7 @@ use std::fmt;
 use tidings_json::Value;
 
 use crate::element::PathElement;
-use crate::schema::{Scalar, Schema, Shape, ValuePart, parts};
+use crate::schema::{MergeShape, Scalar, Schema, ValuePart, parts};
 use crate::set::FieldSet;
 
 /// The type errors of a configuration, one line each with the path.
@@ -78,7 +78,7 @@ fn walk<'a, S: Schema>(
     };
     let Some(children) = parts(value, schema, wrong) else {
         // A null list or object sets no field by itself; the parent adds the member.
-        let granular = !matches!(shape, Shape::Scalar(_) | Shape::Atomic);
+        let granular = !matches!(shape, MergeShape::Scalar(_) | MergeShape::Atomic);
         return if granular && value.is_null() {
             FieldSet::default()
         } else {
@@ -123,19 +123,19 @@ fn repeated<S>(children: &[ValuePart<'_, S>]) -> Vec<usize> {
 }
 
 /// The error of a value whose type does not fit its shape, in the words of structured-merge-diff.
-pub(crate) fn misfit<S: Copy>(value: &Value, shape: Shape<S>) -> Option<String> {
+pub(crate) fn misfit<S: Copy>(value: &Value, shape: MergeShape<S>) -> Option<String> {
     let wanted = match shape {
         _ if value.is_null() => return None,
-        Shape::Struct | Shape::Map(_) if !value.is_object() => "map",
-        Shape::Set(_) | Shape::Keyed(_) if !value.is_array() => "list",
-        Shape::Scalar(Scalar::Bool) if !value.is_boolean() => "boolean",
-        Shape::Scalar(Scalar::String) if !value.is_string() => {
+        MergeShape::Struct | MergeShape::Map(_) if !value.is_object() => "map",
+        MergeShape::Set(_) | MergeShape::Keyed(_) if !value.is_array() => "list",
+        MergeShape::Scalar(Scalar::Bool) if !value.is_boolean() => "boolean",
+        MergeShape::Scalar(Scalar::String) if !value.is_string() => {
             let shown = tidings_go::print_syntax(value);
             return Some(format!(
                 "expected string, got &value.valueUnstructured{{Value:{shown}}}"
             ));
         }
-        Shape::Scalar(Scalar::Number) if !value.is_number() => {
+        MergeShape::Scalar(Scalar::Number) if !value.is_number() => {
             let kind = match value {
                 Value::String(_) => "string",
                 Value::Bool(_) => "bool",

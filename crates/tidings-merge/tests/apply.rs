@@ -2,8 +2,8 @@
 
 use tidings_json::{Value, json};
 use tidings_merge::{
-    Apply, Changes, Configuration, FieldSet, Keys, Managed, Manager, Scalar, Schema, Shape,
-    fields_of, merge,
+    Apply, Changes, Configuration, FieldSet, ListKeys, Managed, Manager, MergeShape, Scalar,
+    Schema, fields_of, merge,
 };
 
 /// The schema of the objects in the stories.
@@ -24,17 +24,17 @@ enum TestSchema {
 }
 
 impl Schema for TestSchema {
-    fn shape(self) -> Shape<TestSchema> {
+    fn shape(self) -> MergeShape<TestSchema> {
         match self {
-            TestSchema::Object | TestSchema::Struct | TestSchema::Port => Shape::Struct,
-            TestSchema::Text => Shape::Scalar(Scalar::String),
-            TestSchema::Number => Shape::Scalar(Scalar::Number),
-            TestSchema::Flag => Shape::Scalar(Scalar::Bool),
-            TestSchema::Texts => Shape::Map(TestSchema::Text),
-            TestSchema::Map => Shape::Map(TestSchema::Struct),
-            TestSchema::Atomic | TestSchema::AtomicMap => Shape::Atomic,
-            TestSchema::Set => Shape::Set(TestSchema::Text),
-            TestSchema::Ports => Shape::Keyed(TestSchema::Port),
+            TestSchema::Object | TestSchema::Struct | TestSchema::Port => MergeShape::Struct,
+            TestSchema::Text => MergeShape::Scalar(Scalar::String),
+            TestSchema::Number => MergeShape::Scalar(Scalar::Number),
+            TestSchema::Flag => MergeShape::Scalar(Scalar::Bool),
+            TestSchema::Texts => MergeShape::Map(TestSchema::Text),
+            TestSchema::Map => MergeShape::Map(TestSchema::Struct),
+            TestSchema::Atomic | TestSchema::AtomicMap => MergeShape::Atomic,
+            TestSchema::Set => MergeShape::Set(TestSchema::Text),
+            TestSchema::Ports => MergeShape::Keyed(TestSchema::Port),
         }
     }
 
@@ -56,7 +56,7 @@ impl Schema for TestSchema {
         })
     }
 
-    fn keys(self) -> Keys {
+    fn keys(self) -> ListKeys {
         vec![
             ("port".into(), None),
             ("protocol".into(), Some(json!("TCP"))),

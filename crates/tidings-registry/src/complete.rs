@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use tidings_json::{Map, Number, Value, json};
 use tidings_merge::Touched;
-use tidings_schema::{Field, FieldKind, Item, Other, Type};
+use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 use crate::defaults::{TypeDefaults, is_empty, is_zero};
 use crate::kinds;
@@ -121,16 +121,16 @@ fn complete_field(value: &mut Value, field: &'static Field, touched: &Touched) {
     }
 }
 
-fn complete_item(value: &mut Value, item: Item, touched: &Touched) {
+fn complete_item(value: &mut Value, item: ItemType, touched: &Touched) {
     let (of, members) = match (item, value) {
-        (Item::Struct(of) | Item::Either(of, _), Value::Object(members)) => (of, members),
-        (Item::Either(of, Other::List), Value::Array(elements)) => {
+        (ItemType::Struct(of) | ItemType::Either(of, _), Value::Object(members)) => (of, members),
+        (ItemType::Either(of, StructAlternative::List), Value::Array(elements)) => {
             for element in elements {
-                complete_item(element, Item::Struct(of), &Touched::Whole);
+                complete_item(element, ItemType::Struct(of), &Touched::Whole);
             }
             return;
         }
-        (Item::Double, Value::Number(number)) => return shorten(number),
+        (ItemType::Double, Value::Number(number)) => return shorten(number),
         _ => return,
     };
     let before = members.len();
@@ -200,14 +200,14 @@ fn shorten(number: &mut Number) {
 }
 
 fn is_struct(field: &Field) -> bool {
-    matches!(field.kind, FieldKind::One(Item::Struct(_)))
+    matches!(field.kind, FieldKind::One(ItemType::Struct(_)))
 }
 
 /// The value of an absent field that Go always writes, with defaults.
 pub(crate) fn zero(field: &'static Field) -> Value {
     zero_with(field, |of| {
         let mut value = json!({});
-        complete_item(&mut value, Item::Struct(of), &Touched::Whole);
+        complete_item(&mut value, ItemType::Struct(of), &Touched::Whole);
         value
     })
 }
@@ -226,11 +226,11 @@ fn zero_with(field: &'static Field, zero_struct: fn(&'static Type) -> Value) -> 
         _ if field.pointer => Value::Null,
         FieldKind::List(_) | FieldKind::Map(_) => Value::Null,
         FieldKind::One(item) => match item {
-            Item::String => "".into(),
-            Item::Bool => false.into(),
-            Item::Int32 | Item::Int64 | Item::IntOrString => 0.into(),
-            Item::Quantity => "0".into(),
-            Item::Struct(of) => zero_struct(of),
+            ItemType::String => "".into(),
+            ItemType::Bool => false.into(),
+            ItemType::Int32 | ItemType::Int64 | ItemType::IntOrString => 0.into(),
+            ItemType::Quantity => "0".into(),
+            ItemType::Struct(of) => zero_struct(of),
             _ => Value::Null,
         },
     }
@@ -293,7 +293,7 @@ mod tests {
             "items": [{"nullable": false, "type": "x"}],
             "additionalProperties": {"description": "", "type": "y"},
         });
-        complete_item(&mut schema, Item::Struct(of), &Touched::Whole);
+        complete_item(&mut schema, ItemType::Struct(of), &Touched::Whole);
         let expected = r#"{"items":[{"type":"x"}],"properties":{"a":{},"b":{"maximum":100,"minimum":0.5}},"additionalProperties":{"type":"y"}}"#;
         assert_eq!(schema.to_string(), expected);
     }

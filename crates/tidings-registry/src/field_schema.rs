@@ -1,8 +1,8 @@
 //! [`FieldSchema`], the schemas that managedFields and apply use: the table of types, and the schemas of custom resources.
 
-use tidings_merge::{Keys, Scalar, Schema, Shape};
-use tidings_schema::{Field, FieldKind, Item, ListKind, Type};
-use tidings_structural::{self as structural, View};
+use tidings_merge::{ListKeys, MergeShape, Scalar, Schema};
+use tidings_schema::{Field, FieldKind, ItemType, ListKind, Type};
+use tidings_structural::{self as structural, SchemaView};
 
 /// The schema of a value: an entry of the table of types, or a part of the schema of a custom resource.
 #[derive(Debug, Clone, Copy)]
@@ -14,77 +14,83 @@ pub enum FieldSchema<'a> {
     /// A field of a type of the table.
     Field(&'static Field),
     /// An element of a list or a value of a map.
-    Item(Item),
+    ItemType(ItemType),
     /// A part of the schema of a custom resource.
-    Custom(View<'a>),
+    Custom(SchemaView<'a>),
     /// The schema of a whole custom or embedded resource, which has kind, apiVersion and metadata too.
-    CustomResource(View<'a>),
+    CustomResource(SchemaView<'a>),
 }
 
 impl<'a> FieldSchema<'a> {
-    fn custom(view: View<'a>) -> FieldSchema<'a> {
+    fn custom(view: SchemaView<'a>) -> FieldSchema<'a> {
         match view.is_embedded_resource() {
             true => FieldSchema::CustomResource(view),
             false => FieldSchema::Custom(view),
         }
     }
 
-    fn custom_shape(view: View<'a>) -> Shape<FieldSchema<'a>> {
+    fn custom_shape(view: SchemaView<'a>) -> MergeShape<FieldSchema<'a>> {
         let items = || {
             view.items()
                 .map_or(FieldSchema::Unknown, FieldSchema::custom)
         };
         match (view.shape(), view.list_kind()) {
-            (structural::Shape::Untyped, _) => Shape::Unknown,
-            (structural::Shape::Scalar, _) => Shape::Scalar(match view.type_name() {
+            (structural::SchemaShape::Untyped, _) => MergeShape::Unknown,
+            (structural::SchemaShape::Scalar, _) => MergeShape::Scalar(match view.type_name() {
                 "string" => Scalar::String,
                 "boolean" => Scalar::Bool,
                 "integer" | "number" => Scalar::Number,
                 _ => Scalar::Any,
             }),
-            (structural::Shape::List, structural::ListKind::Set) => Shape::Set(items()),
-            (structural::Shape::List, structural::ListKind::Map(_)) => Shape::Keyed(items()),
-            (structural::Shape::List, structural::ListKind::Atomic) => Shape::Atomic,
-            _ if view.is_atomic() => Shape::Atomic,
+            (structural::SchemaShape::List, structural::ListKind::Set) => MergeShape::Set(items()),
+            (structural::SchemaShape::List, structural::ListKind::Map(_)) => {
+                MergeShape::Keyed(items())
+            }
+            (structural::SchemaShape::List, structural::ListKind::Atomic) => MergeShape::Atomic,
+            _ if view.is_atomic() => MergeShape::Atomic,
             // In a map every name has the schema of the values, so any name will do.
-            (structural::Shape::Map, _) => Shape::Map(
+            (structural::SchemaShape::Map, _) => MergeShape::Map(
                 view.field("")
                     .map_or(FieldSchema::Unknown, FieldSchema::custom),
             ),
-            (structural::Shape::Struct, _) => {
+            (structural::SchemaShape::Struct, _) => {
                 match view.preserves_unknown_fields() && view.fields().next().is_none() {
-                    true => Shape::Unknown,
-                    false => Shape::Struct,
+                    true => MergeShape::Unknown,
+                    false => MergeShape::Struct,
                 }
             }
         }
     }
 
-    fn shape_of_struct(of: &'static Type) -> Shape<FieldSchema<'a>> {
+    fn shape_of_struct(of: &'static Type) -> MergeShape<FieldSchema<'a>> {
         match of.atomic {
-            true => Shape::Atomic,
-            false => Shape::Struct,
+            true => MergeShape::Atomic,
+            false => MergeShape::Struct,
         }
     }
 
-    fn shape_of_item(item: Item) -> Shape<FieldSchema<'a>> {
+    fn shape_of_item(item: ItemType) -> MergeShape<FieldSchema<'a>> {
         match item {
-            Item::Struct(of) => FieldSchema::shape_of_struct(of),
-            Item::String | Item::Bytes => Shape::Scalar(Scalar::String),
-            Item::Bool => Shape::Scalar(Scalar::Bool),
-            Item::Int32 | Item::Int64 | Item::Double => Shape::Scalar(Scalar::Number),
-            Item::Time | Item::MicroTime | Item::Quantity | Item::IntOrString => {
-                Shape::Scalar(Scalar::Any)
+            ItemType::Struct(of) => FieldSchema::shape_of_struct(of),
+            ItemType::String | ItemType::Bytes => MergeShape::Scalar(Scalar::String),
+            ItemType::Bool => MergeShape::Scalar(Scalar::Bool),
+            ItemType::Int32 | ItemType::Int64 | ItemType::Double => {
+                MergeShape::Scalar(Scalar::Number)
             }
-            Item::Raw | Item::Fields | Item::Strings | Item::Either(..) => Shape::Atomic,
+            ItemType::Time | ItemType::MicroTime | ItemType::Quantity | ItemType::IntOrString => {
+                MergeShape::Scalar(Scalar::Any)
+            }
+            ItemType::Raw | ItemType::Fields | ItemType::Strings | ItemType::Either(..) => {
+                MergeShape::Atomic
+            }
         }
     }
 
     fn struct_type(self) -> Option<&'static Type> {
         match self {
-            FieldSchema::Type(of) | FieldSchema::Item(Item::Struct(of)) => Some(of),
+            FieldSchema::Type(of) | FieldSchema::ItemType(ItemType::Struct(of)) => Some(of),
             FieldSchema::Field(field) => match field.kind {
-                FieldKind::One(Item::Struct(of)) => Some(of),
+                FieldKind::One(ItemType::Struct(of)) => Some(of),
                 _ => None,
             },
             _ => None,
@@ -93,21 +99,25 @@ impl<'a> FieldSchema<'a> {
 }
 
 impl<'a> Schema for FieldSchema<'a> {
-    fn shape(self) -> Shape<FieldSchema<'a>> {
+    fn shape(self) -> MergeShape<FieldSchema<'a>> {
         match self {
-            FieldSchema::Unknown => Shape::Unknown,
+            FieldSchema::Unknown => MergeShape::Unknown,
             FieldSchema::Custom(view) => FieldSchema::custom_shape(view),
-            FieldSchema::CustomResource(_) => Shape::Struct,
+            FieldSchema::CustomResource(_) => MergeShape::Struct,
             FieldSchema::Type(of) => FieldSchema::shape_of_struct(of),
-            FieldSchema::Field(field) if field.atomic => Shape::Atomic,
+            FieldSchema::Field(field) if field.atomic => MergeShape::Atomic,
             FieldSchema::Field(field) => match (field.kind, &field.list) {
                 (FieldKind::One(item), _) => FieldSchema::shape_of_item(item),
-                (FieldKind::Map(item), _) => Shape::Map(FieldSchema::Item(item)),
-                (FieldKind::List(_), ListKind::Atomic) => Shape::Atomic,
-                (FieldKind::List(item), ListKind::Set) => Shape::Set(FieldSchema::Item(item)),
-                (FieldKind::List(item), ListKind::Map(_)) => Shape::Keyed(FieldSchema::Item(item)),
+                (FieldKind::Map(item), _) => MergeShape::Map(FieldSchema::ItemType(item)),
+                (FieldKind::List(_), ListKind::Atomic) => MergeShape::Atomic,
+                (FieldKind::List(item), ListKind::Set) => {
+                    MergeShape::Set(FieldSchema::ItemType(item))
+                }
+                (FieldKind::List(item), ListKind::Map(_)) => {
+                    MergeShape::Keyed(FieldSchema::ItemType(item))
+                }
             },
-            FieldSchema::Item(item) => FieldSchema::shape_of_item(item),
+            FieldSchema::ItemType(item) => FieldSchema::shape_of_item(item),
         }
     }
 
@@ -118,7 +128,7 @@ impl<'a> Schema for FieldSchema<'a> {
                 tidings_schema::find_type("meta/v1", "ObjectMeta").map(FieldSchema::Type)
             }
             FieldSchema::CustomResource(_) if matches!(name, "kind" | "apiVersion") => {
-                Some(FieldSchema::Item(Item::String))
+                Some(FieldSchema::ItemType(ItemType::String))
             }
             FieldSchema::Custom(view) | FieldSchema::CustomResource(view) => match view.field(name)
             {
@@ -142,10 +152,10 @@ impl<'a> Schema for FieldSchema<'a> {
         }
     }
 
-    fn keys(self) -> Keys {
+    fn keys(self) -> ListKeys {
         if let FieldSchema::Custom(view) = self {
             let structural::ListKind::Map(keys) = view.list_kind() else {
-                return Keys::default();
+                return ListKeys::default();
             };
             let items = view.items();
             let default = |key: &String| items?.field(key)?.default().cloned();
@@ -156,7 +166,7 @@ impl<'a> Schema for FieldSchema<'a> {
         }
         match self {
             FieldSchema::Field(field) => field.keys().into(),
-            _ => Keys::default(),
+            _ => ListKeys::default(),
         }
     }
 }

@@ -1,24 +1,4 @@
-//! The kinds of the Kubernetes API, as rules.
-//!
-//! A [`Kind`] is an entry of a [`Catalog`]: names, subresources, selectable fields, a table, and a [`Strategy`] with the rules of
-//! that kind only. All that is special about a built-in kind stands in one file, `src/kinds/<group>/<kind>.rs`. A custom resource
-//! is a kind whose strategy is made from its definition.
-//!
-//! A [`Draft`] is an object that is being written: read from a request or from the store, completed with defaults, changed by
-//! patches, checked, and turned into the bytes that are stored, with its managedFields updated.
-//!
-//! Everything here is pure: no async, no clock, no HTTP, no store. Times are parameters.
-//!
-//! ```
-//! use tidings_registry::{Draft, builtin};
-//!
-//! let pods = builtin().find("", "v1", "pods").expect("there are pods");
-//! let body = br#"{"metadata":{"name":"web"},"spec":{"containers":[{"name":"c","image":"nginx"}]}}"#;
-//! let draft = Draft::read(pods, body)?;
-//! assert_eq!(draft.text(&["spec", "restartPolicy"]), "Always", "defaults are filled in");
-//! # Ok::<(), tidings_api::Status>(())
-//! ```
-
+#![doc = include_str!("../README.md")]
 // Literals read best in tests when they are passed by value.
 #![cfg_attr(test, allow(clippy::needless_pass_by_value))]
 

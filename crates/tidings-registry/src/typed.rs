@@ -6,7 +6,7 @@ use tidings_api::{Object, Spans, Status, UnstampedObject};
 use tidings_go::{check_base64, mismatch, quote};
 use tidings_json::{Map, Value, json};
 use tidings_merge::Touched;
-use tidings_schema::{FieldKind, Item};
+use tidings_schema::{FieldKind, ItemType};
 
 use crate::complete;
 use crate::model::Member;
@@ -203,16 +203,16 @@ fn in_form(
             other => Err(wrong(&other, &go_type())),
         },
         FieldKind::Map(item) => texts_in_form(value, item, &go_type(), wrong),
-        FieldKind::One(Item::Struct(_)) if !value.is_object() => Err(wrong(&value, &go_type())),
-        FieldKind::One(Item::Int32 | Item::Int64) => match value.as_i64() {
+        FieldKind::One(ItemType::Struct(_)) if !value.is_object() => Err(wrong(&value, &go_type())),
+        FieldKind::One(ItemType::Int32 | ItemType::Int64) => match value.as_i64() {
             Some(number) => Ok((number != 0 || pointer).then_some(value)),
             None => Err(wrong(&value, &go_type())),
         },
-        FieldKind::One(Item::Bool) => match value {
+        FieldKind::One(ItemType::Bool) => match value {
             Value::Bool(flag) => Ok((flag || pointer).then_some(value)),
             other => Err(wrong(&other, "bool")),
         },
-        FieldKind::One(Item::String) => match value {
+        FieldKind::One(ItemType::String) => match value {
             Value::String(text) => Ok((!text.is_empty()).then_some(Value::String(text))),
             other => Err(wrong(&other, member.named_text.unwrap_or("string"))),
         },
@@ -223,7 +223,7 @@ fn in_form(
 /// A map of texts, sorted by name; `None` if it is empty. The texts of a map of bytes must be base64.
 fn texts_in_form(
     value: Value,
-    item: Item,
+    item: ItemType,
     go_type: &str,
     wrong: MismatchMessage<'_>,
 ) -> Result<Option<Value>, String> {
@@ -233,7 +233,7 @@ fn texts_in_form(
     };
     for value in members.values_mut() {
         match value {
-            Value::String(text) if matches!(item, Item::Bytes) => check_base64(text)?,
+            Value::String(text) if matches!(item, ItemType::Bytes) => check_base64(text)?,
             Value::String(_) => {}
             Value::Null => *value = "".into(),
             other => return Err(wrong(other, "string")),

@@ -69,11 +69,11 @@ impl<'a> TypeDescription<'a> {
     }
 
     /// The descriptions of its fields, including the members of inlined fields.
-    pub fn fields(self) -> impl Iterator<Item = DescribedField<'a>> {
+    pub fn fields(self) -> impl Iterator<Item = FieldDescription<'a>> {
         let mut lines = self.0.lines().skip(1).peekable();
         std::iter::from_fn(move || {
             let (name, text) = lines.next()?.strip_prefix(' ')?.split_once(' ')?;
-            let mut field = DescribedField {
+            let mut field = FieldDescription {
                 name,
                 text: unescaped(text),
                 values: Vec::new(),
@@ -94,7 +94,7 @@ impl<'a> TypeDescription<'a> {
 
 /// The description of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DescribedField<'a> {
+pub struct FieldDescription<'a> {
     /// The name of the field in JSON.
     pub name: &'a str,
     /// The text about the field.

@@ -5,8 +5,10 @@ pub mod protobuf;
 mod table;
 mod types;
 
-pub use descriptions::{DescribedField, Descriptions, TypeDescription};
-pub use types::{Field, FieldKind, Item, ListKey, ListKind, Members, Other, PatchStrategy, Type};
+pub use descriptions::{Descriptions, FieldDescription, TypeDescription};
+pub use types::{
+    Field, FieldKind, ItemType, ListKey, ListKind, Members, PatchStrategy, StructAlternative, Type,
+};
 
 /// The type of a kind.
 ///

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{LazyLock, OnceLock};
 
-use crate::types::{Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type};
+use crate::types::{Field, FieldKind, ItemType, ListKind, PatchStrategy, StructAlternative, Type};
 
 const TEXT: &str = include_str!("builtin.table");
 
@@ -143,7 +143,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
         required: false,
         list: ListKind::Atomic,
         list_declared: false,
-        atomic: matches!(kind, FieldKind::One(Item::Struct(inner)) if inner.atomic),
+        atomic: matches!(kind, FieldKind::One(ItemType::Struct(inner)) if inner.atomic),
         patch_strategy: PatchStrategy::default(),
         merge_key: None,
         default,
@@ -191,32 +191,32 @@ fn field_kind(types: &'static [Type], around: &Type, text: &str) -> Option<Field
     })
 }
 
-fn item(types: &'static [Type], around: &Type, text: &str) -> Option<Item> {
+fn item(types: &'static [Type], around: &Type, text: &str) -> Option<ItemType> {
     Some(match text {
-        "string" => Item::String,
-        "bytes" => Item::Bytes,
-        "bool" => Item::Bool,
-        "int32" => Item::Int32,
-        "int64" => Item::Int64,
-        "double" => Item::Double,
-        "time" => Item::Time,
-        "microtime" => Item::MicroTime,
-        "quantity" => Item::Quantity,
-        "intorstring" => Item::IntOrString,
-        "raw" => Item::Raw,
-        "fields" => Item::Fields,
-        "strings" => Item::Strings,
+        "string" => ItemType::String,
+        "bytes" => ItemType::Bytes,
+        "bool" => ItemType::Bool,
+        "int32" => ItemType::Int32,
+        "int64" => ItemType::Int64,
+        "double" => ItemType::Double,
+        "time" => ItemType::Time,
+        "microtime" => ItemType::MicroTime,
+        "quantity" => ItemType::Quantity,
+        "intorstring" => ItemType::IntOrString,
+        "raw" => ItemType::Raw,
+        "fields" => ItemType::Fields,
+        "strings" => ItemType::Strings,
         _ => match text.split_once('|') {
-            Some((name, other)) => Item::Either(
+            Some((name, other)) => ItemType::Either(
                 struct_type(types, around, name)?,
                 match other {
-                    "bool" => Other::Bool,
-                    "list" => Other::List,
-                    "strings" => Other::Strings,
+                    "bool" => StructAlternative::Bool,
+                    "list" => StructAlternative::List,
+                    "strings" => StructAlternative::Strings,
                     _ => return None,
                 },
             ),
-            None => Item::Struct(struct_type(types, around, text)?),
+            None => ItemType::Struct(struct_type(types, around, text)?),
         },
     })
 }

@@ -195,7 +195,7 @@ pub type ListKey = (Box<str>, Option<Value>);
 
 impl Field {
     /// The type of the field's value, or of the items of the list or map.
-    pub fn item(&self) -> Item {
+    pub fn item(&self) -> ItemType {
         match self.kind {
             FieldKind::One(item) | FieldKind::List(item) | FieldKind::Map(item) => item,
         }
@@ -219,7 +219,7 @@ impl Field {
     /// The struct type of the field's value, or of the items of the list or map.
     pub fn struct_type(&self) -> Option<&'static Type> {
         match self.item() {
-            Item::Struct(found) => Some(found),
+            ItemType::Struct(found) => Some(found),
             _ => None,
         }
     }
@@ -238,16 +238,16 @@ impl Field {
 #[derive(Debug, Clone, Copy)]
 pub enum FieldKind {
     /// One value.
-    One(Item),
+    One(ItemType),
     /// A list.
-    List(Item),
+    List(ItemType),
     /// A map of strings to values.
-    Map(Item),
+    Map(ItemType),
 }
 
 /// The type of a single value, of the items of a list, or of the values of a map.
 #[derive(Debug, Clone, Copy)]
-pub enum Item {
+pub enum ItemType {
     /// Text.
     String,
     /// Binary data: base64 in JSON.
@@ -277,12 +277,12 @@ pub enum Item {
     /// A struct.
     Struct(&'static Type),
     /// A struct or an alternative type. Readers of JSON may treat it as any JSON, as OpenAPI does.
-    Either(&'static Type, Other),
+    Either(&'static Type, StructAlternative),
 }
 
-/// The alternative to a struct in [`Item::Either`]; fields of JSONSchemaProps have such types.
+/// The alternative to a struct in [`ItemType::Either`]; fields of JSONSchemaProps have such types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Other {
+pub enum StructAlternative {
     /// A boolean.
     Bool,
     /// A list of that struct.

@@ -1,7 +1,8 @@
 //! Facts about well-known types from the published definitions.
 
 use tidings_schema::{
-    Descriptions, Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type, find, find_type,
+    Descriptions, Field, FieldKind, ItemType, ListKind, PatchStrategy, StructAlternative, Type,
+    find, find_type,
 };
 
 fn kind(group: &str, version: &str, kind: &str) -> &'static Type {
@@ -113,7 +114,7 @@ fn lists_know_how_they_merge() {
     assert_eq!(ports.merge_key, Some("containerPort"));
     assert!(ports.patch_strategy.merge);
     assert!(
-        matches!(ports.kind, FieldKind::List(Item::Struct(port)) if port.name == "ContainerPort")
+        matches!(ports.kind, FieldKind::List(ItemType::Struct(port)) if port.name == "ContainerPort")
     );
     assert_eq!(
         field(pod, "spec.containers.ports.protocol").default,
@@ -142,16 +143,16 @@ fn lists_know_how_they_merge() {
 fn schemas_of_custom_resources_hold_more_than_one_type() {
     let schema = find_type("apiextensions/v1", "JSONSchemaProps").expect("JSONSchemaProps");
     for (name, other) in [
-        ("items", Other::List),
-        ("additionalProperties", Other::Bool),
-        ("dependencies", Other::Strings),
+        ("items", StructAlternative::List),
+        ("additionalProperties", StructAlternative::Bool),
+        ("dependencies", StructAlternative::Strings),
     ] {
         let found = field(schema, name).item();
-        let expected = matches!(found, Item::Either(of, as_well) if of.name == schema.name && as_well == other);
+        let expected = matches!(found, ItemType::Either(of, as_well) if of.name == schema.name && as_well == other);
         assert!(expected, "{name}: {found:?}");
     }
-    assert!(matches!(field(schema, "default").item(), Item::Raw));
-    assert!(matches!(field(schema, "maximum").item(), Item::Double));
+    assert!(matches!(field(schema, "default").item(), ItemType::Raw));
+    assert!(matches!(field(schema, "maximum").item(), ItemType::Double));
     assert_eq!(
         field(schema, "x-kubernetes-validations").list,
         ListKind::Map(["rule"].into())

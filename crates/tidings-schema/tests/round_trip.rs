@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use tidings_json::{Map, Value, json};
 use tidings_schema::protobuf::{EncodeError, decode, decode_object, encode_object, put_message};
-use tidings_schema::{Field, FieldKind, Item, Other, Type};
+use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 /// Makes random objects as Go writes them: without empty fields that Go leaves out.
 struct Maker {
@@ -53,7 +53,7 @@ impl Maker {
     fn field(&mut self, field: &Field) -> Value {
         match field.kind {
             FieldKind::One(item) => {
-                let is_struct = matches!(item, Item::Struct(_)) && !field.pointer;
+                let is_struct = matches!(item, ItemType::Struct(_)) && !field.pointer;
                 if is_struct || self.wants() {
                     self.item(item)
                 } else if field.pointer {
@@ -89,39 +89,41 @@ impl Maker {
         }
     }
 
-    fn item(&mut self, item: Item) -> Value {
+    fn item(&mut self, item: ItemType) -> Value {
         let number = self.random.next_u64() as i64 >> self.below(64);
         match item {
-            Item::String => self.text().into(),
-            Item::Bytes => {
+            ItemType::String => self.text().into(),
+            ItemType::Bytes => {
                 const SOME: [&str; 5] = ["", "AA==", "AAE=", "AAEC", "//79/A=="];
                 SOME[self.below(5) as usize].into()
             }
-            Item::Bool => (self.below(2) == 0).into(),
-            Item::Int32 => (number as i32).into(),
-            Item::Int64 => number.into(),
-            Item::Double if self.below(2) == 0 => (number >> 11).into(),
-            Item::Double => (number as f64 / 3.0 + 0.1).into(),
-            Item::Time => {
+            ItemType::Bool => (self.below(2) == 0).into(),
+            ItemType::Int32 => (number as i32).into(),
+            ItemType::Int64 => number.into(),
+            ItemType::Double if self.below(2) == 0 => (number >> 11).into(),
+            ItemType::Double => (number as f64 / 3.0 + 0.1).into(),
+            ItemType::Time => {
                 let time = Timestamp::from_second(self.seconds());
                 time.expect("within the calendar").to_string().into()
             }
-            Item::MicroTime => {
+            ItemType::MicroTime => {
                 let micros = self.seconds() * 1_000_000 + i64::from(self.below(1_000_000));
                 let time = Timestamp::from_microsecond(micros).expect("within the calendar");
                 format!("{time:.6}").into()
             }
-            Item::Quantity => format!("{}Mi", self.below(5000)).into(),
-            Item::IntOrString if self.below(2) == 0 => self.text().into(),
-            Item::IntOrString => (number as i32).into(),
-            Item::Raw | Item::Fields => json!({"f:z": {}, "f:a": [null, self.text(), number]}),
-            Item::Strings => json!([self.text(), self.text()]),
-            Item::Struct(inner) => self.object(inner).into(),
-            Item::Either(inner, other) => match (self.below(2), other) {
+            ItemType::Quantity => format!("{}Mi", self.below(5000)).into(),
+            ItemType::IntOrString if self.below(2) == 0 => self.text().into(),
+            ItemType::IntOrString => (number as i32).into(),
+            ItemType::Raw | ItemType::Fields => {
+                json!({"f:z": {}, "f:a": [null, self.text(), number]})
+            }
+            ItemType::Strings => json!([self.text(), self.text()]),
+            ItemType::Struct(inner) => self.object(inner).into(),
+            ItemType::Either(inner, other) => match (self.below(2), other) {
                 (0, _) => self.object(inner).into(),
-                (_, Other::Bool) => (self.below(2) == 0).into(),
-                (_, Other::List) => json!([self.object(inner), self.object(inner)]),
-                (_, Other::Strings) => json!([self.text(), self.text()]),
+                (_, StructAlternative::Bool) => (self.below(2) == 0).into(),
+                (_, StructAlternative::List) => json!([self.object(inner), self.object(inner)]),
+                (_, StructAlternative::Strings) => json!([self.text(), self.text()]),
             },
         }
     }
@@ -153,12 +155,12 @@ impl Maker {
 }
 
 /// The zero value as Go writes it.
-fn zero(item: Item) -> Value {
+fn zero(item: ItemType) -> Value {
     match item {
-        Item::String => "".into(),
-        Item::Bool => false.into(),
-        Item::Int32 | Item::Int64 | Item::IntOrString => 0.into(),
-        Item::Quantity => "0".into(),
+        ItemType::String => "".into(),
+        ItemType::Bool => false.into(),
+        ItemType::Int32 | ItemType::Int64 | ItemType::IntOrString => 0.into(),
+        ItemType::Quantity => "0".into(),
         _ => Value::Null,
     }
 }

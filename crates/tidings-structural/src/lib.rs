@@ -26,4 +26,4 @@ mod view;
 
 pub use json_path::{JsonPath, JsonPathError};
 pub use schema::{CompileOptions, Malformed, Schema, check_simple_json_path};
-pub use view::{ListKind, Shape, View};
+pub use view::{ListKind, SchemaShape, SchemaView};

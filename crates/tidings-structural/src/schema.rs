@@ -21,7 +21,7 @@ use crate::structure;
 use crate::text::FieldPath;
 use crate::tolerated::ToleratedFaults;
 use crate::value;
-use crate::view::View;
+use crate::view::SchemaView;
 
 /// The maximum number of selectable fields of a version.
 pub(crate) const SELECTABLE_FIELDS_MAX: usize = 8;
@@ -251,8 +251,8 @@ impl Schema {
     }
 
     /// The root of the schema, for merging objects in server-side apply.
-    pub fn view(&self) -> View<'_> {
-        View::new(&self.root)
+    pub fn view(&self) -> SchemaView<'_> {
+        SchemaView::new(&self.root)
     }
 
     /// Parses the paths of selectable fields. `path` is their path in errors, such as `spec.versions[0].selectableFields`.

@@ -17,7 +17,7 @@ pub enum ListKind<'a> {
 
 /// What kind of value a schema describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub enum SchemaShape {
     /// Text, a number, a boolean, or an int-or-string.
     Scalar,
     /// An object whose fields the schema names.
@@ -32,21 +32,23 @@ pub enum Shape {
 
 /// A node of a schema.
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a>(&'a SchemaNode);
+pub struct SchemaView<'a>(&'a SchemaNode);
 
-impl<'a> View<'a> {
-    pub(crate) fn new(node: &'a SchemaNode) -> View<'a> {
-        View(node)
+impl<'a> SchemaView<'a> {
+    pub(crate) fn new(node: &'a SchemaNode) -> SchemaView<'a> {
+        SchemaView(node)
     }
 
     /// What kind of value the node describes.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> SchemaShape {
         match self.0.kind.as_str() {
-            "array" => Shape::List,
-            "object" if self.0.properties.is_empty() && self.0.additional.is_set() => Shape::Map,
-            "object" => Shape::Struct,
-            "" if !self.0.int_or_string => Shape::Untyped,
-            _ => Shape::Scalar,
+            "array" => SchemaShape::List,
+            "object" if self.0.properties.is_empty() && self.0.additional.is_set() => {
+                SchemaShape::Map
+            }
+            "object" => SchemaShape::Struct,
+            "" if !self.0.int_or_string => SchemaShape::Untyped,
+            _ => SchemaShape::Scalar,
         }
     }
 
@@ -63,9 +65,9 @@ impl<'a> View<'a> {
     /// True if the value merges as one: an atomic map, struct or list, or a scalar.
     pub fn is_atomic(&self) -> bool {
         match self.shape() {
-            Shape::List => self.list_kind() == ListKind::Atomic,
-            Shape::Map | Shape::Struct => self.0.map_type.as_deref() == Some("atomic"),
-            Shape::Scalar | Shape::Untyped => true,
+            SchemaShape::List => self.list_kind() == ListKind::Atomic,
+            SchemaShape::Map | SchemaShape::Struct => self.0.map_type.as_deref() == Some("atomic"),
+            SchemaShape::Scalar | SchemaShape::Untyped => true,
         }
     }
 
@@ -79,21 +81,21 @@ impl<'a> View<'a> {
     }
 
     /// The schema of a field of a struct or a map.
-    pub fn field(&self, name: &str) -> Option<View<'a>> {
-        self.0.field(name).map(View)
+    pub fn field(&self, name: &str) -> Option<SchemaView<'a>> {
+        self.0.field(name).map(SchemaView)
     }
 
     /// The fields that `properties` names.
-    pub fn fields(&self) -> impl Iterator<Item = (&'a str, View<'a>)> {
+    pub fn fields(&self) -> impl Iterator<Item = (&'a str, SchemaView<'a>)> {
         self.0
             .properties
             .iter()
-            .map(|(name, node)| (name.as_str(), View(node)))
+            .map(|(name, node)| (name.as_str(), SchemaView(node)))
     }
 
     /// The schema of the elements of a list.
-    pub fn items(&self) -> Option<View<'a>> {
-        self.0.items.as_deref().map(View)
+    pub fn items(&self) -> Option<SchemaView<'a>> {
+        self.0.items.as_deref().map(SchemaView)
     }
 
     /// The default of the schema.

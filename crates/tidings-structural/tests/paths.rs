@@ -3,7 +3,7 @@
 use tidings_api::FieldErrors;
 use tidings_json::{Value, json};
 use tidings_structural::{
-    CompileOptions, JsonPath, ListKind, Schema, Shape, check_simple_json_path,
+    CompileOptions, JsonPath, ListKind, Schema, SchemaShape, check_simple_json_path,
 };
 
 fn object() -> Value {
@@ -183,14 +183,23 @@ fn views_say_how_values_merge() {
         (view.shape(), view.list_kind(), view.is_atomic())
     };
     let keys = ["port".to_owned(), "protocol".to_owned()];
-    assert_eq!(shape("size"), (Shape::Scalar, ListKind::Atomic, true));
-    assert_eq!(shape("port"), (Shape::Scalar, ListKind::Atomic, true));
-    assert_eq!(shape("plain"), (Shape::List, ListKind::Atomic, true));
-    assert_eq!(shape("set"), (Shape::List, ListKind::Set, false));
-    assert_eq!(shape("ports"), (Shape::List, ListKind::Map(&keys), false));
-    assert_eq!(shape("labels"), (Shape::Map, ListKind::Atomic, false));
-    assert_eq!(shape("whole"), (Shape::Struct, ListKind::Atomic, true));
-    assert_eq!(shape("free"), (Shape::Untyped, ListKind::Atomic, true));
+    assert_eq!(shape("size"), (SchemaShape::Scalar, ListKind::Atomic, true));
+    assert_eq!(shape("port"), (SchemaShape::Scalar, ListKind::Atomic, true));
+    assert_eq!(shape("plain"), (SchemaShape::List, ListKind::Atomic, true));
+    assert_eq!(shape("set"), (SchemaShape::List, ListKind::Set, false));
+    assert_eq!(
+        shape("ports"),
+        (SchemaShape::List, ListKind::Map(&keys), false)
+    );
+    assert_eq!(shape("labels"), (SchemaShape::Map, ListKind::Atomic, false));
+    assert_eq!(
+        shape("whole"),
+        (SchemaShape::Struct, ListKind::Atomic, true)
+    );
+    assert_eq!(
+        shape("free"),
+        (SchemaShape::Untyped, ListKind::Atomic, true)
+    );
     assert!(!spec.is_atomic());
     assert!(spec.field("nope").is_none());
     let ports = spec

@@ -24,8 +24,9 @@ pub mod informer {
         Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
         InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced,
         NotReached, NotSynced, Overflow, Pending, Problem, ProblemHandler, Registration,
-        ResourceEventHandler, SharedIndexInformer, SharedInformer, SharedInformerFactory, Stopped,
-        Subscription, Version, WatchItem, WeakInformer, synced, synctrack, until,
+        ResourceEventHandler, ServerVersion, SharedIndexInformer, SharedInformer,
+        SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer, synced, synctrack,
+        until,
     };
 }
 

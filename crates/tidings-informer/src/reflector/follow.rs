@@ -3,12 +3,12 @@
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
 use super::problem::Problem;
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// The version that one watch has reached.
 #[derive(Debug)]
 pub(super) struct WatchFollower {
-    pub(super) reached: Version,
+    pub(super) reached: ServerVersion,
     /// The watch began at "" or "0": its first `ADDED` events are in no order, so their versions do not say how far the watch has
     /// come (B68).
     unordered: bool,
@@ -27,7 +27,7 @@ pub(super) struct AdmittedEvents {
 }
 
 impl WatchFollower {
-    pub(super) fn new(from: Version, zero_is_a_version: bool) -> WatchFollower {
+    pub(super) fn new(from: ServerVersion, zero_is_a_version: bool) -> WatchFollower {
         WatchFollower {
             unordered: from.is_unset() && !zero_is_a_version,
             reached: from,
@@ -54,7 +54,7 @@ impl WatchFollower {
                 WatchEvent::Bookmark {
                     resource_version, ..
                 } => {
-                    let version = Version::new(resource_version);
+                    let version = ServerVersion::new(resource_version);
                     if version.text().is_empty() {
                         continue; // a bookmark without a version
                     }
@@ -75,7 +75,7 @@ impl WatchFollower {
                 admitted.skipped.push(Problem::WrongKind(kind));
                 continue;
             }
-            let version = Version::new(&object.resource_version());
+            let version = ServerVersion::new(&object.resource_version());
             if !self.unordered && version.is_before(&self.reached) {
                 if latest(&object.key()) >= version.number() {
                     continue; // the store has it
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn b137_an_older_event_that_the_store_has_is_dropped_and_another_ends_the_watch() {
-        let mut follow = WatchFollower::new(Version::new("10"), false);
+        let mut follow = WatchFollower::new(ServerVersion::new("10"), false);
         let known = |key: &ObjectKey| (key.name() == "a").then_some(11);
         let admitted = follow.admit(
             vec![
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn versions_that_are_no_numbers_are_taken_as_they_come() {
-        let mut follow = WatchFollower::new(Version::new("z"), false);
+        let mut follow = WatchFollower::new(ServerVersion::new("z"), false);
         let json = r#"{"metadata":{"name":"a","resourceVersion":"b"}}"#;
         let event = WatchEvent::Added(Object::parse(json.into()).unwrap());
         let admitted = follow.admit(vec![event], |_| None);

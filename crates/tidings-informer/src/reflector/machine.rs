@@ -8,7 +8,7 @@ use super::options::{InitialState, OnRefusal, ReflectorOptions};
 use super::{Problem, RelistReason};
 use crate::backoff::ExponentialBackoff;
 use crate::source::{PAGE_SIZE, SourceError};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// A watch that ends sooner than this without an event is a failure, so that a server that closes every watch at once is not
 /// flooded.
@@ -38,7 +38,7 @@ pub(super) enum ReflectorStep {
         timeout: Duration,
     },
     Watch {
-        from: Version,
+        from: ServerVersion,
         timeout: Duration,
     },
     Wait {
@@ -53,12 +53,12 @@ pub(super) enum ReflectorStep {
 pub(super) enum StepOutcome {
     /// The list is complete and in the store.
     Listed {
-        version: Version,
+        version: ServerVersion,
         paginated: bool,
     },
     /// The initial events are complete and in the store; the stream continues as a watch.
     InitialEventsEnded {
-        version: Version,
+        version: ServerVersion,
     },
     /// The list is older than the store, and was discarded.
     WentBack,
@@ -75,7 +75,7 @@ pub(super) enum StepOutcome {
 #[derive(Debug)]
 pub(super) struct EndedWatch {
     /// The store has all events up to this version.
-    pub(super) reached: Version,
+    pub(super) reached: ServerVersion,
     pub(super) events: usize,
     pub(super) lasted: Duration,
     /// Why it ended; `None` if the server closed it normally.
@@ -90,7 +90,7 @@ pub(super) struct ReflectorMachine {
     rng: fastrand::Rng,
     sends_initial_events: bool,
     /// The version of the store; `None` before the first list.
-    reached: Option<Version>,
+    reached: Option<ServerVersion>,
     next: NextRequest,
     /// The next list must be the newest: the server cannot serve the version of the store.
     newest: bool,
@@ -145,7 +145,7 @@ impl ReflectorMachine {
     }
 
     /// The version of the store.
-    pub(super) fn reached(&self) -> Option<&Version> {
+    pub(super) fn reached(&self) -> Option<&ServerVersion> {
         self.reached.as_ref()
     }
 
@@ -241,7 +241,7 @@ impl ReflectorMachine {
         }
     }
 
-    fn has_state(&mut self, version: Version) {
+    fn has_state(&mut self, version: ServerVersion) {
         self.reached = Some(version);
         self.next = NextRequest::Watch;
         self.newest = false;

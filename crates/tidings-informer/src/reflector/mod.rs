@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 use follow::{WatchFollower, foreign};
 use machine::{EndedWatch, ReflectorMachine, ReflectorStep, StepOutcome, VERY_SHORT};
 use trace::StepTrace;
@@ -55,7 +55,7 @@ pub trait ReflectorStore: Send {
     fn distrust(&mut self);
 
     /// Replaces the content of the store by the collected parts, the complete list at a version.
-    fn replace(&mut self, version: &Version);
+    fn replace(&mut self, version: &ServerVersion);
 
     /// Applies the next changes, in order. A bookmark says up to which version the store is complete. Error events never come
     /// here.
@@ -174,7 +174,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         &mut self,
         resource_version: String,
         limit: usize,
-        reached: Option<Version>,
+        reached: Option<ServerVersion>,
         reason: RelistReason,
     ) -> StepOutcome {
         let lists = self.options.lists.clone();
@@ -228,7 +228,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             Ok(listed) => listed,
             Err(error) => return StepOutcome::Failed(error.into()),
         };
-        let version = Version::new(&listed.resource_version);
+        let version = ServerVersion::new(&listed.resource_version);
         if !self.replace(&version, reached.as_ref()) {
             return StepOutcome::WentBack;
         }
@@ -241,7 +241,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
 
     /// Replaces the content of the store by the collected list. Returns false if the list is older than the store: the server has
     /// lost history, and the reflector must list again without comparing versions.
-    fn replace(&mut self, version: &Version, reached: Option<&Version>) -> bool {
+    fn replace(&mut self, version: &ServerVersion, reached: Option<&ServerVersion>) -> bool {
         if let Some(reached) = reached.filter(|reached| version.is_before(reached)) {
             self.observers.report(&Problem::WentBack {
                 from: reached.text().into(),
@@ -317,7 +317,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
         stream: &mut EventStream,
         deadline: Instant,
         trace: &mut StepTrace,
-    ) -> Result<(Version, Vec<WatchEvent>), Problem> {
+    ) -> Result<(ServerVersion, Vec<WatchEvent>), Problem> {
         let mut received = 0;
         let mut heard = Instant::now();
         let mut warn_at = heard + INITIAL_EVENTS_WARNING;
@@ -367,7 +367,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                 resource_version, ..
             }) = rest.next()
             {
-                return Ok((Version::new(&resource_version), rest.collect()));
+                return Ok((ServerVersion::new(&resource_version), rest.collect()));
             }
         }
     }
@@ -389,7 +389,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
 
     async fn watch(
         &mut self,
-        from: Version,
+        from: ServerVersion,
         lasting: Duration,
         degraded_since: &mut Option<Instant>,
     ) -> StepOutcome {
@@ -416,7 +416,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
     async fn follow(
         &mut self,
         mut stream: EventStream,
-        from: Version,
+        from: ServerVersion,
         rest: Vec<WatchEvent>,
         start: Instant,
         lasting: Duration,

@@ -22,7 +22,7 @@ use crate::stats::Lag;
 use crate::stats::{InformerStats, ObservedInformer};
 use crate::store::{Indexer, WriteOverlay};
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// The state that the handles of an informer and its tasks share.
 pub(super) struct InformerCore<K> {
@@ -82,7 +82,7 @@ impl<K: Send + Sync + 'static> Drop for EndOnPanic<K> {
 /// What tasks can wait for: the version of the store, and whether it has synced or the informer has stopped.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InformerProgress {
-    pub(super) version: Version,
+    pub(super) version: ServerVersion,
     pub(super) synced: bool,
     pub(super) stopped: bool,
 }

@@ -21,7 +21,7 @@ use crate::source::ListerWatcher;
 use crate::stats::{InformerStats, ObservedInformer};
 use crate::store::{Index, IndexConflict, IndexError, IndexValue, Store, WriteOverlay};
 use crate::sync::lock;
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Keeps a local copy of a resource: one reflector, one store, many handlers.
 ///
@@ -68,9 +68,9 @@ pub struct NotReached {
     /// Its name.
     pub informer: Arc<str>,
     /// The version that was waited for.
-    pub wanted: Version,
+    pub wanted: ServerVersion,
     /// The version of the store.
-    pub reached: Version,
+    pub reached: ServerVersion,
     /// What it is doing.
     pub state: ReflectorState,
 }
@@ -196,7 +196,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     }
 
     /// The version that the store has reached.
-    pub fn last_sync_resource_version(&self) -> Version {
+    pub fn last_sync_resource_version(&self) -> ServerVersion {
         self.core.progress.borrow().version.clone()
     }
 
@@ -205,7 +205,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     ///
     /// # Errors
     /// If the informer stops before.
-    pub async fn wait_for(&self, version: impl Into<Version>) -> Result<(), Closed> {
+    pub async fn wait_for(&self, version: impl Into<ServerVersion>) -> Result<(), Closed> {
         let version = version.into();
         let mut progress = self.core.progress.subscribe();
         let reached = progress.wait_for(|progress| {
@@ -226,7 +226,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     /// If the store does not reach the version by then, or the informer stops before.
     pub async fn wait_for_within(
         &self,
-        version: impl Into<Version>,
+        version: impl Into<ServerVersion>,
         longest: Duration,
     ) -> Result<(), NotReached> {
         let wanted = version.into();

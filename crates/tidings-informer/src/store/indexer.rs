@@ -11,7 +11,7 @@ use super::index::{AnyIndex, Index, IndexData, IndexError, IndexValue};
 use super::snapshot::{HeldObject, NamedIndex, Snapshot};
 use super::{LABEL_INDEX, Store};
 use crate::object::Cached;
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Writes a store. Dereferences to the [`Store`] for reading.
 ///
@@ -127,7 +127,11 @@ impl<K: Send + Sync + 'static> Indexer<K> {
     }
 
     /// Replaces all objects by these, at a version. Of several objects with one key the last counts.
-    pub fn replace(&self, objects: impl IntoIterator<Item = Arc<Cached<K>>>, version: &Version) {
+    pub fn replace(
+        &self,
+        objects: impl IntoIterator<Item = Arc<Cached<K>>>,
+        version: &ServerVersion,
+    ) {
         let listed = objects
             .into_iter()
             .map(|object| (object.key().clone(), HeldObject(object)));
@@ -141,7 +145,7 @@ impl<K: Send + Sync + 'static> Indexer<K> {
     pub(crate) fn replace_with(
         &self,
         listed: OrdMap<ObjectKey, HeldObject<K>>,
-        version: &Version,
+        version: &ServerVersion,
     ) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
         let mut working = self.working();
         let (mut applied, mut changed) = (Vec::new(), Vec::new());
@@ -171,7 +175,7 @@ impl<K: Send + Sync + 'static> Indexer<K> {
     pub(crate) fn write(
         &self,
         writes: Vec<StoreWrite<K>>,
-        version: Option<&Version>,
+        version: Option<&ServerVersion>,
     ) -> (Vec<AppliedWrite<K>>, Vec<NotIndexed>) {
         tracing::trace!(target: "tidings::walk", "publishes the next snapshot");
         let mut working = self.working();

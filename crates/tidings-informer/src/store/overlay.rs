@@ -8,7 +8,7 @@ use tidings_api::{LabelSelector, Object, ObjectKey};
 use super::{Snapshot, Store};
 use crate::object::{Cached, Decode, DecodeError, Uid};
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// Writes of this program that the watch has not delivered yet.
 ///
@@ -25,7 +25,7 @@ pub struct WriteOverlay<K> {
 struct OverlayWrites<K> {
     by_key: HashMap<ObjectKey, OverlayWrite<K>>,
     /// The version of the store at the last call of `caught_up`.
-    seen: Version,
+    seen: ServerVersion,
 }
 
 /// One write.
@@ -43,7 +43,7 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
             store,
             writes: Mutex::new(OverlayWrites {
                 by_key: HashMap::new(),
-                seen: Version::default(),
+                seen: ServerVersion::default(),
             }),
         }
     }

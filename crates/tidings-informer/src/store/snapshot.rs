@@ -9,7 +9,7 @@ use tidings_api::{LabelSelector, ObjectKey};
 
 use super::index::{AnyIndex, Index, IndexData, IndexValue};
 use crate::object::Cached;
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// An object in a persistent map. Equal if it is the same allocation, so that comparing maps is cheap.
 pub(crate) struct HeldObject<K>(pub(crate) Arc<Cached<K>>);
@@ -47,7 +47,7 @@ impl<K> Clone for NamedIndex<K> {
 pub struct Snapshot<K> {
     pub(super) objects: OrdMap<ObjectKey, HeldObject<K>>,
     pub(super) indexes: Vec<NamedIndex<K>>,
-    pub(super) version: Version,
+    pub(super) version: ServerVersion,
     pub(super) memory_bytes: usize,
 }
 
@@ -68,13 +68,13 @@ impl<K: Send + Sync + 'static> Snapshot<K> {
         Snapshot {
             objects: OrdMap::new(),
             indexes: Vec::new(),
-            version: Version::default(),
+            version: ServerVersion::default(),
             memory_bytes: 0,
         }
     }
 
     /// The resource version of this state. Unset before the first list.
-    pub fn version(&self) -> &Version {
+    pub fn version(&self) -> &ServerVersion {
         &self.version
     }
 

@@ -8,7 +8,7 @@ use tidings_api::ObjectKey;
 use super::{Indexer, Snapshot, Store};
 use crate::object::Cached;
 use crate::sync::{Mutex, lock};
-use crate::version::Version;
+use crate::version::ServerVersion;
 
 /// The function that gets the state after each write.
 type PushFunc<K> = Box<dyn FnMut(Arc<Snapshot<K>>) + Send>;
@@ -42,7 +42,11 @@ impl<K: Send + Sync + 'static> UndeltaStore<K> {
     }
 
     /// Replaces all objects by these, at a version, in one write.
-    pub fn replace(&self, objects: impl IntoIterator<Item = Arc<Cached<K>>>, version: &Version) {
+    pub fn replace(
+        &self,
+        objects: impl IntoIterator<Item = Arc<Cached<K>>>,
+        version: &ServerVersion,
+    ) {
         self.write(|indexer| indexer.replace(objects, version));
     }
 

@@ -180,7 +180,7 @@ async fn b146_d14_a_hundred_relists_leave_nothing_behind() {
         let revision = server.tick();
         server.compact();
         informer
-            .wait_for(Version::new(&revision.to_string()))
+            .wait_for(ServerVersion::new(&revision.to_string()))
             .await
             .unwrap();
     }
@@ -239,7 +239,7 @@ async fn b148_a_reflector_may_be_stopped_at_every_await() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
     }
-    queue.push(Delta::Bookmark(Version::new("1")));
+    queue.push(Delta::Bookmark(ServerVersion::new("1")));
     assert_eq!(queue.pop_batch().await.unwrap().deltas.len(), 1);
 }
 

@@ -48,13 +48,13 @@ async fn k18_lists_watches_relists_lags_queues_and_versions_have_figures() {
     informer.start();
     informer.wait_synced().await.unwrap();
     server.put("b");
-    informer.wait_for(Version::new("2")).await.unwrap();
+    informer.wait_for(ServerVersion::new("2")).await.unwrap();
     server.tick();
     server.compact(); // ends the watch and causes a relist
-    informer.wait_for(Version::new("3")).await.unwrap();
+    informer.wait_for(ServerVersion::new("3")).await.unwrap();
     server.put("c");
     server.put("d");
-    informer.wait_for(Version::new("5")).await.unwrap();
+    informer.wait_for(ServerVersion::new("5")).await.unwrap();
     tokio::time::sleep(Duration::from_secs(7)).await;
 
     let queue: WorkQueue<String> = WorkQueue::new();

@@ -18,7 +18,7 @@ fn gone(name: &str, version: u64) -> Delta<Object> {
     Delta::Deleted {
         key: ObjectKey::new("default", name),
         last: Some(cached(name, version)),
-        version: Version::new(&version.to_string()),
+        version: ServerVersion::new(&version.to_string()),
     }
 }
 
@@ -28,7 +28,7 @@ fn state(version: u64, objects: &[(&str, u64)]) -> Delta<Object> {
             .iter()
             .map(|(name, version)| cached(name, *version))
             .collect(),
-        version: Version::new(&version.to_string()),
+        version: ServerVersion::new(&version.to_string()),
     }
 }
 
@@ -305,7 +305,7 @@ async fn b30_b95_b96_d4_the_transform_sees_each_object_once_in_every_mode() {
             .start();
         let options = HandlerOptions::default().resync(std::time::Duration::from_secs(1));
         let mut events = informer.subscribe(&options).unwrap();
-        informer.wait_for(Version::new("20")).await.unwrap();
+        informer.wait_for(ServerVersion::new("20")).await.unwrap();
         words(&mut events, 20).await;
         assert_eq!(
             calls.load(Ordering::Relaxed),
@@ -352,10 +352,10 @@ fn b35_bookmarks_keep_their_place() {
     let fifo = queue();
     fifo.extend([
         put("a", 1),
-        Delta::Bookmark(Version::new("5")),
+        Delta::Bookmark(ServerVersion::new("5")),
         put("a", 6),
         Delta::Sync,
-        Delta::Bookmark(Version::new("9")),
+        Delta::Bookmark(ServerVersion::new("9")),
     ]);
     let popped: Vec<String> = std::iter::from_fn(|| pop(&fifo)).collect();
     assert_eq!(
@@ -378,7 +378,7 @@ fn b36_d16_what_is_popped_is_let_go_and_room_is_given_back() {
     pop(&fifo);
     assert_eq!(Arc::strong_count(&object), 1);
     for index in 0..100_000 {
-        fifo.push(Delta::Bookmark(Version::new(&index.to_string())));
+        fifo.push(Delta::Bookmark(ServerVersion::new(&index.to_string())));
     }
     let full = fifo.bytes();
     while pop(&fifo).is_some() {}
@@ -436,7 +436,7 @@ fn beyond_its_budget_the_queue_says_up_to_where_the_state_is_complete() {
     fifo.extend([
         put("c", 3),
         put("a", 4),
-        Delta::Bookmark(Version::new("5")),
+        Delta::Bookmark(ServerVersion::new("5")),
         put("c", 6),
     ]);
     let mut incomplete = Vec::new();
@@ -476,7 +476,7 @@ fn beyond_its_budget_a_state_supersedes_what_waits_before_it() {
     fifo.extend([
         state(1, &[("a", 1)]),
         put("b", 2),
-        Delta::Bookmark(Version::new("3")),
+        Delta::Bookmark(ServerVersion::new("3")),
         put("b", 4),
     ]);
     assert!(!fifo.has_synced());
@@ -493,7 +493,7 @@ fn beyond_its_budget_a_state_supersedes_what_waits_before_it() {
     fifo.push(put("a", 10));
     for version in 11..1000 {
         fifo.extend([
-            Delta::Bookmark(Version::new(&version.to_string())),
+            Delta::Bookmark(ServerVersion::new(&version.to_string())),
             put("a", version),
         ]);
     }

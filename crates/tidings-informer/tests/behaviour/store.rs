@@ -48,7 +48,7 @@ fn b1_b37_keys_are_namespace_and_name() {
     let delta: Delta<Object> = Delta::Deleted {
         key,
         last: None,
-        version: Version::default(),
+        version: ServerVersion::default(),
     };
     assert_eq!(delta.key().unwrap().as_str(), "ns/a");
 }
@@ -74,7 +74,7 @@ fn b2_d27_a_store_keeps_the_last_of_every_key_in_order() {
     assert_eq!(store.len(), 1);
     store.replace(
         [cached(&object("x", 5)), cached(&object("c", 4))],
-        &Version::new("9"),
+        &ServerVersion::new("9"),
     );
     assert_eq!(
         names(&store.list()),
@@ -228,7 +228,10 @@ async fn b11_b69_the_version_of_the_store_follows_everything_and_never_goes_back
     informer.start();
     let mut seen = vec![];
     for expected in ["10", "11", "12", "13", "20"] {
-        informer.wait_for(Version::new(expected)).await.unwrap();
+        informer
+            .wait_for(ServerVersion::new(expected))
+            .await
+            .unwrap();
         seen.push(informer.last_sync_resource_version().text().to_owned());
     }
     assert_eq!(seen, ["10", "11", "12", "13", "20"]);
@@ -368,13 +371,13 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
         ),
         (Some(12), 5)
     );
-    informer.wait_for(Version::new("11")).await.unwrap();
+    informer.wait_for(ServerVersion::new("11")).await.unwrap();
     assert_eq!(
         (version(), overlay.len()),
         (Some(12), 1),
         "an older event keeps it"
     );
-    informer.wait_for(Version::new("12")).await.unwrap();
+    informer.wait_for(ServerVersion::new("12")).await.unwrap();
     assert_eq!(
         (version(), overlay.len()),
         (Some(12), 0),
@@ -399,12 +402,12 @@ async fn b18_k13_own_writes_are_visible_until_the_watch_has_caught_up() {
         .unwrap();
     assert_eq!(version(), None);
     assert_eq!(names(&overlay.list()), ["b"]);
-    informer.wait_for(Version::new("14")).await.unwrap();
+    informer.wait_for(ServerVersion::new("14")).await.unwrap();
     overlay
         .wrote_raw(&object("a", 13), &Decode::bytes())
         .unwrap();
     assert_eq!(version(), None, "a late write does not bring it back");
-    informer.wait_for(Version::new("16")).await.unwrap();
+    informer.wait_for(ServerVersion::new("16")).await.unwrap();
     assert_eq!(version(), Some(16), "one that was created again wins");
     assert!(overlay.is_empty());
 }
@@ -470,7 +473,7 @@ fn k17_lookups_equal_a_scan_under_random_histories() {
                 6..9 => store.delete(&ObjectKey::new("default", &name)),
                 _ => {
                     let some: Vec<_> = store.list().into_iter().filter(|_| rng.bool()).collect();
-                    store.replace(some, &Version::new("1"));
+                    store.replace(some, &ServerVersion::new("1"));
                 }
             }
             let snapshot = store.snapshot();
@@ -532,13 +535,13 @@ fn k10_reads_do_not_wait_while_a_hundred_thousand_objects_are_replaced() {
             Ok(vec![object.version()])
         })
         .unwrap();
-    indexer.replace(generation(1), &Version::new("1"));
+    indexer.replace(generation(1), &ServerVersion::new("1"));
     let store = indexer.store();
     // First without a writer, to know what the machine itself does to reads.
     let until = std::time::Instant::now() + Duration::from_millis(500);
     let at_rest = slowest_of_a_thousand(&store, || std::time::Instant::now() < until);
     let next = generation(2);
-    let writing = std::thread::spawn(move || indexer.replace(next, &Version::new("2")));
+    let writing = std::thread::spawn(move || indexer.replace(next, &ServerVersion::new("2")));
     let during = slowest_of_a_thousand(&store, || !writing.is_finished());
     writing.join().unwrap();
     assert_eq!(store.get_by_key("default/n000000").unwrap().version(), 2);

@@ -10,7 +10,8 @@ use crate::script::{Act, Answer, Script, object};
 use tidings_informer::synced::{DoneChecker, NeverDone, SyncResult, WaitCause, wait_for};
 use tidings_informer::synctrack::{AsyncTracker, LazyValue, SingleFileTracker};
 use tidings_informer::{
-    BoxFuture, Decode, HandlerOptions, ResourceEventHandler, SharedInformer, UndeltaStore, Version,
+    BoxFuture, Decode, HandlerOptions, ResourceEventHandler, ServerVersion, SharedInformer,
+    UndeltaStore,
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -369,8 +370,8 @@ async fn b16_one_push_for_each_write_and_none_for_a_read() {
     store.put(Arc::clone(&b));
     store.delete(a.key());
     store.delete(a.key());
-    store.replace([Arc::clone(&a), c], &Version::new("9"));
-    store.replace([], &Version::new("10"));
+    store.replace([Arc::clone(&a), c], &ServerVersion::new("9"));
+    store.replace([], &ServerVersion::new("10"));
     let expected = ["a", "a b", "a b", "b", "b", "a c", ""];
     assert_eq!(*pushes.lock().unwrap(), expected);
 

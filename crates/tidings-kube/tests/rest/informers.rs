@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::core::{ApiResource, PartialObjectMeta};
 use serde::Deserialize;
 use tidings_api::Object;
-use tidings_informer::{SharedInformer, Version};
+use tidings_informer::{ServerVersion, SharedInformer};
 use tidings_kube::{KubeInformerFactory, Scope, dynamic, informer, lazy, metadata, projected};
 
 use crate::script::{Logs, Server, answer, event, open, pods};
@@ -43,7 +43,7 @@ async fn synced<K: Send + Sync + 'static>(informer: &SharedInformer<K>) {
 }
 
 async fn reached<K: Send + Sync + 'static>(informer: &SharedInformer<K>, version: &str) {
-    let reached = informer.wait_for(Version::new(version));
+    let reached = informer.wait_for(ServerVersion::new(version));
     tokio::time::timeout(LONGEST, reached)
         .await
         .unwrap()

@@ -4,7 +4,7 @@
 //! the `defaults` of members and the type of `others`, `{"map": type}`, `{"set": type}` or `{"keyed": type, "by": [member]}`.
 
 use tidings_json::Value;
-use tidings_merge::{Keys, Scalar, Schema, Shape};
+use tidings_merge::{ListKeys, MergeShape, Scalar, Schema};
 
 /// A file of cases and the types that they use.
 pub(crate) struct Cases(Value);
@@ -71,26 +71,26 @@ impl<'a> Described<'a> {
 }
 
 impl Schema for Described<'_> {
-    fn shape(self) -> Shape<Self> {
+    fn shape(self) -> MergeShape<Self> {
         if let Some(word) = self.at.as_str() {
             return match word {
-                "string" => Shape::Scalar(Scalar::String),
-                "number" => Shape::Scalar(Scalar::Number),
-                "bool" => Shape::Scalar(Scalar::Bool),
-                "any" => Shape::Scalar(Scalar::Any),
-                "atomic" => Shape::Atomic,
-                "unknown" => Shape::Unknown,
+                "string" => MergeShape::Scalar(Scalar::String),
+                "number" => MergeShape::Scalar(Scalar::Number),
+                "bool" => MergeShape::Scalar(Scalar::Bool),
+                "any" => MergeShape::Scalar(Scalar::Any),
+                "atomic" => MergeShape::Atomic,
+                "unknown" => MergeShape::Unknown,
                 other => panic!("no type is called {other}"),
             };
         }
         if self.part("struct").is_some() {
-            Shape::Struct
+            MergeShape::Struct
         } else if let Some(item) = self.part("map") {
-            Shape::Map(self.to(item))
+            MergeShape::Map(self.to(item))
         } else if let Some(item) = self.part("set") {
-            Shape::Set(self.to(item))
+            MergeShape::Set(self.to(item))
         } else if let Some(item) = self.part("keyed") {
-            Shape::Keyed(self.to(item))
+            MergeShape::Keyed(self.to(item))
         } else {
             panic!("not a type: {}", self.at)
         }
@@ -105,9 +105,9 @@ impl Schema for Described<'_> {
         Some(self.to(member))
     }
 
-    fn keys(self) -> Keys {
+    fn keys(self) -> ListKeys {
         let Some(item) = self.part("keyed").map(|item| self.to(item)) else {
-            return Keys::default();
+            return ListKeys::default();
         };
         let default = |name: &str| item.part("defaults")?.get(name).cloned();
         let names = self.part("by").and_then(Value::as_array);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
 use tidings_json::{Map, Value};
-use tidings_structural::definition::{Definition, Version};
+use tidings_structural::definition::{DefinedVersion, Definition};
 
 use crate::field_schema::FieldSchema;
 use crate::model::{
@@ -40,7 +40,7 @@ fn kind(
     source: &Object,
     terminating: bool,
     at: usize,
-    version: &Version,
+    version: &DefinedVersion,
 ) -> Kind {
     let custom = Arc::new(CustomVersion {
         definition: definition.clone(),

@@ -8,7 +8,7 @@ use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status};
 use tidings_go::quote;
 use tidings_json::{Map, Value};
 use tidings_structural::Malformed;
-use tidings_structural::definition::{Definition, MemberPath, Version};
+use tidings_structural::definition::{DefinedVersion, Definition, MemberPath};
 
 use super::CustomVersion;
 use crate::model::Meta;
@@ -16,7 +16,10 @@ use crate::model::{Draft, document_with_duplicates, odd};
 use crate::model::{Kind, Subresource};
 
 /// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
-fn prune_and_default(version: &Version, object: &mut Value) -> Result<Vec<String>, FieldError> {
+fn prune_and_default(
+    version: &DefinedVersion,
+    object: &mut Value,
+) -> Result<Vec<String>, FieldError> {
     let mut unknown = version.schema.prune(object);
     unknown.extend(version.schema.coerce(object, Malformed::Refuse)?);
     version.schema.default(object);

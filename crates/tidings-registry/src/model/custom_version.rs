@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidings_api::Object;
 use tidings_json::Value;
-use tidings_structural::definition::{Definition, Version};
+use tidings_structural::definition::{DefinedVersion, Definition};
 
 /// One version of a custom resource definition.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct CustomVersion {
 
 impl CustomVersion {
     /// The version in the definition.
-    pub fn version(&self) -> &Version {
+    pub fn version(&self) -> &DefinedVersion {
         &self.definition.versions[self.at]
     }
 

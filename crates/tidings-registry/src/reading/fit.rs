@@ -3,7 +3,7 @@
 use tidings_go::mismatch;
 use tidings_json::Value;
 use tidings_merge::Touched;
-use tidings_schema::{Field, FieldKind, Item, Other, Type};
+use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 use super::path::{FieldPath, note};
 
@@ -49,7 +49,7 @@ pub(crate) fn fit(
 /// Fits a single value: that of a field, an element of a list or a value of a map.
 fn fit_item(
     value: &mut Value,
-    item: Item,
+    item: ItemType,
     path: &FieldPath<'_>,
     touched: &Touched,
     unknown: &mut Vec<String>,
@@ -57,20 +57,23 @@ fn fit_item(
 ) -> Result<(), String> {
     let fits = match (item, &*value) {
         (_, Value::Null) => true,
-        (Item::Struct(_), Value::Object(_)) => true,
-        (Item::String | Item::Bytes | Item::Time | Item::MicroTime, Value::String(_)) => true,
-        (Item::Bool, Value::Bool(_)) => true,
-        (Item::Int32, value) => value
+        (ItemType::Struct(_), Value::Object(_)) => true,
+        (
+            ItemType::String | ItemType::Bytes | ItemType::Time | ItemType::MicroTime,
+            Value::String(_),
+        ) => true,
+        (ItemType::Bool, Value::Bool(_)) => true,
+        (ItemType::Int32, value) => value
             .as_i64()
             .is_some_and(|number| i32::try_from(number).is_ok()),
-        (Item::Int64, value) => value.as_i64().is_some(),
-        (Item::IntOrString, Value::String(_)) => true,
-        (Item::IntOrString, value) => value
+        (ItemType::Int64, value) => value.as_i64().is_some(),
+        (ItemType::IntOrString, Value::String(_)) => true,
+        (ItemType::IntOrString, value) => value
             .as_i64()
             .is_some_and(|number| i32::try_from(number).is_ok()),
-        (Item::Double, value) => value.is_number(),
-        (Item::Quantity, value) => value.is_string() || value.is_number(),
-        (Item::Strings, Value::Array(texts)) => {
+        (ItemType::Double, value) => value.is_number(),
+        (ItemType::Quantity, value) => value.is_string() || value.is_number(),
+        (ItemType::Strings, Value::Array(texts)) => {
             let other = texts
                 .iter()
                 .find(|text| !matches!(text, Value::String(_) | Value::Null));
@@ -79,8 +82,8 @@ fn fit_item(
                 None => true,
             }
         }
-        (Item::Raw | Item::Fields, _) => true,
-        (Item::Either(of, other), _) => return fit_either(value, (of, other), path, wrong),
+        (ItemType::Raw | ItemType::Fields, _) => true,
+        (ItemType::Either(of, other), _) => return fit_either(value, (of, other), path, wrong),
         _ => false,
     };
     if !fits {
@@ -88,14 +91,14 @@ fn fit_item(
     }
     if let Value::String(text) = value {
         return match item {
-            Item::Time => tidings_go::parse_time(text).map(drop),
-            Item::MicroTime => tidings_go::parse_micro_time(text).map(drop),
-            Item::Quantity => tidings_go::check_quantity(text),
-            Item::Bytes => tidings_go::check_base64(text),
+            ItemType::Time => tidings_go::parse_time(text).map(drop),
+            ItemType::MicroTime => tidings_go::parse_micro_time(text).map(drop),
+            ItemType::Quantity => tidings_go::check_quantity(text),
+            ItemType::Bytes => tidings_go::check_base64(text),
             _ => Ok(()),
         };
     }
-    let (Item::Struct(of), Value::Object(members)) = (item, value) else {
+    let (ItemType::Struct(of), Value::Object(members)) = (item, value) else {
         return Ok(());
     };
     let mut fitted = Ok(());
@@ -124,26 +127,26 @@ fn fit_item(
 /// fields.
 fn fit_either(
     value: &mut Value,
-    (of, other): (&'static Type, Other),
+    (of, other): (&'static Type, StructAlternative),
     path: &FieldPath<'_>,
     wrong: &dyn Fn(&Value, &str) -> Result<(), String>,
 ) -> Result<(), String> {
     let unknown = &mut Vec::new();
     let element = match other {
-        Other::Strings => Item::String,
-        _ => Item::Struct(of),
+        StructAlternative::Strings => ItemType::String,
+        _ => ItemType::Struct(of),
     };
     match (&mut *value, other) {
         (Value::Object(_), _) => fit_item(
             value,
-            Item::Struct(of),
+            ItemType::Struct(of),
             path,
             &Touched::Whole,
             unknown,
             wrong,
         ),
-        (Value::Bool(_), Other::Bool) => Ok(()),
-        (_, Other::Bool) => Err("boolean or JSON schema expected".into()),
+        (Value::Bool(_), StructAlternative::Bool) => Ok(()),
+        (_, StructAlternative::Bool) => Err("boolean or JSON schema expected".into()),
         (Value::Array(elements), _) => {
             let mut elements = elements.iter_mut().enumerate();
             elements.try_for_each(|(at, value)| {
@@ -168,19 +171,19 @@ pub(crate) fn go_type(field: &Field) -> String {
 }
 
 /// The Go type of a single value.
-fn item_type(item: Item) -> String {
+fn item_type(item: ItemType) -> String {
     match item {
-        Item::String | Item::Time | Item::MicroTime => "string".into(),
-        Item::Bytes => "[]uint8".into(),
-        Item::Bool => "bool".into(),
-        Item::Int32 | Item::IntOrString => "int32".into(),
-        Item::Int64 => "int64".into(),
-        Item::Double => "float64".into(),
-        Item::Quantity => "resource.Quantity".into(),
-        Item::Raw => "runtime.RawExtension".into(),
-        Item::Fields => "v1.FieldsV1".into(),
-        Item::Strings => "v1.ExtraValue".into(),
-        Item::Struct(of) | Item::Either(of, _) => format!("{}.{}", of.version, of.name),
+        ItemType::String | ItemType::Time | ItemType::MicroTime => "string".into(),
+        ItemType::Bytes => "[]uint8".into(),
+        ItemType::Bool => "bool".into(),
+        ItemType::Int32 | ItemType::IntOrString => "int32".into(),
+        ItemType::Int64 => "int64".into(),
+        ItemType::Double => "float64".into(),
+        ItemType::Quantity => "resource.Quantity".into(),
+        ItemType::Raw => "runtime.RawExtension".into(),
+        ItemType::Fields => "v1.FieldsV1".into(),
+        ItemType::Strings => "v1.ExtraValue".into(),
+        ItemType::Struct(of) | ItemType::Either(of, _) => format!("{}.{}", of.version, of.name),
     }
 }
 

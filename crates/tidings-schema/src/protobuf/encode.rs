@@ -12,7 +12,7 @@ use tidings_json::{Outline, OutlineIndex, unquote};
 
 use super::EncodeError;
 use super::wire;
-use crate::types::{Field, FieldKind, Item, Other, Type};
+use crate::types::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 /// Encodes one document.
 pub(super) struct MessageEncoder<'a> {
@@ -100,7 +100,7 @@ impl<'a> MessageEncoder<'a> {
     fn field(&mut self, field: &Field, value: Option<OutlineIndex>) -> Result<(), EncodeError> {
         match (field.kind, value) {
             (FieldKind::One(item), Some(value)) => self.item(field, item, value),
-            (FieldKind::One(Item::Bytes), None) => Ok(()),
+            (FieldKind::One(ItemType::Bytes), None) => Ok(()),
             (FieldKind::One(item), None) if !field.pointer => self.zero(field, item),
             (_, None) => Ok(()),
             (FieldKind::List(item), Some(list)) => {
@@ -123,7 +123,7 @@ impl<'a> MessageEncoder<'a> {
     }
 
     /// Appends a map: its entries are messages of a key and a value, sorted by key.
-    fn map(&mut self, field: &Field, item: Item, map: OutlineIndex) -> Result<(), EncodeError> {
+    fn map(&mut self, field: &Field, item: ItemType, map: OutlineIndex) -> Result<(), EncodeError> {
         let members = self.outline.members(map);
         let members = members.ok_or(EncodeError::Value(field.name))?;
         let mut entries = Vec::new();
@@ -149,10 +149,10 @@ impl<'a> MessageEncoder<'a> {
     fn entry_value(
         &mut self,
         field: &Field,
-        item: Item,
+        item: ItemType,
         value: OutlineIndex,
     ) -> Result<(), EncodeError> {
-        if matches!(item, Item::Bytes) && self.is_null(value) {
+        if matches!(item, ItemType::Bytes) && self.is_null(value) {
             return Ok(());
         }
         self.numbered(2, field, item, Some(value).filter(|_| !self.is_null(value)))
@@ -161,7 +161,7 @@ impl<'a> MessageEncoder<'a> {
     fn item_or_zero(
         &mut self,
         field: &Field,
-        item: Item,
+        item: ItemType,
         value: OutlineIndex,
     ) -> Result<(), EncodeError> {
         if self.is_null(value) {
@@ -170,11 +170,16 @@ impl<'a> MessageEncoder<'a> {
         self.item(field, item, value)
     }
 
-    fn item(&mut self, field: &Field, item: Item, value: OutlineIndex) -> Result<(), EncodeError> {
+    fn item(
+        &mut self,
+        field: &Field,
+        item: ItemType,
+        value: OutlineIndex,
+    ) -> Result<(), EncodeError> {
         self.numbered(field.number, field, item, Some(value))
     }
 
-    fn zero(&mut self, field: &Field, item: Item) -> Result<(), EncodeError> {
+    fn zero(&mut self, field: &Field, item: ItemType) -> Result<(), EncodeError> {
         self.numbered(field.number, field, item, None)
     }
 
@@ -183,12 +188,12 @@ impl<'a> MessageEncoder<'a> {
         &mut self,
         number: u32,
         field: &Field,
-        item: Item,
+        item: ItemType,
         value: Option<OutlineIndex>,
     ) -> Result<(), EncodeError> {
         let wire_type = match item {
-            Item::Bool | Item::Int32 | Item::Int64 => wire::VARINT,
-            Item::Double => wire::FIXED64,
+            ItemType::Bool | ItemType::Int32 | ItemType::Int64 => wire::VARINT,
+            ItemType::Double => wire::FIXED64,
             _ => wire::BYTES,
         };
         wire::put_varint(self.out, u64::from(number) << 3 | wire_type);
@@ -198,38 +203,38 @@ impl<'a> MessageEncoder<'a> {
         let bad = || EncodeError::Value(field.name);
         let text = self.outline.text(value);
         match item {
-            Item::Bool => self.out.push(truth(text).ok_or_else(bad)?),
-            Item::Int32 => {
+            ItemType::Bool => self.out.push(truth(text).ok_or_else(bad)?),
+            ItemType::Int32 => {
                 let number: i32 = parsed(text).ok_or_else(bad)?;
                 wire::put_varint(self.out, i64::from(number) as u64);
             }
-            Item::Int64 => {
+            ItemType::Int64 => {
                 let number: i64 = parsed(text).ok_or_else(bad)?;
                 wire::put_varint(self.out, number as u64);
             }
-            Item::Double => {
+            ItemType::Double => {
                 let number: f64 = parsed(text).ok_or_else(bad)?;
                 self.out.extend_from_slice(&number.to_le_bytes());
             }
-            Item::String => wire::put_bytes(self.out, &unquote(text).ok_or_else(bad)?),
-            Item::Bytes => {
+            ItemType::String => wire::put_bytes(self.out, &unquote(text).ok_or_else(bad)?),
+            ItemType::Bytes => {
                 let text = unquote(text).ok_or_else(bad)?;
                 let bytes = base64_bytes(&text).ok_or_else(bad)?;
                 wire::put_bytes(self.out, &bytes);
             }
-            Item::Struct(inner) => {
+            ItemType::Struct(inner) => {
                 return self.delimited(|encoder| encoder.message(inner, field.name, value));
             }
-            Item::Either(inner, other) => {
+            ItemType::Either(inner, other) => {
                 return self.delimited(|encoder| encoder.either(field, inner, other, value));
             }
-            Item::Time | Item::MicroTime => {
+            ItemType::Time | ItemType::MicroTime => {
                 let text = unquote(text).ok_or_else(bad)?;
                 let text = std::str::from_utf8(&text).map_err(|_| bad())?;
                 let time: Timestamp = text.parse().map_err(|_| bad())?;
                 self.time(item, time);
             }
-            Item::Quantity => {
+            ItemType::Quantity => {
                 let quantity = match text.first() {
                     Some(b'"') => unquote(text).ok_or_else(bad)?,
                     Some(b'-' | b'+' | b'0'..=b'9') => text.into(),
@@ -237,9 +242,9 @@ impl<'a> MessageEncoder<'a> {
                 };
                 self.single(&quantity);
             }
-            Item::IntOrString => self.int_or_string(field, text)?,
-            Item::Raw | Item::Fields => self.single(text),
-            Item::Strings => {
+            ItemType::IntOrString => self.int_or_string(field, text)?,
+            ItemType::Raw | ItemType::Fields => self.single(text),
+            ItemType::Strings => {
                 let elements = self.elements(field, value)?;
                 return self.delimited(|encoder| {
                     for element in elements {
@@ -257,13 +262,13 @@ impl<'a> MessageEncoder<'a> {
         Ok(())
     }
 
-    fn zero_payload(&mut self, field: &Field, item: Item) -> Result<(), EncodeError> {
+    fn zero_payload(&mut self, field: &Field, item: ItemType) -> Result<(), EncodeError> {
         match item {
-            Item::Struct(inner) => wire::put_bytes(self.out, zero_message(inner)),
-            Item::Quantity => self.single(b"0"),
-            Item::IntOrString => self.int_or_string(field, b"0")?,
-            Item::Double => self.out.extend_from_slice(&0_f64.to_le_bytes()),
-            Item::Either(_, Other::Bool) => {
+            ItemType::Struct(inner) => wire::put_bytes(self.out, zero_message(inner)),
+            ItemType::Quantity => self.single(b"0"),
+            ItemType::IntOrString => self.int_or_string(field, b"0")?,
+            ItemType::Double => self.out.extend_from_slice(&0_f64.to_le_bytes()),
+            ItemType::Either(_, StructAlternative::Bool) => {
                 wire::put_bytes(self.out, &[wire::tag_byte(1, wire::VARINT), 0]);
             }
             // An empty text or message, zero or false: one zero byte.
@@ -272,33 +277,33 @@ impl<'a> MessageEncoder<'a> {
         Ok(())
     }
 
-    /// Writes the message of an [`Item::Either`]: a struct, or its alternative.
+    /// Writes the message of an [`ItemType::Either`]: a struct, or its alternative.
     fn either(
         &mut self,
         field: &Field,
         inner: &'static Type,
-        other: Other,
+        other: StructAlternative,
         value: OutlineIndex,
     ) -> Result<(), EncodeError> {
         let text = self.outline.text(value);
         let is_struct = text.first() == Some(&b'{');
         let is_list = text.first() == Some(&b'[');
         match other {
-            Other::Bool => {
+            StructAlternative::Bool => {
                 // A struct implies `allows: true`.
                 let allows = if is_struct { Some(1) } else { truth(text) };
                 let allows = allows.ok_or(EncodeError::Value(field.name))?;
                 self.out.push(wire::tag_byte(1, wire::VARINT));
                 self.out.push(allows);
                 if is_struct {
-                    self.numbered(2, field, Item::Struct(inner), Some(value))?;
+                    self.numbered(2, field, ItemType::Struct(inner), Some(value))?;
                 }
             }
-            _ if is_struct => self.numbered(1, field, Item::Struct(inner), Some(value))?,
+            _ if is_struct => self.numbered(1, field, ItemType::Struct(inner), Some(value))?,
             _ if is_list => {
                 let item = match other {
-                    Other::Strings => Item::String,
-                    _ => Item::Struct(inner),
+                    StructAlternative::Strings => ItemType::String,
+                    _ => ItemType::Struct(inner),
                 };
                 for element in self.elements(field, value)? {
                     let element = Some(element).filter(|element| !self.is_null(*element));
@@ -311,12 +316,12 @@ impl<'a> MessageEncoder<'a> {
         Ok(())
     }
 
-    fn time(&mut self, item: Item, time: Timestamp) {
+    fn time(&mut self, item: ItemType, time: Timestamp) {
         // Nanoseconds count up from the full second below, also before 1970.
         let nanos = time.as_nanosecond();
         let seconds = nanos.div_euclid(NANOS) as i64;
         let nanos = match item {
-            Item::MicroTime => nanos.rem_euclid(NANOS) as u64 / 1000 * 1000,
+            ItemType::MicroTime => nanos.rem_euclid(NANOS) as u64 / 1000 * 1000,
             _ => 0,
         };
         let message = wire::open(self.out);

@@ -7,7 +7,7 @@ use tidings_json::{Map, Value};
 
 use super::wire::{WirePayload, WireReader};
 use super::{DecodeError, ZERO_TIME};
-use crate::types::{Field, FieldKind, Item, Other, Type};
+use crate::types::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 /// The maximum nesting of messages. Built-in types nest about 20 deep.
 const DEPTH_MAX: usize = 100;
@@ -97,7 +97,10 @@ impl MessageDecoder {
                 };
                 match (item, payload) {
                     // Numbers can be packed into one field.
-                    (Item::Bool | Item::Int32 | Item::Int64, WirePayload::Bytes(packed)) => {
+                    (
+                        ItemType::Bool | ItemType::Int32 | ItemType::Int64,
+                        WirePayload::Bytes(packed),
+                    ) => {
                         let mut packed = WireReader::new(packed);
                         while !packed.is_empty() {
                             let payload = WirePayload::Varint(packed.varint()?);
@@ -123,7 +126,7 @@ impl MessageDecoder {
     fn entry(
         &mut self,
         field: &Field,
-        item: Item,
+        item: ItemType,
         bytes: &[u8],
     ) -> Result<(String, Value), DecodeError> {
         let mut key = String::new();
@@ -147,7 +150,7 @@ impl MessageDecoder {
     fn item(
         &mut self,
         field: &Field,
-        item: Item,
+        item: ItemType,
         payload: WirePayload<'_>,
     ) -> Result<Value, DecodeError> {
         self.values += 1;
@@ -155,21 +158,23 @@ impl MessageDecoder {
             return Err(DecodeError::Values);
         }
         Ok(match (item, payload) {
-            (Item::Bool, WirePayload::Varint(number)) => (number != 0).into(),
+            (ItemType::Bool, WirePayload::Varint(number)) => (number != 0).into(),
             // Negative numbers are sign-extended to 64 bits, also those of 32 bits.
-            (Item::Int32, WirePayload::Varint(number)) => (number as i32).into(),
-            (Item::Int64, WirePayload::Varint(number)) => (number as i64).into(),
-            (Item::Double, WirePayload::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
-            (Item::String, WirePayload::Bytes(bytes)) => text(bytes).into(),
-            (Item::Bytes, WirePayload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-            (Item::Struct(inner), WirePayload::Bytes(bytes)) => self.message(inner, bytes)?.into(),
-            (Item::Time, WirePayload::Bytes(bytes)) => time(field, bytes)?,
-            (Item::MicroTime, WirePayload::Bytes(bytes)) => micro_time(field, bytes)?,
-            (Item::Quantity, WirePayload::Bytes(bytes)) => quantity(field, bytes)?,
-            (Item::IntOrString, WirePayload::Bytes(bytes)) => int_or_string(field, bytes)?,
-            (Item::Raw | Item::Fields, WirePayload::Bytes(bytes)) => raw(field, bytes)?,
-            (Item::Strings, WirePayload::Bytes(bytes)) => self.strings(field, bytes)?,
-            (Item::Either(inner, other), WirePayload::Bytes(bytes)) => {
+            (ItemType::Int32, WirePayload::Varint(number)) => (number as i32).into(),
+            (ItemType::Int64, WirePayload::Varint(number)) => (number as i64).into(),
+            (ItemType::Double, WirePayload::Fixed64(bits)) => double(field, f64::from_bits(bits))?,
+            (ItemType::String, WirePayload::Bytes(bytes)) => text(bytes).into(),
+            (ItemType::Bytes, WirePayload::Bytes(bytes)) => STANDARD.encode(bytes).into(),
+            (ItemType::Struct(inner), WirePayload::Bytes(bytes)) => {
+                self.message(inner, bytes)?.into()
+            }
+            (ItemType::Time, WirePayload::Bytes(bytes)) => time(field, bytes)?,
+            (ItemType::MicroTime, WirePayload::Bytes(bytes)) => micro_time(field, bytes)?,
+            (ItemType::Quantity, WirePayload::Bytes(bytes)) => quantity(field, bytes)?,
+            (ItemType::IntOrString, WirePayload::Bytes(bytes)) => int_or_string(field, bytes)?,
+            (ItemType::Raw | ItemType::Fields, WirePayload::Bytes(bytes)) => raw(field, bytes)?,
+            (ItemType::Strings, WirePayload::Bytes(bytes)) => self.strings(field, bytes)?,
+            (ItemType::Either(inner, other), WirePayload::Bytes(bytes)) => {
                 self.either(field, inner, other, bytes)?
             }
             _ => return Err(DecodeError::WireType(field.name)),
@@ -181,7 +186,7 @@ impl MessageDecoder {
         let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             if number == 1 {
-                list.push(self.item(field, Item::String, payload)?);
+                list.push(self.item(field, ItemType::String, payload)?);
             }
         }
         // Protobuf cannot tell an empty list from an absent one.
@@ -192,32 +197,32 @@ impl MessageDecoder {
         })
     }
 
-    /// Decodes the message of an [`Item::Either`], which has one field for the struct and one for the alternative.
+    /// Decodes the message of an [`ItemType::Either`], which has one field for the struct and one for the alternative.
     fn either(
         &mut self,
         field: &Field,
         inner: &'static Type,
-        other: Other,
+        other: StructAlternative,
         bytes: &[u8],
     ) -> Result<Value, DecodeError> {
         let (struct_number, other_number, item) = match other {
-            Other::Bool => (2, 1, Item::Bool),
-            Other::List => (1, 2, Item::Struct(inner)),
-            Other::Strings => (1, 2, Item::String),
+            StructAlternative::Bool => (2, 1, ItemType::Bool),
+            StructAlternative::List => (1, 2, ItemType::Struct(inner)),
+            StructAlternative::Strings => (1, 2, ItemType::String),
         };
         let mut found = None;
         let mut others = Vec::new();
         let mut reader = WireReader::new(bytes);
         while let Some((number, payload)) = reader.next()? {
             if number == struct_number {
-                found = Some(self.item(field, Item::Struct(inner), payload)?);
+                found = Some(self.item(field, ItemType::Struct(inner), payload)?);
             } else if number == other_number {
                 others.push(self.item(field, item, payload)?);
             }
         }
         // If both are set: a struct wins over a boolean, a list wins over a struct.
         Ok(match other {
-            Other::Bool => found.or(others.pop()).unwrap_or(Value::Bool(false)),
+            StructAlternative::Bool => found.or(others.pop()).unwrap_or(Value::Bool(false)),
             _ if !others.is_empty() => others.into(),
             _ => found.unwrap_or_default(),
         })
@@ -226,7 +231,7 @@ impl MessageDecoder {
     /// The JSON that Go writes for a field that is not set.
     fn zero(&mut self, field: &Field) -> Result<Value, DecodeError> {
         match field.kind {
-            FieldKind::One(Item::Bytes) => Ok(Value::Null),
+            FieldKind::One(ItemType::Bytes) => Ok(Value::Null),
             FieldKind::One(item) if !field.pointer => self.item(field, item, empty(item)),
             _ => Ok(Value::Null),
         }
@@ -234,10 +239,10 @@ impl MessageDecoder {
 }
 
 /// The payload of the zero value of an item.
-fn empty(item: Item) -> WirePayload<'static> {
+fn empty(item: ItemType) -> WirePayload<'static> {
     match item {
-        Item::Bool | Item::Int32 | Item::Int64 => WirePayload::Varint(0),
-        Item::Double => WirePayload::Fixed64(0),
+        ItemType::Bool | ItemType::Int32 | ItemType::Int64 => WirePayload::Varint(0),
+        ItemType::Double => WirePayload::Fixed64(0),
         _ => WirePayload::Bytes(&[]),
     }
 }

@@ -53,7 +53,7 @@ pub struct Definition {
     /// True if its objects are namespaced.
     pub namespaced: bool,
     /// All versions, served or not, in the order in which they were written.
-    pub versions: Vec<Version>,
+    pub versions: Vec<DefinedVersion>,
 }
 
 /// The names of a kind: the accepted names, or the requested ones while none are accepted.
@@ -75,7 +75,7 @@ pub struct Names {
 
 /// One version of a kind.
 #[derive(Debug)]
-pub struct Version {
+pub struct DefinedVersion {
     /// The version, such as `v1beta1`.
     pub name: String,
     /// True if the server has endpoints for this version.
@@ -163,14 +163,14 @@ impl Definition {
     }
 
     /// The storage version.
-    pub fn storage(&self) -> &Version {
+    pub fn storage(&self) -> &DefinedVersion {
         // `read` refuses definitions without a storage version.
         let stored = self.versions.iter().find(|version| version.storage);
         stored.unwrap_or(&self.versions[0])
     }
 
     /// The version of this name, if it is served.
-    pub fn served(&self, name: &str) -> Option<&Version> {
+    pub fn served(&self, name: &str) -> Option<&DefinedVersion> {
         self.versions
             .iter()
             .find(|version| version.served && version.name == name)

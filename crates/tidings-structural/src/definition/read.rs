@@ -5,7 +5,7 @@ use tidings_json::{Value, json};
 use super::conversion;
 use super::member::{at, flag, get, list, text, texts};
 use super::order::compare_versions;
-use super::{Column, Definition, MemberPath, Names, Scale, SelectableField, Version};
+use super::{Column, DefinedVersion, Definition, MemberPath, Names, Scale, SelectableField};
 use crate::json_path::JsonPath;
 use crate::schema::{CompileOptions, Schema};
 use crate::tolerated::ToleratedFaults;
@@ -87,7 +87,11 @@ fn warning(version: &Value, spec: &Value) -> String {
     format!("{group}/{name} {kind} is deprecated{advice}")
 }
 
-fn read_version(version: &Value, index: usize, warning: Option<String>) -> Result<Version, String> {
+fn read_version(
+    version: &Value,
+    index: usize,
+    warning: Option<String>,
+) -> Result<DefinedVersion, String> {
     let status = at(version, &["subresources", "status"]).is_some();
     let open_api = at(version, &["schema", "openAPIV3Schema"]);
     let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
@@ -99,7 +103,7 @@ fn read_version(version: &Value, index: usize, warning: Option<String>) -> Resul
     let schema = Schema::compile(open_api.unwrap_or(&nothing), &path, options)
         .map_err(|errors| errors.to_string())?;
     let fields = fields(&schema, version, index)?;
-    Ok(Version {
+    Ok(DefinedVersion {
         name: text(version, "name").to_owned(),
         served: flag(version, "served"),
         storage: flag(version, "storage"),

@@ -222,7 +222,7 @@ async fn k9_b138_d5_d6_an_undecodable_object_is_set_aside_and_retried_when_it_ch
     );
     assert_eq!(informer.quarantined()[0].0, "default/bad");
     assert_eq!(words(&mut events, 3).await, ["+b@11", "+bad@12", "~a@1>14"]);
-    informer.wait_for(Version::new("20")).await.unwrap();
+    informer.wait_for(ServerVersion::new("20")).await.unwrap();
     assert_eq!(informer.quarantined().len(), 1);
     assert_eq!(
         informer.store().get("default", "bad").unwrap().data.version,
@@ -253,7 +253,7 @@ async fn d14_d15_a_relist_keeps_the_objects_that_did_not_change() {
     let informer = SharedInformer::builder(script.source(), decode).start();
     informer.wait_synced().await.unwrap();
     let before = informer.store().get("default", "same").unwrap();
-    informer.wait_for(Version::new("20")).await.unwrap();
+    informer.wait_for(ServerVersion::new("20")).await.unwrap();
     let after = informer.store().get("default", "same").unwrap();
     assert!(Arc::ptr_eq(&before, &after));
     assert_eq!(decoded.load(Ordering::Relaxed), 3, "not decoded again");
@@ -275,7 +275,7 @@ async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
     let mut events = informer.subscribe(&plain()).unwrap();
     informer.start();
     assert_eq!(words(&mut events, 3).await, ["+a@1!", "synced", "~a@1>2"]);
-    informer.wait_for(Version::new("3")).await.unwrap();
+    informer.wait_for(ServerVersion::new("3")).await.unwrap();
     assert!(
         quiet(&mut events, SECOND).await,
         "its last good state stays"

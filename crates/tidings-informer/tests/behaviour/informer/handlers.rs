@@ -20,7 +20,7 @@ async fn b83_k12_a_handler_that_comes_late_gets_the_state_and_then_every_change_
     informer.wait_synced().await.unwrap();
     server.put("c");
     server.delete("a");
-    informer.wait_for(Version::new("4")).await.unwrap();
+    informer.wait_for(ServerVersion::new("4")).await.unwrap();
     let mut late = informer.subscribe(&plain()).unwrap();
     server.put("b");
     assert_eq!(
@@ -291,9 +291,9 @@ async fn k2_a_deletion_that_races_a_subscriber_stalls_nobody() {
     let mut slow = informer.subscribe(&plain()).unwrap();
     let mut quick = informer.subscribe(&plain()).unwrap();
     server.put("a");
-    informer.wait_for(Version::new("1")).await.unwrap();
+    informer.wait_for(ServerVersion::new("1")).await.unwrap();
     server.delete("a");
-    informer.wait_for(Version::new("2")).await.unwrap();
+    informer.wait_for(ServerVersion::new("2")).await.unwrap();
     // The store has lost the object before either subscription has read its events.
     assert!(informer.store().is_empty());
     for subscription in [&mut slow, &mut quick] {
@@ -383,7 +383,7 @@ async fn k11_b145_a_handler_that_sleeps_a_minute_holds_up_nothing_and_costs_no_q
             };
         }
         informer
-            .wait_for(Version::new(&server.revision().to_string()))
+            .wait_for(ServerVersion::new(&server.revision().to_string()))
             .await
             .unwrap();
         let stats = informer.stats();

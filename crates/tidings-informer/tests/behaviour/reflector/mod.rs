@@ -68,7 +68,7 @@ impl ReflectorStore for Recorder {
         self.discard();
     }
 
-    fn replace(&mut self, version: &Version) {
+    fn replace(&mut self, version: &ServerVersion) {
         let mut collected = std::mem::take(&mut *self.collected.lock().unwrap());
         collected.sort();
         self.say(format!("replace {version} [{}]", collected.join(" ")));

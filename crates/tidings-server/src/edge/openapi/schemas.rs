@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use tidings_json::{Map, Value, json};
 use tidings_schema::{
-    DescribedField, Descriptions, Field, FieldKind, Item, ListKind, Other, PatchStrategy, Type,
+    Descriptions, Field, FieldDescription, FieldKind, ItemType, ListKind, PatchStrategy,
+    StructAlternative, Type,
 };
 
 use super::{OpenApiVersion, group_version_kind};
@@ -84,7 +85,7 @@ impl<'a> Schemas<'a> {
         }
         self.made.insert(name.clone(), Value::Null); // types may hold themselves
         let described = self.descriptions.of(of.package, of.name);
-        let mut fields: HashMap<&str, DescribedField<'_>> = HashMap::new();
+        let mut fields: HashMap<&str, FieldDescription<'_>> = HashMap::new();
         if let Some(described) = described {
             fields = described
                 .fields()
@@ -126,7 +127,7 @@ impl<'a> Schemas<'a> {
         &mut self,
         of: &'static Type,
         field: &Field,
-        described: Option<&DescribedField<'_>>,
+        described: Option<&FieldDescription<'_>>,
     ) -> Value {
         let mut property = Map::new();
         if let Some(described) = described.filter(|described| !described.text.is_empty()) {
@@ -160,12 +161,17 @@ impl<'a> Schemas<'a> {
     }
 
     /// What a list or a map holds. Go has no absent values there, only zero.
-    fn element(&mut self, of: &'static Type, item: Item, values: Option<&Vec<String>>) -> Value {
+    fn element(
+        &mut self,
+        of: &'static Type,
+        item: ItemType,
+        values: Option<&Vec<String>>,
+    ) -> Value {
         let zero = match item {
-            Item::String => Some(json!("")),
-            Item::Bool => Some(json!(false)),
-            Item::Int32 | Item::Int64 => Some(json!(0)),
-            Item::Struct(_) => Some(json!({})),
+            ItemType::String => Some(json!("")),
+            ItemType::Bool => Some(json!(false)),
+            ItemType::Int32 | ItemType::Int64 => Some(json!(0)),
+            ItemType::Struct(_) => Some(json!({})),
             _ => None,
         };
         let mut element = Map::new();
@@ -180,19 +186,19 @@ impl<'a> Schemas<'a> {
     }
 
     /// Says what there is one of.
-    fn put_item(&mut self, schema: &mut Map, around: &'static Type, item: Item) {
+    fn put_item(&mut self, schema: &mut Map, around: &'static Type, item: ItemType) {
         let plain = match item {
-            Item::String => json!({"type": "string"}),
-            Item::Bytes => json!({"type": "string", "format": "byte"}),
-            Item::Bool => json!({"type": "boolean"}),
-            Item::Int32 => json!({"type": "integer", "format": "int32"}),
-            Item::Int64 => json!({"type": "integer", "format": "int64"}),
-            Item::Double => json!({"type": "number", "format": "double"}),
-            Item::Strings => {
-                let texts = self.element(around, Item::String, None);
+            ItemType::String => json!({"type": "string"}),
+            ItemType::Bytes => json!({"type": "string", "format": "byte"}),
+            ItemType::Bool => json!({"type": "boolean"}),
+            ItemType::Int32 => json!({"type": "integer", "format": "int32"}),
+            ItemType::Int64 => json!({"type": "integer", "format": "int64"}),
+            ItemType::Double => json!({"type": "number", "format": "double"}),
+            ItemType::Strings => {
+                let texts = self.element(around, ItemType::String, None);
                 json!({"type": "array", "items": texts})
             }
-            Item::Struct(of) => {
+            ItemType::Struct(of) => {
                 self.put(of);
                 return self.put_reference(schema, &type_name(of));
             }
@@ -217,7 +223,7 @@ impl<'a> Schemas<'a> {
     }
 
     /// Adds one of the types whose JSON is no object of their fields, and returns its name.
-    fn put_scalar(&mut self, around: &'static Type, item: Item) -> String {
+    fn put_scalar(&mut self, around: &'static Type, item: ItemType) -> String {
         let either = |of: &[Value]| match self.version {
             OpenApiVersion::V2 => json!({"type": "string"}),
             OpenApiVersion::V3 => json!({ "oneOf": of }),
@@ -228,20 +234,20 @@ impl<'a> Schemas<'a> {
             json!({"type": "string"}),
         );
         let (package, name, mut schema) = match item {
-            Item::Time => ("meta/v1", "Time", string),
-            Item::MicroTime => ("meta/v1", "MicroTime", string),
-            Item::Quantity => ("api/resource", "Quantity", either(&[string, number])),
-            Item::IntOrString => ("util/intstr", "IntOrString", either(&[integer, string])),
-            Item::Fields => ("meta/v1", "FieldsV1", json!({"type": "object"})),
-            Item::Raw if around.package != "apiextensions/v1" => {
+            ItemType::Time => ("meta/v1", "Time", string),
+            ItemType::MicroTime => ("meta/v1", "MicroTime", string),
+            ItemType::Quantity => ("api/resource", "Quantity", either(&[string, number])),
+            ItemType::IntOrString => ("util/intstr", "IntOrString", either(&[integer, string])),
+            ItemType::Fields => ("meta/v1", "FieldsV1", json!({"type": "object"})),
+            ItemType::Raw if around.package != "apiextensions/v1" => {
                 ("pkg/runtime", "RawExtension", json!({"type": "object"}))
             }
-            Item::Either(of, other) => (of.package, either_name(other), json!({})),
+            ItemType::Either(of, other) => (of.package, either_name(other), json!({})),
             _ => ("apiextensions/v1", "JSON", json!({})),
         };
         let format = match item {
-            Item::Time | Item::MicroTime => Some("date-time"),
-            Item::IntOrString => Some("int-or-string"),
+            ItemType::Time | ItemType::MicroTime => Some("date-time"),
+            ItemType::IntOrString => Some("int-or-string"),
             _ => None,
         };
         if let Some(format) = format {
@@ -273,7 +279,7 @@ fn put_merging(property: &mut Map, field: &Field) {
         }
     }
     let by_itself = match field.kind {
-        FieldKind::One(Item::Struct(of)) => of.atomic,
+        FieldKind::One(ItemType::Struct(of)) => of.atomic,
         _ => false,
     };
     if field.atomic != by_itself {
@@ -303,11 +309,11 @@ fn put_merging(property: &mut Map, field: &Field) {
     }
 }
 
-fn either_name(other: Other) -> &'static str {
+fn either_name(other: StructAlternative) -> &'static str {
     match other {
-        Other::Bool => "JSONSchemaPropsOrBool",
-        Other::List => "JSONSchemaPropsOrArray",
-        Other::Strings => "JSONSchemaPropsOrStringArray",
+        StructAlternative::Bool => "JSONSchemaPropsOrBool",
+        StructAlternative::List => "JSONSchemaPropsOrArray",
+        StructAlternative::Strings => "JSONSchemaPropsOrStringArray",
     }
 }
 
