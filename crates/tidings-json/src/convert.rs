@@ -1,4 +1,4 @@
-//! What a value can be made of, and compared with.
+//! Conversions from and comparisons with Rust values.
 
 use std::borrow::Cow;
 
@@ -64,7 +64,7 @@ impl From<Cow<'_, str>> for Value {
 }
 
 impl From<f64> for Value {
-    /// What is no number in JSON is null.
+    /// NaN and the infinities, which JSON does not have, become `null`.
     fn from(value: f64) -> Value {
         Number::from_f64(value).map_or(Value::Null, Value::Number)
     }

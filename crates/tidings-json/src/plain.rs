@@ -1,22 +1,22 @@
-//! Reads JSON as nearly everybody writes it: text without escapes, whole numbers, names that occur once.
+//! A fast reader for the most common JSON: strings without escapes, integers, names that occur once.
 //!
-//! All else is left to serde_json, which also says what is wrong. It takes a third of the instructions, and reading objects is much
-//! of what a server does when something is written.
+//! It gives up on all other documents, and the caller then uses serde_json, which also reports errors. On common documents it takes a
+//! third of the instructions of serde_json; reading objects is much of the work of a write request.
 
 use crate::{Map, Value, map};
 
-/// Deeper values are left to serde_json, which knows how deep they may be.
+/// Deeper values are left to serde_json, which has its own limit.
 const DEPTH_MAX: usize = 64;
-/// What comes before it is a control character.
+/// Bytes below it are control characters.
 const SPACE: u8 = b' ';
 
-/// Where the first quote or backslash is. Most texts are shorter than what it takes to call somebody.
+/// The position of the first quote or backslash. Short strings are the rule, and a call of memchr costs more than they do.
 #[inline]
 pub(crate) fn find_quote_or_escape(bytes: &[u8], start: usize) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH: u64 = ONES << 7;
     const NEAR: usize = 64;
-    /// Sets the highest bits of the bytes that are `byte`; those behind the first of them may be set by mistake.
+    /// Sets the highest bit of each byte that equals `byte`. Bits behind the first one may be set wrongly.
     const fn equal(word: u64, byte: u8) -> u64 {
         let word = word ^ (ONES * byte as u64);
         word.wrapping_sub(ONES) & !word
@@ -35,20 +35,22 @@ pub(crate) fn find_quote_or_escape(bytes: &[u8], start: usize) -> Option<usize> 
     Some(start + near + far)
 }
 
-/// Reads a text from its start. Every method says `None` if it finds what is not plain; then nothing more can be read.
+/// Reads a document from its start. A method returns `None` if the document is not of the common form; the reader cannot be used
+/// after that.
 #[derive(Debug)]
 pub struct Plain<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// There are control characters in the text, and perhaps where none may be.
+    /// The document has control characters, so strings are checked for them.
     controls: bool,
-    /// The members of the objects that are being read, those of the innermost last: when it ends, it is known how many they are.
+    /// A stack of the members of all open objects, the innermost last. At the end of an object their number is known, and they
+    /// are moved into a map of the right size.
     members: Vec<(String, Value)>,
 }
 
 impl<'a> Plain<'a> {
-    /// Begins to read.
+    /// A reader at the start of a document.
     pub fn new(text: &'a str) -> Plain<'a> {
         Plain {
             text,
@@ -59,7 +61,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// Reads a whole text.
+    /// Reads a whole document.
     pub fn read(text: &'a str) -> Option<Value> {
         let mut reader = Plain::new(text);
         let value = reader.value()?;
@@ -67,7 +69,7 @@ impl<'a> Plain<'a> {
         Some(value)
     }
 
-    /// The next byte that is not space.
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match *self.text.as_bytes().get(self.at)? {
@@ -87,19 +89,19 @@ impl<'a> Plain<'a> {
         is_next
     }
 
-    /// True if a list or an object ends here, false if it goes on.
+    /// True at the closing bracket `with`, false at a comma.
     fn ends(&mut self, with: u8) -> Option<bool> {
         let next = self.peek()?;
         self.at += 1;
         (next == with || next == b',').then_some(next == with)
     }
 
-    /// There is nothing more.
+    /// Checks that the document ends here.
     pub fn end(&mut self) -> Option<()> {
         self.peek().is_none().then_some(())
     }
 
-    /// A value.
+    /// Reads a value.
     pub fn value(&mut self) -> Option<Value> {
         match self.peek()? {
             b'"' => self.string().map(Value::from),
@@ -130,14 +132,15 @@ impl<'a> Plain<'a> {
         self.members(|name, reader| {
             if seen.perhaps(name) {
                 let known = &reader.members[start..];
-                // Those of large objects are looked at together, when all are there.
+                // The names of large objects are compared when the map with its index is made.
                 if known.len() < map::FEW_MAX && known.iter().any(|(known, _)| known == name) {
                     return None;
                 }
             }
             let next = reader.peek()?;
             let name = name.to_owned();
-            // Most are text. A value that is made here is not moved: what was just stored in small pieces is slow to load in large ones.
+            // Each kind of value is made in the call of `push`, so that it is not moved: a wide load of bytes that were just
+            // stored one by one stalls the processor.
             match next {
                 b'"' => {
                     let text = reader.string()?.to_owned();
@@ -163,7 +166,7 @@ impl<'a> Plain<'a> {
         is_next.then_some(value)
     }
 
-    /// A whole number that fits without a thought.
+    /// Reads an integer of at most 18 digits, which cannot overflow.
     fn number(&mut self) -> Option<Value> {
         const DIGITS_MAX: usize = 18;
         let rest = &self.text.as_bytes()[self.at..];
@@ -186,7 +189,7 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// Text.
+    /// Reads a string.
     pub fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
         let (bytes, start) = (self.text.as_bytes(), self.at);
@@ -201,7 +204,7 @@ impl<'a> Plain<'a> {
         self.text.get(start..end)
     }
 
-    /// An object: `member` is told each name, and reads or skips its value.
+    /// Reads an object: `member` gets each name, and reads or skips its value.
     pub fn members(
         &mut self,
         mut member: impl FnMut(&'a str, &mut Plain<'a>) -> Option<()>,
@@ -222,7 +225,7 @@ impl<'a> Plain<'a> {
         Some(())
     }
 
-    /// A list: `item` reads or skips each of its items.
+    /// Reads an array: `item` reads or skips each element.
     pub fn items(&mut self, mut item: impl FnMut(&mut Plain<'a>) -> Option<()>) -> Option<()> {
         self.expect(b'[')?;
         self.deeper()?;
@@ -243,7 +246,7 @@ impl<'a> Plain<'a> {
         (self.depth <= DEPTH_MAX).then_some(())
     }
 
-    /// Skips an object or a list, if it is written as one that is known, and whole. That is nearly free.
+    /// Skips an object or an array if its text is `known`, which must be complete. This costs one comparison.
     pub fn skip_known(&mut self, known: &str) -> bool {
         debug_assert!(known.is_empty() || known.ends_with(['}', ']']));
         let rest = self.peek().map(|_| &self.text[self.at..]);
@@ -252,7 +255,7 @@ impl<'a> Plain<'a> {
         is_known
     }
 
-    /// The text of an object or a list. It is not looked at: it has to be known that it is JSON.
+    /// Skips an object or an array and returns its text. The text is not checked: the caller knows that it is JSON.
     pub fn skip(&mut self) -> Option<&'a str> {
         self.peek().filter(|byte| matches!(byte, b'{' | b'['))?;
         let start = self.at;
@@ -267,7 +270,7 @@ impl<'a> Plain<'a> {
                     if bytes[at] == b'"' {
                         break;
                     }
-                    at += 1; // whatever is escaped
+                    at += 1; // the escaped character
                 },
                 _ => {}
             }
@@ -280,12 +283,12 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Which names an object may have had so far. Most are new, and that is known without looking at the others.
+/// A filter of the names that an object has had so far. It tells most new names without comparing them with the others.
 #[derive(Default)]
 struct Seen(u64);
 
 impl Seen {
-    /// True if the name may have been there before.
+    /// Adds a name; false if it is certainly new.
     fn perhaps(&mut self, name: &str) -> bool {
         let bytes = name.as_bytes();
         let (first, last) = (bytes.first().copied(), bytes.last().copied());

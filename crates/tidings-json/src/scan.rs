@@ -1,7 +1,8 @@
 //! An incremental JSON scanner: bytes in, structure out, no values.
 //!
 //! It accepts exactly the JSON grammar (RFC 8259), keeps one bit of state per open container, and can be fed chunks that
-//! are split anywhere. What the structure means is the business of its [`ScanEvents`].
+//! are split anywhere. The meaning of the structure is up to the implementation of
+//! [`ScanEvents`].
 
 /// How deep containers may nest. A document deeper than this is refused instead of growing the stack without bound.
 const DEPTH_MAX: usize = 1024;
@@ -420,7 +421,7 @@ impl Scanner {
     }
 }
 
-/// Bytes that a string has as they are.
+/// For each byte: true if it stands for itself in a string.
 const PLAIN: [bool; 256] = {
     let mut plain = [true; 256];
     let mut control = 0;
@@ -433,10 +434,10 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// So many bytes are looked at one by one. Most strings are shorter, and a search would have hardly begun.
+/// This many bytes are checked one by one. Most strings are shorter, and starting a vector search costs more.
 const NEAR: usize = 32;
 
-/// Where the next byte is that a string does not have as it is, or the end of the chunk.
+/// The position of the next quote, backslash or control character, or the end of the chunk.
 #[inline]
 fn plain_until(chunk: &[u8], at: usize) -> usize {
     let is_special = |byte: &u8| !PLAIN[usize::from(*byte)];

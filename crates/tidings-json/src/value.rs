@@ -11,22 +11,22 @@ use map::Map;
 /// A JSON value.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing.
+    /// `null`.
     #[default]
     Null,
-    /// True or false.
+    /// `true` or `false`.
     Bool(bool),
     /// A number.
     Number(Number),
-    /// Text.
+    /// A string.
     String(String),
-    /// A list.
+    /// An array.
     Array(Vec<Value>),
-    /// Members with names.
+    /// An object.
     Object(Map),
 }
 
-/// What is not there.
+/// The value of members and elements that do not exist.
 static NULL: Value = Value::Null;
 
 macro_rules! is_and_as {
@@ -54,17 +54,17 @@ impl Value {
         Object, is_object, as_object -> Map;
     }
 
-    /// True if it is nothing.
+    /// True for `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// True if it is true or false.
+    /// True for `true` and `false`.
     pub fn is_boolean(&self) -> bool {
         matches!(self, Value::Bool(_))
     }
 
-    /// Whether it is true, if it is that or false.
+    /// The boolean; `None` for other values.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(value) => Some(*value),
@@ -72,37 +72,37 @@ impl Value {
         }
     }
 
-    /// The number, if it is a whole one that fits.
+    /// The number if it is an integer in the range of `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number()?.as_i64()
     }
 
-    /// The number, if it is a whole one that fits.
+    /// The number if it is an integer in the range of `u64`.
     pub fn as_u64(&self) -> Option<u64> {
         self.as_number()?.as_u64()
     }
 
-    /// The number.
+    /// The number as a float; `None` for other values.
     pub fn as_f64(&self) -> Option<f64> {
         self.as_number()?.as_f64()
     }
 
-    /// True if it is a whole number that fits.
+    /// True for integers in the range of `i64`.
     pub fn is_i64(&self) -> bool {
         self.as_number().is_some_and(Number::is_i64)
     }
 
-    /// True if it is a whole number that fits.
+    /// True for integers in the range of `u64`.
     pub fn is_u64(&self) -> bool {
         self.as_number().is_some_and(Number::is_u64)
     }
 
-    /// True if it is a number with a fraction.
+    /// True for numbers that are floats.
     pub fn is_f64(&self) -> bool {
         self.as_number().is_some_and(Number::is_f64)
     }
 
-    /// The list, to be changed.
+    /// The elements of an array, mutable.
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::Array(values) => Some(values),
@@ -110,7 +110,7 @@ impl Value {
         }
     }
 
-    /// The members, to be changed.
+    /// The members of an object, mutable.
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Object(members) => Some(members),
@@ -118,17 +118,17 @@ impl Value {
         }
     }
 
-    /// The member of a name, or the item at a place.
+    /// The member with a name, or the element at an index.
     pub fn get(&self, index: impl Index) -> Option<&Value> {
         index.of(self)
     }
 
-    /// The same, to be changed.
+    /// The member with a name, or the element at an index, mutable.
     pub fn get_mut(&mut self, index: impl Index) -> Option<&mut Value> {
         index.of_mut(self)
     }
 
-    /// What a JSON pointer leads to.
+    /// The value that a JSON pointer (RFC 6901) points to.
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(members) => members.get(&step),
@@ -137,7 +137,7 @@ impl Value {
         })
     }
 
-    /// The same, to be changed.
+    /// The value that a JSON pointer points to, mutable.
     pub fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(members) => members.get_mut(&step),
@@ -146,12 +146,12 @@ impl Value {
         })
     }
 
-    /// Takes the value; null stays.
+    /// Takes the value and leaves `null`.
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 
-    /// Puts the members of all objects in it in the order of their names.
+    /// Sorts the members of this value and of all values in it by name.
     pub fn sort_all_objects(&mut self) {
         match self {
             Value::Object(members) => {
@@ -164,7 +164,7 @@ impl Value {
     }
 }
 
-/// The steps of a JSON pointer.
+/// The unescaped segments of a JSON pointer.
 fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     let steps = match pointer {
         "" => None,
@@ -174,13 +174,13 @@ fn steps(pointer: &str) -> Option<impl Iterator<Item = String>> {
     Some(steps.into_iter().flatten().map(decoded))
 }
 
-/// The place in a list that a step of a pointer means.
+/// The array index of a pointer segment. Leading zeros and signs are not allowed.
 fn place(step: &str) -> Option<usize> {
     let odd = step.starts_with('+') || (step.starts_with('0') && step.len() > 1);
     step.parse().ok().filter(|_| !odd)
 }
 
-/// As JSON without spaces.
+/// Compact JSON.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self).map_err(|_| fmt::Error)?;
@@ -194,7 +194,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What leads to a part of a value: the name of a member, or a place in a list.
+/// The name of a member or the index of an element.
 pub trait Index {
     #[doc(hidden)]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value>;
@@ -271,7 +271,7 @@ impl<I: Index + ?Sized> Index for &I {
     }
 }
 
-/// What is not there is null.
+/// Members and elements that do not exist are `null`.
 impl<I: Index> ops::Index<I> for Value {
     type Output = Value;
 
@@ -280,7 +280,7 @@ impl<I: Index> ops::Index<I> for Value {
     }
 }
 
-/// A member that is not there is added. Panics if the value is something else than an object, or null, or a list that has the item.
+/// Adds a missing member as `null`. Panics if the value is neither an object, nor `null`, nor an array with that element.
 impl<I: Index> ops::IndexMut<I> for Value {
     fn index_mut(&mut self, index: I) -> &mut Value {
         index.or_insert(self)

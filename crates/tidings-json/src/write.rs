@@ -1,13 +1,13 @@
-//! Writes JSON as Go does it: what could be taken for HTML, and the separators of lines, are escaped.
+//! Writes JSON with the escapes of Go: `<`, `>`, `&`, U+2028 and U+2029 are escaped too.
 
 use crate::Value;
 
-/// What JSON is written to.
+/// A buffer that JSON is written to.
 pub trait JsonOutput {
     /// Appends text.
     fn put(&mut self, text: &str);
 
-    /// Appends a character of ASCII.
+    /// Appends an ASCII character.
     fn put_byte(&mut self, byte: u8);
 }
 
@@ -32,7 +32,7 @@ impl JsonOutput for Vec<u8> {
 }
 
 impl Value {
-    /// Appends the value.
+    /// Appends the value as compact JSON.
     pub fn write(&self, json: &mut impl JsonOutput) {
         match self {
             Value::Null => json.put("null"),
@@ -66,7 +66,7 @@ impl Value {
     }
 }
 
-/// Of each byte, how long a character is that starts with it and may have to be escaped; 0 if none does.
+/// For each byte: 0 if no character that starts with it is escaped, else the length in bytes of those characters.
 const SPECIAL: [u8; 256] = {
     let mut special = [0; 256];
     let mut control = 0;
@@ -84,12 +84,12 @@ const SPECIAL: [u8; 256] = {
     special
 };
 
-/// True if text stands in JSON as it is.
+/// True if no character of the text is escaped in JSON.
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| SPECIAL[usize::from(byte)] == 0)
 }
 
-/// Appends text in quotes.
+/// Appends text as a JSON string.
 pub fn write_string(json: &mut impl JsonOutput, text: &str) {
     json.put_byte(b'"');
     if is_plain(text) {

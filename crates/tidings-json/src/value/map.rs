@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::Value;
 
-/// As many members are looked through, one by one. More have an index: to read an object must not cost more than its size.
+/// Up to this number of members, names are compared one by one. Larger maps have an index, so that reading an object takes
+/// time in proportion to its size.
 pub(crate) const FEW_MAX: usize = 32;
 
 /// The members of an object, in their order.
@@ -15,7 +16,7 @@ pub struct Map(Members);
 #[derive(Clone)]
 enum Members {
     Few(Vec<(String, Value)>),
-    // Boxed, so that the few are not larger for it.
+    // Boxed, so that small maps stay small.
     Many(Box<Many>),
 }
 
@@ -50,12 +51,12 @@ impl Many {
 }
 
 impl Map {
-    /// No members.
+    /// An empty map.
     pub fn new() -> Map {
         Map::default()
     }
 
-    /// No members, and room for some.
+    /// An empty map with memory for a number of members.
     pub fn with_capacity(capacity: usize) -> Map {
         Map(Members::Few(Vec::with_capacity(capacity)))
     }
@@ -81,7 +82,7 @@ impl Map {
         }
     }
 
-    /// Changes which members there are, or their order.
+    /// Lets `change` add, remove or reorder members, then renews the index.
     fn rearrange<T>(&mut self, change: impl FnOnce(&mut Vec<(String, Value)>) -> T) -> T {
         match &mut self.0 {
             Members::Few(members) => change(members),
@@ -96,7 +97,7 @@ impl Map {
     fn place(&self, name: &str) -> Option<usize> {
         match &self.0 {
             Members::Few(members) => {
-                // Names of one length mostly differ at once: no need to call anybody to compare them.
+                // Names of equal length mostly differ in their first byte: compare it before calling memcmp.
                 let first = name.as_bytes().first();
                 let may_be =
                     |known: &str| known.len() == name.len() && known.as_bytes().first() == first;
@@ -107,7 +108,7 @@ impl Map {
         }
     }
 
-    /// Adds a member that is not there.
+    /// Appends a member whose name is known to be new.
     fn push(&mut self, name: String, value: Value) -> &mut Value {
         if let Members::Few(members) = &mut self.0
             && members.len() >= FEW_MAX
@@ -127,17 +128,17 @@ impl Map {
         &mut members[last].1
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members().len()
     }
 
-    /// True if there are none.
+    /// True if there are no members.
     pub fn is_empty(&self) -> bool {
         self.members().is_empty()
     }
 
-    /// True if there is a member of that name.
+    /// True if there is a member with that name.
     pub fn contains_key(&self, name: &str) -> bool {
         self.place(name).is_some()
     }
@@ -147,19 +148,19 @@ impl Map {
         Some(&self.members()[self.place(name)?].1)
     }
 
-    /// The value of a member, to be changed.
+    /// The value of a member, mutable.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let place = self.place(name)?;
         Some(&mut self.members_mut()[place].1)
     }
 
-    /// A member with its name.
+    /// The name and value of a member.
     pub fn get_key_value(&self, name: &str) -> Option<(&String, &Value)> {
         let (name, value) = &self.members()[self.place(name)?];
         Some((name, value))
     }
 
-    /// Sets a member. Returns what it was; it stays in its place then.
+    /// Sets a member and returns its previous value. An existing member keeps its position, a new one is appended.
     pub fn insert(&mut self, name: String, value: Value) -> Option<Value> {
         match self.get_mut(&name) {
             Some(known) => Some(std::mem::replace(known, value)),
@@ -170,7 +171,7 @@ impl Map {
         }
     }
 
-    /// Adds a member. `None` if there is one of that name, which stays.
+    /// Appends a member. Returns `None` and changes nothing if the name exists.
     pub fn insert_new(&mut self, name: &str, value: Value) -> Option<()> {
         if self.contains_key(name) {
             return None;
@@ -179,7 +180,7 @@ impl Map {
         Some(())
     }
 
-    /// These members, of which those of a few are known to have names of their own. `None` if two of many have the same.
+    /// A map of members. Returns `None` if two names are equal; in small maps the caller has checked that they are not.
     pub(crate) fn of_distinct(members: Vec<(String, Value)>) -> Option<Map> {
         if members.len() <= FEW_MAX {
             return Some(Map(Members::Few(members)));
@@ -188,15 +189,15 @@ impl Map {
         (many.places.len() == many.members.len()).then(|| Map(Members::Many(Box::new(many))))
     }
 
-    /// Sets a member and puts it at a place. Returns what it was.
+    /// Sets a member, moves it to a position, and returns its previous value.
     pub fn shift_insert(&mut self, place: usize, name: String, value: Value) -> Option<Value> {
         let before = self.remove(&name);
         self.rearrange(|members| members.insert(place, (name, value)));
         before
     }
 
-    /// Takes a member away. The others stay in their order: those behind it are moved. Of many, [`Map::retain`] takes several away
-    /// for the price of one.
+    /// Removes a member and returns its value. The others keep their order, so those behind it are moved: to remove several members
+    /// of a large map, use [`Map::retain`].
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let place = self.place(name)?;
         let members = match &mut self.0 {
@@ -213,7 +214,7 @@ impl Map {
         Some(members.remove(place).1)
     }
 
-    /// The place of a member, to look at it and to set it.
+    /// The entry of a member, to look it up once and then set it.
     pub fn entry(&mut self, name: impl Into<String>) -> Entry<'_> {
         let name = name.into();
         match self.place(&name) {
@@ -222,17 +223,17 @@ impl Map {
         }
     }
 
-    /// Takes all members away.
+    /// Removes all members.
     pub fn clear(&mut self) {
         *self = Map::new();
     }
 
-    /// Keeps those members of which a function says so.
+    /// Keeps the members for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut Value) -> bool) {
         self.rearrange(|members| members.retain_mut(|(name, value)| keep(name, value)));
     }
 
-    /// Puts members in the order of their names.
+    /// Sorts members by name.
     pub fn sort_keys(&mut self) {
         let members = self.members();
         if !members.is_sorted_by(|one, two| one.0 <= two.0) {
@@ -245,7 +246,7 @@ impl Map {
         Iter(self.members().iter())
     }
 
-    /// All members, their values to be changed.
+    /// All members, with mutable values.
     pub fn iter_mut(&mut self) -> IterMut<'_> {
         IterMut(self.members_mut().iter_mut())
     }
@@ -260,7 +261,7 @@ impl Map {
         self.members().iter().map(|(_, value)| value)
     }
 
-    /// All values, to be changed.
+    /// All values, mutable.
     pub fn values_mut(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Value> + ExactSizeIterator {
@@ -268,21 +269,21 @@ impl Map {
     }
 }
 
-/// The place of a member.
+/// The entry of a member.
 pub enum Entry<'a> {
-    /// There is one.
+    /// The member exists.
     Occupied(OccupiedEntry<'a>),
-    /// There is none.
+    /// The member does not exist.
     Vacant(VacantEntry<'a>),
 }
 
 impl<'a> Entry<'a> {
-    /// The member, which is set if it was not there.
+    /// The value of the member, which is `value` if it did not exist.
     pub fn or_insert(self, value: Value) -> &'a mut Value {
         self.or_insert_with(|| value)
     }
 
-    /// The same, with a value that is made only then.
+    /// The value of the member; if it did not exist, `value` makes it.
     pub fn or_insert_with(self, value: impl FnOnce() -> Value) -> &'a mut Value {
         match self {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -291,7 +292,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The place of a member that is there.
+/// The entry of a member that exists.
 pub struct OccupiedEntry<'a> {
     map: &'a mut Map,
     place: usize,
@@ -313,7 +314,7 @@ impl<'a> OccupiedEntry<'a> {
     }
 }
 
-/// The place of a member that is not there.
+/// The entry of a member that does not exist.
 pub struct VacantEntry<'a> {
     map: &'a mut Map,
     name: String,
@@ -326,7 +327,7 @@ impl<'a> VacantEntry<'a> {
     }
 }
 
-/// The order makes no difference.
+/// Maps are equal if their members are, in any order.
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
         let (own, theirs) = (self.members(), other.members());
@@ -507,7 +508,7 @@ mod tests {
             .map(|at| (at.to_string(), Value::Null))
             .collect();
         assert_eq!(map.clone(), map);
-        // Looking through all of them for each takes minutes.
+        // Without the index, comparing each name with all others takes minutes.
         assert!(started.elapsed() < std::time::Duration::from_secs(20));
     }
 }
