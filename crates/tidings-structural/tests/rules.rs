@@ -219,15 +219,27 @@ fn schemas_have_a_depth() {
     );
 }
 
+/// The errors of the integer 1 by a rule, or of the rule itself.
+fn rule(text: &str) -> Result<Vec<String>, String> {
+    // A rule with several lines needs a message.
+    let rules = json!([{"rule": text, "message": "refused"}]);
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "x-kubernetes-validations": rules}}});
+    let schema = Schema::compile(&schema, "schema", CompileOptions::default());
+    schema
+        .map(|schema| errors(&schema, &json!({"a": 1}), None))
+        .map_err(|errors| errors.to_string())
+}
+
+fn is_too_deep(text: &str) {
+    let found = rule(text).expect_err("it is too deep");
+    assert!(
+        found.contains("expression recursion limit exceeded: 125"),
+        "{found}"
+    );
+}
+
 #[test]
 fn rules_have_a_depth() {
-    let rule = |text: String| {
-        let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": text}]}}});
-        let schema = Schema::compile(&schema, "schema", CompileOptions::default());
-        schema
-            .map(|schema| errors(&schema, &json!({"a": 1}), None))
-            .map_err(|errors| errors.to_string())
-    };
     let fine = [
         format!("{}true{}", "(".repeat(50), ")".repeat(50)),
         format!("{}true{}", "[1].all(x, ".repeat(30), ")".repeat(30)),
@@ -239,7 +251,7 @@ fn rules_have_a_depth() {
         ),
     ];
     for text in fine {
-        assert_eq!(rule(text.clone()), Ok(Vec::new()), "{text}");
+        assert_eq!(rule(&text), Ok(Vec::new()), "{text}");
     }
     let too_deep = [
         format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
@@ -253,11 +265,35 @@ fn rules_have_a_depth() {
         ),
     ];
     for text in too_deep {
-        let found = rule(text).expect_err("it is too deep");
-        assert!(
-            found.contains("expression recursion limit exceeded: 125"),
-            "{found}"
-        );
+        is_too_deep(&text);
+    }
+}
+
+#[test]
+fn quotes_do_not_hide_depth() {
+    let deep = format!("{}1{} == []", "[".repeat(500), "]".repeat(500));
+    // The lexer reads what follows each of these as part of the expression.
+    for before in [
+        "// it's\n",
+        "'//'.size() == 1 || // \"\n",
+        "r'\\' == '' || ",
+        "'''\n\\'// ''' == '' ||",
+        "'\n",
+        "'\\q",
+        "|'",
+        "`a//b`",
+    ] {
+        is_too_deep(&format!("{before}{deep}"));
+    }
+    // And this as strings and comments.
+    let quoted = "[".repeat(5000);
+    for text in [
+        format!("true // {quoted}"),
+        format!("true // it's {quoted}\n|| 'a//' == '// {quoted}'"),
+        format!(r"r'\' != '{quoted}' // '"),
+        format!("'''\n{quoted}''' != \"'\""),
+    ] {
+        assert_eq!(rule(&text), Ok(Vec::new()), "{text}");
     }
 }
 

@@ -9,6 +9,7 @@ mod eval;
 mod expand;
 mod functions;
 mod info;
+mod lex;
 mod locate;
 mod parse;
 mod run;
