@@ -298,6 +298,51 @@ fn quotes_do_not_hide_depth() {
 }
 
 #[test]
+fn the_errors_of_a_rule_have_a_bound() {
+    let told = |text: &str| rule(text).expect_err("it is wrong").len();
+    // Each character is wrong, and a long line is not repeated.
+    let found = rule(&"@".repeat(50_000)).expect_err("it is wrong");
+    let first = "ERROR: <input>:1:1: Syntax error: token recognition error at: '@'\n";
+    assert!(found.contains(first), "{found}");
+    assert!(found.contains("\nERROR: <input>:1:100: "), "{found}");
+    assert!(
+        found.ends_with("'@'\n1 more errors were truncated"),
+        "{found}"
+    );
+    assert!(found.len() < 100_000, "{}", found.len());
+    // A shorter line is, with a hundred errors.
+    let wrong_everywhere = [
+        "@".repeat(10_000),
+        format!("[{}]", "99999999999999999999,".repeat(700)),
+        format!("[{}]", "z,".repeat(2000)),
+    ];
+    for text in wrong_everywhere {
+        let bytes_max = 101 * (2 * text.len() + 300);
+        assert!(told(&text) < bytes_max, "{}", told(&text));
+    }
+    let found = rule(&format!("[{}]", "z, ".repeat(130))).expect_err("it is wrong");
+    assert!(
+        found.ends_with("^\n30 more errors were truncated"),
+        "{found}"
+    );
+    // Upstream does not even parse this.
+    let found = rule(&format!("self > {}", " ".repeat(100_000))).expect_err("it is too long");
+    let why = "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100007, limit 100000";
+    assert!(found.ends_with(why), "{}", found.replace("  ", ""));
+}
+
+#[test]
+fn the_errors_of_all_rules_of_a_schema_have_a_bound() {
+    let rules: Vec<Value> = (0..500).map(|_| json!({"rule": "@".repeat(100)})).collect();
+    let schema = json!({"type": "object", "x-kubernetes-validations": rules});
+    let errors = Schema::compile(&schema, "schema", CompileOptions::default())
+        .expect_err("all rules are wrong");
+    assert_eq!(errors.len(), 500, "each is told");
+    let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
+    assert!(bytes < 2 << 20, "{bytes}");
+}
+
+#[test]
 fn transition_rules_are_never_let_through() {
     let schema = compile(&json!({
         "moves": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > oldSelf"}]},

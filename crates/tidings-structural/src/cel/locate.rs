@@ -2,6 +2,9 @@
 
 use super::lex::{self, TokenKind};
 
+/// Longer lines are not repeated in errors, as upstream.
+const SNIPPET_BYTES_MAX: usize = 16384;
+
 /// The text of a rule, and its characters without what is not an expression: strings are blanked out, and comments are spaces.
 pub(crate) struct RuleSource<'s> {
     text: &'s str,
@@ -156,6 +159,9 @@ impl<'s> RuleSource<'s> {
             .lines()
             .nth(line.saturating_sub(1))
             .unwrap_or_default();
+        if snippet.len() > SNIPPET_BYTES_MAX {
+            return format!("ERROR: <input>:{line}:{column}: {message}");
+        }
         let dots = ".".repeat(column.saturating_sub(1));
         format!("ERROR: <input>:{line}:{column}: {message}\n | {snippet}\n | {dots}^")
     }

@@ -12,6 +12,7 @@ mod info;
 mod lex;
 mod locate;
 mod parse;
+mod rule_errors;
 mod run;
 mod url;
 mod val;
@@ -31,6 +32,8 @@ use crate::text::FieldPath;
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
 /// The maximum estimated cost of all rules of a schema.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
+/// When the errors of the rules of a schema are longer than this, only the first line is told of the errors of each further rule.
+const SCHEMA_ERROR_BYTES_MAX: usize = 1 << 20;
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -77,6 +80,7 @@ pub(crate) struct RuleCompiler {
     tolerates_costs: bool,
     total: u64,
     most_expensive: Vec<(String, u64)>,
+    error_bytes: usize,
 }
 
 impl RuleCompiler {
@@ -86,6 +90,7 @@ impl RuleCompiler {
             tolerates_costs,
             total: 0,
             most_expensive: Vec::new(),
+            error_bytes: 0,
         }
     }
 
@@ -154,7 +159,7 @@ impl RuleCompiler {
                 (expr, checked.uses_old)
             }
             Err(why) => {
-                let detail = failure(&why);
+                let detail = self.failure(&why);
                 errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
                 return None;
             }
@@ -220,11 +225,25 @@ impl RuleCompiler {
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
             Err(why) => {
-                let detail = format!("messageExpression {}", failure(&why));
+                let detail = format!("messageExpression {}", self.failure(&why));
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
         }
         None
+    }
+
+    /// The error text of an expression that does not compile.
+    fn failure(&mut self, why: &str) -> String {
+        let why = match why.lines().next() {
+            Some(first) if self.error_bytes > SCHEMA_ERROR_BYTES_MAX => first,
+            _ => why,
+        };
+        self.error_bytes += why.len();
+        if why.starts_with(check::NO_PROGRAM) {
+            why.to_owned()
+        } else {
+            format!("compilation failed: {why}")
+        }
     }
 
     fn observe(&mut self, path: &FieldPath, cost: u64) {
@@ -254,15 +273,6 @@ impl RuleCompiler {
             cost_message(name, self.total, SCHEMA_ESTIMATE_MAX),
         ));
         errors
-    }
-}
-
-/// The error text of an expression that does not compile.
-fn failure(why: &str) -> String {
-    if why.starts_with(check::NO_PROGRAM) {
-        why.to_owned()
-    } else {
-        format!("compilation failed: {why}")
     }
 }
 
