@@ -42,7 +42,7 @@ impl<'s> RuleSource<'s> {
                 _ => {}
             }
         }
-        (deepest, operators)
+        (deepest, operators + self.words("in").count())
     }
 
     /// Start and end of each occurrence of a word.
@@ -164,5 +164,21 @@ impl<'s> RuleSource<'s> {
         }
         let dots = ".".repeat(column.saturating_sub(1));
         format!("ERROR: <input>:{line}:{column}: {message}\n | {snippet}\n | {dots}^")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RuleSource;
+
+    #[test]
+    fn complexity_counts_what_makes_an_expression_deeper() {
+        for (text, expected) in [
+            ("a.b + [c]", (1, 3)),
+            ("f(g(a), 'in (') // (", (2, 3)),
+            ("1 in a in b && inner", (0, 4)),
+        ] {
+            assert_eq!(RuleSource::new(text).complexity(), expected, "{text}");
+        }
     }
 }
