@@ -298,6 +298,27 @@ fn quotes_do_not_hide_depth() {
 }
 
 #[test]
+fn two_signs_mean_nothing() {
+    let refused = Ok(vec!["a: Invalid value: 1: refused".to_owned()]);
+    for (text, expected) in [
+        ("!!(self == 1)", Ok(Vec::new())),
+        ("!!(self == 2)", refused.clone()),
+        ("! // not\n !!(self == 2)", Ok(Vec::new())),
+        ("--self == 1 && ---self == -1", Ok(Vec::new())),
+        ("2--self == 3 && 2---self == 1", Ok(Vec::new())),
+        ("[self][0]--1 == 0", refused),
+    ] {
+        assert_eq!(rule(text), expected, "{text}");
+    }
+    // Each level would double the work.
+    let nested = format!("{}self == 1{}", "(!!".repeat(31), ")".repeat(31));
+    assert_eq!(rule(&nested), Ok(Vec::new()));
+    for wrong in ["(]--", "()--", "!,!(", "(f(!}:!( in "] {
+        is_too_deep(&wrong.repeat(31));
+    }
+}
+
+#[test]
 fn the_errors_of_a_rule_have_a_bound() {
     let told = |text: &str| rule(text).expect_err("it is wrong").len();
     // Each character is wrong, and a long line is not repeated.

@@ -14,6 +14,7 @@ mod locate;
 mod parse;
 mod rule_errors;
 mod run;
+mod signs;
 mod url;
 mod val;
 

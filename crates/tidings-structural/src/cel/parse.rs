@@ -10,6 +10,7 @@ use kube_cel::cel::parser::{ParseErrors, Parser};
 use super::expand;
 use super::locate::RuleSource;
 use super::rule_errors::{ERRORS_MAX, RuleErrors};
+use super::signs::SignedText;
 
 /// The maximum number of characters, as upstream.
 const CHARS_MAX: usize = 100_000;
@@ -17,6 +18,8 @@ const CHARS_MAX: usize = 100_000;
 const NESTING_MAX: usize = 64;
 /// The maximum number of operators and selections: each can make the expression deeper by one.
 const OPERATORS_MAX: usize = 4096;
+/// The maximum number of pairs of signs: each can double the work of the parser.
+const SIGN_PAIRS_MAX: usize = 12;
 /// The maximum depth of an expression; upstream allows twice as much.
 const DEPTH_MAX: usize = 125;
 /// The stack of the parser thread: ten times what a release build needs at both bounds. Only touched pages take memory.
@@ -36,14 +39,15 @@ pub(crate) fn parse(text: &str) -> Result<IdedExpr, String> {
     }
     let source = RuleSource::new(text);
     let (nesting, operators) = source.complexity();
-    if nesting > NESTING_MAX || operators > OPERATORS_MAX {
+    let signed = SignedText::new(text);
+    if nesting > NESTING_MAX || operators > OPERATORS_MAX || signed.pairs > SIGN_PAIRS_MAX {
         return Err(too_deep(&source));
     }
     std::thread::scope(|scope| {
         let parser = std::thread::Builder::new()
             .name("cel-parser".into())
             .stack_size(STACK_BYTES);
-        match parser.spawn_scoped(scope, || parse_here(text, &source)) {
+        match parser.spawn_scoped(scope, || parse_here(&signed.text, &source)) {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(too_deep(&source))),
             Err(error) => Err(format!("cannot start the parser: {error}")),
         }
