@@ -1,39 +1,47 @@
 //! A Kubernetes Lease as the lock of a leader election.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::{Method, Request, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tidings_informer::leader::{LeaseLock, LeaseRecord, LeaseVersion, LockError};
 use tidings_informer::{BoxFuture, SourceError};
 
 use crate::client::RestClient;
 
-/// A `coordination.k8s.io/v1` Lease for leader election.
+/// A `coordination.k8s.io/v1` Lease for leader election. An update changes only the leader election record: labels, owners and what
+/// else the Lease has stay as they are.
 #[derive(Debug, Clone)]
 pub struct KubeLeaseLock {
     client: RestClient,
     namespace: String,
     name: String,
     identity: String,
+    /// The Lease as it was last read or written.
+    known: Arc<Mutex<Option<LeaseObject>>>,
 }
 
 /// The largest answer that is read; a Lease is much smaller.
 const BYTES_MAX: usize = 1 << 20;
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LeaseObject {
     api_version: String,
     kind: String,
-    metadata: serde_json::Map<String, serde_json::Value>,
+    metadata: Map<String, Value>,
     #[serde(default)]
     spec: LeaseSpec,
+    #[serde(flatten)]
+    other: Map<String, Value>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// The leader election record, and what else is in the spec of a Lease.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct LeaseSpec {
     holder_identity: Option<String>,
@@ -43,6 +51,28 @@ struct LeaseSpec {
     #[serde(with = "micro_time")]
     renew_time: Option<SystemTime>,
     lease_transitions: Option<u32>,
+    #[serde(flatten)]
+    other: Map<String, Value>,
+}
+
+impl LeaseSpec {
+    fn set(&mut self, record: LeaseRecord) {
+        self.holder_identity = Some(record.holder);
+        self.lease_duration_seconds = Some(record.lease_duration_seconds);
+        self.acquire_time = Some(record.acquire_time);
+        self.renew_time = Some(record.renew_time);
+        self.lease_transitions = Some(record.transitions);
+    }
+
+    fn record(self) -> LeaseRecord {
+        LeaseRecord {
+            holder: self.holder_identity.unwrap_or_default(),
+            lease_duration_seconds: self.lease_duration_seconds.unwrap_or_default(),
+            acquire_time: self.acquire_time.unwrap_or(SystemTime::UNIX_EPOCH),
+            renew_time: self.renew_time.unwrap_or(SystemTime::UNIX_EPOCH),
+            transitions: self.lease_transitions.unwrap_or_default(),
+        }
+    }
 }
 
 /// Times in the format of a Lease (`MicroTime`): with six digits of a second.
@@ -90,6 +120,7 @@ impl KubeLeaseLock {
             namespace: namespace.into(),
             name: name.into(),
             identity: identity.into(),
+            known: Arc::default(),
         }
     }
 
@@ -100,6 +131,7 @@ impl KubeLeaseLock {
         )
     }
 
+    /// Sends a request, and keeps the Lease that is the answer.
     async fn ask(
         &self,
         method: Method,
@@ -119,28 +151,44 @@ impl KubeLeaseLock {
         let answer = self.client.request(request).await?.into_body();
         let answer = Limited::new(answer, BYTES_MAX).collect().await;
         let answer = answer.map_err(SourceError::transport)?.to_bytes();
-        serde_json::from_slice(&answer)
-            .map_err(|_| SourceError::Unexpected("something that is not a Lease".into()))
+        let lease: LeaseObject = serde_json::from_slice(&answer)
+            .map_err(|_| SourceError::Unexpected("something that is not a Lease".into()))?;
+        *self.known() = Some(lease.clone());
+        Ok(lease)
     }
 
-    fn lease(&self, record: LeaseRecord, version: Option<LeaseVersion>) -> LeaseObject {
-        let mut metadata = serde_json::Map::new();
+    fn known(&self) -> MutexGuard<'_, Option<LeaseObject>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+
+    /// The Lease at a version, read again only if another version is known.
+    async fn at(&self, wanted: &str) -> Result<LeaseObject, LockError> {
+        let known = self.known().clone();
+        let known = known.filter(|lease| version(lease) == wanted);
+        let lease = match known {
+            Some(lease) => lease,
+            None => self.ask(Method::GET, &self.path(), None).await?,
+        };
+        if version(&lease) != wanted {
+            return Err(LockError::Conflict);
+        }
+        Ok(lease)
+    }
+
+    fn new_lease(&self) -> LeaseObject {
+        let mut metadata = Map::new();
         metadata.insert("name".into(), self.name.clone().into());
         metadata.insert("namespace".into(), self.namespace.clone().into());
-        if let Some(version) = version {
-            metadata.insert("resourceVersion".into(), version.into());
-        }
         LeaseObject {
             api_version: "coordination.k8s.io/v1".into(),
             kind: "Lease".into(),
             metadata,
-            spec: LeaseSpec {
-                holder_identity: Some(record.holder),
-                lease_duration_seconds: Some(record.lease_duration_seconds),
-                acquire_time: Some(record.acquire_time),
-                renew_time: Some(record.renew_time),
-                lease_transitions: Some(record.transitions),
-            },
+            spec: LeaseSpec::default(),
+            other: Map::new(),
         }
     }
 }
@@ -160,27 +208,20 @@ impl LeaseLock for KubeLeaseLock {
 
     fn get(&self) -> BoxFuture<'_, Result<Option<(LeaseRecord, LeaseVersion)>, LockError>> {
         Box::pin(async move {
-            let path = format!("{}/{}", self.collection(), self.name);
-            let lease = match self.ask(Method::GET, &path, None).await {
+            let lease = match self.ask(Method::GET, &self.path(), None).await {
                 Ok(lease) => lease,
                 Err(error) if error.code() == Some(404) => return Ok(None),
                 Err(error) => return Err(error.into()),
             };
             let version = version(&lease);
-            let record = LeaseRecord {
-                holder: lease.spec.holder_identity.unwrap_or_default(),
-                lease_duration_seconds: lease.spec.lease_duration_seconds.unwrap_or_default(),
-                acquire_time: lease.spec.acquire_time.unwrap_or(SystemTime::UNIX_EPOCH),
-                renew_time: lease.spec.renew_time.unwrap_or(SystemTime::UNIX_EPOCH),
-                transitions: lease.spec.lease_transitions.unwrap_or_default(),
-            };
-            Ok(Some((record, version)))
+            Ok(Some((lease.spec.record(), version)))
         })
     }
 
     fn create(&self, record: LeaseRecord) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
         Box::pin(async move {
-            let lease = self.lease(record, None);
+            let mut lease = self.new_lease();
+            lease.spec.set(record);
             let written = self
                 .ask(Method::POST, &self.collection(), Some(&lease))
                 .await?;
@@ -194,9 +235,9 @@ impl LeaseLock for KubeLeaseLock {
         at: LeaseVersion,
     ) -> BoxFuture<'_, Result<LeaseVersion, LockError>> {
         Box::pin(async move {
-            let lease = self.lease(record, Some(at));
-            let path = format!("{}/{}", self.collection(), self.name);
-            let written = self.ask(Method::PUT, &path, Some(&lease)).await?;
+            let mut lease = self.at(&at).await?;
+            lease.spec.set(record);
+            let written = self.ask(Method::PUT, &self.path(), Some(&lease)).await?;
             Ok(version(&written))
         })
     }

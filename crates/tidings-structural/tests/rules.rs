@@ -219,15 +219,27 @@ fn schemas_have_a_depth() {
     );
 }
 
+/// The errors of the integer 1 by a rule, or of the rule itself.
+fn rule(text: &str) -> Result<Vec<String>, String> {
+    // A rule with several lines needs a message.
+    let rules = json!([{"rule": text, "message": "refused"}]);
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "x-kubernetes-validations": rules}}});
+    let schema = Schema::compile(&schema, "schema", CompileOptions::default());
+    schema
+        .map(|schema| errors(&schema, &json!({"a": 1}), None))
+        .map_err(|errors| errors.to_string())
+}
+
+fn is_too_deep(text: &str) {
+    let found = rule(text).expect_err("it is too deep");
+    assert!(
+        found.contains("expression recursion limit exceeded: 125"),
+        "{found}"
+    );
+}
+
 #[test]
 fn rules_have_a_depth() {
-    let rule = |text: String| {
-        let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "x-kubernetes-validations": [{"rule": text}]}}});
-        let schema = Schema::compile(&schema, "schema", CompileOptions::default());
-        schema
-            .map(|schema| errors(&schema, &json!({"a": 1}), None))
-            .map_err(|errors| errors.to_string())
-    };
     let fine = [
         format!("{}true{}", "(".repeat(50), ")".repeat(50)),
         format!("{}true{}", "[1].all(x, ".repeat(30), ")".repeat(30)),
@@ -239,7 +251,7 @@ fn rules_have_a_depth() {
         ),
     ];
     for text in fine {
-        assert_eq!(rule(text.clone()), Ok(Vec::new()), "{text}");
+        assert_eq!(rule(&text), Ok(Vec::new()), "{text}");
     }
     let too_deep = [
         format!("{}true{}", "(".repeat(5000), ")".repeat(5000)),
@@ -253,12 +265,102 @@ fn rules_have_a_depth() {
         ),
     ];
     for text in too_deep {
-        let found = rule(text).expect_err("it is too deep");
-        assert!(
-            found.contains("expression recursion limit exceeded: 125"),
-            "{found}"
-        );
+        is_too_deep(&text);
     }
+}
+
+#[test]
+fn quotes_do_not_hide_depth() {
+    let deep = format!("{}1{} == []", "[".repeat(500), "]".repeat(500));
+    // The lexer reads what follows each of these as part of the expression.
+    for before in [
+        "// it's\n",
+        "'//'.size() == 1 || // \"\n",
+        "r'\\' == '' || ",
+        "'''\n\\'// ''' == '' ||",
+        "'\n",
+        "'\\q",
+        "|'",
+        "`a//b`",
+    ] {
+        is_too_deep(&format!("{before}{deep}"));
+    }
+    // And this as strings and comments.
+    let quoted = "[".repeat(5000);
+    for text in [
+        format!("true // {quoted}"),
+        format!("true // it's {quoted}\n|| 'a//' == '// {quoted}'"),
+        format!(r"r'\' != '{quoted}' // '"),
+        format!("'''\n{quoted}''' != \"'\""),
+    ] {
+        assert_eq!(rule(&text), Ok(Vec::new()), "{text}");
+    }
+}
+
+#[test]
+fn two_signs_mean_nothing() {
+    let refused = Ok(vec!["a: Invalid value: 1: refused".to_owned()]);
+    for (text, expected) in [
+        ("!!(self == 1)", Ok(Vec::new())),
+        ("!!(self == 2)", refused.clone()),
+        ("! // not\n !!(self == 2)", Ok(Vec::new())),
+        ("--self == 1 && ---self == -1", Ok(Vec::new())),
+        ("2--self == 3 && 2---self == 1", Ok(Vec::new())),
+        ("[self][0]--1 == 0", refused),
+    ] {
+        assert_eq!(rule(text), expected, "{text}");
+    }
+    // Each level would double the work.
+    let nested = format!("{}self == 1{}", "(!!".repeat(31), ")".repeat(31));
+    assert_eq!(rule(&nested), Ok(Vec::new()));
+    for wrong in ["(]--", "()--", "!,!(", "(f(!}:!( in "] {
+        is_too_deep(&wrong.repeat(31));
+    }
+}
+
+#[test]
+fn the_errors_of_a_rule_have_a_bound() {
+    let told = |text: &str| rule(text).expect_err("it is wrong").len();
+    // Each character is wrong, and a long line is not repeated.
+    let found = rule(&"@".repeat(50_000)).expect_err("it is wrong");
+    let first = "ERROR: <input>:1:1: Syntax error: token recognition error at: '@'\n";
+    assert!(found.contains(first), "{found}");
+    assert!(found.contains("\nERROR: <input>:1:100: "), "{found}");
+    assert!(
+        found.ends_with("'@'\n1 more errors were truncated"),
+        "{found}"
+    );
+    assert!(found.len() < 100_000, "{}", found.len());
+    // A shorter line is, with a hundred errors.
+    let wrong_everywhere = [
+        "@".repeat(10_000),
+        format!("[{}]", "99999999999999999999,".repeat(700)),
+        format!("[{}]", "z,".repeat(2000)),
+    ];
+    for text in wrong_everywhere {
+        let bytes_max = 101 * (2 * text.len() + 300);
+        assert!(told(&text) < bytes_max, "{}", told(&text));
+    }
+    let found = rule(&format!("[{}]", "z, ".repeat(130))).expect_err("it is wrong");
+    assert!(
+        found.ends_with("^\n30 more errors were truncated"),
+        "{found}"
+    );
+    // Upstream does not even parse this.
+    let found = rule(&format!("self > {}", " ".repeat(100_000))).expect_err("it is too long");
+    let why = "compilation failed: ERROR: <input>:-1:0: expression code point size exceeds limit: size: 100007, limit 100000";
+    assert!(found.ends_with(why), "{}", found.replace("  ", ""));
+}
+
+#[test]
+fn the_errors_of_all_rules_of_a_schema_have_a_bound() {
+    let rules: Vec<Value> = (0..500).map(|_| json!({"rule": "@".repeat(100)})).collect();
+    let schema = json!({"type": "object", "x-kubernetes-validations": rules});
+    let errors = Schema::compile(&schema, "schema", CompileOptions::default())
+        .expect_err("all rules are wrong");
+    assert_eq!(errors.len(), 500, "each is told");
+    let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
+    assert!(bytes < 2 << 20, "{bytes}");
 }
 
 #[test]

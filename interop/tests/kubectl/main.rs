@@ -563,7 +563,7 @@ async fn api_resources_versions_and_explain() {
     assert_eq!(version["serverVersion"]["minor"], "36");
 }
 
-/// The demonstration of the documents that the project was asked for with.
+/// Watches a ConfigMap with curl through `kubectl proxy`, and changes it with `kubectl edit`: the change and its manager are seen.
 #[tokio::test]
 async fn the_demonstration_with_a_proxy() {
     let server = Server::start().await.unwrap();

@@ -212,7 +212,7 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
             progress.stopped || progress.synced && progress.version.includes(&version)
         });
         match reached.await {
-            Ok(progress) if progress.version.includes(&version) => Ok(()),
+            Ok(progress) if progress.synced && progress.version.includes(&version) => Ok(()),
             _ => Err(self.stopped()),
         }
     }

@@ -7,6 +7,7 @@
 mod answers;
 mod bodies;
 mod informers;
+mod leases;
 mod requests;
 mod retries;
 mod script;

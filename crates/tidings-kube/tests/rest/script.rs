@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_core::Stream;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body::Frame;
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::client::Body;
 use kube::core::{ApiResource, GroupVersionKind};
 use tidings_api::{ListMetadata, ListOptions, Object, WatchEvent};
@@ -27,6 +27,7 @@ pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 impl ReceivedRequest {
@@ -157,14 +158,17 @@ impl tower_service::Service<Request<Body>> for Server {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = ReceivedRequest {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            headers: request.headers().clone(),
-        };
-        let step = (self.script.lock().unwrap())(&asked);
-        self.asked.lock().unwrap().push(asked);
+        let server = self.clone();
         Box::pin(async move {
+            let (parts, body) = request.into_parts();
+            let asked = ReceivedRequest {
+                method: parts.method,
+                uri: parts.uri,
+                headers: parts.headers,
+                body: body.collect().await?.to_bytes(),
+            };
+            let step = (server.script.lock().unwrap())(&asked);
+            server.asked.lock().unwrap().push(asked);
             match step {
                 ScriptStep::Answer(response) => Ok(response),
                 ScriptStep::Fail(error) => Err(error),

@@ -11,6 +11,7 @@ use super::decl::{DeclType, TypeKind};
 use super::estimate::{self, MinMax};
 use super::info::ExprInfo;
 use super::locate::RuleSource;
+use super::rule_errors::RuleErrors;
 use crate::pattern::go_regex;
 
 /// A variable of a comprehension, with the variables around it.
@@ -43,17 +44,17 @@ pub(crate) fn check(
         old,
         uses_old: false,
         allows_mixed: false,
-        errors: Vec::new(),
+        errors: RuleErrors::default(),
     };
     let info = checker.info(expr, None);
-    if checker.errors.is_empty() {
+    if checker.errors.len() == 0 {
         return Ok(CheckedRule {
             kind: info.kind().clone(),
             cost_max: info.cost.max,
             uses_old: checker.uses_old,
         });
     }
-    Err(checker.errors.join("\n"))
+    Err(checker.errors.into_text())
 }
 
 /// Walks an expression and collects its type errors.
@@ -64,7 +65,7 @@ struct RuleChecker<'s> {
     uses_old: bool,
     /// Lists may hold values of several types, as the arguments of `format` do.
     allows_mixed: bool,
-    errors: Vec<String>,
+    errors: RuleErrors,
 }
 
 /// The prefix of errors that upstream reports after the type check, when it builds the program.
@@ -136,8 +137,7 @@ pub(crate) fn qualified(target: &IdedExpr, name: &str) -> Option<String> {
 
 impl RuleChecker<'_> {
     fn fail(&mut self, at: usize, message: &str) -> ExprInfo {
-        let text = self.source.error(at, message);
-        self.errors.push(text);
+        self.errors.push(|| self.source.error(at, message));
         ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0))
     }
 
@@ -473,7 +473,7 @@ impl RuleChecker<'_> {
             if matches!(full_name, "find" | "findAll")
                 && let Err(why) = go_regex(text.inner())
             {
-                self.errors.push(format!("{NO_PROGRAM}: {why}"));
+                self.errors.push(|| format!("{NO_PROGRAM}: {why}"));
                 return ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0));
             }
             let is_right = match full_name {

@@ -1,6 +1,11 @@
 //! Finds the position of an error in a rule. The parser keeps no positions, so they are searched for in the text.
 
-/// The text of a rule, and its characters with quoted text blanked out.
+use super::lex::{self, TokenKind};
+
+/// Longer lines are not repeated in errors, as upstream.
+const SNIPPET_BYTES_MAX: usize = 16384;
+
+/// The text of a rule, and its characters without what is not an expression: strings are blanked out, and comments are spaces.
 pub(crate) struct RuleSource<'s> {
     text: &'s str,
     chars: Vec<char>,
@@ -8,26 +13,17 @@ pub(crate) struct RuleSource<'s> {
 
 impl<'s> RuleSource<'s> {
     pub(crate) fn new(text: &'s str) -> RuleSource<'s> {
-        let mut quote = None;
-        let mut escaped = false;
-        let blank = |c: char| match quote {
-            Some(open) => {
-                if c == open && !escaped {
-                    quote = None;
-                }
-                escaped = c == '\\' && !escaped;
-                if c == '\n' { c } else { '\0' }
-            }
-            None if c == '"' || c == '\'' => {
-                quote = Some(c);
-                '\0'
-            }
-            None => c,
-        };
-        RuleSource {
-            text,
-            chars: text.chars().map(blank).collect(),
+        let mut chars: Vec<char> = text.chars().collect();
+        for token in lex::tokens(&chars) {
+            let blank = match token.kind {
+                TokenKind::Word | TokenKind::Sign => continue,
+                TokenKind::Hidden => ' ',
+                TokenKind::Quoted | TokenKind::Wrong => '\0',
+            };
+            let shown = chars[token.start..token.end].iter_mut();
+            shown.filter(|c| **c != '\n').for_each(|c| *c = blank);
         }
+        RuleSource { text, chars }
     }
 
     /// The nesting depth of brackets, and the number of operators and selections.
@@ -46,7 +42,7 @@ impl<'s> RuleSource<'s> {
                 _ => {}
             }
         }
-        (deepest, operators)
+        (deepest, operators + self.words("in").count())
     }
 
     /// Start and end of each occurrence of a word.
@@ -163,7 +159,26 @@ impl<'s> RuleSource<'s> {
             .lines()
             .nth(line.saturating_sub(1))
             .unwrap_or_default();
+        if snippet.len() > SNIPPET_BYTES_MAX {
+            return format!("ERROR: <input>:{line}:{column}: {message}");
+        }
         let dots = ".".repeat(column.saturating_sub(1));
         format!("ERROR: <input>:{line}:{column}: {message}\n | {snippet}\n | {dots}^")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RuleSource;
+
+    #[test]
+    fn complexity_counts_what_makes_an_expression_deeper() {
+        for (text, expected) in [
+            ("a.b + [c]", (1, 3)),
+            ("f(g(a), 'in (') // (", (2, 3)),
+            ("1 in a in b && inner", (0, 4)),
+        ] {
+            assert_eq!(RuleSource::new(text).complexity(), expected, "{text}");
+        }
     }
 }

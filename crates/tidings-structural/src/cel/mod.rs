@@ -9,9 +9,12 @@ mod eval;
 mod expand;
 mod functions;
 mod info;
+mod lex;
 mod locate;
 mod parse;
+mod rule_errors;
 mod run;
+mod signs;
 mod url;
 mod val;
 
@@ -30,6 +33,8 @@ use crate::text::FieldPath;
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
 /// The maximum estimated cost of all rules of a schema.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
+/// When the errors of the rules of a schema are longer than this, only the first line is told of the errors of each further rule.
+const SCHEMA_ERROR_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum number of values in one object that one schema node describes.
 #[derive(Clone, Copy)]
@@ -66,6 +71,7 @@ pub(crate) struct RuleCompiler {
     tolerates_costs: bool,
     total: u64,
     most_expensive: Vec<(String, u64)>,
+    error_bytes: usize,
 }
 
 impl RuleCompiler {
@@ -75,6 +81,7 @@ impl RuleCompiler {
             tolerates_costs,
             total: 0,
             most_expensive: Vec::new(),
+            error_bytes: 0,
         }
     }
 
@@ -143,7 +150,7 @@ impl RuleCompiler {
                 (expr, checked.uses_old)
             }
             Err(why) => {
-                let detail = failure(&why);
+                let detail = self.failure(&why);
                 errors.push(FieldError::invalid_value(rule_path, text.printed(), detail));
                 return None;
             }
@@ -209,11 +216,25 @@ impl RuleCompiler {
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
             Err(why) => {
-                let detail = format!("messageExpression {}", failure(&why));
+                let detail = format!("messageExpression {}", self.failure(&why));
                 errors.push(FieldError::invalid_value(path, text.printed(), detail));
             }
         }
         None
+    }
+
+    /// The error text of an expression that does not compile.
+    fn failure(&mut self, why: &str) -> String {
+        let why = match why.lines().next() {
+            Some(first) if self.error_bytes > SCHEMA_ERROR_BYTES_MAX => first,
+            _ => why,
+        };
+        self.error_bytes += why.len();
+        if why.starts_with(check::NO_PROGRAM) {
+            why.to_owned()
+        } else {
+            format!("compilation failed: {why}")
+        }
     }
 
     fn observe(&mut self, path: &FieldPath, cost: u64) {
@@ -243,15 +264,6 @@ impl RuleCompiler {
             cost_message(name, self.total, SCHEMA_ESTIMATE_MAX),
         ));
         errors
-    }
-}
-
-/// The error text of an expression that does not compile.
-fn failure(why: &str) -> String {
-    if why.starts_with(check::NO_PROGRAM) {
-        why.to_owned()
-    } else {
-        format!("compilation failed: {why}")
     }
 }
 

@@ -5,15 +5,21 @@
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{EntryExpr, Expr};
-use kube_cel::cel::parser::Parser;
+use kube_cel::cel::parser::{ParseErrors, Parser};
 
 use super::expand;
 use super::locate::RuleSource;
+use super::rule_errors::{ERRORS_MAX, RuleErrors};
+use super::signs::SignedText;
 
+/// The maximum number of characters, as upstream.
+const CHARS_MAX: usize = 100_000;
 /// The maximum nesting of brackets.
 const NESTING_MAX: usize = 64;
 /// The maximum number of operators and selections: each can make the expression deeper by one.
 const OPERATORS_MAX: usize = 4096;
+/// The maximum number of pairs of signs: each can double the work of the parser.
+const SIGN_PAIRS_MAX: usize = 12;
 /// The maximum depth of an expression; upstream allows twice as much.
 const DEPTH_MAX: usize = 125;
 /// The stack of the parser thread: ten times what a release build needs at both bounds. Only touched pages take memory.
@@ -24,16 +30,24 @@ const STACK_BYTES: usize = 128 << 20;
 /// # Errors
 /// Syntax errors with line and column, in the format of cel-go.
 pub(crate) fn parse(text: &str) -> Result<IdedExpr, String> {
+    let size = text.chars().count();
+    if size > CHARS_MAX {
+        let message = "expression code point size exceeds limit";
+        return Err(format!(
+            "ERROR: <input>:-1:0: {message}: size: {size}, limit {CHARS_MAX}"
+        ));
+    }
     let source = RuleSource::new(text);
     let (nesting, operators) = source.complexity();
-    if nesting > NESTING_MAX || operators > OPERATORS_MAX {
+    let signed = SignedText::new(text);
+    if nesting > NESTING_MAX || operators > OPERATORS_MAX || signed.pairs > SIGN_PAIRS_MAX {
         return Err(too_deep(&source));
     }
     std::thread::scope(|scope| {
         let parser = std::thread::Builder::new()
             .name("cel-parser".into())
             .stack_size(STACK_BYTES);
-        match parser.spawn_scoped(scope, || parse_here(text, &source)) {
+        match parser.spawn_scoped(scope, || parse_here(&signed.text, &source)) {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(too_deep(&source))),
             Err(error) => Err(format!("cannot start the parser: {error}")),
         }
@@ -50,14 +64,7 @@ fn too_deep(source: &RuleSource<'_>) -> String {
 
 fn parse_here(text: &str, source: &RuleSource<'_>) -> Result<IdedExpr, String> {
     let parsed = Parser::default().enable_optional_syntax(true).parse(text);
-    let mut expr = parsed.map_err(|errors| {
-        let place = |number: isize| usize::try_from(number).unwrap_or(1);
-        let texts = errors.errors.iter().map(|error| {
-            let message = as_upstream_says(&error.msg);
-            source.error_at(place(error.pos.0), place(error.pos.1), &message)
-        });
-        texts.collect::<Vec<String>>().join("\n")
-    })?;
+    let mut expr = parsed.map_err(|errors| syntax_errors(&errors, source))?;
     if depth(&expr) > DEPTH_MAX {
         return Err(too_deep(source));
     }
@@ -66,6 +73,25 @@ fn parse_here(text: &str, source: &RuleSource<'_>) -> Result<IdedExpr, String> {
         return Err(too_deep(source));
     }
     Ok(expr)
+}
+
+fn syntax_errors(found: &ParseErrors, source: &RuleSource<'_>) -> String {
+    let place = |number: isize| usize::try_from(number).unwrap_or(1);
+    let is_syntax = |message: &str| message.starts_with("Syntax error: ");
+    let syntax = found.errors.iter().filter(|error| is_syntax(&error.msg));
+    // Upstream's parser gives up at the first syntax error that is not told.
+    let reached = match syntax.count() {
+        count if count > ERRORS_MAX => ERRORS_MAX + 1,
+        _ => found.errors.len(),
+    };
+    let mut errors = RuleErrors::default();
+    for error in found.errors.iter().take(reached) {
+        errors.push(|| {
+            let message = as_upstream_says(&error.msg);
+            source.error_at(place(error.pos.0), place(error.pos.1), &message)
+        });
+    }
+    errors.into_text()
 }
 
 /// Upstream's text for a literal in place of a field name, for which the parser has another text.

@@ -185,6 +185,25 @@ async fn a_version_is_waited_for_so_long_and_the_error_says_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_that_stops_before_it_syncs_reaches_no_version() {
+    // The version of a store that has never been filled is empty too.
+    let informer = over(&Server::new()).name("pods").build();
+    informer.stop().await;
+    let error = informer.wait_for("").await.unwrap_err();
+    assert_eq!(&*error.informer, "pods");
+    assert!(informer.wait_for_within("", SECOND).await.is_err());
+    // After it has synced, a version that was reached stays reached.
+    let server = Server::new();
+    let informer = over(&server).start();
+    informer.wait_synced().await.unwrap();
+    let version = server.put("a").to_string();
+    informer.wait_for(&*version).await.unwrap();
+    informer.stop().await;
+    informer.wait_for(&*version).await.unwrap();
+    assert!(informer.wait_for("900").await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn d23_factories_share_by_what_is_followed_and_stop_and_start_again() {
     let server = Server::new();
     server.put("a");
