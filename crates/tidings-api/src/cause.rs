@@ -1,4 +1,4 @@
-//! The causes of a failure.
+//! Causes of a failure.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// For programs.
+    /// The reason, for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// For people.
+    /// The message, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The field that is wrong.

@@ -1,4 +1,4 @@
-//! What is wrong with a field, as validation errors say it (W52).
+//! Errors of fields, in the words of upstream's validation (W52).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -73,17 +73,17 @@ impl FieldError {
         }
     }
 
-    /// A field that must be there.
+    /// A required field is missing.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::Required, None, detail)
     }
 
-    /// A text that is not right.
+    /// A text is invalid.
     pub fn invalid(path: impl Into<String>, value: &str, detail: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::Invalid, Some(go::quote(value)), detail)
     }
 
-    /// A value that is not text; `value` is printed as it is.
+    /// A value that is not text is invalid; `value` is printed without quotes.
     pub fn invalid_value(
         path: impl Into<String>,
         value: impl fmt::Display,
@@ -92,7 +92,7 @@ impl FieldError {
         FieldError::new(path, Type::Invalid, Some(value.to_string()), detail)
     }
 
-    /// A value that is not one of those supported; `value` is printed as it is.
+    /// A value is not one of the supported ones; `value` is printed without quotes.
     pub fn not_supported(
         path: impl Into<String>,
         value: impl fmt::Display,
@@ -103,12 +103,12 @@ impl FieldError {
         FieldError::new(path, Type::NotSupported, Some(value.to_string()), detail)
     }
 
-    /// A field that may not be set here.
+    /// A field may not be set or changed.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::Forbidden, None, detail)
     }
 
-    /// A value beyond its size.
+    /// A value is longer than `bytes_max`.
     pub fn too_long(path: impl Into<String>, bytes_max: usize) -> FieldError {
         FieldError::new(
             path,
@@ -121,19 +121,19 @@ impl FieldError {
         )
     }
 
-    /// A value beyond a size that is not told.
+    /// A value is too long; the limit is not printed.
     pub fn too_long_unbounded(path: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::TooLong, None, "value is too long")
     }
 
-    /// More elements than there may be.
+    /// A list has too many elements.
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> FieldError {
         let items = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {items}");
         FieldError::new(path, Type::TooMany, Some(actual.to_string()), detail)
     }
 
-    /// A value of another type than its schema says; `value` is printed as it is.
+    /// A value does not have the type of its schema; `value` is printed without quotes.
     pub fn type_invalid(
         path: impl Into<String>,
         value: impl fmt::Display,
@@ -142,27 +142,27 @@ impl FieldError {
         FieldError::new(path, Type::Mistyped, Some(value.to_string()), detail)
     }
 
-    /// A value that is not right and too large to be printed.
+    /// A value is invalid and too large to be printed.
     pub fn invalid_omitted(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::Invalid, None, detail)
     }
 
-    /// A check that could not be done.
+    /// A check failed to run.
     pub fn internal(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError::new(path, Type::Internal, None, detail)
     }
 
-    /// A value that may occur only once.
+    /// A value occurs twice where it may occur once.
     pub fn duplicate(path: impl Into<String>, value: &str) -> FieldError {
         FieldError::new(path, Type::Duplicate, Some(go::quote(value)), "")
     }
 
-    /// A value that may occur only once and is not text; `value` is printed as it is, `None` if it is too large for that.
+    /// A value that is not text occurs twice; `value` is printed without quotes, and `None` stands for a value too large to print.
     pub fn duplicate_value(path: impl Into<String>, value: Option<String>) -> FieldError {
         FieldError::new(path, Type::Duplicate, value, "")
     }
 
-    /// Where it is.
+    /// The path of the field.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -194,12 +194,12 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All that is wrong with an object.
+/// All errors of an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// Nothing wrong so far.
+    /// No errors.
     pub fn new() -> FieldErrors {
         FieldErrors::default()
     }
@@ -209,12 +209,12 @@ impl FieldErrors {
         self.0.push(error);
     }
 
-    /// True if nothing is wrong.
+    /// True if there are no errors.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many errors there are.
+    /// The number of errors.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -271,7 +271,7 @@ impl Extend<FieldError> for FieldErrors {
 }
 
 impl fmt::Display for FieldErrors {
-    /// One error as it is; several in brackets, each text once.
+    /// One error is printed alone; several in brackets, without duplicates.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut seen = HashSet::new();
         let texts = self.0.iter().map(FieldError::to_string);

@@ -11,25 +11,25 @@ use crate::key::ObjectKey;
 use crate::revision::ResourceVersion;
 use crate::spans::{Spans, collect};
 
-/// An immutable Kubernetes object: its JSON as it travels, and where the metadata stands in it.
+/// An immutable Kubernetes object: its JSON as it is sent, and the positions of its metadata.
 ///
-/// Cloning shares the bytes. Nothing is decoded until it is asked for, and labels are decoded at most once. Who keeps many
-/// objects and asks little of them keeps them [lean](Object::lean).
+/// Cloning shares the bytes. Fields are decoded when they are read, and labels at most once. A program that keeps many
+/// objects and seldom reads their metadata keeps them [lean](Object::lean).
 ///
-/// An object may stand inside a ready watch event, `{"type":"ADDED","object":…}\n`, so that a server sends the event and the
+/// The bytes may be part of a complete watch event, `{"type":"ADDED","object":…}\n`, so that a server sends the event and the
 /// object from one allocation; see [`Object::stamped`] and [`Object::event_bytes`].
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
 struct Inner {
     buffer: Bytes,
-    /// Where the JSON stands in the buffer.
+    /// The range of the JSON in the buffer.
     start: u32,
     end: u32,
     known: OnceLock<Box<Known>>,
 }
 
-/// What is known about the JSON. It can be found again.
+/// Positions and labels found in the JSON. They are derived from it and can be found again.
 struct Known {
     spans: Spans,
     labels: OnceLock<Labels>,
@@ -58,7 +58,7 @@ impl Labels {
 
 impl FromIterator<(String, String)> for Labels {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Labels {
-        // Of several members with one name the last counts: a map keeps it.
+        // The last of duplicate keys counts, so they are inserted in order.
         let sorted: std::collections::BTreeMap<String, String> = pairs.into_iter().collect();
         Labels(
             sorted
@@ -69,7 +69,7 @@ impl FromIterator<(String, String)> for Labels {
     }
 }
 
-/// What follows the object in a watch event.
+/// The bytes after the object in a watch event.
 const EVENT_END: &[u8] = b"}\n";
 
 impl Object {
@@ -96,8 +96,8 @@ impl Object {
         }))
     }
 
-    /// The same bytes without the note of where the metadata stands in them, which is about a hundred bytes long. It is made
-    /// again when metadata is asked for.
+    /// The object without the positions of its metadata, which take about a hundred bytes. They are found again when metadata is
+    /// read.
     #[must_use]
     pub fn lean(mut self) -> Object {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -113,13 +113,13 @@ impl Object {
     }
 
     fn known(&self) -> &Known {
-        // These bytes were read once before: they are an object.
+        // The bytes were parsed before, so they are an object.
         let find = || Box::new(Known::new(collect(self.as_bytes()).unwrap_or_default()));
         self.0.known.get_or_init(find)
     }
 
-    /// Reads one complete JSON object, puts a resource version into its metadata (in place of the one it has, if any) and
-    /// stands it inside a watch event of the given type.
+    /// Reads one complete JSON object, sets the resource version in its metadata, and writes it as part of a watch event of the given
+    /// type.
     ///
     /// # Errors
     /// If the bytes are not one JSON object.
@@ -131,7 +131,7 @@ impl Object {
         Ok(Object::stamp(json, collect(json)?, revision, event))
     }
 
-    /// The same of an object of which it is known where the metadata stands: nothing is read.
+    /// Sets the resource version of an object whose positions are known, and writes it as part of a watch event. Nothing is parsed.
     pub fn stamped_at(
         json: &[u8],
         spans: Spans,
@@ -142,8 +142,8 @@ impl Object {
         Object::stamp(json, spans, revision, event)
     }
 
-    /// The same object as another revision, inside a watch event of the given type: the last state of a deleted object
-    /// carries the revision of its deletion.
+    /// The object with another resource version, as part of a watch event of the given type. The last state of a deleted object is
+    /// sent with the revision of its deletion.
     pub fn restamped(&self, revision: ResourceVersion, event: EventType) -> Object {
         Object::stamp(self.as_bytes(), *self.spans(), revision, event)
     }
@@ -155,7 +155,7 @@ impl Object {
             Span { start, end } if start < end => (start, end - start, format!("\"{text}\"")),
             _ => insertion(json, spans, &text),
         };
-        // Exactly as long as it will be: there are many, and a buffer with room to spare needs a note of how much.
+        // The exact size: a buffer with spare capacity takes another allocation when it becomes `Bytes`.
         let length = json.len() + insert.len() - removed as usize;
         let mut buffer = Vec::with_capacity(prefix.len() + length + EVENT_END.len());
         buffer.extend_from_slice(prefix);
@@ -207,7 +207,7 @@ impl Object {
         Bytes::from(copy)
     }
 
-    /// How long [`Object::event_bytes`] is.
+    /// The length of [`Object::event_bytes`].
     pub fn event_bytes_len(&self, event: EventType) -> usize {
         event.json_prefix().len() + self.as_bytes().len() + EVENT_END.len()
     }
@@ -219,12 +219,12 @@ impl Object {
         buffer.put_slice(EVENT_END);
     }
 
-    /// Where the metadata stands in the JSON.
+    /// The positions of the metadata in the JSON.
     pub fn spans(&self) -> &Spans {
         &self.known().spans
     }
 
-    /// How many bytes the object keeps alive, roughly: its JSON and what stands beside it.
+    /// About how many bytes of memory the object takes: its JSON, and what is kept with it.
     pub fn memory_bytes(&self) -> usize {
         let known = self.0.known.get().map_or(0, |_| size_of::<Known>());
         self.0.buffer.len() + size_of::<Inner>() + 2 * size_of::<usize>() + known
@@ -255,7 +255,7 @@ impl Object {
         self.text(self.spans().uid)
     }
 
-    /// `metadata.resourceVersion` as it stands there, or empty.
+    /// `metadata.resourceVersion` as text, or empty.
     pub fn resource_version(&self) -> Cow<'_, str> {
         self.text(self.spans().resource_version)
     }
@@ -285,7 +285,7 @@ impl Object {
         })
     }
 
-    /// One annotation.
+    /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<String> {
         let annotations = string_map(self.metadata_member("annotations")?);
         let mut from_last = annotations.into_iter().rev();
@@ -298,7 +298,7 @@ impl Object {
         Some(find_member(metadata, &[name])?.of(metadata))
     }
 
-    /// The scalar that a path of members leads to, as text: the content of a string, else the JSON. `None` if there is none.
+    /// The scalar at a path of members as text: the content of a string, or the JSON of another scalar. `None` if there is no scalar.
     pub fn field(&self, path: &[&str]) -> Option<Cow<'_, str>> {
         let span = find_member(self.as_bytes(), path)?;
         match span.of(self.as_bytes()) {
@@ -326,7 +326,7 @@ impl Known {
     }
 }
 
-/// The members of a map of strings; nothing if the bytes are something else.
+/// The members of a map of strings; empty if the bytes are not such a map.
 fn string_map(json: &[u8]) -> Vec<(String, String)> {
     if json.is_empty() {
         return Vec::new();
@@ -341,8 +341,8 @@ fn string_map(json: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Where a resource version goes that an object does not have yet: behind the uid, where the API server writes it, else at
-/// the front of the metadata. An object without metadata stays as it is.
+/// The position at which a missing resource version is inserted: after the uid, where the API server writes it, or else at the start of
+/// the metadata. An object without metadata is not changed.
 fn insertion(json: &[u8], spans: Spans, text: &str) -> (u32, u32, String) {
     if !spans.uid.is_empty() {
         return (spans.uid.end, 0, format!(",\"resourceVersion\":\"{text}\""));

@@ -1,18 +1,18 @@
-//! `ListOptions`: what a LIST or WATCH asks for, and which options go together (W63–W65).
+//! `ListOptions`: the options of LIST and WATCH, and which of them may be combined (W63–W65).
 
 use crate::field_error::{FieldError, FieldErrors};
 use crate::resource::GroupVersionKind;
 use crate::status::Status;
 use tidings_go as go;
 
-/// How `resourceVersion` is meant.
+/// How `resourceVersion` is to be understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceVersionMatch {
     /// The state at exactly that version.
     Exact,
     /// A state that is at least as new.
     NotOlderThan,
-    /// Something that does not exist; kept for the error.
+    /// An unknown value; kept for the error message.
     Unsupported(String),
 }
 
@@ -38,25 +38,25 @@ impl ResourceVersionMatch {
 /// The options of LIST, WATCH and DELETE of a collection. Empty text means unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// Which labels the objects have.
+    /// The label selector.
     pub label_selector: String,
-    /// Which fields the objects have.
+    /// The field selector.
     pub field_selector: String,
-    /// Follow changes instead of listing.
+    /// Watch changes instead of listing.
     pub watch: bool,
-    /// Bookmarks are welcome.
+    /// The client accepts bookmarks.
     pub allow_watch_bookmarks: bool,
-    /// Which state is meant.
+    /// The version of the state to list, or to watch from.
     pub resource_version: String,
-    /// How it is meant.
+    /// How the version is to be understood.
     pub resource_version_match: Option<ResourceVersionMatch>,
-    /// When a watch ends.
+    /// The time after which the server ends a watch.
     pub timeout_seconds: Option<i64>,
     /// The size of a page; zero and less mean no limit (W79).
     pub limit: i64,
-    /// Where the page starts.
+    /// The continue token: where the page starts.
     pub continue_token: String,
-    /// A watch starts with the state as events.
+    /// The watch begins with the current state, as events.
     pub send_initial_events: Option<bool>,
 }
 
@@ -66,7 +66,7 @@ pub enum OptionsError {
     /// A parameter that cannot be read: 400 (W22).
     #[error("{0}")]
     Unreadable(#[from] go::ParseNumberError),
-    /// Options that do not go together: 422 (W64).
+    /// Options that cannot be combined: 422 (W64).
     #[error("{0}")]
     Invalid(FieldErrors),
 }
@@ -112,8 +112,7 @@ impl ListOptions {
         })
     }
 
-    /// The query parameters that say these options; what is unset is not among them. The opposite of
-    /// [`ListOptions::from_query`].
+    /// The query parameters of these options, without unset ones. The inverse of [`ListOptions::from_query`].
     pub fn to_query(&self) -> Vec<(&'static str, String)> {
         let flag = |set: bool| if set { "true" } else { "" }.to_owned();
         let matching = self.resource_version_match.as_ref();
@@ -158,7 +157,7 @@ impl ListOptions {
         matches!(self.resource_version.as_str(), "" | "0")
     }
 
-    /// W63: a watch that says nothing about where it starts wants the state first.
+    /// Sets the defaults of a watch: without a version it begins with the current state (W63).
     pub fn apply_watch_defaults(&mut self) {
         let silent = self.send_initial_events.is_none() && self.resource_version_match.is_none();
         if self.watch && silent && self.any_version() {
@@ -167,10 +166,10 @@ impl ListOptions {
         }
     }
 
-    /// W64: checks which options go together.
+    /// Checks that the options may be combined (W64).
     ///
     /// # Errors
-    /// With everything that does not, in upstream's order.
+    /// With all errors, in upstream's order.
     pub fn validate(&self) -> Result<(), OptionsError> {
         const MATCH: &str = "resourceVersionMatch";
         let mut errors = FieldErrors::new();

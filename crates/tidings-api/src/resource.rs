@@ -1,4 +1,4 @@
-//! What resources and kinds are called.
+//! Names of resources and kinds.
 
 use std::fmt;
 

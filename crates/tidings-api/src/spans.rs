@@ -1,4 +1,4 @@
-//! Where the metadata of an object stands in its bytes.
+//! The positions of metadata in the bytes of an object.
 
 use tidings_json::{ScanError, ScanEvents, Scanner, Span, ValueKind, unquote};
 
@@ -48,8 +48,7 @@ impl Spans {
     }
 }
 
-/// Follows the structure of one object and notes the spans. Positions are those of the caller's choice, as long as they
-/// index the bytes that the caller passes along.
+/// Collects the spans of one object while it is scanned. Positions are indexes into the bytes that are passed along with them.
 #[derive(Debug, Default)]
 pub(crate) struct SpanCollector {
     spans: Spans,
@@ -87,7 +86,7 @@ impl SpanCollector {
         };
         if depth == 1 && *key == *b"metadata" {
             self.in_metadata = kind == ValueKind::Object;
-            // The last of several members with one name counts, as in every JSON reader; forget what the earlier held.
+            // The last of duplicate members counts, as in every JSON reader, so spans inside an earlier one are dropped.
             let Spans {
                 kind, api_version, ..
             } = self.spans;
@@ -127,7 +126,7 @@ impl SpanCollector {
         unquote(&bytes[start as usize..end as usize])
     }
 
-    /// True if the member that was just named is `metadata.managedFields`.
+    /// True if the name that was just read is that of `metadata.managedFields`.
     pub(crate) fn at_managed_fields(&self, bytes: &[u8]) -> bool {
         self.in_metadata
             && self
@@ -139,7 +138,7 @@ impl SpanCollector {
         self.key_start
     }
 
-    /// The member that was just named is left out of the bytes.
+    /// The member whose name was just read is not copied into the bytes.
     pub(crate) fn forget_member(&mut self) {
         self.current[2] = None;
     }

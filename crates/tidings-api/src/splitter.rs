@@ -1,8 +1,8 @@
 //! Cuts a LIST body or a watch stream into objects while it arrives.
 //!
 //! A splitter is fed chunks that are split anywhere. Each object is copied once, out of the network buffer into an
-//! allocation of its own size, and the spans of its metadata are noted while copying. What stands around the objects (the
-//! list's kind and metadata, an event's type) is small and kept as the *envelope*.
+//! allocation of its own size, and the spans of its metadata are noted while copying. The bytes around the objects (the
+//! list's kind and metadata, an event's type) are few, and are kept as the *envelope*.
 //!
 //! Bounds: one object at a time, at most [`SplitOptions::object_bytes_max`]; an envelope of at most 1 MiB.
 
@@ -16,10 +16,10 @@ use crate::object::Object;
 use crate::spans::SpanCollector;
 use crate::status::Status;
 
-/// Bytes of a list or event around its objects.
+/// The maximum size of the envelope of a list or event.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 
-/// How to cut.
+/// Options of splitters.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SplitOptions {
@@ -54,26 +54,26 @@ pub enum SplitError {
     /// It is not JSON.
     #[error("not JSON: {0}")]
     Scan(#[from] ScanError),
-    /// It is JSON of another shape.
+    /// It is JSON, but no list or watch event.
     #[error("expected {0}")]
     Shape(&'static str),
     /// Text that is not UTF-8.
     #[error("an object is not UTF-8")]
     Utf8,
-    /// What stands around the objects cannot be understood.
+    /// The envelope cannot be decoded.
     #[error("the envelope of the objects is malformed")]
     Envelope(#[source] serde_json::Error),
-    /// An object or an envelope beyond its bound.
+    /// An object or an envelope is too large.
     #[error("{what} is larger than {bytes_max} bytes")]
     TooLarge {
-        /// What it was.
+        /// `object` or `envelope`.
         what: &'static str,
-        /// The bound.
+        /// The limit in bytes.
         bytes_max: usize,
     },
 }
 
-/// What a LIST says about itself, apart from its items.
+/// A LIST body without its items.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListEnvelope {
@@ -92,13 +92,13 @@ pub struct ListEnvelope {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListMetadata {
-    /// The revision of which the list is the state.
+    /// The revision of the state that was listed.
     #[serde(default)]
     pub resource_version: String,
-    /// Where the next page starts; empty on the last page.
+    /// The continue token of the next page; empty on the last page.
     #[serde(default, rename = "continue")]
     pub continue_token: String,
-    /// How many items follow, where the server knows.
+    /// The number of items after this page, if the server knows it.
     #[serde(default)]
     pub remaining_item_count: Option<i64>,
 }
@@ -107,26 +107,26 @@ pub struct ListMetadata {
 #[derive(Debug)]
 pub struct ListSplitter {
     scanner: Scanner,
-    cutter: Cutter,
+    cutter: ObjectCutter,
     envelope: Option<ListEnvelope>,
     head_taken: bool,
 }
 
 impl ListSplitter {
-    /// A splitter that has seen nothing yet.
+    /// A splitter at the start of a body.
     pub fn new(options: SplitOptions) -> ListSplitter {
         ListSplitter {
             scanner: Scanner::new(),
-            cutter: Cutter::new(Shape::List, options),
+            cutter: ObjectCutter::new(SplitShape::List, options),
             envelope: None,
             head_taken: false,
         }
     }
 
-    /// Takes the next bytes of the body and hands out the items that they complete.
+    /// Takes the next bytes of the body and emits the items that they complete.
     ///
     /// # Errors
-    /// If the bytes are not a JSON list. The splitter is of no use afterwards.
+    /// If the bytes are not a JSON list. The splitter cannot be used afterwards.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -135,22 +135,22 @@ impl ListSplitter {
         let envelope = &mut self.envelope;
         self.cutter
             .feed(&mut self.scanner, chunk, &mut |cut| match cut {
-                Cut::Object(object) => {
+                SplitOutput::Object(object) => {
                     on_item(object);
                     Ok(())
                 }
-                Cut::Document(_) if envelope.is_some() => Err(SplitError::Shape(
+                SplitOutput::Document(_) if envelope.is_some() => Err(SplitError::Shape(
                     "one list, found another document after it",
                 )),
-                Cut::Document(bytes) => {
+                SplitOutput::Document(bytes) => {
                     *envelope = Some(serde_json::from_slice(&bytes).map_err(SplitError::Envelope)?);
                     Ok(())
                 }
             })
     }
 
-    /// What the list says about itself in front of its items, handed out once these have begun: where the next page starts is
-    /// known before this one has come. Nothing of a server that writes the items first.
+    /// The part of the envelope before the items, once the items have begun: the continue token of the next page is known before this
+    /// page is complete. `None` if the server writes the items first.
     pub fn head(&mut self) -> Option<ListEnvelope> {
         if self.head_taken || !self.cutter.in_items {
             return None;
@@ -177,24 +177,24 @@ impl ListSplitter {
 #[derive(Debug)]
 pub struct WatchSplitter {
     scanner: Scanner,
-    cutter: Cutter,
+    cutter: ObjectCutter,
     object: Option<Object>,
 }
 
 impl WatchSplitter {
-    /// A splitter that has seen nothing yet.
+    /// A splitter at the start of a body.
     pub fn new(options: SplitOptions) -> WatchSplitter {
         WatchSplitter {
             scanner: Scanner::new(),
-            cutter: Cutter::new(Shape::Watch, options),
+            cutter: ObjectCutter::new(SplitShape::Watch, options),
             object: None,
         }
     }
 
-    /// Takes the next bytes of the stream and hands out the events that they complete.
+    /// Takes the next bytes of the stream and emits the events that they complete.
     ///
     /// # Errors
-    /// If the bytes are not watch events. The splitter is of no use afterwards.
+    /// If the bytes are not watch events. The splitter cannot be used afterwards.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -203,11 +203,11 @@ impl WatchSplitter {
         let pending = &mut self.object;
         self.cutter
             .feed(&mut self.scanner, chunk, &mut |cut| match cut {
-                Cut::Object(object) => {
+                SplitOutput::Object(object) => {
                     *pending = Some(object);
                     Ok(())
                 }
-                Cut::Document(envelope) => {
+                SplitOutput::Document(envelope) => {
                     on_event(event(&envelope, pending.take())?);
                     Ok(())
                 }
@@ -233,7 +233,7 @@ fn event(envelope: &[u8], object: Option<Object>) -> Result<WatchEvent, SplitErr
     let Envelope { r#type, kind } =
         serde_json::from_slice(envelope).map_err(SplitError::Envelope)?;
     let Some(r#type) = r#type else {
-        // Proxies and aggregated servers end a watch with a Status that stands in no event.
+        // Proxies and aggregated servers end a watch with a Status that is not in an event.
         return match &*kind {
             "Status" => status(envelope),
             _ => Err(SplitError::Shape("a watch event with a type")),
@@ -257,24 +257,24 @@ fn status(json: &[u8]) -> Result<WatchEvent, SplitError> {
     Ok(WatchEvent::Error(Box::new(status)))
 }
 
-/// Where the objects stand in a document.
+/// The member of a document that holds the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum SplitShape {
     /// The elements of `items`.
     List,
     /// The value of `object`.
     Watch,
 }
 
-enum Cut {
+enum SplitOutput {
     Object(Object),
     /// A document ended; these are its bytes without the objects.
     Document(Vec<u8>),
 }
 
 #[derive(Debug)]
-struct Cutter {
-    shape: Shape,
+struct ObjectCutter {
+    shape: SplitShape,
     options: SplitOptions,
     envelope: Vec<u8>,
     object: Vec<u8>,
@@ -283,19 +283,19 @@ struct Cutter {
     cut_depth: Option<usize>,
     /// Between the brackets of `items`.
     in_items: bool,
-    /// Where the last key of the document itself stands in the envelope.
+    /// The position in the envelope of the last key of the document itself.
     envelope_key: (usize, usize),
-    /// Inside `managedFields`, which is being left out.
+    /// True inside `managedFields` that are not copied.
     dropping: bool,
-    /// The member left out was the first: the comma after it goes too.
+    /// The member that was left out was the first, so the comma after it is left out too.
     skip_comma: bool,
-    /// Bytes of the chunk before this index have been dealt with.
+    /// Bytes of the chunk before this index have been copied or left out.
     from: usize,
 }
 
-impl Cutter {
-    fn new(shape: Shape, options: SplitOptions) -> Cutter {
-        Cutter {
+impl ObjectCutter {
+    fn new(shape: SplitShape, options: SplitOptions) -> ObjectCutter {
+        ObjectCutter {
             shape,
             options,
             envelope: Vec::new(),
@@ -314,14 +314,14 @@ impl Cutter {
         &mut self,
         scanner: &mut Scanner,
         chunk: &[u8],
-        emit: &mut dyn FnMut(Cut) -> Result<(), SplitError>,
+        emit: &mut dyn FnMut(SplitOutput) -> Result<(), SplitError>,
     ) -> Result<(), SplitError> {
         self.from = 0;
-        scanner.scan(chunk, &mut Pass { cutter: self, emit })?;
+        scanner.scan(chunk, &mut CutterPass { cutter: self, emit })?;
         self.flush(chunk, chunk.len())
     }
 
-    /// Copies what has been scanned up to `to`.
+    /// Copies the scanned bytes up to `to`.
     fn flush(&mut self, chunk: &[u8], to: usize) -> Result<(), SplitError> {
         let fresh = &chunk[self.from..to];
         self.from = to;
@@ -341,7 +341,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// Where the byte `at` of the chunk will stand in the object.
+    /// The position in the object of the byte `at` of the chunk.
     fn position(&self, at: usize) -> u32 {
         (self.object.len() + at - self.from) as u32
     }
@@ -388,12 +388,12 @@ impl Cutter {
     }
 }
 
-struct Pass<'a> {
-    cutter: &'a mut Cutter,
-    emit: &'a mut dyn FnMut(Cut) -> Result<(), SplitError>,
+struct CutterPass<'a> {
+    cutter: &'a mut ObjectCutter,
+    emit: &'a mut dyn FnMut(SplitOutput) -> Result<(), SplitError>,
 }
 
-impl ScanEvents for Pass<'_> {
+impl ScanEvents for CutterPass<'_> {
     type Error = SplitError;
 
     fn value_start(
@@ -419,15 +419,17 @@ impl ScanEvents for Pass<'_> {
                 cutter.from = at; // white space between documents
                 Ok(())
             }
-            (Shape::List, 1) if kind == ValueKind::Array && *cutter.envelope_key() == *b"items" => {
+            (SplitShape::List, 1)
+                if kind == ValueKind::Array && *cutter.envelope_key() == *b"items" =>
+            {
                 cutter.in_items = true;
                 Ok(())
             }
-            (Shape::List, 2) if cutter.in_items => match kind {
+            (SplitShape::List, 2) if cutter.in_items => match kind {
                 ValueKind::Object => cutter.start_object(chunk, at, depth),
                 _ => Err(SplitError::Shape("objects as the items of the list")),
             },
-            (Shape::Watch, 1)
+            (SplitShape::Watch, 1)
                 if kind == ValueKind::Object && *cutter.envelope_key() == *b"object" =>
             {
                 cutter.start_object(chunk, at, depth)?;
@@ -452,7 +454,7 @@ impl ScanEvents for Pass<'_> {
             }
             if depth == 0 {
                 cutter.flush(chunk, end)?;
-                return (self.emit)(Cut::Document(std::mem::take(&mut cutter.envelope)));
+                return (self.emit)(SplitOutput::Document(std::mem::take(&mut cutter.envelope)));
             }
             return Ok(());
         };
@@ -460,7 +462,7 @@ impl ScanEvents for Pass<'_> {
             0 => {
                 cutter.flush(chunk, end)?;
                 let object = cutter.take_object()?;
-                return (self.emit)(Cut::Object(object));
+                return (self.emit)(SplitOutput::Object(object));
             }
             2 if cutter.dropping => {
                 cutter.flush(chunk, end)?;
@@ -496,7 +498,7 @@ impl ScanEvents for Pass<'_> {
         let cutter = &mut *self.cutter;
         match cutter.cut_depth {
             Some(cut_depth) if !cutter.dropping && depth - cut_depth <= 2 => {
-                // The key must stand in the object before it can be compared.
+                // The key is copied into the object before it is compared.
                 cutter.flush(chunk, end)?;
                 cutter
                     .collector

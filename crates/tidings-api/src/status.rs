@@ -1,4 +1,4 @@
-//! `Status`: how every failure looks on the wire (W45–W62).
+//! `Status`, the form of every failure on the wire (W45–W62).
 
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub enum Reason {
     TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
-    /// A reason that this version does not know.
+    /// A reason that this library does not know.
     #[serde(other)]
     Unknown,
 }
@@ -47,13 +47,13 @@ pub struct Status {
     metadata: StatusMetadata,
     /// `Success` or `Failure`.
     pub status: String,
-    /// For people.
+    /// The message, for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// For programs.
+    /// The reason, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What the failure is about.
+    /// The object of the failure, and its causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<StatusDetails>>,
     /// The HTTP status code; zero on success.
@@ -67,7 +67,7 @@ struct StatusMetadata {
     continue_token: String,
 }
 
-/// What a failure is about.
+/// The object of a failure, and its causes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
@@ -83,10 +83,10 @@ pub struct StatusDetails {
     /// Its uid.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The single causes.
+    /// The causes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// After how many seconds to try again.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -125,7 +125,7 @@ impl Status {
         }
     }
 
-    /// A success that is about an object.
+    /// A success, with the object it is about.
     pub fn success(details: StatusDetails) -> Status {
         Status {
             status: "Success".into(),
@@ -147,7 +147,7 @@ impl Status {
         }
     }
 
-    /// `details: {}`, as the router of upstream has it.
+    /// Adds `details: {}`, which failures of upstream's router have.
     pub fn with_empty_details(self) -> Status {
         Status {
             details: Some(Box::new(StatusDetails::default())),
@@ -155,7 +155,7 @@ impl Status {
         }
     }
 
-    /// W49.
+    /// 404: there is no such object (W49).
     pub fn not_found(resource: GroupResource<'_>, name: &str) -> Status {
         Status::failure(
             404,
@@ -165,7 +165,7 @@ impl Status {
         .about(resource, name)
     }
 
-    /// W50.
+    /// 409: the object exists already (W50).
     pub fn already_exists(resource: GroupResource<'_>, name: &str, terminating: bool) -> Status {
         let prefix = if terminating {
             "object is being deleted: "
@@ -176,7 +176,7 @@ impl Status {
         Status::failure(409, Reason::AlreadyExists, message).about(resource, name)
     }
 
-    /// W51, W144, W163: the request names a state that is not the stored one.
+    /// 409: a precondition of the request does not hold for the stored object (W51, W144, W163).
     pub fn conflict(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
         let message = format!(
             "Operation cannot be fulfilled on {resource} {}: {why}",
@@ -185,13 +185,13 @@ impl Status {
         Status::failure(409, Reason::Conflict, message).about(resource, name)
     }
 
-    /// W51: the usual conflict of an optimistic update.
+    /// 409: the object has changed since the client read it (W51).
     pub fn modified(resource: GroupResource<'_>, name: &str) -> Status {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Status::conflict(resource, name, why)
     }
 
-    /// W52.
+    /// 422: the object is invalid; one cause for each wrong field (W52).
     pub fn invalid(kind: GroupVersionKind<'_>, name: &str, errors: &FieldErrors) -> Status {
         let message = format!("{kind} {} is invalid: {errors}", go::quote(name));
         let details = StatusDetails {
@@ -207,12 +207,12 @@ impl Status {
         }
     }
 
-    /// W53.
+    /// 400: the request cannot be understood (W53).
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::failure(400, Reason::BadRequest, message)
     }
 
-    /// W54.
+    /// 403: the request is not allowed (W54).
     pub fn forbidden(resource: GroupResource<'_>, name: &str, why: &str) -> Status {
         let named = if name.is_empty() {
             String::new()
@@ -227,22 +227,22 @@ impl Status {
         .about(resource, name)
     }
 
-    /// W54, for paths that are not resources.
+    /// 403 for paths that are not resources (W54).
     pub fn forbidden_path(why: &str) -> Status {
         Status::failure(403, Reason::Forbidden, format!("forbidden: {why}")).with_empty_details()
     }
 
-    /// W55.
+    /// 401: the client is not known (W55).
     pub fn unauthorized() -> Status {
         Status::failure(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// W56, W75, W104.
+    /// 410: the requested revision is no longer in the history (W56, W75, W104).
     pub fn expired(message: impl Into<String>) -> Status {
         Status::failure(410, Reason::Expired, message)
     }
 
-    /// W90: the continue token is too old; the fresh one goes on at the latest state.
+    /// 410: the continue token is too old. `fresh_token` continues the list at the latest state (W90).
     pub fn continue_expired(fresh_token: String) -> Status {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a new \
                        list without the continue parameter, or use the continue token in this response to retrieve the \
@@ -257,12 +257,12 @@ impl Status {
         }
     }
 
-    /// W57.
+    /// 504: the server did not finish in time (W57).
     pub fn timeout(message: &str) -> Status {
         Status::failure(504, Reason::Timeout, format!("Timeout: {message}")).with_empty_details()
     }
 
-    /// W57: the request took longer than any may. This one has no kind, as upstream's has none.
+    /// 504: the request took longer than the limit for all requests. As upstream's, it has no kind (W57).
     pub fn request_timeout() -> Status {
         let message = "request did not complete within the allotted timeout";
         Status {
@@ -272,7 +272,7 @@ impl Status {
         }
     }
 
-    /// W77.
+    /// 504: the requested resource version is newer than the server's (W77).
     pub fn too_large_resource_version(requested: u64, current: u64) -> Status {
         let mut status = Status::timeout(&format!(
             "Too large resource version: {requested}, current: {current}"
@@ -290,7 +290,7 @@ impl Status {
         status
     }
 
-    /// W58.
+    /// 429: too many requests; the client tries again later (W58).
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Status {
         let details = StatusDetails {
             retry_after_seconds,
@@ -302,7 +302,7 @@ impl Status {
         }
     }
 
-    /// W59.
+    /// 500: the server failed (W59).
     pub fn internal(message: impl std::fmt::Display) -> Status {
         let text = message.to_string();
         let cause = Cause {
@@ -323,13 +323,13 @@ impl Status {
         }
     }
 
-    /// W14.
+    /// 413: the body is too large (W14).
     pub fn entity_too_large(bytes_max: usize) -> Status {
         let message = format!("Request entity too large: limit is {bytes_max}");
         Status::failure(413, Reason::RequestEntityTooLarge, message)
     }
 
-    /// W60.
+    /// 404: there is no such resource or path (W60).
     pub fn no_such_resource() -> Status {
         Status::failure(
             404,
@@ -339,13 +339,13 @@ impl Status {
         .with_empty_details()
     }
 
-    /// W38: nothing that the client accepts is spoken here.
+    /// 406: the server has no representation that the client accepts (W38).
     pub fn not_produced(spoken: &str) -> Status {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {spoken}");
         Status::failure(406, Reason::NotAcceptable, message).with_empty_details()
     }
 
-    /// W61.
+    /// 405: the resource does not have this verb (W61).
     pub fn method_not_allowed() -> Status {
         let message = "the server does not allow this method on the requested resource";
         Status::failure(405, Reason::MethodNotAllowed, message).with_empty_details()
@@ -365,7 +365,7 @@ impl Status {
             .map_or(0, |details| details.retry_after_seconds)
     }
 
-    /// The continue token of W90, or empty.
+    /// The fresh continue token of an expired list (W90), or empty.
     pub fn continue_token(&self) -> &str {
         &self.metadata.continue_token
     }

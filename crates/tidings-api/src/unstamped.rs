@@ -10,14 +10,14 @@ use crate::object::Object;
 use crate::revision::ResourceVersion;
 use crate::spans::Spans;
 
-/// An object as it is written to a store: its JSON without a resourceVersion, and where the metadata stands in it.
+/// An object as it is written to a store: its JSON without a resourceVersion, and the positions of its metadata.
 ///
 /// Cloning shares the bytes.
 #[derive(Debug, Clone)]
 pub struct UnstampedObject {
     value: Bytes,
     spans: Spans,
-    /// The object with its first revision. Two ask for it: the request that writes it, and the cache that the store tells of it.
+    /// The object at its first revision. It is read twice: by the request that writes it, and by the cache when the store reports it.
     stamped: Arc<OnceLock<(EventType, Object)>>,
 }
 
@@ -45,7 +45,8 @@ impl UnstampedObject {
         &self.value
     }
 
-    /// The object at a revision, inside a watch event of the given type. It is made once for the first revision that is asked for.
+    /// The object at a revision, inside a watch event of the given type. The object at the first revision
+    /// is made once and shared.
     pub fn stamped(&self, at: ResourceVersion, event: EventType) -> Object {
         let stamp = || Object::stamped_at(&self.value, self.spans, at, event);
         let (known_event, known) = self.stamped.get_or_init(|| (event, stamp()));

@@ -2,18 +2,18 @@
 
 use super::SelectorError;
 
-/// A conjunction of comparisons of fields.
+/// Comparisons of fields, all of which must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     terms: Vec<FieldTerm>,
 }
 
-/// One comparison.
+/// A comparison of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldTerm {
     /// The path of the field, `metadata.name`.
     pub field: String,
-    /// The value it is compared with.
+    /// The value that the field is compared with.
     pub value: String,
     /// True for `!=`.
     pub negated: bool,
@@ -65,7 +65,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The value that the selector demands of a field, if it demands one.
+    /// The value that the selector requires of a field, if any.
     pub fn required_value(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -81,7 +81,7 @@ impl FieldSelector {
     }
 }
 
-/// Cuts at commas that are not escaped.
+/// Splits at commas that are not escaped.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let mut start = 0;
@@ -101,7 +101,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Field, negation and raw value of a term; the first operator counts.
+/// The field, the negation and the escaped value of a term; its first operator separates them.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     for (at, _) in term.char_indices() {
         for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {

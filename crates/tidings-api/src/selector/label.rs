@@ -5,7 +5,7 @@ use crate::object::Labels;
 use crate::validate;
 use tidings_go as go;
 
-/// A conjunction of requirements on labels.
+/// Requirements on labels, all of which must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -39,7 +39,7 @@ impl LabelSelector {
     /// Reads a selector. The empty text selects everything.
     ///
     /// # Errors
-    /// With upstream's message, if the text does not follow the grammar or a key or value is not a label's.
+    /// With upstream's message, if the text does not follow the grammar or a key or value is not that of a label.
     pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
         Parser {
             tokens: lex(text),
@@ -54,7 +54,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// A label and its value that everything selected has, if the selector names one: what an index can be asked for.
+    /// A label and value that all selected objects have, for a lookup in an index; `None` if the selector requires no exact value.
     pub fn required_label(&self) -> Option<(&str, &str)> {
         self.requirements
             .iter()
@@ -156,7 +156,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    /// `in` and `notin` are operators only where an operator stands; elsewhere they are words.
+    /// `in` and `notin` are operators only after a key; elsewhere they are keys or values.
     fn peek(&self) -> (Token, &'a str) {
         match self.operator() {
             (Token::In | Token::NotIn, text) => (Token::Identifier, text),

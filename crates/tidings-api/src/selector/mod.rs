@@ -6,7 +6,7 @@ mod label;
 pub use field::{FieldSelector, FieldTerm};
 pub use label::LabelSelector;
 
-/// Why a selector cannot be read. Its text is what clients of the API server know.
+/// Why a selector cannot be parsed, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub(crate) String);

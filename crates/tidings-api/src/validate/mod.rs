@@ -4,7 +4,7 @@ mod metadata;
 
 pub use metadata::{annotations, finalizers, generation, labels, owner_references};
 
-/// Why a text is not a DNS-1123 label; nothing if it is one.
+/// The reasons why a text is not a DNS-1123 label; empty if it is one.
 pub fn dns1123_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -25,7 +25,7 @@ pub fn dns1123_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// Why a text is not a DNS-1035 label.
+/// The reasons why a text is not a DNS-1035 label.
 pub fn dns1035_label(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -42,7 +42,7 @@ pub fn dns1035_label(text: &str) -> Vec<String> {
     errors
 }
 
-/// Why a text is not a DNS-1123 subdomain, the default form of names.
+/// The reasons why a text is not a DNS-1123 subdomain, the default form of names.
 pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 253 {
@@ -59,7 +59,7 @@ pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     errors
 }
 
-/// Why a text is not a qualified name: `[prefix/]name`, the form of label and annotation keys.
+/// The reasons why a text is not a qualified name: `[prefix/]name`, the form of label and annotation keys.
 pub fn qualified_name(text: &str) -> Vec<String> {
     const FORM: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
                         character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -97,7 +97,7 @@ pub fn qualified_name(text: &str) -> Vec<String> {
     errors
 }
 
-/// Why a text is not a label value.
+/// The reasons why a text is not a label value.
 pub fn label_value(text: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if text.len() > 63 {
@@ -114,7 +114,7 @@ pub fn label_value(text: &str) -> Vec<String> {
     errors
 }
 
-/// Why a text cannot be a segment of a path.
+/// The reasons why a text cannot be a segment of a URL path.
 pub fn path_segment(text: &str) -> Vec<String> {
     if text == "." || text == ".." {
         return vec![format!("may not be '{text}'")];
