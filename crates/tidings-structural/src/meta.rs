@@ -198,7 +198,9 @@ fn check_resource(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
+/// The maximum length of the name of a field manager.
 const MANAGER_BYTES_MAX: usize = 128;
+/// The maximum length of the name of a subresource in managedFields.
 const SUBRESOURCE_BYTES_MAX: usize = 256;
 
 /// Checks decoded metadata, whose fields have the right types.

@@ -48,13 +48,14 @@ static PRINTER: TablePrinter = TablePrinter {
 
 /// The first three hosts of the rules. The number after them counts all other rules, also those without a host.
 fn hosts(object: &Value) -> String {
-    const MAX: usize = 3;
+    /// The number of hosts that a table shows.
+    const HOSTS_MAX: usize = 3;
     let rules = list(object, &["spec", "rules"]);
     let mut hosts: Vec<&str> = Vec::new();
     let mut more = false;
     for rule in rules {
         let host = text(rule, &["host"]);
-        more |= hosts.len() == MAX;
+        more |= hosts.len() == HOSTS_MAX;
         if !more && !host.is_empty() {
             hosts.push(host);
         }
@@ -62,7 +63,7 @@ fn hosts(object: &Value) -> String {
     if hosts.is_empty() {
         "*".to_string()
     } else if more {
-        format!("{} + {} more...", hosts.join(","), rules.len() - MAX)
+        format!("{} + {} more...", hosts.join(","), rules.len() - HOSTS_MAX)
     } else {
         hosts.join(",")
     }
