@@ -89,7 +89,7 @@ fn same(shown: &[u8], token: &[u8]) -> bool {
 
 /// What a request wants to do, as authorisation sees it.
 #[derive(Debug)]
-pub(crate) enum Attributes<'a> {
+pub(crate) enum RequestAttributes<'a> {
     /// A verb on a resource.
     Resource { target: &'a Target, verb: &'a str },
     /// A verb on a path that is not of a resource.
@@ -97,18 +97,18 @@ pub(crate) enum Attributes<'a> {
 }
 
 /// Refuses what a user may not do (W54).
-pub(crate) fn authorize(user: User, attributes: &Attributes<'_>) -> Result<(), Status> {
+pub(crate) fn authorize(user: User, attributes: &RequestAttributes<'_>) -> Result<(), Status> {
     if user == User::Admin {
         return Ok(());
     }
     let who = format!("User \"{}\" cannot", user.name());
     match attributes {
-        Attributes::Path { path, .. } if is_public(path) => Ok(()),
-        Attributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
+        RequestAttributes::Path { path, .. } if is_public(path) => Ok(()),
+        RequestAttributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
             "{who} {verb} path {}",
             quote(path)
         ))),
-        Attributes::Resource { target, verb } => Err(Status::forbidden(
+        RequestAttributes::Resource { target, verb } => Err(Status::forbidden(
             target.kind.group_resource(),
             target.name().unwrap_or_default(),
             &format!("{who} {}", described(target, verb)),

@@ -8,10 +8,10 @@ use tidings_merge::Manager;
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};
 use uuid::Uuid;
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
-use super::resource::{CommittedWrite, Resource};
+use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
 
 /// How often another name is generated if one is taken (W137).
@@ -35,7 +35,7 @@ pub(super) async fn create(
     }
     let resource = call.target.resource()?;
     let created = create_from(core, resource, draft, options, &call.manager()).await?;
-    Ok(Answer::Object(Created::Yes, created))
+    Ok(Answer::Object(ObjectOutcome::Created, created))
 }
 
 /// Creates an object from a draft that has the namespace of the URL.
@@ -97,9 +97,9 @@ pub(super) async fn create_from(
             };
         }
         if attempt == tries {
-            draft.members.clear(); // before the store writes, see `ReadOnce`
+            draft.members.clear(); // before the store writes, see `FirstAttempt`
         }
-        let create = CommittedWrite::Create(&written);
+        let create = ObjectWrite::Create(&written);
         if let Some(object) = resource.commit(&kind, &key, create).await? {
             return Ok(object);
         }

@@ -6,13 +6,13 @@ use tidings_api::{
 use tidings_go::quote;
 use tidings_registry::{Draft, Kind};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::list::{self, ListCommand};
-use super::resource::{CommittedWrite, Resource};
+use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
-use super::walk::Items;
+use super::walk::ListItems;
 
 /// The finalizer that holds an object until its dependents no longer name it.
 pub(crate) const ORPHAN: &str = "orphan";
@@ -185,7 +185,7 @@ pub(super) async fn delete_collection(
             return Err(status);
         }
     }
-    Ok(Answer::List(head, Items::Page(objects.into_iter())))
+    Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
 /// Deletes an object, or begins to; again if another write was faster.
@@ -194,7 +194,7 @@ pub(crate) async fn delete_one(
     kind: &std::sync::Arc<Kind>,
     key: &ObjectKey,
     options: &DeleteOptions,
-) -> Result<Deletion, Status> {
+) -> Result<DeletionResult, Status> {
     loop {
         let Some(existing) = resource.get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
@@ -210,20 +210,22 @@ pub(crate) async fn delete_one(
 
 /// The result of a deletion.
 #[derive(Debug)]
-pub(crate) enum Deletion {
+pub(crate) enum DeletionResult {
     /// The object is marked, and something holds it.
-    Held(Created, Object),
+    Held(ObjectOutcome, Object),
     /// The object is gone; its last state.
     Done(Object),
 }
 
-impl Deletion {
+impl DeletionResult {
     fn answer(self, kind: &Kind) -> Answer {
         match self {
-            Deletion::Held(created, object) => Answer::Object(created, object),
-            Deletion::Done(object) if kind.returns_deleted => Answer::Object(Created::No, object),
+            DeletionResult::Held(created, object) => Answer::Object(created, object),
+            DeletionResult::Done(object) if kind.returns_deleted => {
+                Answer::Object(ObjectOutcome::Existing, object)
+            }
             // A success that names the object (W160).
-            Deletion::Done(object) => Answer::Status(Status::success(StatusDetails {
+            DeletionResult::Done(object) => Answer::Status(Status::success(StatusDetails {
                 name: object.name().into_owned(),
                 group: kind.group.to_string(),
                 kind: kind.plural.to_string(),
@@ -241,7 +243,7 @@ async fn remove(
     options: &DeleteOptions,
     existing: &Object,
     mut draft: Draft,
-) -> Result<Option<Deletion>, Status> {
+) -> Result<Option<DeletionResult>, Status> {
     let kind = draft.kind.clone();
     let grace = kind
         .strategy
@@ -263,9 +265,9 @@ async fn remove(
         let written = draft.write()?;
         if options.dry_run {
             let object = written.stamped(existing.revision(), EventType::Modified);
-            return Ok(Some(Deletion::Held(Created::No, object)));
+            return Ok(Some(DeletionResult::Held(ObjectOutcome::Existing, object)));
         }
-        let update = CommittedWrite::Update(existing.revision(), &written);
+        let update = ObjectWrite::Update(existing.revision(), &written);
         marked = resource.commit(&kind, key, update).await?;
         if marked.is_none() {
             return Ok(None);
@@ -274,18 +276,18 @@ async fn remove(
     let object = marked.unwrap_or_else(|| existing.clone());
     if held {
         let created = match options.orphan_dependents {
-            Some(false) => Created::Later,
-            _ => Created::No,
+            Some(false) => ObjectOutcome::Accepted,
+            _ => ObjectOutcome::Existing,
         };
-        return Ok(Some(Deletion::Held(created, object)));
+        return Ok(Some(DeletionResult::Held(created, object)));
     }
     if options.dry_run {
-        return Ok(Some(Deletion::Done(object)));
+        return Ok(Some(DeletionResult::Done(object)));
     }
     let deleted = resource
-        .commit(&kind, key, CommittedWrite::Delete(&object))
+        .commit(&kind, key, ObjectWrite::Delete(&object))
         .await?;
-    Ok(deleted.map(Deletion::Done))
+    Ok(deleted.map(DeletionResult::Done))
 }
 
 /// Marks an object as being deleted, or as being deleted sooner than was asked for before. False if nothing changes.

@@ -8,19 +8,19 @@ use tidings_api::{
 };
 use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, track_updated};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
-use super::resource::CommittedWrite;
+use super::resource::ObjectWrite;
 use super::target::Target;
 
 /// The draft of a request, for the first try. For another try, which is rare, it is read again: a tree that lives while the store writes is
 /// often freed by another thread than the one that made it, and that costs more than reading it.
-pub(crate) struct ReadOnce<T>(Mutex<Option<T>>);
+pub(crate) struct FirstAttempt<T>(Mutex<Option<T>>);
 
-impl<T> ReadOnce<T> {
-    pub(super) fn new(read: T) -> ReadOnce<T> {
-        ReadOnce(Mutex::new(Some(read)))
+impl<T> FirstAttempt<T> {
+    pub(super) fn new(read: T) -> FirstAttempt<T> {
+        FirstAttempt(Mutex::new(Some(read)))
     }
 
     pub(super) fn take_or(&self, again: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
@@ -30,26 +30,26 @@ impl<T> ReadOnce<T> {
 }
 
 /// An object after an edit.
-pub(crate) struct Edited {
+pub(crate) struct EditedObject {
     pub(super) new: Draft,
     /// The object before it, if the edit had to read it.
     pub(super) old: Option<Draft>,
 }
 
-impl From<Draft> for Edited {
-    fn from(new: Draft) -> Edited {
-        Edited { new, old: None }
+impl From<Draft> for EditedObject {
+    fn from(new: Draft) -> EditedObject {
+        EditedObject { new, old: None }
     }
 }
 
 /// Makes something of an existing object.
-pub(crate) type Edit<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
+pub(crate) type EditFn<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
 
 /// Changes an object to what `edit` makes of it, again if another write was faster.
 pub(crate) async fn change(
     call: &Call,
     options: WriteOptions,
-    edit: Edit<'_, Draft>,
+    edit: EditFn<'_, Draft>,
 ) -> Result<Answer, Status> {
     let edit = |existing: &Object| Ok(Some(edit(existing)?.into()));
     let changed = change_if_there(call, options, &edit).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn change(
 pub(crate) async fn change_if_there(
     call: &Call,
     options: WriteOptions,
-    edit: Edit<'_, Option<Edited>>,
+    edit: EditFn<'_, Option<EditedObject>>,
 ) -> Result<Option<Answer>, Status> {
     tracing::trace!(target: "tidings::walk", "changes the current object, again if another write was faster");
     let (resource, key) = (call.target.resource()?, &call.target.key);
@@ -99,14 +99,14 @@ fn answer(call: &Call, changed: Object) -> Result<Answer, Status> {
             let scale = ScaleView::of(&changed, &call.target.kind)?;
             Ok(Answer::Document(scale.to_json()?))
         }
-        _ => Ok(Answer::Object(Created::No, changed)),
+        _ => Ok(Answer::Object(ObjectOutcome::Existing, changed)),
     }
 }
 
 /// Tries once to replace an object. `None` if it is not as the cache has it, and the client did not name a version.
 async fn replace(
     call: &Call,
-    edited: Edited,
+    edited: EditedObject,
     existing: &Object,
     options: WriteOptions,
 ) -> Result<Option<Object>, Status> {
@@ -129,7 +129,7 @@ async fn replace(
     match step {
         WriteStep::Delete => {
             let deleted = resource
-                .commit(kind, key, CommittedWrite::Delete(existing))
+                .commit(kind, key, ObjectWrite::Delete(existing))
                 .await?;
             // The answer has the revision that the object had (W147).
             Ok(deleted.map(|_| unchanged_version()))
@@ -137,7 +137,7 @@ async fn replace(
         WriteStep::Leave => leave(call, existing).await,
         WriteStep::Write => {
             resource
-                .commit(kind, key, CommittedWrite::Update(at, &written))
+                .commit(kind, key, ObjectWrite::Update(at, &written))
                 .await
         }
     }
@@ -160,13 +160,13 @@ enum WriteStep {
 /// Everything that is done before the store is asked. Both drafts end here.
 fn next_state(
     call: &Call,
-    edited: Edited,
+    edited: EditedObject,
     existing: &Object,
     expected: ResourceVersion,
 ) -> Result<NextState, Status> {
     let (kind, key) = (&call.target.kind, &call.target.key);
     let subresource = call.target.subresource;
-    let Edited { mut new, old } = edited;
+    let EditedObject { mut new, old } = edited;
     let old = match old {
         Some(old) => old,
         None => Draft::of(kind, existing)?,

@@ -11,7 +11,7 @@ use super::continue_token::ContinueToken;
 use super::resource::Resource;
 use super::state::Core;
 use super::target::Target;
-use super::walk::{Items, Walk};
+use super::walk::{ListItems, SnapshotWalk};
 
 /// A list that is asked for.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) async fn list(
         let (snapshot, start) = continued(core, resource, command, now_ms).await?;
         (snapshot, Some(start))
     };
-    let mut walk = Walk::new(snapshot.state, selection.clone(), start.as_deref());
+    let mut walk = SnapshotWalk::new(snapshot.state, selection.clone(), start.as_deref());
     let limit = usize::try_from(options.limit).unwrap_or(0);
     // A list of any version is not limited (W73, W84).
     let limited = limit > 0 && options.resource_version != "0";
@@ -92,15 +92,15 @@ pub(super) async fn list(
             head.continue_token = ContinueToken::write(revision, last, &prefix, now_ms);
             head.remaining = selection.is_whole_scope().then(|| walk.remaining());
         }
-        Items::Page(page.into_iter())
+        ListItems::Page(page.into_iter())
     } else {
-        Items::Walk(walk)
+        ListItems::Walk(walk)
     };
     Ok(Answer::List(head, items))
 }
 
 /// The next objects of a walk, and whether more follow.
-fn page(walk: &mut Walk, limit: usize) -> (Vec<Object>, bool) {
+fn page(walk: &mut SnapshotWalk, limit: usize) -> (Vec<Object>, bool) {
     let mut page = Vec::new();
     let ended = walk.visit(|object| {
         page.push(object.clone());

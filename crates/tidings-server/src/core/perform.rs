@@ -2,7 +2,7 @@
 
 use tidings_api::Status;
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
 use super::state::Core;
@@ -16,7 +16,7 @@ impl Core {
         command: Command,
     ) -> Result<Answer, Status> {
         let answer = self.dispatch(call, command).await?;
-        if let Answer::Object(Created::Yes, object) = &answer {
+        if let Answer::Object(ObjectOutcome::Created, object) = &answer {
             let warnings = call.target.kind.strategy.created_warnings(object);
             call.warnings.extend(warnings);
         }

@@ -156,16 +156,16 @@ impl Resource {
         &self,
         kind: &Kind,
         key: &ObjectKey,
-        write: CommittedWrite<'_>,
+        write: ObjectWrite<'_>,
     ) -> Result<Option<Object>, Status> {
         tracing::trace!(target: "tidings::walk", "makes the write real");
         self.check_kind(kind)?;
         match write {
-            CommittedWrite::Create(object) => {
+            ObjectWrite::Create(object) => {
                 let written = self.store.put(key, None, object).await;
                 written.map_err(store_failed)
             }
-            CommittedWrite::Update(at, object) => {
+            ObjectWrite::Update(at, object) => {
                 let written = self.store.put(key, Some(at), object).await;
                 let written = written.map_err(store_failed)?;
                 if written.as_ref().is_some_and(Object::is_terminating) {
@@ -173,7 +173,7 @@ impl Resource {
                 }
                 Ok(written)
             }
-            CommittedWrite::Delete(last) => {
+            ObjectWrite::Delete(last) => {
                 let deleted = self.store.delete(key, last.revision()).await;
                 let deleted = deleted.map_err(store_failed)?;
                 Ok(deleted.map(|revision| last.restamped(revision, EventType::Deleted)))
@@ -183,7 +183,7 @@ impl Resource {
 }
 
 /// A write to one object.
-pub(crate) enum CommittedWrite<'a> {
+pub(crate) enum ObjectWrite<'a> {
     /// The object must not exist.
     Create(&'a UnstampedObject),
     /// The object must be at the revision.

@@ -6,7 +6,7 @@ use tidings_json::{Value, json};
 use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created};
 
 use super::access::{self, User};
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::state::Core;
@@ -60,7 +60,7 @@ pub(super) fn review(
     draft.members.insert("status".into(), status);
     let json = draft.write()?.value().clone();
     let object = Object::parse(json).map_err(Status::internal)?;
-    Ok(Answer::Object(Created::Yes, object))
+    Ok(Answer::Object(ObjectOutcome::Created, object))
 }
 
 fn user_info(user: User) -> Value {

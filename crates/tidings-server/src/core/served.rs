@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::resource::{Resource, ResourceId};
 
 /// Opens resources over a store.
-pub(crate) struct Opener {
+pub(crate) struct ResourceOpener {
     pub(crate) store: Arc<dyn Storage>,
     /// Bytes of objects that the event log of one resource may hold.
     pub(crate) log_bytes_max: usize,
@@ -23,9 +23,9 @@ pub(crate) struct Opener {
     next_id: AtomicU64,
 }
 
-impl Opener {
-    pub(crate) fn new(store: Arc<dyn Storage>, log_bytes_max: usize) -> Opener {
-        Opener {
+impl ResourceOpener {
+    pub(crate) fn new(store: Arc<dyn Storage>, log_bytes_max: usize) -> ResourceOpener {
+        ResourceOpener {
             store,
             log_bytes_max,
             changed: Arc::default(),
@@ -62,7 +62,7 @@ pub(crate) struct CustomResource {
 
 /// The set of what is served.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedSet {
     pub(crate) catalog: Catalog,
     /// The resource of each kind, in the order of the catalog; reviews have none.
     by_kind: Vec<Option<Arc<Resource>>>,
@@ -74,24 +74,24 @@ pub(crate) struct Served {
     pub(crate) number: u64,
 }
 
-impl Served {
+impl ServedSet {
     /// The set of what is always served.
-    pub(crate) fn open(opener: &Opener) -> Served {
+    pub(crate) fn open(opener: &ResourceOpener) -> ServedSet {
         let stored = builtin().iter();
         let stored = stored.filter(|kind| kind.view.is_none() && kind.is_stored());
         let open = |kind| Arc::new(opener.open(kind, None, Revision(0)));
         let resources: Vec<Arc<Resource>> = stored.map(open).collect();
-        Served::of(resources, &[], 0)
+        ServedSet::of(resources, &[], 0)
     }
 
     /// The set with these custom resources in place of others.
-    pub(crate) fn with(&self, customs: &[CustomResource]) -> Served {
+    pub(crate) fn with(&self, customs: &[CustomResource]) -> ServedSet {
         tracing::trace!(target: "tidings::walk", "makes the next set of what is served");
         let builtin = self.resources[..self.builtin].to_vec();
-        Served::of(builtin, customs, self.number + 1)
+        ServedSet::of(builtin, customs, self.number + 1)
     }
 
-    fn of(mut resources: Vec<Arc<Resource>>, customs: &[CustomResource], number: u64) -> Served {
+    fn of(mut resources: Vec<Arc<Resource>>, customs: &[CustomResource], number: u64) -> ServedSet {
         let builtin = resources.len();
         let kinds = customs.iter().flat_map(|custom| &custom.kinds);
         let catalog = Catalog::with_customs(kinds.cloned());
@@ -106,7 +106,7 @@ impl Served {
             resource.filter(|_| kind.is_stored()).copied().cloned()
         };
         let by_kind = catalog.iter().map(resource_of).collect();
-        Served {
+        ServedSet {
             catalog,
             by_kind,
             resources,
@@ -117,8 +117,8 @@ impl Served {
 
     /// The kinds that are always served, without their objects.
     #[cfg(test)]
-    pub(crate) fn without_objects() -> Served {
-        Served::of(Vec::new(), &[], 0)
+    pub(crate) fn without_objects() -> ServedSet {
+        ServedSet::of(Vec::new(), &[], 0)
     }
 
     /// The kind of a resource in URLs, and the objects of it.
@@ -153,7 +153,7 @@ impl Served {
     }
 
     /// Refuses writes to the resources that another set has no longer.
-    pub(crate) fn retire_all_but(&self, next: &Served) {
+    pub(crate) fn retire_all_but(&self, next: &ServedSet) {
         for resource in &self.resources[self.builtin..] {
             let mut kept = next.resources.iter();
             if !kept.any(|kept| kept.id == resource.id) {

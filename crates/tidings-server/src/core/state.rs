@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::access::Authentication;
 use super::failure::store_failed;
 use super::resource::Resource;
-use super::served::{CustomResource, Opener, Served};
+use super::served::{CustomResource, ResourceOpener, ServedSet};
 
 /// How long a request waits for a definition that is established to be served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,10 +37,10 @@ pub(crate) struct CoreOptions {
 /// What all commands share.
 pub(crate) struct Core {
     store: Arc<dyn Storage>,
-    served: RwLock<Arc<Served>>,
+    served: RwLock<Arc<ServedSet>>,
     /// Notified when another set is served.
     served_changed: Notify,
-    opener: Opener,
+    opener: ResourceOpener,
     options: CoreOptions,
     stopping: watch::Sender<bool>,
     /// The resources of namespaces and of definitions, which other writes and controllers need.
@@ -59,8 +59,8 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// Begins to fill the caches of what is always served. Must be called within a tokio runtime.
     pub(crate) fn open(store: Arc<dyn Storage>, options: CoreOptions) -> Core {
-        let opener = Opener::new(store.clone(), options.log_bytes_max);
-        let served = Served::open(&opener);
+        let opener = ResourceOpener::new(store.clone(), options.log_bytes_max);
+        let served = ServedSet::open(&opener);
         let resource = |group: &str, plural: &str| {
             let found = served.find(group, "v1", plural);
             let found = found.and_then(|(_, resource)| resource);
@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// The set of what is served now.
-    pub(crate) fn served(&self) -> Arc<Served> {
+    pub(crate) fn served(&self) -> Arc<ServedSet> {
         let served = self.served.read();
         served.unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -8,7 +8,7 @@ use tidings_registry::Selection;
 
 /// A walk over a snapshot.
 #[derive(Debug, Clone)]
-pub(crate) struct Walk {
+pub(crate) struct SnapshotWalk {
     state: ObjectMap,
     selection: Selection,
     prefix: String,
@@ -16,16 +16,16 @@ pub(crate) struct Walk {
     next: Bound<ObjectKey>,
 }
 
-impl Walk {
+impl SnapshotWalk {
     /// Walks the selection, from a key on if one is given.
-    pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> Walk {
+    pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> SnapshotWalk {
         tracing::trace!(target: "tidings::walk", "walks the selected objects");
         let prefix = selection.key_prefix();
         let next = match start {
             Some(start) => Bound::Included(ObjectKey::from_joined(start)),
             None => Bound::Included(ObjectKey::from_joined(&prefix)),
         };
-        Walk {
+        SnapshotWalk {
             state,
             selection,
             prefix,
@@ -94,19 +94,19 @@ impl Walk {
 
 /// The objects of a list. A clone shares them.
 #[derive(Debug, Clone)]
-pub(crate) enum Items {
+pub(crate) enum ListItems {
     /// Every object that a walk visits.
-    Walk(Walk),
+    Walk(SnapshotWalk),
     /// The objects of one page.
     Page(std::vec::IntoIter<Object>),
 }
 
-impl Items {
+impl ListItems {
     /// Visits the next objects until the visitor returns false. Returns true at the end.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         match self {
-            Items::Walk(walk) => walk.visit(visit),
-            Items::Page(page) => loop {
+            ListItems::Walk(walk) => walk.visit(visit),
+            ListItems::Page(page) => loop {
                 match page.next() {
                     None => return true,
                     Some(object) if visit(&object) => {}

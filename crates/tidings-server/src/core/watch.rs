@@ -12,7 +12,7 @@ use super::list::{ListCommand, parse_version};
 use super::resource::Resource;
 use super::state::Core;
 use super::target::Target;
-use super::walk::Walk;
+use super::walk::SnapshotWalk;
 
 /// Longer than any client waits, short enough to be added to any time.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -30,7 +30,7 @@ pub(crate) struct OpenWatch {
     pub(crate) resource: Arc<Resource>,
     pub(crate) selection: Selection,
     /// The state to begin with, as events. Boxed: it is gone when the watch is idle.
-    pub(crate) initial: Option<Box<(Walk, ResourceVersion)>>,
+    pub(crate) initial: Option<Box<(SnapshotWalk, ResourceVersion)>>,
     /// The initial state ends with a bookmark that says so.
     pub(crate) mark_end: bool,
     /// Events up to here are not for this watch (W94).
@@ -92,7 +92,7 @@ impl Core {
         let (initial, after, cursor) = if with_state || from_now {
             let (snapshot, cursor) = cache.follow(scope);
             let walk = with_state.then(|| {
-                let walk = Walk::new(snapshot.state, selection.clone(), None);
+                let walk = SnapshotWalk::new(snapshot.state, selection.clone(), None);
                 Box::new((walk, snapshot.revision))
             });
             (walk, snapshot.revision, cursor)

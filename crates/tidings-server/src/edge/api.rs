@@ -20,7 +20,7 @@ use super::metrics::Metrics;
 use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
-use crate::core::{Authentication, Core, CoreOptions, Served};
+use crate::core::{Authentication, Core, CoreOptions, ServedSet};
 
 /// How a server is to be.
 #[derive(Debug, Clone)]
@@ -69,12 +69,12 @@ pub(super) struct Edge {
     /// Stand for the flow schema and priority level that upstream names in every response (W3).
     pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
     pub(super) audit_ids: AuditIds,
-    described: RwLock<Arc<DescribedSet>>,
+    described: RwLock<Arc<ApiDocuments>>,
 }
 
 /// The documents that describe one set of kinds, made when they are asked for.
 #[derive(Debug, Default)]
-pub(super) struct DescribedSet {
+pub(super) struct ApiDocuments {
     /// The number of the set.
     number: u64,
     pub(super) openapi: Arc<OpenApiPages>,
@@ -91,13 +91,13 @@ impl std::fmt::Debug for Edge {
 
 impl Edge {
     /// The documents that describe a set of kinds.
-    pub(super) fn described(&self, served: &Served) -> Arc<DescribedSet> {
+    pub(super) fn described(&self, served: &ServedSet) -> Arc<ApiDocuments> {
         let known = self.described.read();
         let known = known.unwrap_or_else(PoisonError::into_inner).clone();
         if known.number == served.number {
             return known;
         }
-        let described = Arc::new(DescribedSet {
+        let described = Arc::new(ApiDocuments {
             number: served.number,
             openapi: Arc::new(known.openapi.with_other_customs()),
             discovery: AggregatedPages::default(),

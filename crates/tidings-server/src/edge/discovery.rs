@@ -11,7 +11,7 @@ use tidings_json::{Map, Value, json};
 
 use tidings_registry::{Catalog, Kind, Name, Subresource};
 
-use super::negotiate::{self, ObjectForm, Offer};
+use super::negotiate::{self, ObjectForm, ResponseContent};
 use super::request::{DiscoveryPage, Query};
 use super::respond::{self, ResponseBody};
 use super::tagged::TaggedDocument;
@@ -84,7 +84,7 @@ fn document(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
-    let accepted = negotiate::accepted(headers, query, Offer::Description, false)?;
+    let accepted = negotiate::accepted(headers, query, ResponseContent::Description, false)?;
     if accepted.form != ObjectForm::Whole {
         return Err(negotiate::not_acceptable());
     }

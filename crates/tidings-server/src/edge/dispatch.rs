@@ -16,15 +16,15 @@ use tidings_schema::Type;
 
 use super::api::{Api, Edge};
 use super::health::HealthCheck;
-use super::negotiate::{BodyFormat, Offer, UnreadableBody};
+use super::negotiate::{BodyFormat, ResponseContent, UnreadableBody};
 use super::request::{OpenApiDocument, Query, ResourceRequest, Route, Verb, route};
 use super::respond::backup::BackupBody;
-use super::respond::view::View;
+use super::respond::view::ObjectView;
 use super::respond::watch::{WatchBody, error_event};
 use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{authenticate, body, discovery, health, negotiate, openapi, options};
 use crate::core::{
-    Attributes, Call, Command, Target, User, WatchCommand, authorize, clock, parse_version,
+    Call, Command, RequestAttributes, Target, User, WatchCommand, authorize, clock, parse_version,
     store_failed,
 };
 
@@ -44,7 +44,7 @@ impl Api {
 
 /// A request of a resource, before its body is read.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestContext<'a> {
     request: &'a ResourceRequest,
     user: User,
     query: &'a Query,
@@ -81,13 +81,13 @@ impl Edge {
                 }
                 Ok(()) => match (request, verb) {
                     (Some(request), Some(Ok(verb))) => {
-                        let asked = Asked {
+                        let context = RequestContext {
                             request,
                             user,
                             query: &query,
                             headers: &parts.headers,
                         };
-                        self.serve(verb, asked, body.as_mut()).await
+                        self.serve(verb, context, body.as_mut()).await
                     }
                     (Some(_), Some(Err(status))) => Err(status),
                     _ => self.serve_other(&route, &parts, &query).await,
@@ -231,28 +231,28 @@ impl Edge {
     async fn serve<B>(
         &self,
         verb: Verb,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let Asked {
+        let RequestContext {
             request,
             query,
             headers,
             ..
-        } = asked;
+        } = context;
         let target = &request.target;
         check_name(target)?;
         let offer = match verb {
-            Verb::Watch => Offer::Events,
-            _ => Offer::Objects,
+            Verb::Watch => ResponseContent::Events,
+            _ => ResponseContent::Objects,
         };
         let has_messages = target.kind.schema.is_some();
         let accepted = negotiate::accepted(headers, query, offer, has_messages)?;
-        let view = View::new(target.kind.clone(), accepted, query)?;
+        let view = ObjectView::new(target.kind.clone(), accepted, query)?;
         if verb == Verb::Watch {
             let mut response = self.watch(request, query, view).await?;
             warning::warn(&mut response, &kind_warning(target));
@@ -273,7 +273,7 @@ impl Edge {
             view,
             gzip: negotiate::takes_gzip(headers),
         };
-        let done = self.perform(verb, asked, rendering, body);
+        let done = self.perform(verb, context, rendering, body);
         tokio::time::timeout(timeout, done)
             .await
             .unwrap_or_else(|_| Err(Status::request_timeout()))
@@ -283,7 +283,7 @@ impl Edge {
         &self,
         request: &ResourceRequest,
         query: &Query,
-        view: View,
+        view: ObjectView,
     ) -> Result<Response<ResponseBody>, Status> {
         let command = WatchCommand::new(options::list_command(request, query)?)?;
         let format = view.format;
@@ -301,7 +301,7 @@ impl Edge {
     async fn perform<B>(
         &self,
         verb: Verb,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         rendering: Rendering,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
@@ -309,15 +309,15 @@ impl Edge {
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let Asked { query, headers, .. } = asked;
+        let RequestContext { query, headers, .. } = context;
         let agent = headers
             .get(USER_AGENT)
             .and_then(|agent| agent.to_str().ok());
         let manager = options::manager(query, agent.unwrap_or_default());
-        let mut call = Call::new(asked.request.target.clone(), asked.user, manager);
+        let mut call = Call::new(context.request.target.clone(), context.user, manager);
         call.warnings.extend(kind_warning(&call.target));
         let sent = SentBody::read(verb, headers, body).await?;
-        let answer = match command(verb, asked, &sent) {
+        let answer = match command(verb, context, &sent) {
             Ok(command) => self.core.perform(&mut call, command).await,
             Err(status) => Err(status),
         };
@@ -360,14 +360,14 @@ impl Edge {
 }
 
 /// What a request wants to do, as authorisation sees it. The verb of a path is its method.
-fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> Attributes<'a> {
+fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> RequestAttributes<'a> {
     let verb = verb.map_or_else(|| method_verb(&parts.method), Verb::name);
     match route {
-        Route::Resource(request) => Attributes::Resource {
+        Route::Resource(request) => RequestAttributes::Resource {
             target: &request.target,
             verb,
         },
-        _ => Attributes::Path {
+        _ => RequestAttributes::Path {
             path: parts.uri.path(),
             verb,
         },
@@ -469,13 +469,13 @@ impl SentBody {
 }
 
 /// The command of a request. Options are checked before bodies, as upstream does.
-fn command(verb: Verb, asked: Asked<'_>, sent: &SentBody) -> Result<Command, Status> {
-    let Asked {
+fn command(verb: Verb, context: RequestContext<'_>, sent: &SentBody) -> Result<Command, Status> {
+    let RequestContext {
         request,
         query,
         headers,
         ..
-    } = asked;
+    } = context;
     let target = &request.target;
     match verb {
         Verb::Get => {

@@ -28,7 +28,7 @@ pub(crate) enum DocumentFormat {
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum ResponseContent {
     /// Objects and lists of them.
     Objects,
     /// The events of a watch.
@@ -49,7 +49,7 @@ pub(crate) enum ObjectForm {
 
 /// What a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedRepresentation {
     pub(crate) format: DocumentFormat,
     pub(crate) form: ObjectForm,
     /// The version of `meta.k8s.io` that tables and metadata are of: `v1` or `v1beta1`.
@@ -96,7 +96,7 @@ impl<'a> AcceptClause<'a> {
     }
 
     /// What the clause asks for, if it can be had. Parameters that mean nothing are ignored (W39).
-    fn accepted(&self) -> Option<Accepted> {
+    fn accepted(&self) -> Option<AcceptedRepresentation> {
         let format = match (self.format()?, self.parameter("pretty")) {
             (DocumentFormat::Json, Some("1")) => DocumentFormat::PrettyJson,
             (format, _) => format,
@@ -122,7 +122,7 @@ impl<'a> AcceptClause<'a> {
             (_, Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
             _ => return None,
         };
-        Some(Accepted {
+        Some(AcceptedRepresentation {
             format,
             form,
             meta_version,
@@ -134,12 +134,12 @@ impl<'a> AcceptClause<'a> {
 pub(crate) fn accepted(
     headers: &HeaderMap,
     query: &Query,
-    offer: Offer,
+    offer: ResponseContent,
     has_messages: bool,
-) -> Result<Accepted, Status> {
+) -> Result<AcceptedRepresentation, Status> {
     tracing::trace!(target: "tidings::walk", "chooses the format of the answer");
     let clauses = clauses(headers);
-    let has_protobuf = offer != Offer::Description;
+    let has_protobuf = offer != ResponseContent::Description;
     let produced = |clause: &AcceptClause<'_>| match clause.media_type {
         "*/*" | "application/json" | "application/yaml" => true,
         PROTOBUF => has_protobuf,
@@ -147,9 +147,9 @@ pub(crate) fn accepted(
     };
     if !clauses.iter().any(produced) {
         return Err(Status::not_produced(&match offer {
-            Offer::Objects => SPOKEN.to_owned(),
-            Offer::Events => format!("{SPOKEN}, {SPOKEN_IN_WATCHES}"),
-            Offer::Description => SPOKEN_OF_THE_API.to_owned(),
+            ResponseContent::Objects => SPOKEN.to_owned(),
+            ResponseContent::Events => format!("{SPOKEN}, {SPOKEN_IN_WATCHES}"),
+            ResponseContent::Description => SPOKEN_OF_THE_API.to_owned(),
         }));
     }
     let best = clauses
@@ -162,10 +162,12 @@ pub(crate) fn accepted(
         });
     match best {
         // A watch is a stream of events: YAML has no such form (W91).
-        Some(accepted) if offer == Offer::Events && accepted.format == DocumentFormat::Yaml => {
+        Some(accepted)
+            if offer == ResponseContent::Events && accepted.format == DocumentFormat::Yaml =>
+        {
             Err(only(SPOKEN_IN_WATCHES))
         }
-        Some(accepted) => Ok(Accepted {
+        Some(accepted) => Ok(AcceptedRepresentation {
             format: pretty(accepted.format, headers, query),
             ..accepted
         }),
@@ -358,10 +360,10 @@ mod tests {
 
     use super::*;
 
-    fn ask(accept: &'static str) -> Result<Accepted, Status> {
+    fn ask(accept: &'static str) -> Result<AcceptedRepresentation, Status> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        accepted(&headers, &Query::default(), Offer::Objects, true)
+        accepted(&headers, &Query::default(), ResponseContent::Objects, true)
     }
 
     fn format(accept: &'static str) -> Option<DocumentFormat> {
@@ -431,15 +433,26 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
         let format = |query: &str| {
-            accepted(&headers, &Query::parse(query), Offer::Objects, true)
-                .unwrap()
-                .format
+            accepted(
+                &headers,
+                &Query::parse(query),
+                ResponseContent::Objects,
+                true,
+            )
+            .unwrap()
+            .format
         };
         assert_eq!(format(""), DocumentFormat::PrettyJson);
         assert_eq!(format("pretty=false"), DocumentFormat::Json);
         assert_eq!(format("pretty=0"), DocumentFormat::Json);
         let none = HeaderMap::new();
-        let asked = accepted(&none, &Query::parse("pretty=true"), Offer::Objects, true).unwrap();
+        let asked = accepted(
+            &none,
+            &Query::parse("pretty=true"),
+            ResponseContent::Objects,
+            true,
+        )
+        .unwrap();
         assert_eq!(asked.format, DocumentFormat::PrettyJson);
     }
 

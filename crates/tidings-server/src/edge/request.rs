@@ -6,7 +6,7 @@ use http::Method;
 use tidings_api::Status;
 use tidings_registry::{Catalog, Kind, Subresource};
 
-use crate::core::{Served, Target};
+use crate::core::{ServedSet, Target};
 
 /// What a path means.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ impl Verb {
 }
 
 /// Reads the path of a request.
-pub(crate) fn route(path: &str, served: &Served) -> Route {
+pub(crate) fn route(path: &str, served: &ServedSet) -> Route {
     tracing::trace!(target: "tidings::walk", "finds the resource in the set of what is served");
     let kinds = &served.catalog;
     let Some(segments) = segments(path) else {
@@ -194,7 +194,7 @@ fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     decoded.collect()
 }
 
-fn resource(served: &Served, group: &str, version: &str, segments: &[&str]) -> Route {
+fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -> Route {
     let (forced_watch, segments) = match segments {
         ["watch", rest @ ..] => (true, rest),
         rest => (false, rest),
@@ -338,8 +338,8 @@ mod tests {
     use super::*;
 
     /// Routes do not need objects.
-    fn served() -> Served {
-        Served::without_objects()
+    fn served() -> ServedSet {
+        ServedSet::without_objects()
     }
 
     fn target(path: &str) -> String {

@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::edge::Api;
-use rewound::Rewound;
-use takeover::{Taken, Takeover};
+use rewound::RewoundStream;
+use takeover::{TakenWatch, WatchTakeover};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Boxed: it is 1.5 KiB, and a future keeps room for every place that it is moved through.
@@ -145,7 +145,7 @@ async fn serve_http1(
     api: Api,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
-    let mut io = Rewound::new(stream);
+    let mut io = RewoundStream::new(stream);
     loop {
         let (head, body) = match Box::pin(until_watch(io, &api, &mut stopping)).await? {
             None => return Ok(()),
@@ -166,11 +166,11 @@ async fn serve_http1(
 
 /// Lets hyper serve a connection until a watch is to be taken over. `None` if it has ended before.
 async fn until_watch(
-    io: Rewound<TlsStream>,
+    io: RewoundStream<TlsStream>,
     api: &Api,
     stopping: &mut watch::Receiver<bool>,
-) -> Result<Option<(Rewound<TlsStream>, Taken)>, BoxError> {
-    let taken = Arc::new(Takeover::default());
+) -> Result<Option<(RewoundStream<TlsStream>, TakenWatch)>, BoxError> {
+    let taken = Arc::new(WatchTakeover::default());
     let service = {
         let (api, taken) = (api.clone(), taken.clone());
         // Boxed, because hyper keeps the place of the future as long as it serves the connection.

@@ -8,14 +8,14 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 #[derive(Debug)]
-pub(super) struct Rewound<S> {
+pub(super) struct RewoundStream<S> {
     stream: S,
     front: Bytes,
 }
 
-impl<S> Rewound<S> {
-    pub(super) fn new(stream: S) -> Rewound<S> {
-        Rewound {
+impl<S> RewoundStream<S> {
+    pub(super) fn new(stream: S) -> RewoundStream<S> {
+        RewoundStream {
             stream,
             front: Bytes::new(),
         }
@@ -28,7 +28,7 @@ impl<S> Rewound<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RewoundStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -44,7 +44,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RewoundStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

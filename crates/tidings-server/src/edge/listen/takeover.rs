@@ -16,8 +16,8 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
-use super::rewound::Rewound;
-use super::websocket::Upgrade;
+use super::rewound::RewoundStream;
+use super::websocket::WebSocketUpgrade;
 use crate::edge::Api;
 use crate::edge::respond::ResponseBody;
 
@@ -28,26 +28,26 @@ const EARLY_BYTES_MAX: usize = 4096;
 
 /// Where a watch waits to be taken over.
 #[derive(Debug, Default)]
-pub(super) struct Takeover {
-    watch: Mutex<Option<Taken>>,
+pub(super) struct WatchTakeover {
+    watch: Mutex<Option<TakenWatch>>,
     ready: Notify,
 }
 
 /// A watch that is taken over.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenWatch {
     pub(super) response: Response<ResponseBody>,
     /// It goes over a WebSocket.
-    pub(super) upgrade: Option<Upgrade>,
+    pub(super) upgrade: Option<WebSocketUpgrade>,
 }
 
-impl Takeover {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+impl WatchTakeover {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<TakenWatch>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The watch to take over. May never come.
-    pub(super) async fn watch(&self) -> Taken {
+    pub(super) async fn watch(&self) -> TakenWatch {
         loop {
             self.ready.notified().await;
             if let Some(watch) = self.lock().take() {
@@ -60,7 +60,7 @@ impl Takeover {
 /// Answers a request for hyper, unless it is a watch: that one is offered for being taken over, and hyper waits in vain.
 pub(super) async fn answer(
     api: Api,
-    takeover: std::sync::Arc<Takeover>,
+    takeover: std::sync::Arc<WatchTakeover>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
     // Chunks do not exist in HTTP/1.0, a body that has not been read would stand in the way, and a client that wants the
@@ -69,13 +69,13 @@ pub(super) async fn answer(
         .headers()
         .get(http::header::CONNECTION)
         .is_some_and(|value| value != "keep-alive");
-    let upgrade = Upgrade::of(&request);
+    let upgrade = WebSocketUpgrade::of(&request);
     let plain = request.version() == Version::HTTP_11
         && request.body().is_end_stream()
         && (!closes || upgrade.is_some());
     let response = api.handle(request).await;
     if plain && response.body().is_watch() {
-        *takeover.lock() = Some(Taken { response, upgrade });
+        *takeover.lock() = Some(TakenWatch { response, upgrade });
         takeover.ready.notify_one();
         return std::future::pending().await;
     }
@@ -97,7 +97,7 @@ pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
 
 /// Writes a watch to its end. Returns whether the connection can be used again.
 pub(super) async fn stream<S>(
-    io: &mut Rewound<S>,
+    io: &mut RewoundStream<S>,
     head: Vec<u8>,
     mut body: ResponseBody,
 ) -> io::Result<bool>
@@ -109,25 +109,25 @@ where
     let mut early = BytesMut::new();
     loop {
         match next(io, &mut body, &mut early).await? {
-            Next::Bytes(bytes) if bytes.is_empty() => {}
-            Next::Bytes(bytes) => {
+            WatchStreamEvent::Bytes(bytes) if bytes.is_empty() => {}
+            WatchStreamEvent::Bytes(bytes) => {
                 let mut size = [0_u8; 18];
                 let mut rest = &mut size[..];
                 write!(rest, "{:x}\r\n", bytes.len())?;
                 let unused = rest.len();
                 send(io, &[&size[..size.len() - unused], &bytes, b"\r\n"]).await?;
             }
-            Next::End => {
+            WatchStreamEvent::End => {
                 send(io, &[b"0\r\n\r\n"]).await?;
                 io.rewind(&early);
                 return Ok(true);
             }
-            Next::ClientLeft => return Ok(false),
+            WatchStreamEvent::ClientLeft => return Ok(false),
         }
     }
 }
 
-enum Next {
+enum WatchStreamEvent {
     Bytes(Bytes),
     End,
     ClientLeft,
@@ -135,10 +135,10 @@ enum Next {
 
 /// Waits for events, or for the client to leave.
 async fn next<S>(
-    io: &mut Rewound<S>,
+    io: &mut RewoundStream<S>,
     body: &mut ResponseBody,
     early: &mut BytesMut,
-) -> io::Result<Next>
+) -> io::Result<WatchStreamEvent>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -150,7 +150,9 @@ where
                     .into_data()
                     .ok()
             });
-            return Poll::Ready(Ok(bytes.map_or(Next::End, Next::Bytes)));
+            return Poll::Ready(Ok(
+                bytes.map_or(WatchStreamEvent::End, WatchStreamEvent::Bytes)
+            ));
         }
         let mut space = [0_u8; 256];
         loop {
@@ -159,12 +161,12 @@ where
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                    return Poll::Ready(Ok(Next::ClientLeft));
+                    return Poll::Ready(Ok(WatchStreamEvent::ClientLeft));
                 }
                 Poll::Ready(Ok(())) => {
                     early.extend_from_slice(buffer.filled());
                     if early.len() > EARLY_BYTES_MAX {
-                        return Poll::Ready(Ok(Next::ClientLeft)); // it does not behave
+                        return Poll::Ready(Ok(WatchStreamEvent::ClientLeft)); // it does not behave
                     }
                 }
             }
@@ -174,7 +176,7 @@ where
 }
 
 /// Writes slices as one, and sends them off.
-async fn send<S>(io: &mut Rewound<S>, slices: &[&[u8]]) -> io::Result<()>
+async fn send<S>(io: &mut RewoundStream<S>, slices: &[&[u8]]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

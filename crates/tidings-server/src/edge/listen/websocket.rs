@@ -31,15 +31,15 @@ const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What the client asked for in order to upgrade.
 #[derive(Debug)]
-pub(super) struct Upgrade {
+pub(super) struct WebSocketUpgrade {
     accept: String,
     /// Said back to the client, if it offered exactly one.
     protocol: Option<String>,
 }
 
-impl Upgrade {
+impl WebSocketUpgrade {
     /// Reads a request. `None` if it does not want to upgrade.
-    pub(super) fn of<B>(request: &Request<B>) -> Option<Upgrade> {
+    pub(super) fn of<B>(request: &Request<B>) -> Option<WebSocketUpgrade> {
         let headers = request.headers();
         let right = request.version() == Version::HTTP_11
             && is_websocket(headers)
@@ -55,7 +55,7 @@ impl Upgrade {
             [only] => Some((*only).to_owned()),
             _ => None,
         };
-        Some(Upgrade {
+        Some(WebSocketUpgrade {
             accept: derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes()),
             protocol: only,
         })

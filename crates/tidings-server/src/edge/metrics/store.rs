@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use tidings_storage::{DiskStats, RemoteStats, Stats, SyncTimes};
 
 pub(super) fn register(registry: &mut Registry, store: &Stats) {
-    let mut all = Sink(registry);
+    let mut all = StoreRegistry(registry);
     all.gauge("revision", "The current revision", store.revision.0);
     all.gauge("oldest_revision", "Where history starts", store.oldest.0);
     all.gauge(
@@ -55,7 +55,7 @@ pub(super) fn register(registry: &mut Registry, store: &Stats) {
     }
 }
 
-fn register_disk(all: &mut Sink<'_>, disk: &DiskStats) {
+fn register_disk(all: &mut StoreRegistry<'_>, disk: &DiskStats) {
     all.gauge("disk_bytes", "What the files of the store take", disk.bytes);
     all.gauge("disk_segments", "Files of the log", disk.segments);
     all.gauge(
@@ -70,7 +70,7 @@ fn register_disk(all: &mut Sink<'_>, disk: &DiskStats) {
     all.0.register(
         "tidings_store_sync_duration_seconds",
         help,
-        Syncs(disk.syncs),
+        SyncHistogram(disk.syncs),
     );
 }
 
@@ -104,9 +104,9 @@ fn register_remote(registry: &mut Registry, remote: &RemoteStats) {
 }
 
 /// Takes figures of the store under their names.
-struct Sink<'a>(&'a mut Registry);
+struct StoreRegistry<'a>(&'a mut Registry);
 
-impl Sink<'_> {
+impl StoreRegistry<'_> {
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         let gauge = Gauge::<i64>::default();
         gauge.set(value as i64);
@@ -124,9 +124,9 @@ impl Sink<'_> {
 
 /// A histogram that the store has counted.
 #[derive(Debug)]
-struct Syncs(SyncTimes);
+struct SyncHistogram(SyncTimes);
 
-impl EncodeMetric for Syncs {
+impl EncodeMetric for SyncHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let SyncTimes {
             count,

@@ -23,7 +23,7 @@ use tidings_schema::Descriptions;
 
 use tidings_registry::{Catalog, Kind};
 
-use crate::core::Served;
+use crate::core::ServedSet;
 use crate::edge::negotiate;
 use crate::edge::request::{OpenApiDocument, Query};
 use crate::edge::respond::{self, ResponseBody, pack};
@@ -51,34 +51,34 @@ impl OpenApiVersion {
 /// The documents of a set of kinds, as far as somebody has asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiPages {
-    v2: OnceLock<PackedDocument>,
-    v2_protobuf: OnceLock<PackedDocument>,
+    v2: OnceLock<CompressedDocument>,
+    v2_protobuf: OnceLock<CompressedDocument>,
     /// Those of version 3 by their paths. What is always there is the same in every set.
-    builtin: Arc<OnceLock<BTreeMap<String, PackedDocument>>>,
-    custom: OnceLock<BTreeMap<String, PackedDocument>>,
+    builtin: Arc<OnceLock<BTreeMap<String, CompressedDocument>>>,
+    custom: OnceLock<BTreeMap<String, CompressedDocument>>,
 }
 
 /// A document as it is kept.
 #[derive(Debug)]
-struct PackedDocument {
+struct CompressedDocument {
     bytes: Bytes,
     /// Of the bytes before they were packed.
     hash: String,
 }
 
-impl PackedDocument {
-    fn of_json(document: &Value) -> PackedDocument {
+impl CompressedDocument {
+    fn of_json(document: &Value) -> CompressedDocument {
         let mut json = document.to_string().into_bytes();
         json.push(b'\n');
-        PackedDocument::of_bytes(&json)
+        CompressedDocument::of_bytes(&json)
     }
 
-    fn of_bytes(bytes: &[u8]) -> PackedDocument {
-        let mut packer = pack::Packer::default();
+    fn of_bytes(bytes: &[u8]) -> CompressedDocument {
+        let mut packer = pack::GzipEncoder::default();
         let mut packed = packer.push(bytes).to_vec();
         packed.extend_from_slice(&packer.finish());
         packed.shrink_to_fit();
-        PackedDocument {
+        CompressedDocument {
             bytes: packed.into(),
             hash: hash(bytes),
         }
@@ -106,13 +106,14 @@ impl PackedDocument {
 }
 
 impl OpenApiPages {
-    fn v2(&self, kinds: &Catalog) -> &PackedDocument {
-        self.v2.get_or_init(|| PackedDocument::of_json(&v2(kinds)))
+    fn v2(&self, kinds: &Catalog) -> &CompressedDocument {
+        self.v2
+            .get_or_init(|| CompressedDocument::of_json(&v2(kinds)))
     }
 
-    fn v2_protobuf(&self, kinds: &Catalog) -> &PackedDocument {
+    fn v2_protobuf(&self, kinds: &Catalog) -> &CompressedDocument {
         self.v2_protobuf
-            .get_or_init(|| PackedDocument::of_bytes(&protobuf::document(&v2(kinds))))
+            .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds))))
     }
 
     /// For a set that has other custom resources.
@@ -124,7 +125,7 @@ impl OpenApiPages {
     }
 
     /// All of version 3, in the order of their paths.
-    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &PackedDocument> {
+    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &CompressedDocument> {
         let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
         let custom = self.custom.get_or_init(|| v3_of(kinds, true));
         let all = custom.iter().chain(builtin);
@@ -134,7 +135,7 @@ impl OpenApiPages {
 }
 
 /// The documents of custom resources, or of all others.
-fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, PackedDocument> {
+fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, CompressedDocument> {
     let mut by_version: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
     for kind in kinds.iter().filter(|kind| kind.is_custom() == custom) {
         by_version.entry(base(kind)).or_default().push(kind);
@@ -145,7 +146,12 @@ fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, PackedDocument> {
     let descriptions = Descriptions::unpack();
     let documents = by_version.into_iter();
     documents
-        .map(|(path, kinds)| (path, PackedDocument::of_json(&v3(&kinds, &descriptions))))
+        .map(|(path, kinds)| {
+            (
+                path,
+                CompressedDocument::of_json(&v3(&kinds, &descriptions)),
+            )
+        })
         .collect()
 }
 
@@ -185,7 +191,7 @@ const PROTOBUF_SENT: HeaderValue =
 /// Answers with a document. Making it takes a while, so it is not done where others wait.
 pub(crate) async fn answer(
     document: &OpenApiDocument,
-    served: Arc<Served>,
+    served: Arc<ServedSet>,
     pages: Arc<OpenApiPages>,
     parts: &Parts,
     query: &Query,
@@ -224,7 +230,7 @@ fn make_answer(
             openapi.v2(kinds).answer(headers)
         }
         OpenApiDocument::V3Index => {
-            let entry = |(path, document): (&str, &PackedDocument)| {
+            let entry = |(path, document): (&str, &CompressedDocument)| {
                 let url = format!("/openapi/v3/{path}?hash={}", document.hash);
                 (path.to_owned(), json!({"serverRelativeURL": url}))
             };

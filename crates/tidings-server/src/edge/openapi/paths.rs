@@ -227,7 +227,7 @@ fn parameters(names: &[&str], version: OpenApiVersion) -> Vec<Value> {
 }
 
 /// What is done at a path.
-struct Operation<'a> {
+struct OpenApiOperation<'a> {
     /// What it begins with in the names of functions that generators make.
     verb: &'a str,
     action: &'a str,
@@ -240,7 +240,7 @@ struct Operation<'a> {
 }
 
 /// A kind at a path.
-struct Place<'a> {
+struct OperationBuilder<'a> {
     kind: &'a Kind,
     /// Stands behind the verb in the names of functions: `NamespacedDeployment`.
     function: String,
@@ -248,8 +248,8 @@ struct Place<'a> {
     version: OpenApiVersion,
 }
 
-impl Place<'_> {
-    fn operation(&self, operation: &Operation<'_>) -> Value {
+impl OperationBuilder<'_> {
+    fn operation(&self, operation: &OpenApiOperation<'_>) -> Value {
         let version = self.version;
         let group = group_words(&self.kind.group);
         let api_version = &self.kind.version;
@@ -317,7 +317,7 @@ impl Place<'_> {
         made.into()
     }
 
-    fn responses(&self, operation: &Operation<'_>, produced: &[&str]) -> Value {
+    fn responses(&self, operation: &OpenApiOperation<'_>, produced: &[&str]) -> Value {
         let schema = reference(operation.answer, self.version);
         let mut responses = Map::new();
         for code in operation.codes {
@@ -343,7 +343,7 @@ impl Place<'_> {
         let (method, operation) = match verb {
             "get" => (
                 "get",
-                Operation {
+                OpenApiOperation {
                     verb: "read",
                     action: "get",
                     description: format!("read {of}"),
@@ -355,7 +355,7 @@ impl Place<'_> {
             ),
             "update" => (
                 "put",
-                Operation {
+                OpenApiOperation {
                     verb: "replace",
                     action: "put",
                     description: format!("replace {of}"),
@@ -367,7 +367,7 @@ impl Place<'_> {
             ),
             "patch" => (
                 "patch",
-                Operation {
+                OpenApiOperation {
                     verb: "patch",
                     action: "patch",
                     description: format!("change a part of {of}"),
@@ -379,7 +379,7 @@ impl Place<'_> {
             ),
             _ => (
                 "delete",
-                Operation {
+                OpenApiOperation {
                     verb: "delete",
                     action: "delete",
                     description: format!("delete {of}"),
@@ -408,7 +408,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     } else {
         ("", "")
     };
-    let place = |function: String| Place {
+    let place = |function: String| OperationBuilder {
         kind,
         function,
         group_version_kind: group_version_kind(&kind.group, &kind.version, &kind.kind),
@@ -436,7 +436,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     };
 
     let here = place(format!("{scope}{name}"));
-    let create = here.operation(&Operation {
+    let create = here.operation(&OpenApiOperation {
         verb: "create",
         action: "post",
         description: format!("create an object of kind {name}"),
@@ -450,7 +450,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
         return;
     }
     let listing = |function: String| {
-        place(function).operation(&Operation {
+        place(function).operation(&OpenApiOperation {
             verb: "list",
             action: "list",
             description: format!("list or watch objects of kind {name}"),
@@ -462,7 +462,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     };
     let mut operations = vec![("get", listing(format!("{scope}{name}"))), ("post", create)];
     if kind.collection_delete {
-        let delete = place(format!("Collection{scope}{name}")).operation(&Operation {
+        let delete = place(format!("Collection{scope}{name}")).operation(&OpenApiOperation {
             verb: "delete",
             action: "deletecollection",
             description: format!("delete objects of kind {name}"),

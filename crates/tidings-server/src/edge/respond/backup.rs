@@ -13,7 +13,7 @@ use tidings_storage::{Error, HistoryHold, Range, Revision, Storage};
 const PAGE: usize = 64;
 
 /// The pages of a backup that are still to come.
-struct Pages {
+struct BackupPages {
     store: Arc<dyn Storage>,
     writer: BackupWriter,
     revision: Revision,
@@ -22,12 +22,12 @@ struct Pages {
     _history: HistoryHold,
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<Pages>)>> + Send>>;
+type NextBackupPage = Pin<Box<dyn Future<Output = Option<(Bytes, Option<BackupPages>)>> + Send>>;
 
 /// The body of a backup. One that ends early has no end, which whoever reads it notices.
 pub(crate) struct BackupBody {
     head: Option<Bytes>,
-    next: Option<Next>,
+    next: Option<NextBackupPage>,
 }
 
 impl BackupBody {
@@ -36,7 +36,7 @@ impl BackupBody {
         let history = store.hold_history();
         let revision = store.revision().await?;
         let (writer, head) = BackupWriter::start(revision, now_ms, store.stats().keys);
-        let pages = Pages {
+        let pages = BackupPages {
             store,
             writer,
             revision,
@@ -58,14 +58,14 @@ impl BackupBody {
         };
         let page = std::task::ready!(next.as_mut().poll(context));
         let (bytes, rest) = page.map_or((None, None), |(bytes, rest)| (Some(bytes), rest));
-        self.next = rest.map(|rest| Box::pin(rest.next()) as Next);
+        self.next = rest.map(|rest| Box::pin(rest.next()) as NextBackupPage);
         Poll::Ready(bytes)
     }
 }
 
-impl Pages {
+impl BackupPages {
     /// The next bytes, and what comes after them.
-    async fn next(mut self) -> Option<(Bytes, Option<Pages>)> {
+    async fn next(mut self) -> Option<(Bytes, Option<BackupPages>)> {
         let range = Range {
             start: self.start.clone(),
             limit: PAGE,

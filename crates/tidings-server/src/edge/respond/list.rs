@@ -2,8 +2,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::view::View;
-use crate::core::{Items, ListHead};
+use super::view::ObjectView;
+use crate::core::{ListHead, ListItems};
 
 /// Bytes that are written at once: four TLS records.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
@@ -38,14 +38,14 @@ pub(crate) struct ListBody {
     head: String,
     /// The text behind them.
     tail: String,
-    items: Items,
-    view: View,
+    items: ListItems,
+    view: ObjectView,
     first: bool,
     done: bool,
 }
 
 impl ListBody {
-    pub(crate) fn new(head: &ListHead, items: Items, view: View) -> ListBody {
+    pub(crate) fn new(head: &ListHead, items: ListItems, view: ObjectView) -> ListBody {
         tracing::trace!(target: "tidings::walk", "writes the list while it is sent");
         ListBody {
             head: view.list_head(head),

@@ -21,14 +21,14 @@ use tidings_api::Status;
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
-use crate::core::{Answer, Created};
+use crate::core::{Answer, ObjectOutcome};
 use crate::edge::negotiate::DocumentFormat;
 use backup::BackupBody;
 use list::ListBody;
-use pack::Packer;
+use pack::GzipEncoder;
 use pretty::Indenter;
 use protobuf::ListMessage;
-use view::View;
+use view::ObjectView;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
@@ -41,7 +41,7 @@ const PROTOBUF_EVENTS: HeaderValue =
 /// How an answer is to be written.
 #[derive(Debug, Clone)]
 pub(crate) struct Rendering {
-    pub(crate) view: View,
+    pub(crate) view: ObjectView,
     pub(crate) gzip: bool,
 }
 
@@ -59,9 +59,9 @@ impl Rendering {
             Answer::Document(json) => self.document(StatusCode::OK, Bytes::from(json)),
             Answer::Object(created, object) => {
                 let code = match created {
-                    Created::No => StatusCode::OK,
-                    Created::Yes => StatusCode::CREATED,
-                    Created::Later => StatusCode::ACCEPTED,
+                    ObjectOutcome::Existing => StatusCode::OK,
+                    ObjectOutcome::Created => StatusCode::CREATED,
+                    ObjectOutcome::Accepted => StatusCode::ACCEPTED,
                 };
                 view.check(false)?;
                 if view.is_protobuf() {
@@ -103,7 +103,7 @@ impl Rendering {
     fn whole(&self, code: StatusCode, bytes: Vec<u8>) -> Response<ResponseBody> {
         let mut response = typed(code, self.view.format);
         if self.gzip && bytes.len() > pack::MIN_BYTES {
-            let mut packer = Packer::default();
+            let mut packer = GzipEncoder::default();
             let mut packed = packer.push(&bytes).to_vec();
             packed.extend_from_slice(&packer.finish());
             pack::mark(&mut response);
@@ -141,7 +141,7 @@ impl Rendering {
             return Ok(response);
         }
         body.front = front.freeze();
-        body.packer = packs.then(Packer::default);
+        body.packer = packs.then(GzipEncoder::default);
         *response.body_mut() = ResponseBody(BodyKind::List(Box::new(body)));
         if packs {
             pack::mark(&mut response);
@@ -199,7 +199,7 @@ struct StreamedList {
     /// The bytes that were made to find out whether the list is long.
     front: Bytes,
     indenter: Option<Indenter>,
-    packer: Option<Packer>,
+    packer: Option<GzipEncoder>,
 }
 
 impl StreamedList {
@@ -230,7 +230,7 @@ impl StreamedList {
                     packed if packed.is_empty() => {}
                     packed => return Some(packed),
                 },
-                None => return self.packer.take().map(Packer::finish),
+                None => return self.packer.take().map(GzipEncoder::finish),
             }
         }
     }

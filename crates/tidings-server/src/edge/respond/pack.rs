@@ -12,15 +12,15 @@ use http::{HeaderValue, Response};
 pub(crate) const MIN_BYTES: usize = 128 << 10;
 
 /// Packs bytes that come in pieces.
-pub(crate) struct Packer(GzEncoder<Vec<u8>>);
+pub(crate) struct GzipEncoder(GzEncoder<Vec<u8>>);
 
-impl Default for Packer {
-    fn default() -> Packer {
-        Packer(GzEncoder::new(Vec::new(), Compression::fast()))
+impl Default for GzipEncoder {
+    fn default() -> GzipEncoder {
+        GzipEncoder(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 }
 
-impl Packer {
+impl GzipEncoder {
     /// Takes a piece and returns what is ready; that may be nothing.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Bytes {
         // Writing into memory does not fail.

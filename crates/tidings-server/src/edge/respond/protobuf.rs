@@ -6,15 +6,15 @@ use tidings_cache::EncodingKey;
 use tidings_schema::protobuf::{self, EncodeError};
 
 use super::list::{CHUNK_BYTES, metadata_members};
-use super::view::{View, metadata};
-use crate::core::{Items, ListHead};
+use super::view::{ObjectView, metadata};
+use crate::core::{ListHead, ListItems};
 use crate::edge::negotiate::ObjectForm;
 
 /// A list says how long it is before its items. This much of it is encoded once and kept until it is sent; what is behind it is
 /// measured first and encoded again when its turn comes, so that memory does not grow with the list.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-impl View {
+impl ObjectView {
     /// The message of an object, without an envelope.
     fn put_message(&self, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
         match self.form {
@@ -104,8 +104,8 @@ pub(crate) struct ListMessage {
     /// Encoded and not handed out yet.
     front: Vec<u8>,
     /// What is not encoded yet.
-    rest: Option<Items>,
-    view: View,
+    rest: Option<ListItems>,
+    view: ObjectView,
     end: &'static [u8],
     done: bool,
 }
@@ -117,8 +117,8 @@ impl ListMessage {
     /// If an object cannot be encoded: nothing has been sent then.
     pub(super) async fn new(
         head: &ListHead,
-        mut items: Items,
-        view: View,
+        mut items: ListItems,
+        view: ObjectView,
     ) -> Result<ListMessage, Status> {
         let mut kept = Vec::new();
         let list_meta = tidings_schema::find_type("meta/v1", "ListMeta")
@@ -187,8 +187,8 @@ impl ListMessage {
 
 /// Encodes items until there are enough bytes. Returns true at the end.
 fn put_items(
-    view: &View,
-    items: &mut Items,
+    view: &ObjectView,
+    items: &mut ListItems,
     enough: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, Status> {

@@ -12,7 +12,7 @@ use tidings_schema::Type;
 
 use super::list::{metadata_members, sorted_metadata_members};
 use crate::core::{ListHead, clock};
-use crate::edge::negotiate::{self, Accepted, DocumentFormat, ObjectForm};
+use crate::edge::negotiate::{self, AcceptedRepresentation, DocumentFormat, ObjectForm};
 use crate::edge::request::Query;
 
 /// How much of an object stands beside its cells in a table.
@@ -25,7 +25,7 @@ enum TableInclude {
 
 /// A view of the objects of one kind.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct ObjectView {
     pub(crate) kind: Arc<Kind>,
     pub(crate) format: DocumentFormat,
     pub(super) form: ObjectForm,
@@ -35,8 +35,12 @@ pub(crate) struct View {
     pub(super) schema: Option<&'static Type>,
 }
 
-impl View {
-    pub(crate) fn new(kind: Arc<Kind>, accepted: Accepted, query: &Query) -> Result<View, Status> {
+impl ObjectView {
+    pub(crate) fn new(
+        kind: Arc<Kind>,
+        accepted: AcceptedRepresentation,
+        query: &Query,
+    ) -> Result<ObjectView, Status> {
         let include = match query.get("includeObject").unwrap_or_default() {
             "" | "Metadata" => TableInclude::Metadata,
             "Object" => TableInclude::Object,
@@ -57,7 +61,7 @@ impl View {
             (DocumentFormat::Protobuf, _) => tidings_schema::find_type("meta/v1", "ObjectMeta"),
             _ => None,
         };
-        Ok(View {
+        Ok(ObjectView {
             kind,
             format: accepted.format,
             form: accepted.form,

@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::list::CHUNK_BYTES;
 use super::protobuf::error_frame;
-use super::view::View;
-use crate::core::{OpenWatch, Walk, too_old};
+use super::view::ObjectView;
+use crate::core::{OpenWatch, SnapshotWalk, too_old};
 use crate::edge::negotiate::DocumentFormat;
 
 /// How often a quiet watch tells where it is (W110).
@@ -30,7 +30,7 @@ const EVENTS_AT_ONCE: usize = 4096;
 
 /// The body of a watch.
 pub(crate) struct WatchBody {
-    view: View,
+    view: ObjectView,
     watch: OpenWatch,
     /// Names the encoding of the view, if that is protobuf.
     encoding: Option<EncodingKey>,
@@ -48,7 +48,7 @@ pub(crate) struct WatchBody {
 }
 
 impl WatchBody {
-    pub(crate) fn new(view: View, watch: OpenWatch) -> WatchBody {
+    pub(crate) fn new(view: ObjectView, watch: OpenWatch) -> WatchBody {
         let now = Instant::now();
         let ends_at = now + watch.timeout;
         let next_bookmark = next_bookmark(now, ends_at);
@@ -119,7 +119,7 @@ impl WatchBody {
     }
 
     /// The state as synthetic events, a chunk at a time, and the bookmark behind it (W93, W112).
-    fn send_initial(&mut self, mut initial: Box<(Walk, ResourceVersion)>) -> Bytes {
+    fn send_initial(&mut self, mut initial: Box<(SnapshotWalk, ResourceVersion)>) -> Bytes {
         let (walk, revision) = &mut *initial;
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
