@@ -1,4 +1,4 @@
-//! PATCH with a configuration: server-side apply (W154-W158).
+//! Server-side apply: PATCH with an applied configuration (W154-W158).
 
 use bytes::Bytes;
 use tidings_api::{Object, Reason, Status};
@@ -56,7 +56,7 @@ pub(super) async fn apply(
         draft.meta.resource_version.clear();
         let resource = call.target.resource()?;
         match create_from(core, resource, draft, options, &manager).await {
-            // Another client was faster: the object exists now.
+            // Another client has created the object meanwhile: change it instead.
             Err(status) if status.reason == Some(Reason::AlreadyExists) => {}
             created => return Ok(Answer::Object(ObjectOutcome::Created, created?)),
         }

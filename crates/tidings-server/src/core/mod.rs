@@ -1,7 +1,7 @@
-//! The server without HTTP: typed commands on resolved resources.
+//! The API server without HTTP: typed commands on resources that the edge has found.
 //!
-//! A [`Call`] names a target that has been found, a user and a field manager; a [`Command`] says what to do with it. [`Core::perform`]
-//! does it and returns an [`Answer`]. Writes become real in one place, [`Resource::commit`]; reads come from caches.
+//! A [`Call`] has a target, a user and a field manager; a [`Command`] says what to do with the target. [`Core::perform`] performs the command
+//! and returns an [`Answer`]. All writes go through [`Resource::commit`]; reads come from caches.
 
 mod access;
 mod answer;

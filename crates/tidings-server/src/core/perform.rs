@@ -1,4 +1,4 @@
-//! One door for all commands.
+//! The entry point for all commands.
 
 use tidings_api::Status;
 
@@ -9,7 +9,7 @@ use super::state::Core;
 use super::{apply, create, delete, get, list, patch, review, update};
 
 impl Core {
-    /// Does what a command says. The future may be dropped: a write is then done whole or not at all.
+    /// Performs a command. The future may be dropped: a write is then either complete or not done.
     pub(crate) async fn perform(
         &self,
         call: &mut Call,

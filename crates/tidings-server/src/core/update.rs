@@ -36,20 +36,20 @@ pub(super) async fn update(
     draft.settle_namespace(&kind, key.namespace())?;
     call.warnings.extend(draft.meta.deduplicate_owners(false));
     let draft = FirstAttempt::new(draft);
-    let again = || {
+    let parse = || {
         let mut draft = Draft::read(&kind, body)?;
         draft.settle_namespace(&kind, key.namespace())?;
         draft.meta.deduplicate_owners(false);
         Ok(draft)
     };
     if !(kind.create_on_update && call.target.subresource.is_none()) {
-        return edit::change(call, options, &|_| draft.take_or(again)).await;
+        return edit::change(call, options, &|_| draft.take_or(parse)).await;
     }
-    let edit = |_: &Object| Ok(Some(draft.take_or(again)?.into()));
+    let edit = |_: &Object| Ok(Some(draft.take_or(parse)?.into()));
     if let Some(changed) = edit::change_if_there(call, options, &edit).await? {
         return Ok(changed);
     }
-    let mut draft = draft.take_or(again)?;
+    let mut draft = draft.take_or(parse)?;
     if !draft.meta.uid.is_empty() {
         let why = uid_precondition(&draft.meta.uid, "");
         let resource = kind.group_resource();

@@ -1,4 +1,4 @@
-//! Walks the objects of a snapshot that a selection means.
+//! Iterates over the selected objects of a snapshot.
 
 use std::ops::Bound;
 
@@ -6,18 +6,18 @@ use tidings_api::{Object, ObjectKey};
 use tidings_cache::ObjectMap;
 use tidings_registry::Selection;
 
-/// A walk over a snapshot.
+/// An iteration over the selected objects of a snapshot, which can be paused.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotWalk {
     state: ObjectMap,
     selection: Selection,
     prefix: String,
-    /// Where the walk goes on.
+    /// Where the walk continues.
     next: Bound<ObjectKey>,
 }
 
 impl SnapshotWalk {
-    /// Walks the selection, from a key on if one is given.
+    /// Starts at the beginning of the selection, or at a key.
     pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> SnapshotWalk {
         tracing::trace!(target: "tidings::walk", "walks the selected objects");
         let prefix = selection.key_prefix();
@@ -33,7 +33,7 @@ impl SnapshotWalk {
         }
     }
 
-    /// Visits the selected objects in order until the visitor returns false. Returns true at the end.
+    /// Visits the selected objects in key order until the visitor returns false. Returns true if the end is reached.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         if let Some(key) = self.selection.single_key() {
             let unseen = match std::mem::replace(&mut self.next, Bound::Unbounded) {
@@ -69,21 +69,21 @@ impl SnapshotWalk {
         }
     }
 
-    /// How many objects of the scope follow, selected or not.
+    /// How many objects follow in the namespace or cluster, selected or not.
     pub(crate) fn remaining(&self) -> u64 {
         let rest = self.state.range((self.next.clone(), Bound::Unbounded));
         rest.take_while(|(key, _)| key.as_str().starts_with(&self.prefix))
             .count() as u64
     }
 
-    /// True if a selected object follows.
+    /// True if another selected object follows.
     pub(crate) fn has_more(&self) -> bool {
         let rest = self.state.range((self.next.clone(), Bound::Unbounded));
         let mut here = rest.take_while(|(key, _)| key.as_str().starts_with(&self.prefix));
         here.any(|(_, object)| self.selection.selects(object))
     }
 
-    /// The key after which the walk goes on.
+    /// The key after which the walk continues.
     pub(crate) fn last_key(&self) -> Option<&ObjectKey> {
         match &self.next {
             Bound::Excluded(key) => Some(key),
@@ -92,17 +92,17 @@ impl SnapshotWalk {
     }
 }
 
-/// The objects of a list. A clone shares them.
+/// The objects of a list. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) enum ListItems {
-    /// Every object that a walk visits.
+    /// All selected objects of a snapshot.
     Walk(SnapshotWalk),
     /// The objects of one page.
     Page(std::vec::IntoIter<Object>),
 }
 
 impl ListItems {
-    /// Visits the next objects until the visitor returns false. Returns true at the end.
+    /// Visits the next objects until the visitor returns false. Returns true if the end is reached.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         match self {
             ListItems::Walk(walk) => walk.visit(visit),
@@ -116,7 +116,7 @@ impl ListItems {
         }
     }
 
-    /// All of them.
+    /// All remaining objects.
     pub(crate) fn collect(mut self) -> Vec<Object> {
         let mut objects = Vec::new();
         self.visit(|object| {
