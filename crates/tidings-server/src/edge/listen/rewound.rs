@@ -1,4 +1,4 @@
-//! A stream with bytes put back at its front.
+//! A stream into which bytes that were read too early can be put back.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// A stream with bytes in front of it that are read first.
 #[derive(Debug)]
 pub(super) struct RewoundStream<S> {
     stream: S,
@@ -21,9 +22,9 @@ impl<S> RewoundStream<S> {
         }
     }
 
-    /// Puts bytes back that were read but not used. What was put back before has been read by then.
+    /// Puts bytes back that were read but not used. The caller has read all bytes that were put back before.
     pub(super) fn rewind(&mut self, front: &[u8]) {
-        // Copied, because a slice of a buffer, an empty one too, keeps all of the buffer.
+        // Copied, because a slice, even an empty one, keeps the whole buffer in memory.
         self.front = Bytes::copy_from_slice(front);
     }
 }

@@ -1,4 +1,4 @@
-//! Watches over HTTP/1.1, written without hyper: a head, then chunks, straight into the TLS stream.
+//! Watches over HTTP/1.1, written without hyper: the head of the response and then chunks go straight into the TLS stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -21,12 +21,12 @@ use super::websocket::WebSocketUpgrade;
 use crate::edge::Api;
 use crate::edge::respond::ResponseBody;
 
-/// A client that takes nothing for this long is let go; its watch may resume from where it was.
+/// The connection of a client that reads nothing for this long is closed; the client can resume its watch.
 const STUCK_AFTER: Duration = Duration::from_secs(600);
-/// What a client may send while it watches: the next request, if it is in a hurry.
+/// How many bytes a client may send while it watches: the beginning of its next request.
 const EARLY_BYTES_MAX: usize = 4096;
 
-/// Where a watch waits to be taken over.
+/// Hands a watch from the service that hyper calls to the task that takes it over.
 #[derive(Debug, Default)]
 pub(super) struct WatchTakeover {
     watch: Mutex<Option<TakenWatch>>,
@@ -37,7 +37,7 @@ pub(super) struct WatchTakeover {
 #[derive(Debug)]
 pub(super) struct TakenWatch {
     pub(super) response: Response<ResponseBody>,
-    /// It goes over a WebSocket.
+    /// The upgrade to a WebSocket, if the client asked for it.
     pub(super) upgrade: Option<WebSocketUpgrade>,
 }
 
@@ -46,7 +46,7 @@ impl WatchTakeover {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch to take over. May never come.
+    /// Waits for a watch to take over. There may never be one.
     pub(super) async fn watch(&self) -> TakenWatch {
         loop {
             self.ready.notified().await;
@@ -57,14 +57,14 @@ impl WatchTakeover {
     }
 }
 
-/// Answers a request for hyper, unless it is a watch: that one is offered for being taken over, and hyper waits in vain.
+/// Answers a request for hyper. A watch is offered to [`WatchTakeover`] instead, and this future then never returns.
 pub(super) async fn answer(
     api: Api,
     takeover: std::sync::Arc<WatchTakeover>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    // Chunks do not exist in HTTP/1.0, a body that has not been read would stand in the way, and a client that wants the
-    // connection closed afterwards is left to hyper.
+    // A watch stays with hyper if the client speaks HTTP/1.0, which has no chunks, if its request has a body that is not read yet, or if the
+    // client asks to close the connection.
     let closes = request
         .headers()
         .get(http::header::CONNECTION)
@@ -82,7 +82,7 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// The head of a response whose body comes in chunks.
+/// The head of a response with a chunked body.
 pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
     let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
     for (name, value) in &parts.headers {
@@ -95,7 +95,7 @@ pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Writes a watch to its end. Returns whether the connection can be used again.
+/// Writes a watch until it ends. Returns whether the connection can be used again.
 pub(super) async fn stream<S>(
     io: &mut RewoundStream<S>,
     head: Vec<u8>,
@@ -127,13 +127,14 @@ where
     }
 }
 
+/// What happens next on the connection of a watch.
 enum WatchStreamEvent {
     Bytes(Bytes),
     End,
     ClientLeft,
 }
 
-/// Waits for events, or for the client to leave.
+/// Waits for events, or until the client closes the connection.
 async fn next<S>(
     io: &mut RewoundStream<S>,
     body: &mut ResponseBody,
@@ -166,7 +167,7 @@ where
                 Poll::Ready(Ok(())) => {
                     early.extend_from_slice(buffer.filled());
                     if early.len() > EARLY_BYTES_MAX {
-                        return Poll::Ready(Ok(WatchStreamEvent::ClientLeft)); // it does not behave
+                        return Poll::Ready(Ok(WatchStreamEvent::ClientLeft)); // sends too much: disconnect
                     }
                 }
             }
@@ -175,7 +176,7 @@ where
     .await
 }
 
-/// Writes slices as one, and sends them off.
+/// Writes slices one after the other, and flushes them.
 async fn send<S>(io: &mut RewoundStream<S>, slices: &[&[u8]]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -201,7 +202,7 @@ where
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Now, as HTTP headers write it.
+/// The current time, in the format of the header `Date`.
 fn http_date() -> String {
     let now = jiff::Timestamp::now();
     now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()

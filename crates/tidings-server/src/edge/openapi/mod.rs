@@ -1,7 +1,6 @@
-//! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain, and what generators of clients
-//! read.
+//! OpenAPI documents (W32–W34): for kubectl, which validates and explains objects by them, and for generators of clients.
 //!
-//! They are made when they are first asked for and kept packed. What types and fields mean is unpacked only while they are made.
+//! A document is made at its first request and kept compressed. The descriptions of types and fields are decompressed only while it is made.
 
 mod custom;
 mod paths;
@@ -39,7 +38,7 @@ enum OpenApiVersion {
 }
 
 impl OpenApiVersion {
-    /// What refers to a schema of that name.
+    /// The `$ref` of a schema.
     fn reference(self, name: &str) -> String {
         match self {
             OpenApiVersion::V2 => format!("#/definitions/{name}"),
@@ -48,21 +47,21 @@ impl OpenApiVersion {
     }
 }
 
-/// The documents of a set of kinds, as far as somebody has asked for them.
+/// The OpenAPI documents of a served set, each made at its first request.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiPages {
     v2: OnceLock<CompressedDocument>,
     v2_protobuf: OnceLock<CompressedDocument>,
-    /// Those of version 3 by their paths. What is always there is the same in every set.
+    /// The OpenAPI 3 documents of built-in kinds, by path. They are shared by all served sets.
     builtin: Arc<OnceLock<BTreeMap<String, CompressedDocument>>>,
     custom: OnceLock<BTreeMap<String, CompressedDocument>>,
 }
 
-/// A document as it is kept.
+/// A document, compressed with gzip.
 #[derive(Debug)]
 struct CompressedDocument {
     bytes: Bytes,
-    /// Of the bytes before they were packed.
+    /// The hash of the uncompressed bytes.
     hash: String,
 }
 
@@ -84,7 +83,7 @@ impl CompressedDocument {
         }
     }
 
-    /// The document, or 304 if the client has it.
+    /// The document, or 304 if the client has it already.
     fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
         let takes_gzip = negotiate::takes_gzip(headers);
         let mut response = answer_tagged(&self.hash, headers, || {
@@ -92,7 +91,7 @@ impl CompressedDocument {
                 return self.bytes.clone();
             }
             let mut bytes = Vec::new();
-            // It was packed here, and reading from memory does not fail.
+            // Cannot fail: the bytes were compressed here.
             let _ = GzDecoder::new(&*self.bytes).read_to_end(&mut bytes);
             bytes.into()
         });
@@ -116,7 +115,7 @@ impl OpenApiPages {
             .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds))))
     }
 
-    /// For a set that has other custom resources.
+    /// The documents for a served set with other custom resources: those of built-in kinds are kept.
     pub(crate) fn with_other_customs(&self) -> OpenApiPages {
         OpenApiPages {
             builtin: self.builtin.clone(),
@@ -124,7 +123,7 @@ impl OpenApiPages {
         }
     }
 
-    /// All of version 3, in the order of their paths.
+    /// All OpenAPI 3 documents, by path.
     fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &CompressedDocument> {
         let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
         let custom = self.custom.get_or_init(|| v3_of(kinds, true));
@@ -134,7 +133,7 @@ impl OpenApiPages {
     }
 }
 
-/// The documents of custom resources, or of all others.
+/// The OpenAPI 3 documents of custom resources, or of built-in kinds.
 fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, CompressedDocument> {
     let mut by_version: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
     for kind in kinds.iter().filter(|kind| kind.is_custom() == custom) {
@@ -155,7 +154,7 @@ fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, CompressedDocument> 
         .collect()
 }
 
-/// The document of all kinds.
+/// The OpenAPI 2 document, for all kinds.
 fn v2(kinds: &Catalog) -> Value {
     let kinds: Vec<&Arc<Kind>> = kinds.iter().collect();
     let definitions = schemas(&kinds, OpenApiVersion::V2, &Descriptions::unpack());
@@ -170,7 +169,7 @@ fn v2(kinds: &Catalog) -> Value {
     })
 }
 
-/// The document of the kinds of one group and version.
+/// The OpenAPI 3 document for the kinds of one group and version.
 fn v3(kinds: &[&Arc<Kind>], descriptions: &Descriptions) -> Value {
     json!({
         "openapi": "3.0.0",
@@ -183,12 +182,12 @@ fn v3(kinds: &[&Arc<Kind>], descriptions: &Descriptions) -> Value {
     })
 }
 
-/// What kubectl asks for, and what it is told that it got.
+/// The media type that kubectl asks for, and the one in the response, which differ in kube-apiserver too.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF_SENT: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 
-/// Answers with a document. Making it takes a while, so it is not done where others wait.
+/// Answers a request for a document. Makes it on a blocking thread, because that takes long.
 pub(crate) async fn answer(
     document: &OpenApiDocument,
     served: Arc<ServedSet>,
@@ -208,7 +207,7 @@ pub(crate) async fn answer(
         )
     });
     made.await
-        .map_err(|_| Status::internal("the document could not be made"))
+        .map_err(|_| Status::internal("cannot make the OpenAPI document"))
 }
 
 fn make_answer(
@@ -282,7 +281,7 @@ fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "kind": kind, "version": version})
 }
 
-/// The schemas of kinds, of their lists and of what requests and answers hold besides.
+/// The schemas of kinds and lists, and of the other bodies of requests and responses.
 fn schemas(kinds: &[&Arc<Kind>], version: OpenApiVersion, descriptions: &Descriptions) -> Map {
     let mut schemas = Schemas::new(version, descriptions);
     for kind in kinds {
@@ -298,7 +297,7 @@ fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
     if let Some(custom) = custom {
         custom::put_schemas(schemas, kind, custom);
     }
-    // Of custom resources there are no types but those that all objects have.
+    // Custom resources have no types of their own in the table, only the common ones of `v1`.
     let find = |name: &str| match custom {
         Some(_) => tidings_schema::find("", "v1", name),
         None => tidings_schema::find(&kind.group, &kind.version, name),

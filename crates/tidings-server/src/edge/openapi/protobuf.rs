@@ -1,4 +1,4 @@
-//! The old OpenAPI document in protobuf, in the message types of gnostic, as kubectl asks for it (W34).
+//! The OpenAPI 2 document in protobuf, in the message types of gnostic, for kubectl (W34).
 
 use tidings_json::Value;
 
@@ -36,7 +36,7 @@ pub(super) fn document(json: &Value) -> Vec<u8> {
     out.0
 }
 
-/// A protobuf message, field by field.
+/// A protobuf message that is being encoded.
 #[derive(Debug, Default)]
 struct ProtobufMessage(Vec<u8>);
 
@@ -59,7 +59,7 @@ impl ProtobufMessage {
         self.bytes(field, &message.0);
     }
 
-    /// A field of text, if there is any.
+    /// Adds a string field, unless the value is empty or absent.
     fn text(&mut self, field: u64, value: &Value) {
         if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
             self.bytes(field, text.as_bytes());
@@ -79,7 +79,7 @@ impl ProtobufMessage {
         }
     }
 
-    /// All members that the specification does not know.
+    /// Adds the members whose names begin with `x-`.
     fn extensions(&mut self, field: u64, json: &Value) {
         for (name, value) in members(json).filter(|(name, _)| name.starts_with("x-")) {
             let mut extension = ProtobufMessage::default();
@@ -89,7 +89,7 @@ impl ProtobufMessage {
         }
     }
 
-    /// Any value: gnostic takes it as YAML, of which JSON is a part.
+    /// Adds any value as text: gnostic parses it as YAML, which includes JSON.
     fn any(&mut self, field: u64, value: &Value) {
         let mut any = ProtobufMessage::default();
         any.bytes(2, value.to_string().as_bytes());
@@ -112,7 +112,7 @@ fn named(name: &str, value: &ProtobufMessage) -> ProtobufMessage {
     named
 }
 
-/// A message that has no other field than this.
+/// A message with only this field.
 fn wrapped(field: u64, inner: &ProtobufMessage) -> ProtobufMessage {
     let mut out = ProtobufMessage::default();
     out.message(field, inner);
@@ -176,7 +176,7 @@ fn parameter_or_reference(json: &Value) -> ProtobufMessage {
     wrapped(1, &parameter(json))
 }
 
-/// One in the body, in the path, or in the query.
+/// A parameter in the body, in the path, or in the query.
 fn parameter(json: &Value) -> ProtobufMessage {
     let mut out = ProtobufMessage::default();
     if json["in"] == "body" {
@@ -190,7 +190,7 @@ fn parameter(json: &Value) -> ProtobufMessage {
     out.text(2, &json["in"]);
     out.text(3, &json["description"]);
     out.text(4, &json["name"]);
-    // Those of the query have one field more before the type.
+    // In gnostic's messages a query parameter has one more field before the type than a path parameter.
     let (place, type_field, unique_field) = match json["in"].as_str() {
         Some("path") => (4, 5, 19),
         _ => (3, 6, 20),
@@ -200,7 +200,7 @@ fn parameter(json: &Value) -> ProtobufMessage {
     wrapped(2, &wrapped(place, &out))
 }
 
-/// `Definitions` and `Properties`: schemas by name.
+/// The messages `Definitions` and `Properties`: schemas by name.
 fn named_schemas(schemas: &Value) -> ProtobufMessage {
     let mut out = ProtobufMessage::default();
     for (name, value) in members(schemas) {

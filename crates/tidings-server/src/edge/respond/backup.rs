@@ -1,4 +1,4 @@
-//! A backup of the store, written while it is sent: memory does not grow with it.
+//! A backup of the store, encoded while it is sent, so that memory does not grow with its size.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,16 +9,16 @@ use bytes::Bytes;
 use tidings_storage::backup::BackupWriter;
 use tidings_storage::{Error, HistoryHold, Range, Revision, Storage};
 
-/// How many keys are read at once. Values are bounded, so this bounds memory.
+/// How many keys are read at a time. The size of values is bounded, so this bounds memory.
 const PAGE: usize = 64;
 
-/// The pages of a backup that are still to come.
+/// The rest of a backup.
 struct BackupPages {
     store: Arc<dyn Storage>,
     writer: BackupWriter,
     revision: Revision,
     start: Option<Bytes>,
-    /// The revision stays readable as long as this lives.
+    /// Keeps the revision readable.
     _history: HistoryHold,
 }
 
