@@ -19,7 +19,7 @@ struct PendingWrites {
     under_way: HashMap<ObjectKey, (WriteNumber, UnstampedObject)>,
     /// Acknowledged by the store.
     ///
-    /// Bound: the writes that the cache is behind the store.
+    /// Bound: the writes that the store has acknowledged and the cache has not received yet.
     done: HashMap<ObjectKey, (Bytes, Object)>,
     next: WriteNumber,
 }

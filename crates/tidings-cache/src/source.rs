@@ -74,7 +74,7 @@ impl SetAside {
             known.insert(Bytes::copy_from_slice(key), revision);
             let key = [&self.prefix[..], key].concat();
             let key = String::from_utf8_lossy(&key);
-            tracing::error!(%key, %revision, why, "a value in the store is not an object of this server; it is set aside");
+            tracing::error!(%key, %revision, why, "setting aside a value in the store that is not an object of its key");
         }
     }
 

@@ -434,12 +434,12 @@ async fn report_deletion(core: &Core, name: &str, known: &KnownDefinition) -> Re
         return Ok(());
     }
     let now = clock::now();
-    let said = edit_definition(core, name, known, Some(Subresource::Status), |draft| {
+    let written = edit_definition(core, name, known, Some(Subresource::Status), |draft| {
         let status = draft.members.entry("status").or_insert_with(|| json!({}));
         let message = "CustomResource deletion is in progress";
         definition::set_condition(status, "Terminating", "True", REASON, message, &now);
     });
-    match said.await {
+    match written.await {
         Err(status) if !matches!(status.code, 404 | 409) => Err(status),
         _ => Ok(()),
     }

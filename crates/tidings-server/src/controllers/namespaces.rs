@@ -241,7 +241,7 @@ async fn report_remaining(
             finalizers.1,
         ),
     ];
-    let said = |conditions: &[Value]| -> Vec<(Value, Value)> {
+    let statuses_and_messages = |conditions: &[Value]| -> Vec<(Value, Value)> {
         let parts = conditions.iter();
         parts
             .map(|condition| (condition["status"].clone(), condition["message"].clone()))
@@ -250,7 +250,8 @@ async fn report_remaining(
     let known = draft
         .at(&["status", "conditions"])
         .and_then(Value::as_array);
-    if known.is_some_and(|known| said(known) == said(&conditions)) {
+    if known.is_some_and(|known| statuses_and_messages(known) == statuses_and_messages(&conditions))
+    {
         return Ok(());
     }
     let status = json!({ "phase": "Terminating", "conditions": conditions });

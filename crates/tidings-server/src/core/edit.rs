@@ -233,8 +233,8 @@ fn expected_version(draft: &Draft) -> Result<ResourceVersion, Status> {
 }
 
 /// The message of a conflict about the uid (W144).
-pub(super) fn uid_precondition(said: &str, stored: &str) -> String {
-    format!("Precondition failed: UID in precondition: {said}, UID in object meta: {stored}")
+pub(super) fn uid_precondition(requested: &str, stored: &str) -> String {
+    format!("Precondition failed: UID in precondition: {requested}, UID in object meta: {stored}")
 }
 
 /// Copies the metadata that clients cannot set from the stored object (W146).

@@ -422,7 +422,7 @@ async fn both_fields_for_the_service_account_have_the_same_value() {
     let templates = "/api/v1/namespaces/default/podtemplates";
     let accounts =
         |spec: &Value| [&spec["serviceAccountName"], &spec["serviceAccount"]].map(Value::clone);
-    for (at, said, kept) in [
+    for (at, given, kept) in [
         (0, json!({"serviceAccount": "old"}), json!("old")),
         (1, json!({"serviceAccountName": "new"}), json!("new")),
         (
@@ -436,7 +436,7 @@ async fn both_fields_for_the_service_account_have_the_same_value() {
             Value::Null,
         ),
     ] {
-        let mut spec = said;
+        let mut spec = given;
         spec["containers"] = json!([{"name": "c", "image": "i"}]);
         let body = json!({"metadata": {"name": format!("t{at}")}, "template": {"spec": spec}});
         let created = server.request("POST", templates, body).await.json();

@@ -187,8 +187,8 @@ async fn w42_malformed_protobuf_is_refused_and_nothing_is_stored() {
             (answer.code, &status["reason"]),
             (400, &json!("BadRequest"))
         );
-        let said = status["message"].as_str().unwrap();
-        assert!(said.starts_with(&message), "{said}");
+        let text = status["message"].as_str().unwrap();
+        assert!(text.starts_with(&message), "{text}");
     }
     // Without its last four bytes the body is still valid, so it is cut before them.
     for end in 0..good.len() - 4 {

@@ -87,11 +87,11 @@ async fn access_reviews_agree_with_the_authorizer() {
     for url in ["/version", "/healthz", "/metrics", "/api"] {
         let asked = json!({"verb": "get", "path": url});
         let anonymous = json!({"user": "system:anonymous", "nonResourceAttributes": asked});
-        let said = server
+        let status = server
             .review_status(&path, json!({ "spec": anonymous }))
             .await;
         let done = server.get(url).await.code == 200;
-        assert_eq!(said, json!({ "allowed": done }), "{url}");
+        assert_eq!(status, json!({ "allowed": done }), "{url}");
     }
     let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
     let answer = server.review(&local, json!({ "spec": joe })).await;

@@ -86,11 +86,11 @@ async fn a_full_disk_makes_a_server_not_ready_until_there_is_space() {
         .request("POST", CONFIGMAPS, config_map("a", 5000))
         .await;
     assert_eq!(refused.code, 500, "{}", refused.text);
-    let said = until_code(&server, "/readyz", 500).await;
-    assert!(said.contains("[-]etcd failed: "), "{said}");
+    let text = until_code(&server, "/readyz", 500).await;
+    assert!(text.contains("[-]etcd failed: "), "{text}");
     assert!(
-        said.contains("the last write failed") || said.contains("full"),
-        "{said}"
+        text.contains("the last write failed") || text.contains("full"),
+        "{text}"
     );
     assert_eq!(
         server.get("/livez").await.code,
@@ -131,10 +131,10 @@ async fn a_dead_commit_thread_makes_livez_fail() {
         refused.text
     );
     for path in ["/livez", "/readyz", "/healthz"] {
-        let said = until_code(&server, path, 500).await;
+        let text = until_code(&server, path, 500).await;
         assert!(
-            said.contains("the thread that commits writes has ended: restart the server"),
-            "{said}"
+            text.contains("the thread that commits writes has ended: restart the server"),
+            "{text}"
         );
     }
 }

@@ -325,7 +325,7 @@ async fn w19_legacy_watches() {
 async fn watches_end_with_a_bookmark_when_the_server_stops() {
     let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
-    let mut told = server
+    let mut bookmarked = server
         .watch(&format!(
             "{CONFIGMAPS}?watch=1&allowWatchBookmarks=1&resourceVersion={a}"
         ))
@@ -333,10 +333,10 @@ async fn watches_end_with_a_bookmark_when_the_server_stops() {
     let mut silent = server
         .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={a}"))
         .await;
-    assert!(told.is_quiet().await && silent.is_quiet().await);
+    assert!(bookmarked.is_quiet().await && silent.is_quiet().await);
     server.api.stop_watches();
-    assert_eq!(told.brief().await, format!("BOOKMARK @{a}"));
-    assert!(told.next().await.is_none());
+    assert_eq!(bookmarked.brief().await, format!("BOOKMARK @{a}"));
+    assert!(bookmarked.next().await.is_none());
     assert!(silent.next().await.is_none());
     assert_eq!(server.get("/readyz").await.code, 500, "/readyz fails");
 }

@@ -57,8 +57,8 @@ fn seen(slot: usize, object: &ModelObject) -> SeenObject {
 }
 
 impl ModelWorld {
-    fn tell(&mut self, slot: usize, told: PendingEvent) {
-        self.pending[slot % 2].push_back(told);
+    fn enqueue(&mut self, slot: usize, event: PendingEvent) {
+        self.pending[slot % 2].push_back(event);
     }
 
     fn create(&mut self, slot: usize, owners: &[(usize, bool)], held: bool) {
@@ -76,7 +76,7 @@ impl ModelWorld {
                 deletion_timestamp: None,
             },
         };
-        self.tell(slot, PendingEvent::Seen(seen(slot, &object)));
+        self.enqueue(slot, PendingEvent::Seen(seen(slot, &object)));
         self.objects.insert(slot, object);
     }
 
@@ -109,7 +109,7 @@ impl ModelWorld {
         edit(&mut object.facts);
         let leaves =
             object.facts.deletion_timestamp.is_some() && object.facts.finalizers.is_empty();
-        let told = if leaves {
+        let event = if leaves {
             PendingEvent::Gone(Uid::Uuid(object.uid))
         } else {
             PendingEvent::Seen(seen(slot, object))
@@ -117,7 +117,7 @@ impl ModelWorld {
         if leaves {
             self.objects.remove(&slot);
         }
-        self.tell(slot, told);
+        self.enqueue(slot, event);
     }
 
     fn delete(&mut self, slot: usize, policy: PropagationPolicy) {

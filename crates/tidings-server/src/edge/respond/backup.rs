@@ -24,7 +24,7 @@ struct BackupPages {
 
 type NextBackupPage = Pin<Box<dyn Future<Output = Option<(Bytes, Option<BackupPages>)>> + Send>>;
 
-/// The body of a backup. One that ends early has no end, which whoever reads it notices.
+/// The body of a backup. If the store fails, the body ends early, and the reader notices that the end mark is missing.
 pub(crate) struct BackupBody {
     head: Option<Bytes>,
     next: Option<NextBackupPage>,
@@ -75,7 +75,7 @@ impl BackupPages {
         let page = match self.store.range(range).await {
             Ok(page) => page,
             Err(error) => {
-                tracing::error!(%error, "a backup cannot be finished");
+                tracing::error!(%error, "cannot finish a backup");
                 return None;
             }
         };

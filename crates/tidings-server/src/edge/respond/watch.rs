@@ -249,8 +249,8 @@ impl WatchBody {
         if *self.watch.stopping.borrow() {
             self.ended = true;
             // The client can resume from here after a restart, or on another server.
-            let told = self.watch.bookmarks && revision >= self.watch.after;
-            return Poll::Ready(told.then(|| self.bookmark(revision, false)));
+            let sends_bookmark = self.watch.bookmarks && revision >= self.watch.after;
+            return Poll::Ready(sends_bookmark.then(|| self.bookmark(revision, false)));
         }
         if self.watch.resource.cache().is_closed() {
             self.ended = true;

@@ -15,17 +15,20 @@ async fn w179_all_validation_errors_are_reported_together() {
     let refused = server.request("POST", WIDGETS, widget("a", &spec)).await;
     assert_eq!(refused.code, 422, "{}", refused.text);
     let causes = &refused.json()["details"]["causes"];
-    let told = |field: &str, reason: &str| {
+    let reports = |field: &str, reason: &str| {
         let mut causes = causes.as_array().into_iter().flatten();
         causes.any(|cause| cause["field"] == field && cause["reason"] == reason)
     };
-    assert!(told("spec.size", "FieldValueInvalid"), "{causes}");
-    assert!(told("spec.color", "FieldValueNotSupported"), "{causes}");
+    assert!(reports("spec.size", "FieldValueInvalid"), "{causes}");
+    assert!(reports("spec.color", "FieldValueNotSupported"), "{causes}");
     assert!(
-        told("spec.ports[0].port", "FieldValueTypeInvalid"),
+        reports("spec.ports[0].port", "FieldValueTypeInvalid"),
         "{causes}"
     );
-    assert!(told("spec.ports[1].port", "FieldValueRequired"), "{causes}");
+    assert!(
+        reports("spec.ports[1].port", "FieldValueRequired"),
+        "{causes}"
+    );
     assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
 }
 
@@ -396,7 +399,7 @@ async fn w170_unqualified_finalizers_of_custom_resources_give_a_warning() {
     body["metadata"]["finalizers"] = json!(["x", "a.b", "ex.com/y"]);
     let created = server.request("POST", WIDGETS, &body).await;
     assert_eq!(created.code, 201, "{}", created.text);
-    let told = |name: &str, how: &str| {
+    let warning = |name: &str, how: &str| {
         format!(
             "299 - \"metadata.finalizers: \\\"{name}\\\": prefer a domain-qualified finalizer name {how}to avoid accidental \
              conflicts with other finalizer writers\""
@@ -404,7 +407,7 @@ async fn w170_unqualified_finalizers_of_custom_resources_give_a_warning() {
     };
     assert_eq!(
         warnings(&created),
-        [told("a.b", "including a path (/) "), told("x", "")]
+        [warning("a.b", "including a path (/) "), warning("x", "")]
     );
 }
 

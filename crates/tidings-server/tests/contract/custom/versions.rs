@@ -204,8 +204,8 @@ async fn w184_a_watch_with_a_field_selector_ends_when_the_definition_changes() {
     assert_eq!(selected.next().await, None, "the watch ends");
     let version = created.version();
     let since = format!("{colourless}&resourceVersion={version}");
-    let told = server.watch(&since).await.next().await.unwrap();
-    assert_eq!(told["object"]["code"], 410, "{told}");
+    let event = server.watch(&since).await.next().await.unwrap();
+    assert_eq!(event["object"]["code"], 410, "{event}");
     server.request("DELETE", &format!("{WIDGETS}/a"), "").await;
     assert_eq!(
         next_event(&mut whole).await,
