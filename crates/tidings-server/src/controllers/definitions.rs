@@ -96,7 +96,7 @@ pub(super) struct DefinitionController {
 }
 
 impl DefinitionController {
-    /// Follows the definitions until the server is gone.
+    /// Follows the definitions until the server stops.
     pub(super) async fn run(mut self, core: Weak<Core>) {
         let Some(mut changes) = core
             .upgrade()
