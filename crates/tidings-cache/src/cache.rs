@@ -1,7 +1,7 @@
-//! The watch cache of one resource: its state in memory, at every revision within the history, and the log of its changes.
+//! The watch cache of one resource: its current objects, its objects at each older revision within the history, and the log of changes.
 //!
-//! A [`Reflector`](tidings_informer::Reflector) fills it through [`CacheFiller`](crate::fill::CacheFiller). Readers take a snapshot
-//! or a position under a lock that is held for a moment, and walk without it.
+//! A [`Reflector`](tidings_informer::Reflector) fills it through [`CacheFiller`](crate::fill::CacheFiller). Readers hold the lock only
+//! while they take a snapshot or a log position; they iterate without it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,39 +15,39 @@ use crate::log::{EventLog, FellBehind, LogSegment, ObjectMap};
 use crate::own_writes::{OwnWrites, WriteUnderWay};
 use crate::wake::{WakeSlot, Wakers, WatchScope};
 
-/// How many bytes are read again under another [`StoredReader`] before other tasks get the thread.
+/// [`Cache::reread`] yields to other tasks each time it has read this many bytes.
 const REREAD_BYTES: usize = 256 << 10;
 
-/// Translates the JSON of a stored object to what readers see; `None` if readers see it as it is stored.
+/// Translates the JSON of a stored object to the JSON that readers see; `None` if the stored JSON needs no translation.
 pub type StoredReader = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
 
-/// The state of a resource at a revision. A clone shares it.
+/// The objects of a resource at one revision. Clones share the map.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The objects by key.
     pub state: ObjectMap,
-    /// The revision that the state is of.
+    /// The revision of this state.
     pub revision: ResourceVersion,
 }
 
 /// The part of a cache that its lock protects.
 pub(crate) struct CacheState {
-    pub(crate) state: ObjectMap,
-    /// The cache is complete up to here.
+    pub(crate) objects: ObjectMap,
+    /// The cache has every change up to this revision.
     pub(crate) revision: ResourceVersion,
     pub(crate) log: EventLog,
-    /// Reads and watches of older revisions are refused, though the log may still have them.
+    /// Reads and watches of older revisions are refused, even if the log still has them.
     pub(crate) oldest: ResourceVersion,
-    /// Revisions after the current one and up to this belong to a state that the store has lost.
+    /// The store once had the revisions above `revision` up to this one, and lost them: an older backup was restored, for example.
     pub(crate) lost: ResourceVersion,
-    /// Stored objects whose readers see something else: another reader may show again what this one leaves out.
+    /// The stored form of each object that the reader translated, kept so that a later reader can translate it again.
     ///
     /// Bound: the objects that were not written since the reader changed.
     pub(crate) originals: HashMap<ObjectKey, Object>,
     pub(crate) reader: CurrentReader,
 }
 
-/// The reader in use, and how often it was replaced.
+/// The [`StoredReader`] in use, and a number that grows each time it is replaced.
 #[derive(Clone, Default)]
 pub(crate) struct CurrentReader {
     reader: Option<StoredReader>,
@@ -55,25 +55,25 @@ pub(crate) struct CurrentReader {
 }
 
 impl CurrentReader {
-    /// True if objects may be read otherwise than they are stored.
+    /// True if there is a reader: cached objects may then differ from the stored ones.
     pub(crate) fn translates(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// A stored object as readers see it; `None` if that is how it is stored.
+    /// Translates a stored object; `None` if the stored form needs no translation.
     pub(crate) fn read(&self, stored: &Object, event: EventType) -> Option<Object> {
         let json = self.reader.as_ref()?(stored.as_bytes())?;
         Object::stamped(&json, stored.revision(), event).ok()
     }
 
-    /// True if both are the same reader.
-    pub(crate) fn is(&self, other: &CurrentReader) -> bool {
+    /// True if neither was replaced by the other.
+    pub(crate) fn is_same(&self, other: &CurrentReader) -> bool {
         self.number == other.number
     }
 }
 
 impl CacheState {
-    /// True if the store had a revision that the cache has not reached, and has lost it.
+    /// True for a revision that the store has lost and not reached again.
     fn is_lost(&self, revision: ResourceVersion) -> bool {
         revision > self.revision && revision <= self.lost
     }
@@ -102,7 +102,7 @@ impl std::fmt::Debug for Cache {
     }
 }
 
-/// Why the state at a revision cannot be read.
+/// Why the objects at a revision cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unavailable {
     /// It is older than the history, which starts at this revision.
@@ -112,7 +112,7 @@ pub enum Unavailable {
 }
 
 impl Cache {
-    /// A cache that is not filled yet. Its log holds at most `log_bytes_max` bytes of objects; `changed` is notified of every change.
+    /// An empty cache, to be filled. Its log holds at most `log_bytes_max` bytes of objects; `changed` is notified of every change.
     pub(crate) fn new(
         log_bytes_max: usize,
         changed: Arc<Notify>,
@@ -120,7 +120,7 @@ impl Cache {
     ) -> Arc<Cache> {
         let none = ResourceVersion::default();
         let state = CacheState {
-            state: ObjectMap::new(),
+            objects: ObjectMap::new(),
             revision: none,
             log: EventLog::new(ObjectMap::new(), none, log_bytes_max),
             oldest: none,
@@ -147,39 +147,39 @@ impl Cache {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The current state.
+    /// The current objects and their revision.
     pub fn snapshot(&self) -> Snapshot {
         snapshot(&self.state())
     }
 
-    /// The state at exactly a revision.
+    /// The objects at exactly this revision.
     ///
     /// # Errors
     /// If the revision is outside the history.
     pub fn snapshot_at(&self, revision: ResourceVersion) -> Result<Snapshot, Unavailable> {
-        let inner = self.state();
-        if inner.is_lost(revision) {
-            return Err(Unavailable::TooOld(inner.oldest));
+        let state = self.state();
+        if state.is_lost(revision) {
+            return Err(Unavailable::TooOld(state.oldest));
         }
-        if revision > inner.revision {
-            return Err(Unavailable::NotYet(inner.revision));
+        if revision > state.revision {
+            return Err(Unavailable::NotYet(state.revision));
         }
-        if revision < inner.oldest {
-            return Err(Unavailable::TooOld(inner.oldest));
+        if revision < state.oldest {
+            return Err(Unavailable::TooOld(state.oldest));
         }
-        match inner.log.state_at(revision) {
+        match state.log.state_at(revision) {
             Some(state) => Ok(Snapshot { state, revision }),
-            None => Err(Unavailable::TooOld(inner.log.oldest())),
+            None => Err(Unavailable::TooOld(state.log.oldest())),
         }
     }
 
     /// One object as the cache has it.
     pub fn get(&self, key: &ObjectKey) -> Option<Object> {
-        self.state().state.get(key).cloned()
+        self.state().objects.get(key).cloned()
     }
 
-    /// Notes that this process is about to write an object: the cache recognises it when the store brings it, until the returned
-    /// guard is dropped.
+    /// Notes that this process is about to write an object. Until the returned guard is dropped, the cache recognises the object when
+    /// the watch of the store delivers it.
     pub(crate) fn begin_write(
         &self,
         key: &ObjectKey,
@@ -188,13 +188,14 @@ impl Cache {
         self.own.begin(key, object)
     }
 
-    /// Notes that this process has written an object. The next write to it need not wait until the store has brought it back.
+    /// Notes that the store has acknowledged a write of this process. The next write to the same object need not wait until the watch of
+    /// the store has delivered it.
     pub(crate) fn end_write(&self, value: &Bytes, object: &Object) {
         let is_new = || object.revision() > self.state().revision;
         self.own.done(value, object, is_new);
     }
 
-    /// The object that the store brings, if this process has written it.
+    /// The object in a value that the watch of the store delivered, if this process wrote that value.
     pub(crate) fn recognise(
         &self,
         key: &ObjectKey,
@@ -224,18 +225,18 @@ impl Cache {
             .await;
     }
 
-    /// The current state, and a cursor behind it.
+    /// The current objects, and a cursor that starts right after them.
     pub fn follow(&self, scope: WatchScope) -> (Snapshot, Cursor) {
         let slot = self.wakers.enter(scope);
-        let inner = self.state();
+        let state = self.state();
         let cursor = Cursor {
-            position: inner.log.end(),
+            position: state.log.end(),
             slot,
         };
-        (snapshot(&inner), cursor)
+        (snapshot(&state), cursor)
     }
 
-    /// A cursor behind a revision, which may be one that the cache has not reached yet.
+    /// A cursor that starts after a revision. The cache need not have reached that revision yet.
     ///
     /// # Errors
     /// If the revision is older than the history, or lost.
@@ -245,19 +246,19 @@ impl Cache {
         scope: WatchScope,
     ) -> Result<Cursor, Unavailable> {
         let slot = self.wakers.enter(scope);
-        let inner = self.state();
-        // A watch that waited for a lost revision would miss the events that took its place (W94).
-        if revision < inner.oldest || inner.is_lost(revision) {
-            return Err(Unavailable::TooOld(inner.oldest));
+        let state = self.state();
+        // The store uses a lost revision again for another event; a watch that starts after it would miss that event (W94).
+        if revision < state.oldest || state.is_lost(revision) {
+            return Err(Unavailable::TooOld(state.oldest));
         }
-        let position = inner
+        let position = state
             .log
             .position_after(revision)
-            .ok_or(Unavailable::TooOld(inner.log.oldest()))?;
+            .ok_or(Unavailable::TooOld(state.log.oldest()))?;
         Ok(Cursor { position, slot })
     }
 
-    /// The segment that a cursor stands in, the position behind the last event, and the revision up to which the log is complete.
+    /// The log segment at the cursor, the position after the last event of the log, and the revision up to which the log is complete.
     ///
     /// # Errors
     /// If the log was trimmed past the cursor.
@@ -268,7 +269,7 @@ impl Cache {
         self.read_at(cursor.position())
     }
 
-    /// As [`Cache::read`], for a reader that keeps a position without being woken by the cache.
+    /// Like [`Cache::read`], for a reader that keeps a log position itself and is not woken by the cache.
     ///
     /// # Errors
     /// If the log was trimmed past the position.
@@ -276,30 +277,30 @@ impl Cache {
         &self,
         position: u64,
     ) -> Result<(Arc<LogSegment>, u64, ResourceVersion), FellBehind> {
-        let inner = self.state();
+        let state = self.state();
         Ok((
-            inner.log.segment(position)?,
-            inner.log.end(),
-            inner.revision,
+            state.log.segment(position)?,
+            state.log.end(),
+            state.revision,
         ))
     }
 
-    /// The current state, and the position behind it.
+    /// The current objects, and the log position right after them.
     pub fn tail(&self) -> (Snapshot, u64) {
-        let inner = self.state();
-        (snapshot(&inner), inner.log.end())
+        let state = self.state();
+        (snapshot(&state), state.log.end())
     }
 
-    /// Refuses revisions before `oldest` from now on, and drops the segments that only they needed.
+    /// Refuses reads and watches of revisions before `oldest` from now on, and drops the log segments that only they needed.
     pub fn forget_before(&self, oldest: ResourceVersion) {
-        let mut inner = self.state_mut();
-        if oldest > inner.oldest {
-            inner.oldest = oldest;
-            inner.log.trim(oldest);
+        let mut state = self.state_mut();
+        if oldest > state.oldest {
+            state.oldest = oldest;
+            state.log.trim(oldest);
         }
     }
 
-    /// Tells whenever the cache has reached another revision.
+    /// A channel with the revision that the cache has reached.
     pub fn changes(&self) -> watch::Receiver<Option<ResourceVersion>> {
         self.reached.subscribe()
     }
@@ -309,18 +310,18 @@ impl Cache {
         self.state().reader.clone()
     }
 
-    /// Reads objects with another reader from now on. Those that the cache has stay as they are until [`Cache::reread`].
+    /// Translates objects with another reader from now on. Objects already in the cache do not change until [`Cache::reread`].
     pub fn set_reader(&self, reader: StoredReader) {
-        let mut inner = self.state_mut();
-        let number = inner.reader.number + 1;
-        inner.reader = CurrentReader {
+        let mut state = self.state_mut();
+        let number = state.reader.number + 1;
+        state.reader = CurrentReader {
             reader: Some(reader),
             number,
         };
     }
 
-    /// Reads every stored object again with the current reader. If readers see any object otherwise than before, the history
-    /// before now is refused: its events are not what a list or a watch would show now.
+    /// Translates every stored object again with the current reader. If that changes any cached object, all older revisions are refused:
+    /// the events in the log were translated by the reader before.
     pub async fn reread(&self) {
         let reader = self.reader();
         let (mut read, mut bytes, mut changed) = (Vec::new(), 0, false);
@@ -331,37 +332,37 @@ impl Cache {
             if bytes > REREAD_BYTES {
                 changed |= self.replace_read(std::mem::take(&mut read));
                 bytes = 0;
-                tokio::task::yield_now().await; // the thread has other tasks
+                tokio::task::yield_now().await;
             }
         }
         changed |= self.replace_read(read);
         if !changed {
             return;
         }
-        let mut inner = self.state_mut();
-        inner.oldest = inner.revision;
-        let oldest = inner.oldest;
-        inner.log.trim(oldest);
-        drop(inner);
+        let mut state = self.state_mut();
+        state.oldest = state.revision;
+        let oldest = state.oldest;
+        state.log.trim(oldest);
+        drop(state);
         self.rereads.fetch_add(1, Ordering::AcqRel);
         self.wake_all();
     }
 
     /// Every object as it is stored.
     fn originals(&self) -> Vec<Object> {
-        let inner = self.state();
-        let original = |(key, object)| inner.originals.get(key).unwrap_or(object).clone();
-        inner.state.iter().map(original).collect()
+        let state = self.state();
+        let original = |(key, object)| state.originals.get(key).unwrap_or(object).clone();
+        state.objects.iter().map(original).collect()
     }
 
-    /// Replaces objects, given as they are stored, by what readers see if that is different; versions do not change. True if
-    /// readers see any object otherwise than before.
+    /// Replaces cached objects by their new translations; versions do not change. Each item is a stored object and its translation, if it
+    /// needs one. True if any cached object changed.
     fn replace_read(&self, read: Vec<(Object, Option<Object>)>) -> bool {
-        let mut inner = self.state_mut();
+        let mut state = self.state_mut();
         let mut changed = false;
         for (original, seen) in read {
             let key = original.key();
-            let Some(known) = inner.state.get(&key) else {
+            let Some(known) = state.objects.get(&key) else {
                 continue;
             };
             let shown = seen.as_ref().unwrap_or(&original);
@@ -369,21 +370,21 @@ impl Cache {
                 continue;
             }
             changed = true;
-            inner.state.insert(key.clone(), shown.clone());
+            state.objects.insert(key.clone(), shown.clone());
             match seen {
-                Some(_) => inner.originals.insert(key, original),
-                None => inner.originals.remove(&key),
+                Some(_) => state.originals.insert(key, original),
+                None => state.originals.remove(&key),
             };
         }
         changed
     }
 
-    /// How often [`Cache::reread`] changed what readers see. A watch that compares two numbers knows whether to trust its selection.
+    /// How often [`Cache::reread`] changed cached objects. A watch that sees this grow can no longer rely on what it has sent before.
     pub fn rereads(&self) -> u64 {
         self.rereads.load(Ordering::Acquire)
     }
 
-    /// Ends every watch once it has sent what is pending: the resource is gone.
+    /// Ends every watch once it has sent its pending events, because the resource is no longer served.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake_all();
@@ -394,29 +395,29 @@ impl Cache {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Wakes every watch, to look at something else than the log.
+    /// Wakes every watch, so that it looks at more than the log: whether the cache is closed or the server stops.
     pub fn wake_all(&self) {
         self.wakers.wake_all();
     }
 
     /// Figures for metrics.
     pub fn stats(&self) -> CacheStats {
-        let inner = self.state();
+        let state = self.state();
         CacheStats {
-            objects: inner.state.len(),
-            revision: inner.revision.get(),
-            oldest: inner.oldest.max(inner.log.oldest()).get(),
-            log_events: inner.log.len(),
-            log_bytes: inner.log.bytes(),
+            objects: state.objects.len(),
+            revision: state.revision.get(),
+            oldest: state.oldest.max(state.log.oldest()).get(),
+            log_events: state.log.len(),
+            log_bytes: state.log.bytes(),
             watches: self.wakers.len(),
         }
     }
 }
 
-fn snapshot(inner: &CacheState) -> Snapshot {
+fn snapshot(state: &CacheState) -> Snapshot {
     Snapshot {
-        state: inner.state.clone(),
-        revision: inner.revision,
+        state: state.objects.clone(),
+        revision: state.revision,
     }
 }
 
@@ -426,7 +427,7 @@ fn snapshot(inner: &CacheState) -> Snapshot {
 pub struct CacheStats {
     /// Objects in the current state.
     pub objects: usize,
-    /// The revision that the cache is complete up to.
+    /// The cache has every change up to this revision.
     pub revision: u64,
     /// The oldest revision that can be read and watched from.
     pub oldest: u64,
@@ -438,7 +439,7 @@ pub struct CacheStats {
     pub watches: usize,
 }
 
-/// The position of a watch in the log, and its registration to be woken.
+/// The position of a watch in the log, and its registration for wake-ups.
 #[derive(Debug)]
 pub struct Cursor {
     position: u64,
@@ -446,7 +447,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The number of the next event.
+    /// The position of the next event.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -456,8 +457,8 @@ impl Cursor {
         self.position += 1;
     }
 
-    /// Asks to be woken at the next event in the scope. The caller reads the log once more afterwards: an event may have come before
-    /// the call.
+    /// Registers a waker for the next event in the scope. The caller then reads the log once more: an event may have come before the
+    /// call.
     pub fn wait(&self, waker: &std::task::Waker) {
         self.slot.wait(waker);
     }
@@ -490,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lease_ends_goes_in_one_revision() {
+    fn deletions_of_an_expired_etcd_lease_share_one_revision() {
         let (cache, mut store) = filled(5, &["a", "b", "c"]);
         let cursor = cache
             .follow_after(ResourceVersion::new(5), WatchScope::All)
@@ -504,12 +505,15 @@ mod tests {
     }
 
     #[test]
-    fn w94_a_lost_revision_is_refused_until_the_store_has_passed_it() {
+    fn w94_a_lost_revision_is_refused_until_the_store_reaches_it_again() {
         let (cache, mut store) = filled(20, &["a"]);
         let at = |revision| cache.follow_after(ResourceVersion::new(revision), WatchScope::All);
-        assert!(at(25).is_ok(), "it may come");
+        assert!(at(25).is_ok(), "a future revision");
         list(&mut store, 10, &["a"]);
-        assert!(matches!(at(20), Err(Unavailable::TooOld(_))), "it was lost");
+        assert!(
+            matches!(at(20), Err(Unavailable::TooOld(_))),
+            "a lost revision"
+        );
         assert!(matches!(
             cache.snapshot_at(ResourceVersion::new(15)),
             Err(Unavailable::TooOld(_))
@@ -517,11 +521,11 @@ mod tests {
         assert!(at(10).is_ok() && at(25).is_ok());
         let changed = object("a", 20, EventType::Modified);
         store.apply(vec![WatchEvent::Modified(changed)]);
-        assert!(at(20).is_ok(), "it is another one now");
+        assert!(at(20).is_ok(), "the store has reached it again");
     }
 
     #[test]
-    fn an_own_write_is_known_until_the_store_has_brought_it() {
+    fn an_own_write_is_kept_until_the_watch_of_the_store_delivers_it() {
         let (cache, mut store) = filled(5, &["a"]);
         let key = ObjectKey::new("", "a");
         let newest = || cache.newest(&key).unwrap().revision().get();
@@ -534,6 +538,6 @@ mod tests {
         store.apply(vec![WatchEvent::Modified(theirs)]);
         assert_eq!(newest(), 8);
         cache.end_write(&Bytes::new(), &object("a", 7, EventType::Modified));
-        assert_eq!(newest(), 8, "what comes late is not kept");
+        assert_eq!(newest(), 8, "a late acknowledgement is not kept");
     }
 }

@@ -1,19 +1,19 @@
-//! Events in another encoding than the one they are stored in, encoded once for all watches that want the same bytes.
+//! Events in an encoding other than the stored one (protobuf, tables), encoded once and shared by all watches that send the same bytes.
 //!
-//! An encoding belongs to the watches, not to the log: it lives as long as a watch stands in the segment that it is of. A server
-//! without such watches keeps none of it; one with many keeps it for the segments that they read, mostly the last one.
+//! The watches own an encoded segment, not the log: it lives as long as some watch reads that segment. A server without such watches
+//! keeps none; a server with many keeps those of the segments that they read, mostly the last one.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use tidings_api::EventType;
 
-/// Names an encoding. Watches with equal keys share bytes; what the text means is the caller's business.
+/// Names an encoding. Watches with equal keys share bytes. The cache does not interpret the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodingKey(Box<str>);
 
 impl EncodingKey {
-    /// A key from whatever decides how an event is written: a version, a format, a part of the object.
+    /// A key. The text must name everything that decides how an event is encoded: the API version, the format, the part of the object.
     pub fn new(text: impl Into<Box<str>>) -> EncodingKey {
         EncodingKey(text.into())
     }
@@ -23,22 +23,23 @@ impl EncodingKey {
 #[derive(Debug)]
 pub struct EncodedSegment {
     encoding: EncodingKey,
-    /// The number of the first event: no two segments of a resource have the same.
+    /// The position of the first event, which is unique to the segment.
     first: u64,
     events: Box<[EncodedEvent]>,
 }
 
-/// One event, encoded for a watch to which the object is added, modified or deleted (W100). `None` inside: it cannot be encoded.
+/// One event, encoded as ADDED, as MODIFIED and as DELETED: which of them a watch sends depends on its selection (W100). `None` inside:
+/// the event cannot be encoded.
 #[derive(Debug, Default)]
 struct EncodedEvent([OnceLock<Option<Box<Bytes>>>; 3]);
 
 impl EncodedSegment {
-    /// True if these are the events of the segment whose first event has this number.
+    /// True if these are the events of the segment that begins at this position.
     pub fn is_of(&self, first: u64) -> bool {
         self.first == first
     }
 
-    /// The bytes of the event at a position, sent as the given type. The first watch that asks makes them.
+    /// The bytes of the event at a position, encoded as the given type. The first caller encodes them with `make`.
     pub fn get(
         &self,
         position: u64,
@@ -57,12 +58,12 @@ impl EncodedSegment {
     }
 }
 
-/// The encodings of one segment that some watch holds.
+/// The encodings of one segment that watches still hold.
 #[derive(Debug, Default)]
 pub(crate) struct SharedEncodings(Mutex<Vec<Weak<EncodedSegment>>>);
 
 impl SharedEncodings {
-    /// The encoding of a segment of `capacity` events that starts at the event `first`, shared with the watches that hold it.
+    /// The encoding of a segment of `capacity` events that begins at position `first`, shared with the watches that hold it already.
     pub(crate) fn get(
         &self,
         encoding: &EncodingKey,
@@ -100,12 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn w117_an_event_is_encoded_once_for_all_who_see_it_alike() {
+    fn w117_an_event_is_encoded_once_for_all_watches_with_the_same_encoding() {
         let shared = SharedEncodings::default();
         let (one, other) = (shared.get(&whole(), 32, 64), shared.get(&whole(), 32, 64));
         let frame = one.get(40, EventType::Added, || Some(Bytes::from_static(b"added")));
         assert_eq!(frame.as_deref(), Some(&b"added"[..]));
-        let again = other.get(40, EventType::Added, || unreachable!("it is there"));
+        let again = other.get(40, EventType::Added, || {
+            unreachable!("it is encoded already")
+        });
         assert_eq!(again, frame);
         let left = other.get(40, EventType::Deleted, || Some(Bytes::from_static(b"left")));
         assert_eq!(left.as_deref(), Some(&b"left"[..]));
@@ -115,15 +118,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_encoded_is_not_tried_again() {
+    fn an_event_that_cannot_be_encoded_is_tried_once() {
         let shared = SharedEncodings::default().get(&whole(), 0, 1);
         assert_eq!(shared.get(0, EventType::Added, || None), None);
-        let again = shared.get(0, EventType::Added, || unreachable!("it was tried"));
+        let again = shared.get(0, EventType::Added, || unreachable!("it was tried before"));
         assert_eq!(again, None);
     }
 
     #[test]
-    fn nothing_is_kept_when_the_last_watch_has_gone() {
+    fn an_encoding_is_dropped_with_its_last_watch() {
         let shared = SharedEncodings::default();
         let held = shared.get(&whole(), 0, 8);
         let alive = Arc::downgrade(&held);
@@ -135,6 +138,6 @@ mod tests {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .len();
-        assert_eq!(left, 1, "the note of what has gone goes too");
+        assert_eq!(left, 1, "the dead weak pointer is removed too");
     }
 }

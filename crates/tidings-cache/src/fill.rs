@@ -13,11 +13,11 @@ use crate::log::{self, LoggedEvent, ObjectMap};
 #[derive(Debug)]
 pub(crate) struct CacheFiller {
     cache: Arc<Cache>,
-    /// A list that is not complete yet, as it is stored.
+    /// The stored objects of a list that is not complete yet.
     collected: ObjectMap,
 }
 
-/// Objects whose readers see something else than what is stored, by key.
+/// Objects that the reader translated, by key.
 type ReadObjects = HashMap<ObjectKey, Object>;
 
 impl CacheFiller {
@@ -28,8 +28,8 @@ impl CacheFiller {
         }
     }
 
-    /// What `make` makes of objects with the current reader, and the lock under which that still is the current reader. `make`
-    /// takes a while and runs without the lock.
+    /// Runs `make` with the current reader, without the lock because `make` is slow. Returns its result together with the write lock, under
+    /// which the reader is still the same one; if the reader was replaced meanwhile, `make` runs again.
     fn read_with<T>(
         &self,
         make: impl Fn(&CurrentReader) -> T,
@@ -38,7 +38,7 @@ impl CacheFiller {
             let reader = self.cache.reader();
             let made = make(&reader);
             let state = self.cache.state_mut();
-            if state.reader.is(&reader) {
+            if state.reader.is_same(&reader) {
                 return (made, state);
             }
         }
@@ -64,40 +64,40 @@ impl ReflectorStore for CacheFiller {
         self.collected = ObjectMap::new();
     }
 
-    /// A list replaces the state as a whole; it is never compared with the state before.
+    /// Only drops a partial list: a complete list replaces all objects and is never compared with the objects before it.
     fn distrust(&mut self) {
         self.discard();
     }
 
     fn replace(&mut self, version: &ServerVersion) {
         tracing::trace!(target: "tidings::walk", "puts the first list into the cache");
-        let state = std::mem::take(&mut self.collected);
+        let listed = std::mem::take(&mut self.collected);
         let revision = ResourceVersion::new(version.number().unwrap_or_default());
         {
-            let (seen, mut inner) = self.read_with(|reader| -> ReadObjects {
+            let (seen, mut state) = self.read_with(|reader| -> ReadObjects {
                 if !reader.translates() {
                     return ReadObjects::new();
                 }
                 let read = |(key, stored): (&ObjectKey, &Object)| {
                     Some((key.clone(), reader.read(stored, EventType::Added)?))
                 };
-                state.iter().filter_map(read).collect()
+                listed.iter().filter_map(read).collect()
             });
-            let originals = seen.keys().filter_map(|key| state.get_key_value(key));
-            inner.originals = originals
+            let originals = seen.keys().filter_map(|key| listed.get_key_value(key));
+            state.originals = originals
                 .map(|(key, stored)| (key.clone(), stored.clone()))
                 .collect();
-            let mut state = state;
+            let mut objects = listed;
             for (key, object) in seen {
-                state.insert(key, object);
+                objects.insert(key, object);
             }
-            if revision < inner.revision {
-                inner.lost = inner.lost.max(inner.revision);
+            if revision < state.revision {
+                state.lost = state.lost.max(state.revision);
             }
-            inner.log.restart(state.clone(), revision);
-            inner.state = state;
-            inner.revision = revision;
-            inner.oldest = revision;
+            state.log.restart(objects.clone(), revision);
+            state.objects = objects;
+            state.revision = revision;
+            state.oldest = revision;
         }
         self.cache.own.forget();
         self.cache.reached.send_replace(Some(revision));
@@ -113,7 +113,7 @@ impl ReflectorStore for CacheFiller {
         tracing::trace!(target: "tidings::walk", "puts changes of the store into the cache");
         let mut changed = Vec::with_capacity(events.len());
         let reached = {
-            let (mut seen, mut inner) = self.read_with(|reader| -> Vec<Option<Object>> {
+            let (mut seen, mut state) = self.read_with(|reader| -> Vec<Option<Object>> {
                 if !reader.translates() {
                     return Vec::new();
                 }
@@ -124,18 +124,18 @@ impl ReflectorStore for CacheFiller {
                 };
                 events.iter().map(read).collect()
             });
-            let inner = &mut *inner;
+            let state = &mut *state;
             for (at, event) in events.into_iter().enumerate() {
                 let (object, deleted) = match event {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         match seen.get_mut(at).and_then(Option::take) {
                             Some(seen) => {
-                                inner.originals.insert(object.key(), object);
+                                state.originals.insert(object.key(), object);
                                 (seen, false)
                             }
                             None => {
-                                if !inner.originals.is_empty() {
-                                    inner.originals.remove(&object.key());
+                                if !state.originals.is_empty() {
+                                    state.originals.remove(&object.key());
                                 }
                                 (object, false)
                             }
@@ -146,37 +146,37 @@ impl ReflectorStore for CacheFiller {
                         resource_version, ..
                     } => {
                         let revision = resource_version.parse().unwrap_or_default();
-                        inner.revision = inner.revision.max(revision);
+                        state.revision = state.revision.max(revision);
                         continue;
                     }
                     WatchEvent::Error(_) => continue,
                 };
                 let key = object.key();
                 let revision = object.revision();
-                // Several deletions share a revision if a lease of etcd ended.
+                // When a lease of etcd expires, its keys are deleted in one revision.
                 assert!(
-                    revision >= inner.revision,
+                    revision >= state.revision,
                     "{key}: revision {revision} is before {}",
-                    inner.revision
+                    state.revision
                 );
-                let previous = inner.state.get(&key).cloned();
-                // A deletion only names the object; the cache has its last state.
+                let previous = state.objects.get(&key).cloned();
+                // A deletion carries only the name of the object; its last state is in the cache.
                 let object = match (&previous, deleted) {
                     (Some(last), true) => last.restamped(revision, EventType::Deleted),
                     (None, true) => continue, // the cache never had it
                     (_, false) => object,
                 };
                 if deleted {
-                    inner.originals.remove(&key);
+                    state.originals.remove(&key);
                 }
                 let event = LoggedEvent::new(object, previous, deleted);
-                inner.log.make_room(&inner.state, inner.revision);
-                log::apply(&mut inner.state, &event);
-                inner.log.push(event);
-                inner.revision = revision;
+                state.log.make_room(&state.objects, state.revision);
+                log::apply(&mut state.objects, &event);
+                state.log.push(event);
+                state.revision = revision;
                 changed.push(key);
             }
-            inner.revision
+            state.revision
         };
         self.cache.own.reached(reached);
         self.cache.reached.send_replace(Some(reached));

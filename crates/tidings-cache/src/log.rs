@@ -1,8 +1,8 @@
 //! The event log of a resource, shared by all of its watches.
 //!
-//! The log is a row of segments. A segment begins with the state before its first event (a snapshot costs nothing: the map
-//! shares its nodes) and holds events that are written once and read without a lock. A watch is a position: the number of its
-//! next event. Trimming drops whole segments at the front; a watch whose position is before the front has fallen behind.
+//! The log is a sequence of segments. A segment begins with the objects before its first event (this snapshot is cheap: the map shares
+//! its nodes) and holds events that are written once and read without a lock. Events are numbered; the position of a watch is the number
+//! of its next event. Trimming drops whole segments at the front; a watch whose position is before the front has fallen behind.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +18,12 @@ use crate::encodings::{EncodedSegment, EncodingKey, SharedEncodings};
 /// A persistent map: a clone shares its nodes with the original.
 pub type ObjectMap = OrdMap<ObjectKey, Object>;
 
-/// Segments start small, so that quiet resources cost little, and double up to this. A larger segment makes exact reads of
-/// old revisions replay more events; a smaller one keeps more snapshots.
+/// The first segment is small, so that quiet resources cost little; each next one is twice as large, up to the maximum. Larger segments
+/// make reads at an old revision replay more events; smaller ones need more snapshots.
 const SEGMENT_EVENTS_MIN: usize = 32;
 const SEGMENT_EVENTS_MAX: usize = 1024;
 
-/// A log that is full has at least this many segments.
+/// A full log has at least this many segments, because only whole segments can be dropped.
 const SEGMENTS_MIN: usize = 16;
 
 /// One change of one object.
@@ -33,11 +33,11 @@ pub struct LoggedEvent {
     pub revision: ResourceVersion,
     /// The state after the change; for a deletion, the last state with the revision of the deletion.
     pub object: Object,
-    /// The state before; `None` if the object was created.
+    /// The state before the change; `None` if the object was created.
     pub previous: Option<Object>,
-    /// The change is a deletion.
+    /// True if the change is a deletion.
     pub deleted: bool,
-    /// The state before with the revision of the change, made when the first watch needs it.
+    /// The state before the change, stamped with the revision of the change; made when the first watch needs it.
     departed: OnceLock<Object>,
 }
 
@@ -65,7 +65,7 @@ impl LoggedEvent {
         }
     }
 
-    /// The old content with the new revision: a watch is sent this when an object leaves its selection.
+    /// The old content with the new revision. A watch sends this as DELETED when an object leaves its selection.
     fn departed(&self) -> &Object {
         self.departed.get_or_init(|| {
             let previous = self.previous.as_ref().unwrap_or(&self.object);
@@ -74,18 +74,18 @@ impl LoggedEvent {
     }
 }
 
-/// A part of the event log: the state before its first event, and the events.
+/// A part of the event log: the objects before its first event, and the events.
 #[derive(Debug)]
 pub struct LogSegment {
-    /// The number of the first event.
+    /// The position of the first event.
     first: u64,
-    /// The state before the first event, and its revision.
+    /// The objects before the first event, and their revision.
     base: ObjectMap,
     base_revision: ResourceVersion,
     events: Box<[OnceLock<LoggedEvent>]>,
     /// How many events have been written. Stored with `Release` after the event: a reader that sees the count sees the event.
     written: AtomicUsize,
-    /// Encodings of the events that watches share.
+    /// Encodings of these events, shared by watches.
     shared: SharedEncodings,
 }
 
@@ -113,7 +113,7 @@ impl LogSegment {
         self.written.load(Ordering::Acquire)
     }
 
-    /// The events from a position on, as far as they are written now.
+    /// The events from a position on that are written by now.
     pub fn from(&self, position: u64) -> impl Iterator<Item = &LoggedEvent> {
         let skip = (position - self.first) as usize;
         let written = self.written();
@@ -122,7 +122,7 @@ impl LogSegment {
             .filter_map(OnceLock::get)
     }
 
-    /// The number of the first event.
+    /// The position of the first event.
     pub fn first(&self) -> u64 {
         self.first
     }
@@ -132,7 +132,7 @@ impl LogSegment {
         self.shared.get(encoding, self.first, self.events.len())
     }
 
-    /// The state right after the last event up to a revision.
+    /// The objects after the events up to and including a revision.
     fn state_at(&self, revision: ResourceVersion) -> ObjectMap {
         let mut state = self.base.clone();
         for event in self
@@ -154,25 +154,26 @@ pub(crate) fn apply(state: &mut ObjectMap, event: &LoggedEvent) {
     }
 }
 
-/// The log no longer has the events at a position: they were trimmed.
+/// The log was trimmed and no longer has the event at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FellBehind {
     /// The revision at which the log starts.
     pub oldest: ResourceVersion,
 }
 
-/// The log of one resource.
+/// The event log of one resource.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     segments: VecDeque<Arc<LogSegment>>,
-    /// Bytes of the objects in each segment, front first, and in all.
+    /// Bytes of the objects in each segment, oldest segment first.
     segment_bytes: VecDeque<usize>,
+    /// Bytes of the objects in all segments.
     bytes: usize,
     bytes_max: usize,
 }
 
 impl EventLog {
-    /// A log that starts at a state.
+    /// An empty log after the objects `base`.
     pub(crate) fn new(
         base: ObjectMap,
         base_revision: ResourceVersion,
@@ -187,9 +188,9 @@ impl EventLog {
         }
     }
 
-    /// Starts over with a new state: every watch of the old log has fallen behind.
+    /// Empties the log after a relist. Every watch of the old log has then fallen behind.
     pub(crate) fn restart(&mut self, base: ObjectMap, base_revision: ResourceVersion) {
-        // Positions are never used twice, and one number is left out, so that no old position fits the new log.
+        // Positions are never used twice, and one is skipped: a cursor at the end of the old log must not fit the new log.
         let first = self.end() + 1;
         let segment = Arc::new(LogSegment::new(
             first,
@@ -205,21 +206,21 @@ impl EventLog {
         };
     }
 
-    /// The position behind the last event.
+    /// The position after the last event.
     pub(crate) fn end(&self) -> u64 {
         self.segments
             .back()
             .map_or(0, |last| last.first + last.written() as u64)
     }
 
-    /// Starts a new segment if the last one is full. `state` and `revision` are those before the next event.
+    /// Starts a new segment if the last one is full. `state` and `revision` are the objects before the next event and their revision.
     pub(crate) fn make_room(&mut self, state: &ObjectMap, revision: ResourceVersion) {
         let (Some(last), Some(last_bytes)) = (self.segments.back(), self.segment_bytes.back())
         else {
             return;
         };
         let written = last.written();
-        // Large objects fill a segment by their bytes: only whole segments can be dropped.
+        // A segment of large objects is full earlier: only whole segments can be dropped.
         if written == last.events.len() || *last_bytes > self.bytes_max / SEGMENTS_MIN {
             let capacity = (last.events.len() * 2).min(SEGMENT_EVENTS_MAX);
             let first = last.first + written as u64;
@@ -233,7 +234,7 @@ impl EventLog {
         }
     }
 
-    /// Adds an event, for which there must be room.
+    /// Appends an event. The caller has called [`EventLog::make_room`].
     pub(crate) fn push(&mut self, event: LoggedEvent) {
         let (Some(last), Some(last_bytes)) = (self.segments.back(), self.segment_bytes.back_mut())
         else {
@@ -256,7 +257,7 @@ impl EventLog {
         self.bytes -= self.segment_bytes.pop_front().unwrap_or(0);
     }
 
-    /// Drops the segments that hold nothing after `oldest`.
+    /// Drops the segments that hold no event after `oldest`.
     pub(crate) fn trim(&mut self, oldest: ResourceVersion) {
         while self
             .segments
@@ -274,7 +275,7 @@ impl EventLog {
             .map_or(ResourceVersion::default(), |front| front.base_revision)
     }
 
-    /// The segment to read a position from. The position may be at the end of the segment: then there is nothing to read.
+    /// The segment with a position. The position may be at the end of the last segment, where there is nothing to read yet.
     pub(crate) fn segment(&self, position: u64) -> Result<Arc<LogSegment>, FellBehind> {
         let behind = self
             .segments
@@ -298,7 +299,7 @@ impl EventLog {
         Some(segment.first + skip as u64)
     }
 
-    /// The state at a revision. `None` if the log does not go back that far.
+    /// The objects at a revision. `None` if the log does not go back that far.
     pub(crate) fn state_at(&self, revision: ResourceVersion) -> Option<ObjectMap> {
         self.covering(revision)
             .map(|segment| segment.state_at(revision))

@@ -1,4 +1,5 @@
-//! The writes of this process: it knows an object before the store brings it back, and need not read it again then.
+//! The writes of this process that its cache does not have yet. They can be read before the watch of the store delivers them, and need not
+//! be parsed again when it does.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,18 +13,18 @@ pub(crate) struct OwnWrites(Mutex<PendingWrites>);
 
 #[derive(Debug, Default)]
 struct PendingWrites {
-    /// Sent to the store and not answered yet. The store often brings back a write before it answers it.
+    /// Sent to the store and not acknowledged yet. The watch of the store often delivers a write before the write is acknowledged.
     ///
-    /// Bound: the requests at work.
+    /// Bound: the write requests in flight.
     under_way: HashMap<ObjectKey, (WriteNumber, UnstampedObject)>,
     /// Acknowledged by the store.
     ///
-    /// Bound: the writes within the lag of the cache.
+    /// Bound: the writes that the store has acknowledged and the cache has not received yet.
     done: HashMap<ObjectKey, (Bytes, Object)>,
     next: WriteNumber,
 }
 
-/// Tells two writes to the same object apart.
+/// Distinguishes concurrent writes to the same object.
 type WriteNumber = u64;
 
 impl OwnWrites {
@@ -31,7 +32,7 @@ impl OwnWrites {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that a write begins. It is under way until the returned guard is dropped.
+    /// Notes that a write begins. The write is under way until the returned guard is dropped.
     pub(crate) fn begin(&self, key: &ObjectKey, object: &UnstampedObject) -> WriteUnderWay<'_> {
         let mut pending = self.pending();
         let number = pending.next;
@@ -46,8 +47,8 @@ impl OwnWrites {
         }
     }
 
-    /// Notes that a write is acknowledged, unless the cache has it already. `is_new` is asked under the lock that
-    /// [`OwnWrites::reached`] takes, so that no write is noted after the cache has passed it.
+    /// Notes that a write is acknowledged, unless the cache has it already. `is_new` is called under the lock that [`OwnWrites::reached`]
+    /// takes: a write must not be noted after the cache has passed its revision, because nothing would remove it.
     pub(crate) fn done(&self, value: &Bytes, object: &Object, is_new: impl FnOnce() -> bool) {
         let mut pending = self.pending();
         if is_new() {
@@ -56,13 +57,13 @@ impl OwnWrites {
         }
     }
 
-    /// The acknowledged state of an object that the cache does not have yet.
+    /// The last acknowledged write to an object, if the cache does not have it yet.
     pub(crate) fn newest(&self, key: &ObjectKey) -> Option<Object> {
         let pending = self.pending();
         pending.done.get(key).map(|(_, object)| object.clone())
     }
 
-    /// The object that the store brings, if this process wrote it: nothing of it has to be read.
+    /// The object in a value that the watch of the store delivered, if this process wrote that value; it need not be parsed then.
     pub(crate) fn recognise(
         &self,
         key: &ObjectKey,
@@ -71,7 +72,7 @@ impl OwnWrites {
         event: EventType,
     ) -> Option<Object> {
         let pending = self.pending();
-        // After a restored backup the same revision can belong to another write.
+        // The bytes are compared too: after a backup was restored, the same revision can belong to another write.
         if let Some((written, object)) = pending.done.get(key)
             && object.revision() == revision
             && is_same(written, value)
@@ -96,18 +97,18 @@ impl OwnWrites {
         }
     }
 
-    /// Forgets every acknowledged write: the cache is filled anew.
+    /// Forgets every acknowledged write, because the cache is filled again.
     pub(crate) fn forget(&self) {
         self.pending().done.clear();
     }
 }
 
-/// True for the same bytes. The embedded store brings back the very allocation that it was given.
-fn is_same(written: &Bytes, brought: &[u8]) -> bool {
-    std::ptr::eq(&**written, brought) || written == brought
+/// True for equal bytes. The embedded store delivers the same allocation that it was given, so that pointers often tell.
+fn is_same(written: &Bytes, delivered: &[u8]) -> bool {
+    std::ptr::eq(&**written, delivered) || written == delivered
 }
 
-/// A write that the store has not answered yet.
+/// A write that the store has not acknowledged yet.
 pub(crate) struct WriteUnderWay<'a> {
     own: &'a OwnWrites,
     key: ObjectKey,
@@ -118,7 +119,7 @@ impl Drop for WriteUnderWay<'_> {
     fn drop(&mut self) {
         let mut pending = self.own.pending();
         let known = pending.under_way.get(&self.key);
-        // A later write to the same object has taken the entry.
+        // A later write to the same object may have replaced the entry.
         if known.is_some_and(|(number, _)| *number == self.number) {
             pending.under_way.remove(&self.key);
         }
@@ -128,39 +129,40 @@ impl Drop for WriteUnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     fn written(value: &str) -> UnstampedObject {
         let json = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{value}"}}}}"#);
         UnstampedObject::parse(json.into_bytes()).unwrap()
     }
 
     #[test]
-    fn what_the_store_brings_is_recognised_while_it_is_written_and_after() {
+    fn a_delivered_value_is_recognised_while_its_write_is_under_way_and_after() {
         let (own, key) = (OwnWrites::default(), ObjectKey::new("", "a"));
         let (first, second) = (written("1"), written("2"));
         let (at, event) = (ResourceVersion::new(7), EventType::Modified);
-        let brought = |write: &UnstampedObject| own.recognise(&key, write.value(), at, event);
+        let deliver = |write: &UnstampedObject| own.recognise(&key, write.value(), at, event);
         let scanned = Object::stamped(first.value(), at, event).unwrap();
         let under_way = own.begin(&key, &first);
-        let recognised = brought(&first).unwrap();
+        let recognised = deliver(&first).unwrap();
         assert_eq!(recognised.spans(), scanned.spans());
         assert_eq!(recognised.as_bytes(), scanned.as_bytes());
-        let of_the_writer = first.stamped(at, event);
-        let place = |object: &Object| object.as_bytes().as_ptr();
-        assert_eq!(place(&recognised), place(&of_the_writer), "they share it");
+        let stamped = first.stamped(at, event);
+        let address = |object: &Object| object.as_bytes().as_ptr();
+        assert_eq!(address(&recognised), address(&stamped), "shared bytes");
         let later = first.stamped(ResourceVersion::new(8), event);
         assert_eq!(later.revision(), ResourceVersion::new(8));
-        assert!(brought(&second).is_none(), "it is somebody else's");
+        assert!(deliver(&second).is_none(), "another process wrote it");
         drop(under_way);
-        assert!(brought(&first).is_none());
+        assert!(deliver(&first).is_none());
         own.done(first.value(), &scanned, || true);
-        assert!(brought(&first).is_some());
-        assert!(brought(&second).is_none(), "the revision is another's");
+        assert!(deliver(&first).is_some());
+        assert!(deliver(&second).is_none(), "another write");
         own.reached(at);
-        assert!(brought(&first).is_none() && own.newest(&key).is_none());
+        assert!(deliver(&first).is_none() && own.newest(&key).is_none());
     }
 
     #[test]
-    fn of_two_writes_to_one_object_the_later_is_known_until_it_ends() {
+    fn the_later_of_two_writes_to_one_object_is_recognised_until_it_ends() {
         let (own, key) = (OwnWrites::default(), ObjectKey::new("", "a"));
         let (first, second) = (written("1"), written("2"));
         let (at, event) = (ResourceVersion::new(7), EventType::Modified);

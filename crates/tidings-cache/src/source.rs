@@ -1,7 +1,7 @@
 //! The store as a lister-watcher, from which a reflector fills a cache.
 //!
-//! A value that is not an object of its key is set aside: the cache leaves it out, and the log and a metric name it. Another program
-//! wrote it; it must not keep clients from the other objects.
+//! A value that is not an object of its key is set aside: the cache leaves it out, an error is logged and a metric counts it. Another
+//! program wrote it, and the other objects must still be served.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,27 +23,27 @@ use crate::cache::Cache;
 pub(crate) struct StoreListerWatcher {
     pub(crate) store: Arc<dyn Storage>,
     pub(crate) prefix: Bytes,
-    /// Recognises the writes of this process.
+    /// Knows the writes of this process, which need not be parsed.
     pub(crate) cache: Arc<Cache>,
-    /// The first list is of this revision or a later one.
+    /// The first list reads the store at this revision or a later one.
     pub(crate) from: Revision,
     pub(crate) set_aside: Arc<SetAside>,
-    /// The watch behind the first list has delivered something: the cache has the history.
+    /// True when the watch after the first list has delivered something: the cache has the history then.
     pub(crate) followed: Arc<AtomicBool>,
 }
 
-/// How many objects are read from the store at once while a cache is filled.
+/// How many objects are read from the store at a time while a cache is filled.
 const PAGE: usize = 500;
-/// How often a first list begins again when history is compacted under it.
+/// How often the first list is tried if the history is compacted while it is read.
 const LIST_ATTEMPTS: usize = 5;
 /// How many set-aside values are remembered and counted.
 const SET_ASIDE_MAX: usize = 1000;
 
-/// The values under the prefix of a resource that are not objects of it.
+/// The values under the prefix of a resource that are not objects of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct SetAside {
     prefix: Bytes,
-    /// Their revisions, by key without the prefix.
+    /// The revisions of the values, by key without the prefix.
     values: Mutex<BTreeMap<Bytes, Revision>>,
 }
 
@@ -74,7 +74,7 @@ impl SetAside {
             known.insert(Bytes::copy_from_slice(key), revision);
             let key = [&self.prefix[..], key].concat();
             let key = String::from_utf8_lossy(&key);
-            tracing::error!(%key, %revision, why, "a value in the store is not an object of this server; it is set aside");
+            tracing::error!(%key, %revision, why, "setting aside a value in the store that is not an object of its key");
         }
     }
 
@@ -85,7 +85,7 @@ impl SetAside {
         }
     }
 
-    /// Reads a value as an object of its key; one that is not is set aside.
+    /// Parses a value as the object of its key; a value that is not one is set aside.
     fn object(
         &self,
         key: &Bytes,
@@ -143,16 +143,16 @@ impl StoreListerWatcher {
                 };
                 return Ok(List { items, metadata });
             }
-            tokio::task::yield_now().await; // reading does not wait, so it has to give up the thread
+            tokio::task::yield_now().await; // a read of the embedded store never waits
         }
     }
 }
 
 impl Lister for StoreListerWatcher {
-    /// A list of any version (`0`) is of the oldest revision that the store has: the watch behind it then brings the history.
+    /// A list at any version (`0`) reads the oldest revision that the store has: the watch after it then delivers the history.
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
         Box::pin(async move {
-            // If history was compacted under the first watch, the rest of it is still wanted.
+            // If the first watch failed because history was compacted, the list starts at the history's new beginning.
             let first = options.resource_version == "0" || !self.followed.load(Ordering::Relaxed);
             let mut attempts = if first { LIST_ATTEMPTS } else { 1 };
             loop {
@@ -171,7 +171,7 @@ impl Lister for StoreListerWatcher {
                     Err(error) => Err(error),
                 };
                 match list {
-                    // Another server has compacted meanwhile: begin where history starts now.
+                    // Another server has compacted the store meanwhile: begin where the history starts now.
                     Err(Error::Compacted { .. }) if attempts > 0 => {}
                     list => return list.map(List::into_stream).map_err(source_error),
                 }
@@ -216,12 +216,12 @@ fn source_error(error: Error) -> SourceError {
     }
 }
 
-/// The changes of the store as watch events.
+/// The stream of changes of the store, as watch events.
 ///
-/// A deletion carries only the name of the object; the cache has its last state.
+/// A deletion carries only the name of the object; its last state is in the cache.
 struct StoreEvents {
     watch: WatchStream,
-    /// Length of the prefix of keys.
+    /// The length of the prefix of the keys.
     prefix: usize,
     cache: Arc<Cache>,
     set_aside: Arc<SetAside>,
@@ -259,7 +259,7 @@ impl StoreEvents {
         events
     }
 
-    /// A change as a watch event. A value that stopped being an object counts as deleted; one that never was an object gives none.
+    /// A change as a watch event. A value that is not an object counts as a deletion, which the cache ignores if it never had the object.
     fn event(&self, event: &Event) -> Option<WatchEvent> {
         let key = event.key.slice(self.prefix.min(event.key.len())..);
         let text = std::str::from_utf8(&key).ok();
@@ -285,7 +285,7 @@ impl StoreEvents {
     }
 }
 
-/// The deletion of the object with a key.
+/// The event for the deletion of the object with a key.
 fn deleted(key: &str, revision: Revision) -> Option<WatchEvent> {
     let key = ObjectKey::parse(key).ok()?;
     let named = tidings_json::json!({

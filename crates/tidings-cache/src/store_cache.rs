@@ -17,22 +17,22 @@ use crate::source::{SetAside, StoreListerWatcher};
 /// How long a cache waits before it reads the store again after a failure.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// How long the store's progress is waited for before it is asked for again.
+/// How long to wait for a progress notification of the store before it is requested again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How a cache is opened.
+/// Options for [`StoreCache::open`].
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CacheOptions {
     /// Names the cache in logs.
     pub name: String,
-    /// Bytes of objects that the event log may hold.
+    /// How many bytes of objects the event log may hold.
     pub log_bytes_max: usize,
     /// How long a read waits for the cache to reach a revision (W77).
     pub reach_timeout: Duration,
-    /// The history before this revision is not read: there are no objects in it.
+    /// The history before this revision is not read. For a resource that is new at this revision.
     pub from: Revision,
-    /// Translates stored objects to what readers see; `None` if readers see them as they are stored.
+    /// Translates stored objects to what readers see; `None` if they need no translation.
     pub reader: Option<StoredReader>,
     /// Notified of every change of the cache.
     pub changed: Arc<Notify>,
@@ -65,11 +65,11 @@ impl std::fmt::Debug for CacheOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The cache has not read the store yet, or reads it again because the store has lost revisions.
+    /// The cache has not read the store yet, or is reading it again because the store has lost revisions.
     #[error("the cache is being filled")]
     Filling,
     /// The cache has not reached a revision in time.
-    #[error("the cache has reached revision {reached} and not {wanted}")]
+    #[error("the cache is at revision {reached}, behind revision {wanted}")]
     Behind {
         /// The revision that was waited for.
         wanted: ResourceVersion,
@@ -81,7 +81,7 @@ pub enum CacheError {
     Store(#[from] Error),
 }
 
-/// A cache of the objects under one prefix of a store, and the task that fills it. The task ends when this is dropped.
+/// A cache of the objects under one prefix of a store, and the task that fills it. Dropping it stops the task.
 pub struct StoreCache {
     store: Arc<dyn Storage>,
     prefix: Bytes,
@@ -107,8 +107,7 @@ impl Drop for StoreCache {
 }
 
 impl StoreCache {
-    /// Begins to fill a cache with the objects whose keys begin with a prefix, and with their history. Must be called within a tokio
-    /// runtime.
+    /// Begins to fill a cache with the objects whose keys begin with a prefix, and with their history. Must be called within a tokio runtime.
     pub fn open(
         store: Arc<dyn Storage>,
         prefix: impl Into<Bytes>,
@@ -127,14 +126,14 @@ impl StoreCache {
             followed: Arc::default(),
         });
         let mut reflecting = ReflectorOptions::default();
-        // The store is in this process or notices a dead connection itself: silence means that nothing happens.
+        // The store is in this process, or it detects a dead connection itself: a watch without events is a healthy watch.
         reflecting.silence_max = Duration::from_secs(3600);
-        // Every request waits for this cache, and no one else's server suffers from the retries.
+        // Requests wait for this cache, and retries load no server but this one.
         reflecting.backoff = BackoffOptions::default().between(BACKOFF_FIRST, BACKOFF_MAX);
         let filler = CacheFiller::new(cache.clone());
         let reflector = Reflector::new(options.name, source, filler, reflecting);
         let filler = tokio::spawn(async move {
-            // A reflector stops only when its source refuses, and a store does not refuse.
+            // A reflector stops only if its source refuses the request for good, which a store never does.
             reflector.run().await;
         });
         StoreCache {
@@ -152,17 +151,17 @@ impl StoreCache {
         &self.cache
     }
 
-    /// The first bytes of the keys of its objects.
+    /// The prefix of the keys of its objects.
     pub fn prefix(&self) -> &Bytes {
         &self.prefix
     }
 
-    /// True if the task that fills the cache has ended, which it never does by itself: the process must be started again.
+    /// True if the task that fills the cache has panicked. It never ends by itself; the process must be restarted.
     pub fn is_dead(&self) -> bool {
         self.filler.is_finished()
     }
 
-    /// How many values under the prefix are not objects of their key. The log names them.
+    /// How many values under the prefix are not objects of their keys. Each of them was logged as an error.
     pub fn set_aside(&self) -> usize {
         self.set_aside.count()
     }
@@ -173,7 +172,7 @@ impl StoreCache {
         key.concat().into()
     }
 
-    /// Asks the store to tell this cache how far the store is.
+    /// Requests a progress notification: the watch of the store then tells this cache the store's revision.
     pub fn request_progress(&self) {
         self.store.request_progress(&self.prefix);
     }
@@ -181,11 +180,11 @@ impl StoreCache {
     /// Waits until the cache has been filled and has reached a revision.
     pub async fn fill(&self, revision: Revision) {
         let revision = ResourceVersion::new(revision.0);
-        self.cache.reach(ResourceVersion::default()).await; // the first list
+        self.cache.reach(ResourceVersion::default()).await; // waits for the first list
         if self.has_reached(revision) {
             return;
         }
-        // A watch of the store that is just being opened does not hear the question, so it is asked again.
+        // A watch of the store that is not open yet misses the request, so it is repeated.
         loop {
             self.request_progress();
             let reached = self.cache.reach(revision);
@@ -209,7 +208,7 @@ impl StoreCache {
         let reached = self.cache.reached();
         let revision = ResourceVersion::new(self.store.revision().await?.0);
         if reached.is_some_and(|reached| reached > revision) {
-            return Err(CacheError::Filling); // the store has lost revisions: they are being read again
+            return Err(CacheError::Filling); // the store has lost revisions, and the cache reads it again
         }
         self.reach(revision).await
     }
@@ -227,7 +226,7 @@ impl StoreCache {
         }
         let deadline = tokio::time::Instant::now() + self.reach_timeout;
         while tokio::time::Instant::now() < deadline {
-            // Asked again: the watch of the store may be opened anew just now, and not hear the question.
+            // A watch of the store that is being reopened misses the request, so it is repeated.
             self.request_progress();
             let reached = tokio::time::timeout(ASK_AGAIN, self.cache.reach(revision)).await;
             if reached.is_ok() {
@@ -240,7 +239,7 @@ impl StoreCache {
         })
     }
 
-    /// An object as the cache has it or as this process has written it since; if neither has it, a consistent read decides.
+    /// An object as the cache has it, or as this process has written it since. If it is in neither, a consistent read decides.
     ///
     /// # Errors
     /// If the consistent read fails.
@@ -252,7 +251,7 @@ impl StoreCache {
         Ok(self.cache.get(key))
     }
 
-    /// Writes an object that is at a revision, or one that does not exist yet. `None` if another write was faster.
+    /// Replaces an object that is at revision `at`, or creates it if `at` is `None`. Returns `None` if another write was faster.
     ///
     /// # Errors
     /// If the store fails.
@@ -283,7 +282,7 @@ impl StoreCache {
         }
     }
 
-    /// Deletes an object that is at a revision and returns the revision of the deletion. `None` if another write was faster.
+    /// Deletes an object that is at revision `at` and returns the revision of the deletion. `None` if another write was faster.
     ///
     /// # Errors
     /// If the store fails.

@@ -13,7 +13,7 @@ use std::task::Waker;
 use slab::Slab;
 use tidings_api::ObjectKey;
 
-/// The objects that a watch can be sent, as far as their keys tell.
+/// The objects that a watch may have to send, judged by their keys alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum WatchScope {
     /// Every object.
@@ -27,12 +27,12 @@ pub enum WatchScope {
     Object(ObjectKey),
 }
 
-/// How many watches are woken in one round. A write to one takes some 10 us, and other tasks wait that long for the thread.
+/// How many watches are woken in one round. Each takes some 10 us to write its events, and other tasks wait for the thread meanwhile.
 const WAKE_AT_ONCE: usize = 64;
-/// With more changed keys than this between two rounds, every watch is woken.
+/// If more keys than this change between two rounds, every watch is woken.
 const PENDING_KEYS_MAX: usize = 4096;
 
-/// The wakers of watches by scope.
+/// The wakers of watches, by scope.
 #[derive(Debug, Default)]
 struct WaitingWatches {
     scopes: HashMap<WatchScope, Slab<Option<Waker>>>,
@@ -40,7 +40,7 @@ struct WaitingWatches {
     pending: Option<Vec<ObjectKey>>,
 }
 
-/// The watches of a resource.
+/// The watches of a resource that wait for events.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers(Mutex<WaitingWatches>);
 
@@ -64,7 +64,7 @@ impl Wakers {
         }
     }
 
-    /// Wakes the watches that can be sent one of the objects, now or in the next round. Must be called within a tokio runtime.
+    /// Wakes the watches whose scope has one of the keys, now or in the next round. Must be called within a tokio runtime.
     pub(crate) fn wake(self: &Arc<Wakers>, keys: Vec<ObjectKey>) {
         let mut waiting = self.lock();
         if let Some(pending) = &mut waiting.pending {
@@ -81,7 +81,7 @@ impl Wakers {
         }
         waiting.pending = Some(Vec::new());
         drop(waiting);
-        tokio::spawn(rounds(Arc::downgrade(self), woken));
+        tokio::spawn(wake_in_rounds(Arc::downgrade(self), woken));
     }
 
     /// Wakes every watch.
@@ -93,14 +93,14 @@ impl Wakers {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// How many watches there are.
+    /// How many watches are registered.
     pub(crate) fn len(&self) -> usize {
         self.lock().scopes.values().map(Slab::len).sum()
     }
 }
 
-/// Wakes one round after the other until no key has changed during a round.
-async fn rounds(wakers: Weak<Wakers>, mut round: Vec<Waker>) {
+/// Wakes watches in rounds until no key has changed during a round.
+async fn wake_in_rounds(wakers: Weak<Wakers>, mut round: Vec<Waker>) {
     while !round.is_empty() {
         while !round.is_empty() {
             let rest = round.split_off(round.len().min(WAKE_AT_ONCE));
@@ -122,7 +122,7 @@ async fn rounds(wakers: Weak<Wakers>, mut round: Vec<Waker>) {
 }
 
 impl WaitingWatches {
-    /// Takes the wakers of the watches that can be sent one of the keys.
+    /// Takes the wakers of the watches whose scope has one of the keys.
     fn take_all(&mut self, keys: &[ObjectKey]) -> Vec<Waker> {
         let mut woken = Vec::new();
         if keys.len() > PENDING_KEYS_MAX {
@@ -157,7 +157,7 @@ pub(crate) struct WakeSlot {
 }
 
 impl WakeSlot {
-    /// Asks to be woken at the next event. The caller reads the log once more afterwards: an event may have come before the call.
+    /// Registers a waker for the next event. The caller then reads the log once more: an event may have come before the call.
     pub(crate) fn wait(&self, waker: &Waker) {
         if let Some(slot) = self
             .wakers

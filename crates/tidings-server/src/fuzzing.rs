@@ -1,11 +1,11 @@
-//! What must hold for any bytes that clients send, for fuzzers.
+//! Properties for fuzzers, which must hold for any bytes that clients send.
 
 use crate::core::ContinueToken;
 
-/// Reads bytes as the token of a page. One that is accepted says where to go on, and a token that is made of that is accepted too.
+/// Decodes bytes as a continue token. An accepted token has a start key and a revision, and survives encoding and decoding.
 ///
 /// # Panics
-/// If it is not.
+/// If one of these does not hold.
 pub fn continue_token(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -14,7 +14,7 @@ pub fn continue_token(data: &[u8]) {
         return;
     };
     assert!(!token.start.is_empty() && token.rv != 0);
-    // A key ends where the zero behind it stands.
+    // In a token a zero byte follows the last key.
     let key = token.start.trim_end_matches('\0');
     let key = key.strip_prefix('/').unwrap_or(key);
     if !key.is_empty()
@@ -29,7 +29,7 @@ pub fn continue_token(data: &[u8]) {
     }
 }
 
-/// Tokens to begin with.
+/// The seed corpus.
 pub fn tokens() -> Vec<Vec<u8>> {
     let token = |revision, key| {
         ContinueToken::write(revision, key, "default/", 1_700_000_000_000).into_bytes()

@@ -1,4 +1,5 @@
-//! The certificate authority, the server's certificate and the administrator's token, made at the first start and kept.
+//! The certificate authority, the server's certificate and the administrator's token. The authority and the token are made at the first start
+//! and kept in files.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,17 +16,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidings_storage::disk::{self, Disk, OpenMode, RealDisk};
 use uuid::Uuid;
 
-/// What every kubeconfig written here contains.
+/// A text that every kubeconfig written by Tidings contains.
 const KUBECONFIG_MARK: &str = "current-context: tidings";
-/// A token shorter than this is not one that was made here.
+/// A token shorter than this was not made by Tidings.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Why the credentials cannot be had.
+/// Why the credentials cannot be loaded or made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PkiError {
     /// A file cannot be read or written.
-    #[error("{path} cannot be used: {source}")]
+    #[error("cannot read or write {path}: {source}")]
     Io {
         /// The file.
         path: String,
@@ -33,7 +34,7 @@ pub enum PkiError {
         #[source]
         source: std::io::Error,
     },
-    /// There is a kubeconfig already that is not of this server.
+    /// The file exists and is the kubeconfig of another cluster.
     #[error(
         "{path} exists and was not written by Tidings: choose another path with --kubeconfig, or move it away"
     )]
@@ -48,16 +49,16 @@ pub enum PkiError {
     Certificate(String),
 }
 
-/// What a server is called by those who reach it.
+/// The addresses and names for which the server's certificate is valid.
 #[derive(Debug, Clone)]
 pub struct ServerNames {
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub address: IpAddr,
-    /// Other addresses and names: of the machine, of a balancer before it.
+    /// Other addresses and names: of the machine, or of a load balancer before it.
     pub others: Vec<String>,
 }
 
-/// What a server shows and what its administrator shows.
+/// The credentials of a server and of its administrator.
 pub struct Pki {
     ca_pem: String,
     token: String,
@@ -76,8 +77,8 @@ fn certificate_error(error: impl std::fmt::Display) -> PkiError {
 }
 
 impl Pki {
-    /// Reads what is kept in a directory, and makes what is missing. The server's certificate is made anew at every start:
-    /// it names the address that the server listens on.
+    /// Reads the credentials in a directory, and makes missing ones. The server's certificate is made at every start, because it contains the
+    /// address that the server listens on.
     ///
     /// # Errors
     /// If files cannot be read or written.
@@ -86,7 +87,7 @@ impl Pki {
     }
 
     fn open_on(disk: &dyn Disk, directory: &Path, names: &ServerNames) -> Result<Pki, PkiError> {
-        // The names of the directory and of the one that it is in: nobody else may have made those durable.
+        // Also syncs the parents of the directory, so that their new entries survive a power loss: nobody else may have synced them.
         let made = disk.create_dir(directory).and_then(|()| {
             let mut above = directory.ancestors().skip(1).take(2);
             above.try_for_each(|above| match disk.sync_names(above) {
@@ -96,17 +97,17 @@ impl Pki {
             })
         });
         made.map_err(|source| io_error(directory, source))?;
-        let ca_key = kept(disk, &directory.join("ca.key"), || {
+        let ca_key = read_or_make(disk, &directory.join("ca.key"), || {
             Ok(generate_key()?.serialize_pem())
         })?;
-        let ca_pem = kept(disk, &directory.join("ca.crt"), || {
+        let ca_pem = read_or_make(disk, &directory.join("ca.crt"), || {
             let key = KeyPair::from_pem(&ca_key).map_err(certificate_error)?;
             Ok(ca_params()?
                 .self_signed(&key)
                 .map_err(certificate_error)?
                 .pem())
         })?;
-        let token = kept(disk, &directory.join("token"), || Ok(new_token()))?
+        let token = read_or_make(disk, &directory.join("token"), || Ok(new_token()))?
             .trim()
             .to_owned();
         if token.len() < TOKEN_BYTES_MIN {
@@ -119,7 +120,7 @@ impl Pki {
         Pki::assemble(&ca_key, ca_pem, token, names)
     }
 
-    /// Credentials that are gone with the process.
+    /// Credentials in memory only.
     ///
     /// # Errors
     /// If no certificate can be made.
@@ -153,12 +154,12 @@ impl Pki {
         &self.token
     }
 
-    /// For the listener.
+    /// The TLS configuration for the listener.
     pub fn tls(&self) -> Arc<ServerConfig> {
         self.tls.clone()
     }
 
-    /// A kubeconfig that reaches the server at a URL as its administrator.
+    /// A kubeconfig for the administrator of the server at a URL.
     pub fn kubeconfig(&self, url: &str) -> String {
         let ca = base64::engine::general_purpose::STANDARD.encode(&self.ca_pem);
         let token = &self.token;
@@ -169,12 +170,12 @@ impl Pki {
         )
     }
 
-    /// Writes the kubeconfig so that only its owner can read it.
+    /// Writes the kubeconfig to a file that only its owner can read.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
-        // Whoever names the file of another cluster by mistake does not lose it.
+        // The kubeconfig of another cluster is not overwritten by mistake.
         if fs::read_to_string(path)
             .is_ok_and(|text| !text.is_empty() && !text.contains(KUBECONFIG_MARK))
         {
@@ -183,12 +184,12 @@ impl Pki {
             });
         }
         let text = self.kubeconfig(url);
-        // An unchanged one is not written again: the disk may be full.
+        // An unchanged file is not written again: the disk may be full.
         if is_private(path) && fs::read_to_string(path).is_ok_and(|known| known == text) {
             return Ok(());
         }
         match write_private(&RealDisk, path, &text) {
-            // What says where the server is need not be whole at once, and a file that is there has room.
+            // On a full disk the file is overwritten in place, which needs no room. The write is not atomic, but a kubeconfig can be made again.
             Err(PkiError::Io { source, .. })
                 if source.kind() == std::io::ErrorKind::StorageFull && is_private(path) =>
             {
@@ -260,7 +261,7 @@ fn server_config(
     key: Vec<u8>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let key = PrivateKeyDer::try_from(key).map_err(certificate_error)?;
-    // The provider is named: with two linked and none named, rustls panics at run time.
+    // Explicit, because rustls panics at run time if two providers are linked and none is chosen.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -272,7 +273,7 @@ fn server_config(
     Ok(Arc::new(config))
 }
 
-/// Writes a file where it stands.
+/// Writes a file in place.
 fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
     let file = fs::OpenOptions::new().write(true).open(path)?;
     file.write_all_at(text.as_bytes(), 0)?;
@@ -280,13 +281,13 @@ fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// True if only its owner can read a file.
+/// True if a file can be read only by its owner.
 fn is_private(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0)
 }
 
-/// A file's content; made and written if there is none.
-fn kept(
+/// The content of a file, which is made and written if there is none.
+fn read_or_make(
     disk: &dyn Disk,
     path: &Path,
     make: impl FnOnce() -> Result<String, PkiError>,
@@ -306,7 +307,7 @@ fn kept(
     }
 }
 
-/// Writes a file for its owner only, durably, whole or not at all.
+/// Writes a file that only its owner can read, durably and atomically.
 fn write_private(disk: &dyn Disk, path: &Path, text: &str) -> Result<(), PkiError> {
     disk::write_durably(disk, path, text.as_bytes()).map_err(|source| io_error(path, source))
 }
@@ -332,11 +333,11 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_were_used_once_survive_a_power_loss() {
+    fn credentials_survive_a_power_loss_once_they_were_returned() {
         for seed in 0..40 {
             let mut disk = SimulatedDisk::new(seed);
             let directory = Path::new("/data/pki");
-            // A first start that is cut off anywhere leaves something that a second start can use.
+            // Wherever the first start is cut off, the second start can use what it left.
             disk.fail_after(seed, Fault::PowerLoss);
             let _ = Pki::open_on(&disk, directory, &names());
             disk.crash(Fault::PowerLoss);

@@ -1,4 +1,4 @@
-//! The walks of requests in ARCHITECTURE.md are those that requests take.
+//! Checks that requests pass the files that ARCHITECTURE.md lists for them (its section "Walks").
 
 use std::sync::Arc;
 
@@ -46,10 +46,10 @@ fn definition() -> Value {
     })
 }
 
-/// One test, because the recorder is of the whole process. Files of the edge are left out of the walk of a definition: they are those of
-/// any request.
+/// One test, because the recorder is global to the process. The walk of a definition leaves out the files of the edge, which are the same
+/// for any request.
 #[tokio::test]
-async fn requests_walk_as_architecture_md_says() {
+async fn requests_pass_the_files_that_architecture_md_lists() {
     let recorder = WalkRecorder::install();
     let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let api = Api::start(store, ApiOptions::default()).await.unwrap();
@@ -82,14 +82,14 @@ async fn requests_walk_as_architecture_md_says() {
     );
     let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
     while send(&api, "POST", WIDGETS, json, &body).await != 201 {
-        tokio::task::yield_now().await; // it is not established yet
+        tokio::task::yield_now().await; // the definition is not established yet
     }
     let mut walk = recorder.take();
     walk.retain(|(file, _)| !file.contains("/edge/") && !file.starts_with("tidings-informer/"));
     check_walk("definition", &walk);
 }
 
-/// The steps of a request, without those of the reflectors that fill the caches meanwhile.
+/// The recorded steps of a request, without the steps of reflectors that fill caches meanwhile.
 fn of_request(recorder: &WalkRecorder) -> Vec<(String, String)> {
     let mut walk = recorder.take();
     let fills = |file: &str| file.starts_with("tidings-informer/") || file.ends_with("/fill.rs");

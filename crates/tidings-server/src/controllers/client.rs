@@ -1,4 +1,4 @@
-//! How controllers write: with the commands of the core, as the user `tidings`.
+//! How controllers write: with the commands of the core, under the field manager `tidings`.
 
 use tidings_api::{Object, ObjectKey, Status};
 use tidings_json::Value;
@@ -6,7 +6,7 @@ use tidings_registry::{Draft, Subresource, WriteOptions};
 
 use crate::core::{Call, Command, Core, DeleteOptions, Resource, Target, User, change, delete_one};
 
-/// The name of the server in managedFields.
+/// The server's field manager in managedFields.
 const MANAGER: &str = "tidings";
 
 fn call(resource: &Resource, key: &ObjectKey, subresource: Option<Subresource>) -> Call {
@@ -33,7 +33,7 @@ pub(super) async fn create(
     core.perform(&mut call, command).await.map(drop)
 }
 
-/// Changes an object if it is still the one that is meant; 404 otherwise.
+/// Changes an object if `is_meant` accepts the current one; 404 otherwise, for example if it was deleted and created again.
 pub(super) async fn edit(
     resource: &Resource,
     key: &ObjectKey,
@@ -55,7 +55,7 @@ pub(super) async fn edit(
     changed.map(drop)
 }
 
-/// Deletes an object, or begins to.
+/// Deletes an object, or marks it as being deleted.
 pub(super) async fn delete(
     resource: &Resource,
     key: &ObjectKey,

@@ -1,6 +1,7 @@
-//! Follows the definitions of custom resources: accepts names, serves what is established, and empties what is deleted (W177-W187).
+//! Follows CustomResourceDefinitions: accepts their names, serves the established ones, and deletes the objects of deleted ones
+//! (W177-W187).
 //!
-//! Every server does this for itself. They write the same status into a definition, so it does not matter which is first.
+//! Every server on a store does this for itself. All of them write the same status into a definition, so it does not matter which is first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -19,43 +20,43 @@ use crate::core::{Core, CustomResource, DeleteOptions, Resource, clock};
 /// The first and the longest wait before a failure is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How often a deleted definition is looked at whose objects are held by finalizers.
+/// How often a deleted definition is checked again while finalizers hold its objects.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How many objects of one deleted definition are deleted before the next definition is looked at.
+/// How many objects of one deleted definition are deleted before the next definition gets its turn.
 const DELETE_AT_ONCE: usize = 200;
-/// How long a new cache is waited for.
+/// How long to wait until the cache of a new custom resource is filled.
 const FILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// The annotation that lets a definition use a group of Kubernetes itself.
+/// The annotation without which a definition may not use a protected group, such as `*.k8s.io`.
 const APPROVED: &str = "api-approved.kubernetes.io";
 
-/// A definition in the cache.
+/// A definition, and what the server has made of it.
 struct KnownDefinition {
     uid: String,
     revision: ResourceVersion,
     generation: i64,
-    /// Its names and status, as JSON: the rest of a definition may be large.
+    /// Only the metadata, names and status, as JSON: the rest of a definition may be large.
     brief: Value,
-    /// What it says, compiled; `None` if it cannot be served.
+    /// The compiled definition; `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
-    /// The kinds of its versions.
+    /// The kinds of its versions, one each.
     kinds: Vec<Arc<Kind>>,
     open: Option<OpenDefinition>,
     filling: Option<FillingDefinition>,
 }
 
-/// The objects of a definition.
+/// A definition whose cache is filled.
 struct OpenDefinition {
     resource: Arc<Resource>,
-    /// The definition that the cache reads objects by.
+    /// The compiled definition by which the cache translates stored objects.
     read_by: Arc<Definition>,
-    /// The revision of the definition whose kinds show the objects.
+    /// The revision of the definition from which the kinds of `resource` were made.
     shown_at: ResourceVersion,
 }
 
-/// The objects of a definition while their cache is being filled.
+/// A definition whose cache is being filled.
 struct FillingDefinition {
     open: OpenDefinition,
-    /// The definition has just been made: there are no objects in the history before it.
+    /// The definition is newer than this process: its objects have no history to read.
     new: bool,
     /// Keeps the history until the cache is filled.
     _history: HistoryHold,
@@ -66,13 +67,13 @@ impl KnownDefinition {
         !self.brief["metadata"]["deletionTimestamp"].is_null()
     }
 
-    fn held(&self) -> bool {
+    fn has_cleanup_finalizer(&self) -> bool {
         let finalizers = self.brief["metadata"]["finalizers"].as_array();
         finalizers.is_some_and(|all| all.iter().any(|name| name == CLEANUP_FINALIZER))
     }
 }
 
-/// The names that count: those that were accepted, or before that those that are wanted.
+/// The names of a definition: the accepted ones, or the requested ones if none are accepted yet.
 fn names_of(definition: &Value) -> &Value {
     let accepted = &definition["status"]["acceptedNames"];
     let has = |name: &str| accepted[name].as_str().is_some_and(|text| !text.is_empty());
@@ -82,20 +83,20 @@ fn names_of(definition: &Value) -> &Value {
     }
 }
 
-/// Serves what the definitions say.
+/// Serves the custom resources of all definitions.
 #[derive(Default)]
 pub(super) struct DefinitionController {
     known: BTreeMap<String, KnownDefinition>,
-    /// All definitions have been looked at once. Those that come later have no history.
+    /// True after the first pass over all definitions. A definition that comes later is new, and its objects have no history.
     started: bool,
-    /// The set that is served, or a status, is not yet as the definitions want it.
+    /// The served set or the status of a definition still has to be updated.
     unsettled: bool,
-    /// How often in a row settling failed.
+    /// How many times in a row [`DefinitionController::settle`] failed.
     failures: u32,
 }
 
 impl DefinitionController {
-    /// Follows the definitions until the server is gone.
+    /// Follows the definitions until the server stops.
     pub(super) async fn run(mut self, core: Weak<Core>) {
         let Some(mut changes) = core
             .upgrade()
@@ -118,7 +119,7 @@ impl DefinitionController {
         }
     }
 
-    /// Looks at all definitions once. Returns when to look again if nothing changes before.
+    /// Makes one pass over all definitions. Returns after what time to run again if no definition changes before.
     pub(super) async fn follow(&mut self, core: &Core) -> Option<Duration> {
         let state = core.definitions.cache().snapshot().state;
         let gone = |name: &String, known: &KnownDefinition| {
@@ -145,7 +146,7 @@ impl DefinitionController {
             }
             self.unsettled = true;
             if let Err(status) = self.read(key.name(), object).await {
-                tracing::warn!(definition = key.name(), %status, "cannot read a definition");
+                tracing::warn!(definition = key.name(), %status, "cannot parse a CustomResourceDefinition");
             }
         }
         let mut again = None;
@@ -164,7 +165,7 @@ impl DefinitionController {
         again.into_iter().chain(self.clean_up(core).await).min()
     }
 
-    /// Reads a definition that is new or has changed.
+    /// Parses and compiles a definition that is new or has changed.
     async fn read(&mut self, name: &str, object: &Object) -> Result<(), Status> {
         tracing::trace!(target: "tidings::walk", "compiles a definition that has come or changed");
         let value: Value = serde_json::from_slice(object.as_bytes()).map_err(Status::internal)?;
@@ -175,11 +176,15 @@ impl DefinitionController {
         let definition = match before {
             Some(known) => known.definition.clone(),
             None => {
-                // Large schemas take a while to compile.
+                // On another thread: large schemas take long to compile.
                 let whole = value.clone();
                 let read = tokio::task::spawn_blocking(move || Definition::read(&whole));
                 let read = read.await.map_err(Status::internal)?.map_err(|why| {
-                    tracing::warn!(definition = name, why, "cannot serve a definition");
+                    tracing::warn!(
+                        definition = name,
+                        why,
+                        "cannot serve a CustomResourceDefinition"
+                    );
                 });
                 read.ok().map(Arc::new)
             }
@@ -215,7 +220,7 @@ impl DefinitionController {
         Ok(())
     }
 
-    /// Serves all that is established, and then says so in the status. False if something failed and is to be tried again.
+    /// Serves all established definitions, then writes their status. False if something failed and must be retried.
     async fn settle(&mut self, core: &Core) -> bool {
         let now = clock::now();
         let mut settled = true;
@@ -230,7 +235,7 @@ impl DefinitionController {
             |status: &Value| definition::has_condition(&json!({ "status": status }), "Established");
         let established = statuses.iter().filter(|(_, status)| is_established(status));
         let established: Vec<&String> = established.map(|(name, _)| name).collect();
-        // All of them are filled at the same time.
+        // The caches of all definitions are filled at the same time.
         for name in &established {
             if let Some(known) = self.known.get_mut(*name) {
                 known.begin(core, self.started);
@@ -250,7 +255,7 @@ impl DefinitionController {
             let Some(known) = self.known.get(&name) else {
                 continue;
             };
-            // A definition that cannot be served, such as one with a conversion webhook, is not called established.
+            // A definition that cannot be served, such as one with a conversion webhook, must not get the condition Established.
             let is_served = known.open.is_some();
             let unserved = is_established(&status) && !is_served;
             if status == known.brief["status"] || known.terminating() || unserved {
@@ -262,28 +267,29 @@ impl DefinitionController {
                     own[member] = status[member].clone();
                 }
             });
-            // A definition that has changed meanwhile is looked at again anyway.
+            // A definition that has changed meanwhile (404, 409) gets another pass anyway.
             if let Err(status) = written.await
                 && !matches!(status.code, 404 | 409)
             {
-                tracing::warn!(definition = name, %status, "cannot write the status of a definition; will try again");
+                tracing::warn!(definition = name, %status, "cannot update the status of a CustomResourceDefinition; will retry");
                 settled = false;
             }
         }
         settled
     }
 
-    /// Deletes the objects of deleted definitions, and lets those go that have none left (W186). Returns when to look again.
+    /// Deletes the objects of deleted definitions, and removes the cleanup finalizer of definitions that have none left (W186). Returns after
+    /// what time to run again.
     async fn clean_up(&mut self, core: &Core) -> Option<Duration> {
         let mut again = None;
         for (name, known) in &self.known {
-            if !(known.terminating() && known.held()) {
+            if !(known.terminating() && known.has_cleanup_finalizer()) {
                 continue;
             }
-            match release(core, name, known).await {
+            match delete_objects_or_release(core, name, known).await {
                 Ok(wait) => again = again.into_iter().chain(wait).min(),
                 Err(status) => {
-                    tracing::warn!(definition = name, %status, "cannot delete the objects of a definition; will try again");
+                    tracing::warn!(definition = name, %status, "cannot delete the custom resources of a deleted CustomResourceDefinition; will retry");
                     again = Some(LOOK_EVERY);
                 }
             }
@@ -293,7 +299,7 @@ impl DefinitionController {
 }
 
 impl KnownDefinition {
-    /// The definition, and the kind that its objects are stored as. `None` if it cannot be served.
+    /// The compiled definition, and the kind of its storage version. `None` if it cannot be served.
     fn stored(&self) -> Option<(&Arc<Definition>, &Arc<Kind>)> {
         let definition = self.definition.as_ref()?;
         let storage = &definition.storage().name;
@@ -309,7 +315,7 @@ impl KnownDefinition {
         served.map(|(_, kind)| kind.clone()).collect()
     }
 
-    /// Begins to fill a cache for the objects, if there is none. A definition that is `new` has no objects in the history before it.
+    /// Begins to fill a cache for the objects, if there is none. A definition that is `new` has no objects before its own revision.
     fn begin(&mut self, core: &Core, new: bool) {
         if self.open.is_some() || self.filling.is_some() {
             return;
@@ -332,14 +338,14 @@ impl KnownDefinition {
         });
     }
 
-    /// Waits until the cache for the objects is filled, or brings it up to date. `None` if the definition cannot be served.
+    /// Waits until the cache for the objects is filled, and makes it follow the current definition. `None` if the definition cannot be served.
     async fn open(&mut self, core: &Core) -> Result<Option<CustomResource>, ()> {
         let Some((definition, stored)) = self.stored() else {
             return Ok(None);
         };
         let (definition, stored) = (definition.clone(), stored.clone());
         if let Some(filling) = &self.filling {
-            // The resource is not served before its cache has everything that the store has.
+            // The resource is served only when its cache has everything that the store has.
             let until = match filling.new {
                 true => ResourceVersion::default(),
                 false => core.revision().await.map_err(drop)?,
@@ -347,7 +353,7 @@ impl KnownDefinition {
             let filled = filling.open.resource.store().fill(Revision(until.get()));
             if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
                 let definition = &self.brief["metadata"]["name"];
-                tracing::warn!(%definition, "the cache for a definition is not filled yet");
+                tracing::warn!(%definition, "the cache for a CustomResourceDefinition is not filled yet");
                 return Err(());
             }
             self.open = self.filling.take().map(|filled| filled.open);
@@ -356,12 +362,12 @@ impl KnownDefinition {
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
-        // The same compiled definition reads the same: only its status has changed.
+        // If it is the same compiled definition, only the status has changed and the objects need no new translation.
         if !Arc::ptr_eq(&open.read_by, &definition) {
             open.resource.cache().set_reader(reader(&definition));
-            // Objects that are older than the definition were read otherwise: the cache has to be past it to tell.
+            // The cache must reach the revision of the definition first: objects up to it were translated by the definition before.
             if let Err(status) = open.resource.reach(revision).await {
-                tracing::warn!(%status, "the cache for a definition is behind the definition");
+                tracing::warn!(%status, "the cache for a CustomResourceDefinition is behind the definition");
             }
             open.resource.cache().reread().await;
             open.read_by = definition;
@@ -377,14 +383,14 @@ impl KnownDefinition {
     }
 }
 
-/// Reads stored objects as a definition says.
+/// Translates stored objects as a definition says: prunes and fills in defaults.
 fn reader(definition: &Arc<Definition>) -> StoredReader {
     let definition = definition.clone();
     Arc::new(move |json| as_read(&definition, json))
 }
 
-/// Deletes some objects of a deleted definition; when none is left, lets the definition go. Returns when to go on.
-async fn release(
+/// Deletes some objects of a deleted definition; when none are left, removes its cleanup finalizer. Returns after what time to go on.
+async fn delete_objects_or_release(
     core: &Core,
     name: &str,
     known: &KnownDefinition,
@@ -395,7 +401,7 @@ async fn release(
         let waiting = state.iter().filter(|(_, object)| !object.is_terminating());
         let waiting: Vec<&ObjectKey> = waiting.map(|(key, _)| key).take(DELETE_AT_ONCE).collect();
         if !waiting.is_empty() {
-            report(core, name, known).await?;
+            report_deletion(core, name, known).await?;
         }
         for key in &waiting {
             match client::delete(resource, key, &DeleteOptions::background()).await {
@@ -419,8 +425,8 @@ async fn release(
     }
 }
 
-/// Says in the status that objects are being deleted.
-async fn report(core: &Core, name: &str, known: &KnownDefinition) -> Result<(), Status> {
+/// Writes into the status that objects are being deleted.
+async fn report_deletion(core: &Core, name: &str, known: &KnownDefinition) -> Result<(), Status> {
     const REASON: &str = "InstanceDeletionInProgress";
     let conditions = known.brief["status"]["conditions"].as_array();
     let mut conditions = conditions.into_iter().flatten();
@@ -428,18 +434,18 @@ async fn report(core: &Core, name: &str, known: &KnownDefinition) -> Result<(), 
         return Ok(());
     }
     let now = clock::now();
-    let said = edit_definition(core, name, known, Some(Subresource::Status), |draft| {
+    let written = edit_definition(core, name, known, Some(Subresource::Status), |draft| {
         let status = draft.members.entry("status").or_insert_with(|| json!({}));
         let message = "CustomResource deletion is in progress";
         definition::set_condition(status, "Terminating", "True", REASON, message, &now);
     });
-    match said.await {
+    match written.await {
         Err(status) if !matches!(status.code, 404 | 409) => Err(status),
         _ => Ok(()),
     }
 }
 
-/// Changes a definition if it is still the same one.
+/// Changes a definition, unless it was deleted and created again.
 async fn edit_definition(
     core: &Core,
     name: &str,

@@ -14,12 +14,12 @@ use tokio::task::JoinSet;
 use crate::core::Core;
 pub(crate) use garbage::GarbageCounts;
 
-/// How often caches hear of revisions of other resources and of the end of history.
+/// How often caches are told the store's revision and the oldest revision of the history.
 const TICK: Duration = Duration::from_secs(1);
-/// The tasks that never end by themselves: ticks, namespaces, definitions, garbage.
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage.
 const TASKS: usize = 4;
 
-/// The controllers of a server. They stop when this is dropped.
+/// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
 pub(crate) struct Controllers {
     tasks: Mutex<JoinSet<()>>,
@@ -27,11 +27,11 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    /// Serves what the definitions say, makes what is always there, and then runs the controllers until this is dropped.
+    /// Serves the custom resources of all definitions, creates the default objects, and then runs the controllers until this is dropped.
     pub(crate) async fn start(core: &Arc<Core>) -> Controllers {
         let mut definitions = definitions::DefinitionController::default();
         definitions.follow(core).await;
-        namespaces::make_defaults(core).await;
+        namespaces::create_defaults(core).await;
         let garbage: Arc<GarbageCounts> = Arc::default();
         let weak = || Arc::downgrade(core);
         let mut tasks = JoinSet::new();
@@ -45,7 +45,7 @@ impl Controllers {
         }
     }
 
-    /// True if a task has ended: the server must be started again.
+    /// True if a task has panicked: the server must be restarted.
     pub(crate) fn is_dead(&self) -> bool {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
@@ -53,7 +53,7 @@ impl Controllers {
     }
 }
 
-/// Keeps quiet caches up to date, and forgets with the store.
+/// Keeps the revision of idle caches up to date, and trims their history when the store compacts its own.
 async fn tick(core: Weak<Core>) {
     let mut last = Revision(0);
     loop {

@@ -1,4 +1,4 @@
-//! The life of namespaces: those that are always there, and the deleter that empties one and lets it go (W174, W175).
+//! Creates the default namespaces, and deletes the content of terminating namespaces before it removes their finalizer (W174, W175).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -9,24 +9,24 @@ use tidings_json::{Value, json};
 use tidings_registry::{Draft, Selection, Subresource};
 
 use super::client;
-use crate::core::{Core, DeleteOptions, Resource, Walk, clock};
+use crate::core::{Core, DeleteOptions, Resource, SnapshotWalk, clock};
 
-/// Present from the start.
+/// The namespaces that every cluster has.
 const ALWAYS: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// The finalizer in the spec that holds a namespace until it is empty.
+/// The finalizer in the spec of a namespace, which is removed when the namespace is empty.
 const FINALIZER: &str = "kubernetes";
-/// How often terminating namespaces are looked at: another server may have been told to delete one, and a finalizer of an object in one
+/// How often terminating namespaces are checked: another server may have marked one as being deleted, or a finalizer of an object in one
 /// may be gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Makes what is always there: four namespaces, and the service that stands for this server.
-pub(super) async fn make_defaults(core: &Core) {
+/// Creates the default objects: four namespaces, and the service `kubernetes` that stands for this server.
+pub(super) async fn create_defaults(core: &Core) {
     for name in ALWAYS {
         let namespace = json!({ "metadata": { "name": name } });
-        make(core, &core.namespaces, "", &namespace).await;
+        create_if_absent(core, &core.namespaces, "", &namespace).await;
     }
     if let Err(status) = core.namespaces.refresh().await {
-        tracing::warn!(%status, "the namespaces are not in the cache yet");
+        tracing::warn!(%status, "the default namespaces are not in the cache yet");
     }
     let services = core.served().find("", "v1", "services");
     if let Some((_, Some(services))) = services {
@@ -35,14 +35,14 @@ pub(super) async fn make_defaults(core: &Core) {
             json!([{ "name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443 }]);
         let service = json!({
             "metadata": { "name": "kubernetes", "labels": labels },
-            // There is no network here that an address could be of.
+            // Headless: this server has no network in which the service could have an address.
             "spec": { "ports": ports, "clusterIP": "None", "type": "ClusterIP", "sessionAffinity": "None" },
         });
-        make(core, &services, "default", &service).await;
+        create_if_absent(core, &services, "default", &service).await;
     }
 }
 
-async fn make(core: &Core, resource: &Resource, namespace: &str, object: &Value) {
+async fn create_if_absent(core: &Core, resource: &Resource, namespace: &str, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if resource.get(&ObjectKey::new(namespace, name)).is_some() {
         return;
@@ -52,12 +52,12 @@ async fn make(core: &Core, resource: &Resource, namespace: &str, object: &Value)
         Err(status) if status.code == 409 => {} // another server was faster
         Err(status) => {
             let kind = &resource.kind.kind;
-            tracing::warn!(%kind, name, %status, "cannot create an object that is always there");
+            tracing::warn!(%kind, name, %status, "cannot create a default object");
         }
     }
 }
 
-/// Empties terminating namespaces until the server is gone.
+/// Deletes the content of terminating namespaces until the server stops.
 pub(super) async fn run(core: Weak<Core>) {
     loop {
         let namespaces = {
@@ -69,8 +69,8 @@ pub(super) async fn run(core: Weak<Core>) {
                 .cloned()
                 .collect();
             for namespace in terminating {
-                if let Err(status) = empty(&core, &namespace).await {
-                    tracing::warn!(namespace = %namespace.name(), %status, "cannot empty a namespace; will try again");
+                if let Err(status) = delete_content(&core, &namespace).await {
+                    tracing::warn!(namespace = %namespace.name(), %status, "cannot delete the content of a terminating namespace; will retry");
                 }
             }
             Arc::clone(&core.namespaces)
@@ -79,25 +79,25 @@ pub(super) async fn run(core: Weak<Core>) {
     }
 }
 
-/// The objects left in a namespace.
+/// Counts of the objects left in a namespace.
 #[derive(Debug, Default)]
-struct Remaining {
-    /// How many of each resource.
+struct RemainingContent {
+    /// How many objects are left, by resource.
     resources: BTreeMap<String, usize>,
-    /// How many objects each finalizer holds.
+    /// How many objects are held, by finalizer.
     finalizers: BTreeMap<String, usize>,
 }
 
-async fn empty(core: &Core, namespace: &Object) -> Result<(), Status> {
+async fn delete_content(core: &Core, namespace: &Object) -> Result<(), Status> {
     let draft = Draft::of(&core.namespaces.kind, namespace)?;
     if !has_finalizer(&draft) {
-        return Ok(()); // it is empty; the finalizers that hold it are another controller's
+        return Ok(()); // it is empty; finalizers of other controllers still hold it
     }
-    let mut remaining = Remaining::default();
+    let mut remaining = RemainingContent::default();
     for resource in core.served().resources() {
         if resource.kind.namespaced {
             match delete_all(resource, &namespace.name(), &mut remaining).await {
-                // The definition was deleted meanwhile, and all objects with it.
+                // The definition of a custom resource was deleted meanwhile, and its objects with it.
                 Err(status) if status.code == 404 => {}
                 deleted => deleted?,
             }
@@ -105,7 +105,7 @@ async fn empty(core: &Core, namespace: &Object) -> Result<(), Status> {
     }
     match remaining.resources.is_empty() {
         true => finalize(core, namespace).await,
-        false => report(core, namespace, &draft, &remaining).await,
+        false => report_remaining(core, namespace, &draft, &remaining).await,
     }
 }
 
@@ -114,18 +114,18 @@ fn has_finalizer(draft: &Draft) -> bool {
     finalizers.is_some_and(|names| names.iter().any(|name| name == FINALIZER))
 }
 
-/// Deletes all objects of a resource in a namespace, and notes what stays.
+/// Deletes all objects of a resource in a namespace, and counts those that remain.
 async fn delete_all(
     resource: &Resource,
     namespace: &str,
-    remaining: &mut Remaining,
+    remaining: &mut RemainingContent,
 ) -> Result<(), Status> {
     resource.refresh().await?;
     let selection = Selection::new(&resource.kind, Some(namespace), None, "", "")?;
     let objects = || {
         let state = resource.cache().snapshot().state;
         let mut objects = Vec::new();
-        Walk::new(state, selection.clone(), None).visit(|object| {
+        SnapshotWalk::new(state, selection.clone(), None).visit(|object| {
             objects.push(object.clone());
             true
         });
@@ -167,7 +167,7 @@ async fn finalize(core: &Core, namespace: &Object) -> Result<(), Status> {
     .await
 }
 
-/// Changes a namespace if it is still the same one. Its managedFields stay as they are.
+/// Changes a namespace, unless it was deleted and created again. Its managedFields do not change.
 async fn edit(
     core: &Core,
     namespace: &Object,
@@ -186,12 +186,12 @@ async fn edit(
     }
 }
 
-/// Says in the namespace's status why it is still there.
-async fn report(
+/// Writes into the status of a namespace what remains in it.
+async fn report_remaining(
     core: &Core,
     namespace: &Object,
     draft: &Draft,
-    left: &Remaining,
+    left: &RemainingContent,
 ) -> Result<(), Status> {
     let list = |counts: &BTreeMap<String, usize>, word: &str| {
         let parts = counts.iter();
@@ -241,7 +241,7 @@ async fn report(
             finalizers.1,
         ),
     ];
-    let said = |conditions: &[Value]| -> Vec<(Value, Value)> {
+    let statuses_and_messages = |conditions: &[Value]| -> Vec<(Value, Value)> {
         let parts = conditions.iter();
         parts
             .map(|condition| (condition["status"].clone(), condition["message"].clone()))
@@ -250,7 +250,8 @@ async fn report(
     let known = draft
         .at(&["status", "conditions"])
         .and_then(Value::as_array);
-    if known.is_some_and(|known| said(known) == said(&conditions)) {
+    if known.is_some_and(|known| statuses_and_messages(known) == statuses_and_messages(&conditions))
+    {
         return Ok(());
     }
     let status = json!({ "phase": "Terminating", "conditions": conditions });

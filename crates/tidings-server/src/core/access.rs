@@ -1,7 +1,7 @@
-//! Who asks, and whether they may.
+//! Authentication and authorisation.
 //!
-//! There is one credential, a bearer token, and it may do everything. A request without one is anonymous and may see health and version
-//! only.
+//! There is one credential, the administrator's bearer token, which allows everything. A request without a token is anonymous and may read
+//! only health and version.
 
 use tidings_api::Status;
 use tidings_go::quote;
@@ -16,9 +16,9 @@ pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// How requests are authenticated.
 #[derive(Clone)]
 pub enum Authentication {
-    /// Every request is the administrator's: for use inside a process, where there is no stranger.
+    /// Every request is the administrator's. For a server inside a process, which nobody else can reach.
     Trusted,
-    /// The administrator shows this bearer token.
+    /// A request with this bearer token is the administrator's.
     Token(String),
 }
 
@@ -57,58 +57,58 @@ impl User {
 
 impl Authentication {
     /// True if a token is the administrator's.
-    pub(crate) fn knows(&self, shown: &str) -> bool {
+    pub(crate) fn knows(&self, presented: &str) -> bool {
         match self {
             Authentication::Trusted => false,
-            Authentication::Token(token) => same(shown.as_bytes(), token.as_bytes()),
+            Authentication::Token(token) => is_same_token(presented.as_bytes(), token.as_bytes()),
         }
     }
 
-    /// The user who shows a token, or none (W9).
+    /// The user of a request with this token, or without one (W9).
     ///
     /// # Errors
     /// If the token is wrong.
-    pub(crate) fn user(&self, shown: Option<&str>) -> Result<User, Status> {
-        match (self, shown) {
+    pub(crate) fn user(&self, presented: Option<&str>) -> Result<User, Status> {
+        match (self, presented) {
             (Authentication::Trusted, _) => Ok(User::Admin),
             (Authentication::Token(_), None) => Ok(User::Anonymous),
-            (Authentication::Token(_), Some(shown)) if self.knows(shown) => Ok(User::Admin),
+            (Authentication::Token(_), Some(presented)) if self.knows(presented) => Ok(User::Admin),
             (Authentication::Token(_), Some(_)) => Err(Status::unauthorized()),
         }
     }
 }
 
-/// Compares in a time that does not depend on where the first difference is.
-fn same(shown: &[u8], token: &[u8]) -> bool {
-    let difference = shown
+/// Compares in constant time: the time does not depend on where the first difference is.
+fn is_same_token(presented: &[u8], token: &[u8]) -> bool {
+    let difference = presented
         .iter()
         .zip(token)
         .fold(0, |difference, (a, b)| difference | (a ^ b));
-    difference == 0 && shown.len() == token.len() && !token.is_empty()
+    difference == 0 && presented.len() == token.len() && !token.is_empty()
 }
 
-/// What a request wants to do, as authorisation sees it.
+/// What authorisation needs to know of a request.
 #[derive(Debug)]
-pub(crate) enum Attributes<'a> {
+pub(crate) enum RequestAttributes<'a> {
     /// A verb on a resource.
     Resource { target: &'a Target, verb: &'a str },
-    /// A verb on a path that is not of a resource.
+    /// A verb on a path that is not the path of a resource.
     Path { path: &'a str, verb: &'a str },
 }
 
-/// Refuses what a user may not do (W54).
-pub(crate) fn authorize(user: User, attributes: &Attributes<'_>) -> Result<(), Status> {
+/// Refuses requests that the user may not make (W54).
+pub(crate) fn authorize(user: User, attributes: &RequestAttributes<'_>) -> Result<(), Status> {
     if user == User::Admin {
         return Ok(());
     }
     let who = format!("User \"{}\" cannot", user.name());
     match attributes {
-        Attributes::Path { path, .. } if is_public(path) => Ok(()),
-        Attributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
+        RequestAttributes::Path { path, .. } if is_public(path) => Ok(()),
+        RequestAttributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
             "{who} {verb} path {}",
             quote(path)
         ))),
-        Attributes::Resource { target, verb } => Err(Status::forbidden(
+        RequestAttributes::Resource { target, verb } => Err(Status::forbidden(
             target.kind.group_resource(),
             target.name().unwrap_or_default(),
             &format!("{who} {}", described(target, verb)),
@@ -116,7 +116,7 @@ pub(crate) fn authorize(user: User, attributes: &Attributes<'_>) -> Result<(), S
     }
 }
 
-/// True for the paths that everybody may see.
+/// True for the paths that anonymous users may read.
 fn is_public(path: &str) -> bool {
     matches!(
         path,
@@ -124,7 +124,7 @@ fn is_public(path: &str) -> bool {
     )
 }
 
-/// True if members of these groups may do something: to a resource, or to a path.
+/// True if members of these groups may access a path, or any resource if `path` is `None`.
 pub(crate) fn allows(groups: &[&str], path: Option<&str>) -> bool {
     groups.contains(&MASTERS) || path.is_some_and(is_public)
 }
@@ -137,7 +137,7 @@ fn described(target: &Target, verb: &str) -> String {
     };
     let place = match (target.namespace(), target.name()) {
         (Some(namespace), _) => format!("in the namespace \"{namespace}\""),
-        // Upstream takes a Namespace object as being in itself.
+        // kube-apiserver counts a Namespace object as being in itself.
         (None, Some(name)) if kind.plural == "namespaces" => {
             format!("in the namespace \"{name}\"")
         }

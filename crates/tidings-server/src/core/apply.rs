@@ -1,14 +1,14 @@
-//! PATCH with a configuration: server-side apply (W154-W158).
+//! Server-side apply: PATCH with an applied configuration (W154-W158).
 
 use bytes::Bytes;
 use tidings_api::{Object, Reason, Status};
 use tidings_registry::{Configured, WriteOptions};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::create::create_from;
-use super::edit::{Edited, ReadOnce, change_if_there};
+use super::edit::{EditedObject, FirstAttempt, change_if_there};
 use super::state::Core;
 
 pub(super) async fn apply(
@@ -24,7 +24,7 @@ pub(super) async fn apply(
     let read = || Configured::read(&kind, &key, subresource, body, options.validation);
     let mut config = read()?;
     call.warnings.append(&mut config.warnings);
-    let config = ReadOnce::new(config);
+    let config = FirstAttempt::new(config);
     let manager = call.manager();
     let applied = |existing: Option<&Object>| {
         let config = config.take_or(read)?;
@@ -33,7 +33,7 @@ pub(super) async fn apply(
     loop {
         let edit = |existing: &Object| {
             let applied = applied(Some(existing))?;
-            Ok(applied.map(|(new, old)| Edited { new, old }))
+            Ok(applied.map(|(new, old)| EditedObject { new, old }))
         };
         if let Some(changed) = change_if_there(call, options, &edit).await? {
             return Ok(changed);
@@ -56,9 +56,9 @@ pub(super) async fn apply(
         draft.meta.resource_version.clear();
         let resource = call.target.resource()?;
         match create_from(core, resource, draft, options, &manager).await {
-            // Another client was faster: the object exists now.
+            // Another client has created the object meanwhile: change it instead.
             Err(status) if status.reason == Some(Reason::AlreadyExists) => {}
-            created => return Ok(Answer::Object(Created::Yes, created?)),
+            created => return Ok(Answer::Object(ObjectOutcome::Created, created?)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who asks, and about what.
+//! A call: the user and the target of a command.
 
 use tidings_merge::Manager;
 use tidings_registry::stored;
@@ -6,14 +6,14 @@ use tidings_registry::stored;
 use super::access::User;
 use super::target::Target;
 
-/// Who asks for what.
+/// The user and the target of a command.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) target: Target,
     pub(crate) user: User,
-    /// The name of the writer in managedFields.
+    /// The name of the field manager.
     pub(crate) manager: String,
-    /// Warnings for the client, besides the answer.
+    /// Warnings that are sent to the client with the answer.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -27,12 +27,12 @@ impl Call {
         }
     }
 
-    /// The writer, as managedFields name it (W157).
+    /// The field manager, as it is written in managedFields (W157).
     pub(crate) fn manager(&self) -> Manager {
         let subresource = self.target.subresource;
         Manager {
             name: self.manager.clone(),
-            // The fields of a view are those of the kind that is stored.
+            // managedFields are stored in the version of the stored kind, whichever view the client uses.
             api_version: stored(&self.target.kind).group_version().to_string(),
             subresource: subresource.map_or("", |part| part.as_str()).to_owned(),
         }

@@ -1,19 +1,19 @@
-//! The time, as the API writes it.
+//! The current time, in the formats of the API.
 
 use jiff::Timestamp;
 use tidings_go::rfc3339;
 
-/// Now, as a point in time.
+/// The current time.
 pub(crate) fn timestamp() -> Timestamp {
     Timestamp::now()
 }
 
-/// Now, as text.
+/// The current time, in RFC 3339.
 pub(crate) fn now() -> String {
     rfc3339(Timestamp::now())
 }
 
-/// Some seconds from now, as text.
+/// The time some seconds from now, in RFC 3339.
 pub(crate) fn in_seconds(seconds: i64) -> String {
     let now = Timestamp::now();
     let later = Timestamp::from_second(now.as_second().saturating_add(seconds));

@@ -1,4 +1,4 @@
-//! What can be asked of the core.
+//! The commands of the core.
 
 use bytes::Bytes;
 use tidings_api::ResourceVersion;
@@ -7,17 +7,17 @@ use tidings_registry::{PatchType, Review, WriteOptions};
 use super::delete::DeleteOptions;
 use super::list::ListCommand;
 
-/// What is to be done with the target of a call. Bodies are JSON, except those of patches and applies.
+/// What to do with the target of a call. Bodies are JSON, except those of patches and applies.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// One object, at a version or a later one; `None` asks for a consistent read.
+    /// Reads one object, at least as new as this version; `None` is a consistent read.
     Get(Option<ResourceVersion>),
     List(ListCommand),
     Create {
         options: WriteOptions,
         body: Bytes,
     },
-    /// A question, which is answered and not stored.
+    /// Answers a review, such as a SubjectAccessReview. It is not stored.
     Review {
         review: Review,
         options: WriteOptions,
@@ -35,11 +35,11 @@ pub(crate) enum Command {
     /// Server-side apply. The body is JSON or YAML.
     Apply {
         options: WriteOptions,
-        /// Conflicts are won.
+        /// Takes over conflicting fields from other managers.
         force: bool,
         body: Bytes,
     },
     Delete(DeleteOptions),
-    /// Deletes every object that the list would have.
+    /// Deletes every object that the list would return.
     DeleteCollection(DeleteOptions, ListCommand),
 }

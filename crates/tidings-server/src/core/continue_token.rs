@@ -8,24 +8,24 @@ use tidings_go::quote;
 
 const FORMAT: &str = "meta.k8s.io/v1";
 
-/// Where a list goes on.
+/// The decoded continue token: where the next page starts.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ContinueToken {
     #[serde(default)]
     v: String,
-    /// The revision that the list is of; negative if the rest is to be of the latest.
+    /// The revision of the list; negative if the next page is read at the latest revision.
     #[serde(default)]
     pub(crate) rv: i64,
-    /// The key behind the last object, without the namespace if the list is of one.
+    /// The key right after the last object, without the namespace if the list is within one.
     #[serde(default)]
     pub(crate) start: String,
-    /// When the first page was asked for, in milliseconds since 1970.
+    /// When the token was issued, in milliseconds since 1970.
     #[serde(default)]
     pub(crate) t: u64,
 }
 
 impl ContinueToken {
-    /// Writes the token of the page that starts behind a key. `prefix` is the part of the key that all objects of the list have.
+    /// Encodes the token for the page that starts after `last_key`. `prefix` is the part that the keys of all listed objects share.
     pub(crate) fn write(revision: i64, last_key: &str, prefix: &str, issued_ms: u64) -> String {
         let relative = last_key.strip_prefix(prefix).unwrap_or(last_key);
         let start = quote(relative);
@@ -36,7 +36,7 @@ impl ContinueToken {
         URL_SAFE_NO_PAD.encode(json)
     }
 
-    /// Reads a token.
+    /// Decodes a token.
     pub(crate) fn read(token: &str) -> Result<ContinueToken, Status> {
         let bad = |why: &str| {
             Status::bad_request(format!(
@@ -72,7 +72,7 @@ impl ContinueToken {
         Ok(read)
     }
 
-    /// The key behind the last object, without a slash before it.
+    /// The key right after the last object, without a leading slash.
     pub(crate) fn relative_start(&self) -> &str {
         self.start.strip_prefix('/').unwrap_or(&self.start)
     }

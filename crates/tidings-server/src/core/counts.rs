@@ -1,4 +1,4 @@
-//! The counters of watches, without a lock.
+//! Counters of watches, for metrics. Atomics, so that counting takes no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -13,18 +13,18 @@ pub(crate) struct WatchCounts {
     fell_behind: AtomicU64,
 }
 
-/// The counters of watches at a moment.
+/// The values of [`WatchCounts`] at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WatchFigures {
-    /// Watches being served.
+    /// Open watches.
     pub(crate) open: i64,
     /// Events sent.
     pub(crate) events: u64,
     /// Bytes of the events sent.
     pub(crate) bytes: u64,
-    /// Events of the initial state sent.
+    /// Initial events sent.
     pub(crate) initial: u64,
-    /// Watches that fell behind the log and ended.
+    /// Watches that ended because they fell behind the event log.
     pub(crate) fell_behind: u64,
 }
 
@@ -40,7 +40,7 @@ impl WatchCounts {
     }
 }
 
-/// The counters of one watch. Dropping it counts the watch as closed.
+/// Counts for one open watch. Dropping it counts the watch as closed.
 #[derive(Debug)]
 pub(crate) struct WatchCounter(Arc<WatchCounts>);
 

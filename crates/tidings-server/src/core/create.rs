@@ -8,13 +8,13 @@ use tidings_merge::Manager;
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};
 use uuid::Uuid;
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
-use super::resource::{CommittedWrite, Resource};
+use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
 
-/// How often another name is generated if one is taken (W137).
+/// How many generated names are tried before the create fails because all exist (W137).
 const GENERATE_TRIES: usize = 8;
 
 pub(super) async fn create(
@@ -35,10 +35,10 @@ pub(super) async fn create(
     }
     let resource = call.target.resource()?;
     let created = create_from(core, resource, draft, options, &call.manager()).await?;
-    Ok(Answer::Object(Created::Yes, created))
+    Ok(Answer::Object(ObjectOutcome::Created, created))
 }
 
-/// Creates an object from a draft that has the namespace of the URL.
+/// Creates an object from a draft whose namespace is already that of the URL.
 pub(super) async fn create_from(
     core: &Core,
     resource: &Resource,
@@ -53,7 +53,7 @@ pub(super) async fn create_from(
         return Err(Status::forbidden(kind.group_resource(), name, why));
     }
     let meta = &mut draft.meta;
-    // Upstream takes a version that is not a number as unset.
+    // kube-apiserver treats a resourceVersion that is not a number as unset.
     let version: ResourceVersion = meta.resource_version.parse().unwrap_or_default();
     if version > ResourceVersion::default() {
         let message = "resourceVersion should not be set on objects to be created";
@@ -79,7 +79,7 @@ pub(super) async fn create_from(
     for attempt in 1..=tries {
         if generated {
             draft.meta.name = generate_name(&draft.meta.generate_name);
-            draft.prepare_for_create(); // a namespace carries its name as a label
+            draft.prepare_for_create(); // a namespace has its name as a label
         }
         let mut errors = FieldErrors::new();
         draft.validate(&kind, None, None, &mut errors);
@@ -92,14 +92,14 @@ pub(super) async fn create_from(
         if options.dry_run {
             resource.refresh().await?;
             return match resource.get(&key) {
-                None => unstored(&written),
+                None => dry_run_object(&written),
                 Some(existing) => Err(already_exists(&kind, &key, Some(&existing))),
             };
         }
         if attempt == tries {
-            draft.members.clear(); // before the store writes, see `ReadOnce`
+            draft.members.clear(); // freed before the store writes, see `FirstAttempt`
         }
-        let create = CommittedWrite::Create(&written);
+        let create = ObjectWrite::Create(&written);
         if let Some(object) = resource.commit(&kind, &key, create).await? {
             return Ok(object);
         }
@@ -115,11 +115,11 @@ pub(super) async fn create_from(
             return Err(status);
         }
     }
-    Err(Status::internal("no name was tried"))
+    Err(Status::internal("no attempt was made to create the object"))
 }
 
-/// An object that is not stored, without a resourceVersion (W139). A custom resource has an empty one, which is cut out.
-fn unstored(written: &UnstampedObject) -> Result<Object, Status> {
+/// The answer to a dry run: the object without a resourceVersion (W139). A custom resource has an empty one, which is cut out of its JSON.
+fn dry_run_object(written: &UnstampedObject) -> Result<Object, Status> {
     let object = Object::parse(written.value().clone()).map_err(Status::internal)?;
     let version = object.spans().resource_version;
     if version.is_empty() {
@@ -127,7 +127,7 @@ fn unstored(written: &UnstampedObject) -> Result<Object, Status> {
     }
     let json = object.as_bytes();
     let name = "\"resourceVersion\":".len();
-    // The uid stands behind it, so there is a comma.
+    // A comma follows, because metadata.uid comes after it.
     let (start, end) = (version.start as usize - name, version.end as usize + 1);
     let without = [&json[..start], &json[end..]].concat();
     Object::parse(without.into()).map_err(Status::internal)
@@ -175,14 +175,15 @@ async fn check_namespace(
     }
 }
 
-/// A generated name: the prefix, cut so that the name fits, and five characters that make no words (W137).
+/// A generated name: the prefix, cut so that the name is not too long, and five random characters without vowels, so that they form no
+/// words (W137).
 fn generate_name(prefix: &str) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut name: String = prefix.to_owned();
     while name.len() > 58 {
         name.pop();
     }
-    // A random UUID has more than enough random bytes.
+    // A random UUID is the source of the random bytes.
     let random = Uuid::new_v4();
     name.extend(
         random.as_bytes()[..5]

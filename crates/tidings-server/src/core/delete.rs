@@ -1,4 +1,4 @@
-//! DELETE of one object or of many (W159-W168).
+//! DELETE of one object or of a collection (W159-W168).
 
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupResource, Object, ObjectKey, Status, StatusDetails,
@@ -6,20 +6,20 @@ use tidings_api::{
 use tidings_go::quote;
 use tidings_registry::{Draft, Kind};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::list::{self, ListCommand};
-use super::resource::{CommittedWrite, Resource};
+use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
-use super::walk::Items;
+use super::walk::ListItems;
 
-/// The finalizer that holds an object until its dependents no longer name it.
+/// The finalizer that holds an object until no dependent refers to it.
 pub(crate) const ORPHAN: &str = "orphan";
 /// The finalizer that holds an object until no dependent blocks it.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) grace_period_seconds: Option<i64>,
@@ -29,7 +29,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
 }
 
-/// How the object must be to be deleted.
+/// The object is deleted only if it has this uid and resourceVersion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Preconditions {
     pub(crate) uid: Option<String>,
@@ -39,11 +39,11 @@ pub(crate) struct Preconditions {
 /// What becomes of the dependents of a deleted object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PropagationPolicy {
-    /// They are deleted after it.
+    /// The dependents are deleted after the object.
     Background,
-    /// They are deleted before it.
+    /// The dependents are deleted before the object.
     Foreground,
-    /// They stay.
+    /// The dependents stay.
     Orphan,
 }
 
@@ -75,7 +75,7 @@ impl PropagationPolicy {
 }
 
 impl DeleteOptions {
-    /// A deletion whose dependents are deleted later.
+    /// Options with the propagation policy Background.
     pub(crate) fn background() -> DeleteOptions {
         DeleteOptions {
             propagation_policy: Some(PropagationPolicy::Background),
@@ -83,7 +83,7 @@ impl DeleteOptions {
         }
     }
 
-    /// A deletion of an object only if it is exactly as it was looked at.
+    /// Options with the uid and resourceVersion of `object` as preconditions: it is deleted only if it has not changed.
     pub(crate) fn exactly(policy: PropagationPolicy, object: &Object) -> DeleteOptions {
         DeleteOptions {
             propagation_policy: Some(policy),
@@ -95,7 +95,7 @@ impl DeleteOptions {
         }
     }
 
-    /// The finalizers of the object under the policy (W161). Options without a policy keep what earlier ones said.
+    /// The finalizers of the object under these options (W161). Options without a policy keep the finalizers of an earlier deletion.
     fn finalizers(&self, kind: &Kind, known: &[String]) -> Vec<String> {
         let policy = self.propagation_policy;
         let had = |finalizer: &str| known.iter().any(|known| known == finalizer);
@@ -117,7 +117,7 @@ impl DeleteOptions {
             .collect()
     }
 
-    /// Refuses an object that is not as the preconditions say (W163).
+    /// Refuses an object that does not meet the preconditions (W163).
     fn check(&self, kind: &Kind, object: &Object) -> Result<(), Status> {
         let Preconditions {
             uid,
@@ -151,8 +151,8 @@ impl DeleteOptions {
 
 pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<Answer, Status> {
     let kind = call.target.kind.clone();
-    let unsaid = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
-    if unsaid && !kind.orphan_warning.is_empty() {
+    let no_policy = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    if no_policy && !kind.orphan_warning.is_empty() {
         call.warnings.push(kind.orphan_warning.into());
     }
     let (resource, key) = (call.target.resource()?, &call.target.key);
@@ -164,7 +164,7 @@ pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<A
     Ok(deletion.answer(&kind))
 }
 
-/// DELETE of a collection: each object that a LIST would show, one after the other (W167).
+/// DELETE of a collection: deletes each object that a LIST would return, one after the other (W167).
 pub(super) async fn delete_collection(
     core: &Core,
     call: &Call,
@@ -172,29 +172,29 @@ pub(super) async fn delete_collection(
     command: &ListCommand,
 ) -> Result<Answer, Status> {
     let Answer::List(head, items) = list::list(core, call, command).await? else {
-        return Err(Status::internal("a list is no list"));
+        return Err(Status::internal("the list command did not return a list"));
     };
     let resource = call.target.resource()?;
     let objects = items.collect();
     for object in &objects {
         let deleted = delete_one(resource, &call.target.kind, &object.key(), options).await;
-        // An object that is gone already needs no deletion.
+        // Another client may have deleted the object meanwhile.
         if let Err(status) = deleted.map(drop)
             && status.code != 404
         {
             return Err(status);
         }
     }
-    Ok(Answer::List(head, Items::Page(objects.into_iter())))
+    Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
-/// Deletes an object, or begins to; again if another write was faster.
+/// Deletes an object, or marks it as being deleted. Retries if another write was faster.
 pub(crate) async fn delete_one(
     resource: &Resource,
     kind: &std::sync::Arc<Kind>,
     key: &ObjectKey,
     options: &DeleteOptions,
-) -> Result<Deletion, Status> {
+) -> Result<DeletionResult, Status> {
     loop {
         let Some(existing) = resource.get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
@@ -210,20 +210,22 @@ pub(crate) async fn delete_one(
 
 /// The result of a deletion.
 #[derive(Debug)]
-pub(crate) enum Deletion {
-    /// The object is marked, and something holds it.
-    Held(Created, Object),
-    /// The object is gone; its last state.
+pub(crate) enum DeletionResult {
+    /// The object is marked as being deleted; a finalizer or its grace period holds it.
+    Held(ObjectOutcome, Object),
+    /// The object is gone; this is its last state.
     Done(Object),
 }
 
-impl Deletion {
+impl DeletionResult {
     fn answer(self, kind: &Kind) -> Answer {
         match self {
-            Deletion::Held(created, object) => Answer::Object(created, object),
-            Deletion::Done(object) if kind.returns_deleted => Answer::Object(Created::No, object),
-            // A success that names the object (W160).
-            Deletion::Done(object) => Answer::Status(Status::success(StatusDetails {
+            DeletionResult::Held(created, object) => Answer::Object(created, object),
+            DeletionResult::Done(object) if kind.returns_deleted => {
+                Answer::Object(ObjectOutcome::Existing, object)
+            }
+            // A Status of success that names the object (W160).
+            DeletionResult::Done(object) => Answer::Status(Status::success(StatusDetails {
                 name: object.name().into_owned(),
                 group: kind.group.to_string(),
                 kind: kind.plural.to_string(),
@@ -234,14 +236,14 @@ impl Deletion {
     }
 }
 
-/// Tries once to delete an object. `None` if it is not as the cache has it.
+/// Tries once to delete an object. `None` if another write was faster.
 async fn remove(
     resource: &Resource,
     key: &ObjectKey,
     options: &DeleteOptions,
     existing: &Object,
     mut draft: Draft,
-) -> Result<Option<Deletion>, Status> {
+) -> Result<Option<DeletionResult>, Status> {
     let kind = draft.kind.clone();
     let grace = kind
         .strategy
@@ -250,22 +252,22 @@ async fn remove(
         true => draft.meta.finalizers.clone(),
         false => options.finalizers(&kind, &draft.meta.finalizers),
     };
-    let refinalized = finalizers != draft.meta.finalizers;
+    let finalizers_change = finalizers != draft.meta.finalizers;
     draft.meta.finalizers = finalizers;
     kind.strategy.hold(&mut draft, &clock::now());
     let held = !draft.meta.finalizers.is_empty()
         || kind.strategy.is_held(&draft)
         || grace.is_some_and(|grace| grace > 0);
     let mut marked = None;
-    // An object that is held, and one that is deleted gracefully, is first marked as being deleted.
+    // An object that is held or has a grace period is first marked as being deleted.
     let marks = mark(&mut draft, grace, options.grace_period_seconds.is_some());
-    if (held && (marks || refinalized)) || (grace.is_some() && marks) {
+    if (held && (marks || finalizers_change)) || (grace.is_some() && marks) {
         let written = draft.write()?;
         if options.dry_run {
             let object = written.stamped(existing.revision(), EventType::Modified);
-            return Ok(Some(Deletion::Held(Created::No, object)));
+            return Ok(Some(DeletionResult::Held(ObjectOutcome::Existing, object)));
         }
-        let update = CommittedWrite::Update(existing.revision(), &written);
+        let update = ObjectWrite::Update(existing.revision(), &written);
         marked = resource.commit(&kind, key, update).await?;
         if marked.is_none() {
             return Ok(None);
@@ -274,28 +276,28 @@ async fn remove(
     let object = marked.unwrap_or_else(|| existing.clone());
     if held {
         let created = match options.orphan_dependents {
-            Some(false) => Created::Later,
-            _ => Created::No,
+            Some(false) => ObjectOutcome::Accepted,
+            _ => ObjectOutcome::Existing,
         };
-        return Ok(Some(Deletion::Held(created, object)));
+        return Ok(Some(DeletionResult::Held(created, object)));
     }
     if options.dry_run {
-        return Ok(Some(Deletion::Done(object)));
+        return Ok(Some(DeletionResult::Done(object)));
     }
     let deleted = resource
-        .commit(&kind, key, CommittedWrite::Delete(&object))
+        .commit(&kind, key, ObjectWrite::Delete(&object))
         .await?;
-    Ok(deleted.map(Deletion::Done))
+    Ok(deleted.map(DeletionResult::Done))
 }
 
-/// Marks an object as being deleted, or as being deleted sooner than was asked for before. False if nothing changes.
-fn mark(draft: &mut Draft, grace: Option<i64>, asked: bool) -> bool {
+/// Marks an object as being deleted, or shortens the grace period of an earlier mark. False if nothing changes.
+fn mark(draft: &mut Draft, grace: Option<i64>, grace_requested: bool) -> bool {
     let grace_seconds = grace.unwrap_or(0);
     let first = draft.meta.deletion_timestamp.is_none();
     if !first {
         let known = draft.meta.deletion_grace_period_seconds;
         let sooner = known.is_some_and(|known| grace_seconds < known);
-        if !(sooner && asked) {
+        if !(sooner && grace_requested) {
             return false;
         }
     }

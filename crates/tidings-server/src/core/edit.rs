@@ -1,4 +1,4 @@
-//! How an existing object is changed: read, edited, checked, committed, and again if another write was faster.
+//! Changes an existing object: reads, edits, validates and commits it, and retries if another write was faster.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,60 +8,60 @@ use tidings_api::{
 };
 use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, track_updated};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
-use super::resource::CommittedWrite;
+use super::resource::ObjectWrite;
 use super::target::Target;
 
-/// The draft of a request, for the first try. For another try, which is rare, it is read again: a tree that lives while the store writes is
-/// often freed by another thread than the one that made it, and that costs more than reading it.
-pub(crate) struct ReadOnce<T>(Mutex<Option<T>>);
+/// The parsed body of a request, for the first attempt to write it. A second attempt is rare and parses the body again. The alternative, to
+/// keep the tree while the store writes, costs more: the tree is then often freed by another thread than the one that allocated it.
+pub(crate) struct FirstAttempt<T>(Mutex<Option<T>>);
 
-impl<T> ReadOnce<T> {
-    pub(super) fn new(read: T) -> ReadOnce<T> {
-        ReadOnce(Mutex::new(Some(read)))
+impl<T> FirstAttempt<T> {
+    pub(super) fn new(parsed: T) -> FirstAttempt<T> {
+        FirstAttempt(Mutex::new(Some(parsed)))
     }
 
-    pub(super) fn take_or(&self, again: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
+    pub(super) fn take_or(&self, parse: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
         let first = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        first.map_or_else(again, Ok)
+        first.map_or_else(parse, Ok)
     }
 }
 
 /// An object after an edit.
-pub(crate) struct Edited {
+pub(crate) struct EditedObject {
     pub(super) new: Draft,
-    /// The object before it, if the edit had to read it.
+    /// The object before the edit, if the edit has parsed it.
     pub(super) old: Option<Draft>,
 }
 
-impl From<Draft> for Edited {
-    fn from(new: Draft) -> Edited {
-        Edited { new, old: None }
+impl From<Draft> for EditedObject {
+    fn from(new: Draft) -> EditedObject {
+        EditedObject { new, old: None }
     }
 }
 
-/// Makes something of an existing object.
-pub(crate) type Edit<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
+/// Makes a new state from the existing object.
+pub(crate) type EditFn<'a, T> = &'a (dyn Fn(&Object) -> Result<T, Status> + Sync);
 
-/// Changes an object to what `edit` makes of it, again if another write was faster.
+/// Replaces an object by what `edit` makes of it. Retries if another write was faster.
 pub(crate) async fn change(
     call: &Call,
     options: WriteOptions,
-    edit: Edit<'_, Draft>,
+    edit: EditFn<'_, Draft>,
 ) -> Result<Answer, Status> {
     let edit = |existing: &Object| Ok(Some(edit(existing)?.into()));
     let changed = change_if_there(call, options, &edit).await?;
     changed.ok_or_else(|| call.target.not_found())
 }
 
-/// Changes an object like [`change`]; `None` if it does not exist. Only this tells whether it exists: the cache may still have an object that
-/// is gone. An edit returns `None` if the object is as it is to be.
+/// Changes an object like [`change`]; `None` if it does not exist. Callers must not check the cache for that: it may still have an object
+/// that is gone. `edit` returns `None` if the object needs no change.
 pub(crate) async fn change_if_there(
     call: &Call,
     options: WriteOptions,
-    edit: Edit<'_, Option<Edited>>,
+    edit: EditFn<'_, Option<EditedObject>>,
 ) -> Result<Option<Answer>, Status> {
     tracing::trace!(target: "tidings::walk", "changes the current object, again if another write was faster");
     let (resource, key) = (call.target.resource()?, &call.target.key);
@@ -77,14 +77,14 @@ pub(crate) async fn change_if_there(
         };
         match tried {
             Ok(Some(changed)) => return answer(call, changed).map(Some),
-            // Failures of the store are not about the object, and a write that may have been done is not done again.
+            // A failure of the store is not retried: the write may have been done.
             Err(status) if status.code >= 500 || matches!(status.code, 413 | 429) => {
                 return Err(status);
             }
             _ => {}
         }
         resource.refresh().await?;
-        // Either another write was faster, or the refusal may be due to the cache being behind: look again.
+        // Another write was faster, or the edit was refused because the cache was behind. Try again, unless the object is still the same.
         let fresh = resource.get(key);
         let same = fresh.is_some_and(|fresh| fresh.revision() == existing.revision());
         if let (Err(status), true) = (tried, same) {
@@ -99,14 +99,14 @@ fn answer(call: &Call, changed: Object) -> Result<Answer, Status> {
             let scale = ScaleView::of(&changed, &call.target.kind)?;
             Ok(Answer::Document(scale.to_json()?))
         }
-        _ => Ok(Answer::Object(Created::No, changed)),
+        _ => Ok(Answer::Object(ObjectOutcome::Existing, changed)),
     }
 }
 
-/// Tries once to replace an object. `None` if it is not as the cache has it, and the client did not name a version.
+/// Tries once to replace an object. `None` if the object in the store is newer than `existing` and the client did not require a version.
 async fn replace(
     call: &Call,
-    edited: Edited,
+    edited: EditedObject,
     existing: &Object,
     options: WriteOptions,
 ) -> Result<Option<Object>, Status> {
@@ -115,7 +115,7 @@ async fn replace(
     let at = existing.revision();
     let expected = expected_version(&edited.new)?;
     if expected > ResourceVersion::default() && expected != at {
-        resource.refresh().await?; // the cache may be the one that is behind
+        resource.refresh().await?; // the client may know a newer version than the cache
         return match resource.get(key) {
             Some(fresh) if fresh.revision() == expected => Ok(None),
             _ => Err(Status::modified(kind.group_resource(), key.name())),
@@ -129,21 +129,21 @@ async fn replace(
     match step {
         WriteStep::Delete => {
             let deleted = resource
-                .commit(kind, key, CommittedWrite::Delete(existing))
+                .commit(kind, key, ObjectWrite::Delete(existing))
                 .await?;
-            // The answer has the revision that the object had (W147).
+            // The answer keeps the resourceVersion that the object had before (W147).
             Ok(deleted.map(|_| unchanged_version()))
         }
         WriteStep::Leave => leave(call, existing).await,
         WriteStep::Write => {
             resource
-                .commit(kind, key, CommittedWrite::Update(at, &written))
+                .commit(kind, key, ObjectWrite::Update(at, &written))
                 .await
         }
     }
 }
 
-/// The object after an update, and what is to be done about it.
+/// The object after an update, and how to store it.
 struct NextState {
     written: UnstampedObject,
     step: WriteStep,
@@ -151,22 +151,22 @@ struct NextState {
 
 enum WriteStep {
     Write,
-    /// Nothing has changed.
+    /// Nothing has changed, so nothing is written.
     Leave,
-    /// The last thing that held the object is gone (W147).
+    /// The object is being deleted, and the update removed its last finalizer (W147).
     Delete,
 }
 
-/// Everything that is done before the store is asked. Both drafts end here.
+/// Prepares and validates the new state. Both drafts are dropped here, before the store writes.
 fn next_state(
     call: &Call,
-    edited: Edited,
+    edited: EditedObject,
     existing: &Object,
     expected: ResourceVersion,
 ) -> Result<NextState, Status> {
     let (kind, key) = (&call.target.kind, &call.target.key);
     let subresource = call.target.subresource;
-    let Edited { mut new, old } = edited;
+    let EditedObject { mut new, old } = edited;
     let old = match old {
         Some(old) => old,
         None => Draft::of(kind, existing)?,
@@ -212,7 +212,7 @@ fn next_state(
     })
 }
 
-/// Leaves an object as it is, if the cache really has its current state (W103).
+/// Answers a write that changes nothing, if the cache has the current state of the object (W103). `None` if the cache was behind.
 async fn leave(call: &Call, existing: &Object) -> Result<Option<Object>, Status> {
     let resource = call.target.resource()?;
     resource.refresh().await?;
@@ -221,7 +221,8 @@ async fn leave(call: &Call, existing: &Object) -> Result<Option<Object>, Status>
     Ok(current.then(|| existing.clone()))
 }
 
-/// The version that the client names. Upstream answers 500 to one that is not a number (W62); it is the client's mistake.
+/// The resourceVersion in the body of the client. To one that is not a number kube-apiserver answers 500 (W62); we answer 400, because it
+/// is the client's mistake.
 fn expected_version(draft: &Draft) -> Result<ResourceVersion, Status> {
     match draft.meta.resource_version.as_str() {
         "" => Ok(ResourceVersion::default()),
@@ -231,12 +232,12 @@ fn expected_version(draft: &Draft) -> Result<ResourceVersion, Status> {
     }
 }
 
-/// The reason of a conflict about the uid (W144).
-pub(super) fn uid_precondition(said: &str, stored: &str) -> String {
-    format!("Precondition failed: UID in precondition: {said}, UID in object meta: {stored}")
+/// The message of a conflict about the uid (W144).
+pub(super) fn uid_precondition(requested: &str, stored: &str) -> String {
+    format!("Precondition failed: UID in precondition: {requested}, UID in object meta: {stored}")
 }
 
-/// Takes from the stored object the metadata that clients cannot set (W146).
+/// Copies the metadata that clients cannot set from the stored object (W146).
 fn inherit(new: &mut Draft, old: &Draft) {
     let (new, old) = (&mut new.meta, &old.meta);
     new.uid.clone_from(&old.uid);

@@ -1,10 +1,10 @@
-//! What clients are told when the store or a cache fails.
+//! Turns errors of the store and of caches into the `Status` that clients get.
 
 use tidings_api::{Reason, Status};
 use tidings_cache::CacheError;
 use tidings_storage::Error;
 
-/// The answer to a request that the store failed.
+/// The `Status` for an error of the store.
 pub(crate) fn store_failed(error: Error) -> Status {
     match error {
         Error::Overloaded => {
@@ -33,7 +33,7 @@ pub(crate) fn store_failed(error: Error) -> Status {
     }
 }
 
-/// The answer to a request that a cache cannot serve yet.
+/// The `Status` for a request that a cache cannot serve yet.
 pub(crate) fn cache_failed(error: CacheError) -> Status {
     match error {
         CacheError::Behind { wanted, reached } => {
@@ -44,7 +44,7 @@ pub(crate) fn cache_failed(error: CacheError) -> Status {
     }
 }
 
-/// Asks the client to try again in a second: the store may be back then.
+/// Asks the client to retry after a second, when the store may be back.
 fn retry_soon(mut status: Status) -> Status {
     let details = status.details.get_or_insert_default();
     details.retry_after_seconds = 1;

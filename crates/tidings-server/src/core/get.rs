@@ -3,7 +3,7 @@
 use tidings_api::{ResourceVersion, Status};
 use tidings_registry::{ScaleView, Subresource};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 
 pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result<Answer, Status> {
@@ -22,6 +22,6 @@ pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result
             let scale = ScaleView::of(&object, &target.kind)?;
             Ok(Answer::Document(scale.to_json()?))
         }
-        _ => Ok(Answer::Object(Created::No, object)),
+        _ => Ok(Answer::Object(ObjectOutcome::Existing, object)),
     }
 }

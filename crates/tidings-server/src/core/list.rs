@@ -1,4 +1,4 @@
-//! LIST: all resource-version semantics and paging (W70-W90).
+//! LIST, with the semantics of resourceVersion and paging (W70-W90).
 
 use tidings_api::{FieldError, ListOptions, Object, ResourceVersion, ResourceVersionMatch, Status};
 use tidings_cache::{Snapshot, Unavailable};
@@ -11,9 +11,9 @@ use super::continue_token::ContinueToken;
 use super::resource::Resource;
 use super::state::Core;
 use super::target::Target;
-use super::walk::{Items, Walk};
+use super::walk::{ListItems, SnapshotWalk};
 
-/// A list that is asked for.
+/// The checked options of a LIST.
 #[derive(Debug)]
 pub(crate) struct ListCommand {
     options: ListOptions,
@@ -21,8 +21,8 @@ pub(crate) struct ListCommand {
 }
 
 impl ListCommand {
-    /// Checks the options of a LIST or WATCH of a target, in upstream's order. `forced_watch` is the legacy form of a watch (W19), which is
-    /// checked as what it looks like.
+    /// Checks the options of a LIST or WATCH of a target, in the order of kube-apiserver. `forced_watch` is the legacy `/watch/` path (W19),
+    /// whose options are checked as those of a LIST.
     pub(crate) fn new(
         target: &Target,
         mut options: ListOptions,
@@ -51,7 +51,8 @@ impl ListCommand {
     }
 }
 
-/// A version of a GET or WATCH. Upstream answers 500 to one that is not a number (W62), but it is the client's mistake.
+/// Parses the resourceVersion of a GET or WATCH. To one that is not a number kube-apiserver answers 500 (W62); we answer 400, because it is
+/// the client's mistake.
 pub(crate) fn parse_version(text: &str) -> Result<ResourceVersion, Status> {
     text.parse().map_err(|error: tidings_go::ParseNumberError| {
         let wrong = FieldError::invalid("resourceVersion", text, error.to_string());
@@ -74,9 +75,9 @@ pub(super) async fn list(
         let (snapshot, start) = continued(core, resource, command, now_ms).await?;
         (snapshot, Some(start))
     };
-    let mut walk = Walk::new(snapshot.state, selection.clone(), start.as_deref());
+    let mut walk = SnapshotWalk::new(snapshot.state, selection.clone(), start.as_deref());
     let limit = usize::try_from(options.limit).unwrap_or(0);
-    // A list of any version is not limited (W73, W84).
+    // With resourceVersion=0 the limit is ignored (W73, W84).
     let limited = limit > 0 && options.resource_version != "0";
     let mut head = ListHead {
         revision: snapshot.revision,
@@ -92,26 +93,26 @@ pub(super) async fn list(
             head.continue_token = ContinueToken::write(revision, last, &prefix, now_ms);
             head.remaining = selection.is_whole_scope().then(|| walk.remaining());
         }
-        Items::Page(page.into_iter())
+        ListItems::Page(page.into_iter())
     } else {
-        Items::Walk(walk)
+        ListItems::Walk(walk)
     };
     Ok(Answer::List(head, items))
 }
 
-/// The next objects of a walk, and whether more follow.
-fn page(walk: &mut Walk, limit: usize) -> (Vec<Object>, bool) {
+/// The next objects, up to a limit, and whether more follow.
+fn page(walk: &mut SnapshotWalk, limit: usize) -> (Vec<Object>, bool) {
     let mut page = Vec::new();
     let ended = walk.visit(|object| {
         page.push(object.clone());
         page.len() < limit
     });
-    // The walk stops at the last object of the page: only another look tells whether one follows.
+    // The walk stopped at the last object of the page, so whether another one follows has to be checked.
     let more = !ended && walk.has_more();
     (page, more)
 }
 
-/// The state that a LIST without a token is of.
+/// The snapshot for a LIST without a continue token.
 async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot, Status> {
     let cache = resource.cache();
     let version = options.resource_version.as_str();
@@ -143,7 +144,7 @@ async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot
         })
 }
 
-/// The state and the key that a token goes on from (W83-W90).
+/// The snapshot and the start key of the page that a continue token asks for (W83-W90).
 async fn continued(
     core: &Core,
     resource: &Resource,
@@ -160,7 +161,7 @@ async fn continued(
     let start = format!("{prefix}{}", token.relative_start());
     let cache = resource.cache();
     let Ok(revision) = u64::try_from(token.rv) else {
-        resource.refresh().await?; // go on at the latest state (W89)
+        resource.refresh().await?; // continue at the latest revision (W89)
         return Ok((cache.snapshot(), start));
     };
     let revision = ResourceVersion::new(revision);

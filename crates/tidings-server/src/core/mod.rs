@@ -1,7 +1,7 @@
-//! The server without HTTP: typed commands on resolved resources.
+//! The API server without HTTP: typed commands on resources that the edge has found.
 //!
-//! A [`Call`] names a target that has been found, a user and a field manager; a [`Command`] says what to do with it. [`Core::perform`]
-//! does it and returns an [`Answer`]. Writes become real in one place, [`Resource::commit`]; reads come from caches.
+//! A [`Call`] has a target, a user and a field manager; a [`Command`] says what to do with the target. [`Core::perform`] performs the command
+//! and returns an [`Answer`]. All writes go through [`Resource::commit`]; reads come from caches.
 
 mod access;
 mod answer;
@@ -29,8 +29,8 @@ mod walk;
 mod watch;
 
 pub use access::Authentication;
-pub(crate) use access::{Attributes, User, authorize};
-pub(crate) use answer::{Answer, Created, ListHead};
+pub(crate) use access::{RequestAttributes, User, authorize};
+pub(crate) use answer::{Answer, ListHead, ObjectOutcome};
 pub(crate) use call::Call;
 pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]
@@ -42,8 +42,8 @@ pub(crate) use edit::change;
 pub(crate) use failure::store_failed;
 pub(crate) use list::{ListCommand, parse_version};
 pub(crate) use resource::{Resource, ResourceId};
-pub(crate) use served::{CustomResource, Served};
+pub(crate) use served::{CustomResource, ServedSet};
 pub(crate) use state::{Core, CoreOptions};
 pub(crate) use target::Target;
-pub(crate) use walk::{Items, Walk};
+pub(crate) use walk::{ListItems, SnapshotWalk};
 pub(crate) use watch::{OpenWatch, WatchCommand, too_old};

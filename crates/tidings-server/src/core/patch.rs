@@ -17,7 +17,7 @@ pub(super) async fn patch(
     body: &Bytes,
 ) -> Result<Answer, Status> {
     let target = &call.target;
-    // The body is not looked at if the object does not exist.
+    // As in kube-apiserver, 404 comes before errors in the body.
     if target.resource()?.current(&target.key).await?.is_none() {
         return Err(target.not_found());
     }
@@ -27,7 +27,7 @@ pub(super) async fn patch(
         key: &target.key,
         subresource: target.subresource,
     };
-    // Warnings are found while the patch is applied, perhaps more than once.
+    // The patch may be applied several times; the warnings of the last attempt count.
     let warnings = Mutex::new(Vec::new());
     let answer = edit::change(call, options, &|existing| {
         let (draft, found) = patch.apply(&target, existing)?;

@@ -1,22 +1,22 @@
-//! One door for all commands.
+//! The entry point for all commands.
 
 use tidings_api::Status;
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
 use super::state::Core;
 use super::{apply, create, delete, get, list, patch, review, update};
 
 impl Core {
-    /// Does what a command says. The future may be dropped: a write is then done whole or not at all.
+    /// Performs a command. The future may be dropped: a write is then either complete or not done.
     pub(crate) async fn perform(
         &self,
         call: &mut Call,
         command: Command,
     ) -> Result<Answer, Status> {
         let answer = self.dispatch(call, command).await?;
-        if let Answer::Object(Created::Yes, object) = &answer {
+        if let Answer::Object(ObjectOutcome::Created, object) = &answer {
             let warnings = call.target.kind.strategy.created_warnings(object);
             call.warnings.extend(warnings);
         }

@@ -1,4 +1,4 @@
-//! A stored resource: a kind, the cache of its objects, and the one place where writes become real.
+//! A stored resource: a kind, the cache of its objects, and [`Resource::commit`], through which all writes go.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use super::counts::WatchCounts;
 use super::failure::{cache_failed, store_failed};
 
-/// Tells resources apart as long as the process lives. A definition that is deleted and made again has another resource.
+/// Identifies a resource within this process. If a definition is deleted and created again, its resource gets another id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ResourceId(pub(crate) u64);
 
-/// The objects of one kind in the store, whichever kinds show them.
+/// The stored objects of one kind. Other kinds (versions, views) may show the same objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     pub(crate) id: ResourceId,
@@ -26,15 +26,16 @@ pub(crate) struct Resource {
     state: Arc<ResourceState>,
 }
 
-/// What changes about a resource while requests and watches hold it.
+/// The part of a resource that can change while requests and watches hold it.
 #[derive(Debug, Default)]
 struct ResourceState {
-    /// No kind shows the objects any longer: nothing may be written.
+    /// The resource is no longer served: writes are refused.
     retired: AtomicBool,
-    /// The definition is being deleted: nothing may be created.
+    /// The definition is being deleted: creates are refused.
     refuses_creates: AtomicBool,
-    /// The kinds of a custom resource, one for each version; `changes` counts how often they were replaced.
+    /// The kinds of a custom resource, one for each version.
     kinds: RwLock<Vec<Arc<Kind>>>,
+    /// How often `kinds` was replaced.
     changes: AtomicU64,
     /// Notified when this server marks an object as being deleted.
     marked: Notify,
@@ -51,7 +52,7 @@ impl Resource {
         }
     }
 
-    /// The objects of a definition that has changed, stored as another kind from now on and shown by these kinds.
+    /// This resource after its definition has changed: `kind` is now the stored kind, and `kinds` are the kinds of all versions.
     pub(crate) fn with_kinds(&self, kind: Arc<Kind>, kinds: Vec<Arc<Kind>>) -> Resource {
         let terminating = kind.terminating;
         let refuses = &self.state.refuses_creates;
@@ -65,7 +66,7 @@ impl Resource {
         }
     }
 
-    /// The kind that shows the version of another one now: a watch outlives a change of its definition.
+    /// The current kind for the version of `kind`. A watch that outlives a change of its definition needs it.
     pub(crate) fn current_kind(&self, kind: &Arc<Kind>) -> Arc<Kind> {
         let kinds = self.state.kinds.read();
         let kinds = kinds.unwrap_or_else(PoisonError::into_inner);
@@ -73,12 +74,12 @@ impl Resource {
         kinds.iter().find(same).unwrap_or(kind).clone()
     }
 
-    /// How often the kinds that show the objects were replaced.
+    /// How often the kinds of the resource were replaced.
     pub(crate) fn kind_changes(&self) -> u64 {
         self.state.changes.load(Ordering::Acquire)
     }
 
-    /// Refuses writes from now on: no kind shows the objects any longer.
+    /// Refuses reads and writes from now on, because the resource is no longer served.
     pub(crate) fn retire(&self) {
         self.state.retired.store(true, Ordering::Release);
     }
@@ -100,12 +101,12 @@ impl Resource {
         self.store.cache()
     }
 
-    /// The cache, with the means to fill it.
+    /// The cache together with the task that fills it.
     pub(crate) fn store(&self) -> &StoreCache {
         &self.store
     }
 
-    /// Waits until this server marks an object as being deleted.
+    /// Waits until this server has marked an object as being deleted.
     pub(crate) async fn marked(&self) {
         self.state.marked.notified().await;
     }
@@ -118,25 +119,25 @@ impl Resource {
     /// Waits until the cache has every write that was acknowledged before this call (W72).
     pub(crate) async fn refresh(&self) -> Result<(), Status> {
         tracing::trace!(target: "tidings::walk", "waits until the cache has every acknowledged write");
-        self.served(self.store.refresh().await)
+        self.to_status(self.store.refresh().await)
     }
 
-    /// Waits until the cache has reached a revision, but not for long (W77).
+    /// Waits until the cache has reached a revision, up to a timeout (W77).
     pub(crate) async fn reach(&self, revision: ResourceVersion) -> Result<(), Status> {
-        self.served(self.store.reach(revision).await)
+        self.to_status(self.store.reach(revision).await)
     }
 
-    /// An object as the cache has it or as this server has written it since; if neither has it, a consistent read decides.
+    /// An object as the cache has it, or as this server has written it since. If it is in neither, a consistent read decides.
     pub(crate) async fn current(&self, key: &ObjectKey) -> Result<Option<Object>, Status> {
-        self.served(self.store.current(key).await)
+        self.to_status(self.store.current(key).await)
     }
 
-    fn served<T>(&self, answer: Result<T, CacheError>) -> Result<T, Status> {
+    fn to_status<T>(&self, answer: Result<T, CacheError>) -> Result<T, Status> {
         self.check_served()?;
         answer.map_err(cache_failed)
     }
 
-    /// Refuses a write of a kind that is not served any more: its version may be gone while a body was read.
+    /// Refuses a write in a version that is no longer served: the definition may have changed while the body was read.
     fn check_kind(&self, kind: &Kind) -> Result<(), Status> {
         self.check_served()?;
         if !kind.is_custom() {
@@ -151,21 +152,21 @@ impl Resource {
         }
     }
 
-    /// Makes a write of an object of a kind real: the only place where an object is stored. `None` if another write was faster.
+    /// Writes an object to the store. All writes of the server go through here. `None` if another write was faster.
     pub(crate) async fn commit(
         &self,
         kind: &Kind,
         key: &ObjectKey,
-        write: CommittedWrite<'_>,
+        write: ObjectWrite<'_>,
     ) -> Result<Option<Object>, Status> {
         tracing::trace!(target: "tidings::walk", "makes the write real");
         self.check_kind(kind)?;
         match write {
-            CommittedWrite::Create(object) => {
+            ObjectWrite::Create(object) => {
                 let written = self.store.put(key, None, object).await;
                 written.map_err(store_failed)
             }
-            CommittedWrite::Update(at, object) => {
+            ObjectWrite::Update(at, object) => {
                 let written = self.store.put(key, Some(at), object).await;
                 let written = written.map_err(store_failed)?;
                 if written.as_ref().is_some_and(Object::is_terminating) {
@@ -173,7 +174,7 @@ impl Resource {
                 }
                 Ok(written)
             }
-            CommittedWrite::Delete(last) => {
+            ObjectWrite::Delete(last) => {
                 let deleted = self.store.delete(key, last.revision()).await;
                 let deleted = deleted.map_err(store_failed)?;
                 Ok(deleted.map(|revision| last.restamped(revision, EventType::Deleted)))
@@ -183,11 +184,11 @@ impl Resource {
 }
 
 /// A write to one object.
-pub(crate) enum CommittedWrite<'a> {
+pub(crate) enum ObjectWrite<'a> {
     /// The object must not exist.
     Create(&'a UnstampedObject),
-    /// The object must be at the revision.
+    /// The object must be at this revision.
     Update(ResourceVersion, &'a UnstampedObject),
-    /// The object must be at the revision of this last state.
+    /// The object must be at the revision of this state.
     Delete(&'a Object),
 }

@@ -1,4 +1,4 @@
-//! POST of a review: a question about who a user is or what they may do. It is answered and not stored.
+//! POST of a review (SubjectAccessReview, TokenReview, …): a question about who a user is or what they may do. It is answered, not stored.
 
 use bytes::Bytes;
 use tidings_api::{Object, Status};
@@ -6,7 +6,7 @@ use tidings_json::{Value, json};
 use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created};
 
 use super::access::{self, User};
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::state::Core;
@@ -29,20 +29,20 @@ pub(super) fn review(
     let status = match review {
         Review::SelfSubjectAccess => {
             check_review(&draft, review)?;
-            access(&draft, call.user.groups())
+            access_status(&draft, call.user.groups())
         }
         Review::SubjectAccess | Review::LocalSubjectAccess => {
             check_review(&draft, review)?;
             let groups = draft.at(&["spec", "groups"]);
             let groups = groups.and_then(Value::as_array).into_iter().flatten();
             let groups: Vec<&str> = groups.filter_map(Value::as_str).collect();
-            access(&draft, &groups)
+            access_status(&draft, &groups)
         }
         Review::SelfSubjectRules => {
             if draft.text(&["spec", "namespace"]).is_empty() {
                 return Err(Status::bad_request("no namespace on request"));
             }
-            // The answer does not repeat the question.
+            // The answer does not repeat the spec.
             draft = Draft::empty(&kind);
             json!({
                 "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
@@ -55,39 +55,39 @@ pub(super) fn review(
             draft.meta.creation_timestamp = Some(clock::now());
             json!({ "userInfo": user_info(call.user) })
         }
-        Review::Token => token(core, &draft)?,
+        Review::Token => token_status(core, &draft)?,
     };
     draft.members.insert("status".into(), status);
     let json = draft.write()?.value().clone();
     let object = Object::parse(json).map_err(Status::internal)?;
-    Ok(Answer::Object(Created::Yes, object))
+    Ok(Answer::Object(ObjectOutcome::Created, object))
 }
 
 fn user_info(user: User) -> Value {
     json!({ "username": user.name(), "groups": user.groups() })
 }
 
-/// The user whose a token is.
-fn token(core: &Core, draft: &Draft) -> Result<Value, Status> {
+/// The status of a TokenReview: the user to whom the token belongs.
+fn token_status(core: &Core, draft: &Draft) -> Result<Value, Status> {
     let token = draft.text(&["spec", "token"]);
     if token.is_empty() {
         let message = "token is required for TokenReview in authentication";
         return Err(Status::bad_request(message));
     }
     let audiences = draft.at(&["spec", "audiences"]).and_then(Value::as_array);
-    let meant = audiences.is_none_or(|audiences| {
+    let audience_matches = audiences.is_none_or(|audiences| {
         let mut all = audiences.iter();
         audiences.is_empty() || all.any(|audience| audience == access::AUDIENCE)
     });
-    Ok(if meant && core.authentication().knows(token) {
+    Ok(if audience_matches && core.authentication().knows(token) {
         json!({ "authenticated": true, "user": user_info(User::Admin), "audiences": [access::AUDIENCE] })
     } else {
         json!({ "user": {}, "error": "invalid bearer token" })
     })
 }
 
-/// Whether members of these groups may do what the review asks about.
-fn access(draft: &Draft, groups: &[&str]) -> Value {
+/// The status of an access review: whether members of these groups may do what it asks about.
+fn access_status(draft: &Draft, groups: &[&str]) -> Value {
     let path = draft.at(&["spec", "nonResourceAttributes"]);
     let path = path.map(|_| draft.text(&["spec", "nonResourceAttributes", "path"]));
     json!({ "allowed": access::allows(groups, path) })

@@ -1,6 +1,6 @@
-//! The set of what is served at a moment: the kinds, and for each the resource that holds its objects.
+//! The served set: the kinds that are served at one moment, and for each kind the resource with its objects.
 //!
-//! The set is replaced as a whole when it changes. A request finds its resource in one set at its beginning and carries it to its end.
+//! The set is immutable and is replaced as a whole. A request uses the same set from its beginning to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use tokio::sync::Notify;
 use super::resource::{Resource, ResourceId};
 
 /// Opens resources over a store.
-pub(crate) struct Opener {
+pub(crate) struct ResourceOpener {
     pub(crate) store: Arc<dyn Storage>,
-    /// Bytes of objects that the event log of one resource may hold.
+    /// How many bytes of objects the event log of one resource may hold.
     pub(crate) log_bytes_max: usize,
     /// Notified of every change of every cache.
     pub(crate) changed: Arc<Notify>,
-    /// The number of the next resource.
+    /// The id of the next resource.
     next_id: AtomicU64,
 }
 
-impl Opener {
-    pub(crate) fn new(store: Arc<dyn Storage>, log_bytes_max: usize) -> Opener {
-        Opener {
+impl ResourceOpener {
+    pub(crate) fn new(store: Arc<dyn Storage>, log_bytes_max: usize) -> ResourceOpener {
+        ResourceOpener {
             store,
             log_bytes_max,
             changed: Arc::default(),
@@ -52,46 +52,46 @@ impl Opener {
     }
 }
 
-/// The objects of a definition, and the kinds that show them.
+/// A custom resource with its kinds.
 #[derive(Debug)]
 pub(crate) struct CustomResource {
-    /// The kinds that are served.
+    /// The kinds of the versions that are served.
     pub(crate) kinds: Vec<Arc<Kind>>,
     pub(crate) resource: Arc<Resource>,
 }
 
-/// The set of what is served.
+/// The kinds that are served, and their resources.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServedSet {
     pub(crate) catalog: Catalog,
     /// The resource of each kind, in the order of the catalog; reviews have none.
     by_kind: Vec<Option<Arc<Resource>>>,
-    /// Every resource once, those that are always there first.
+    /// Every resource once, the built-in ones first.
     resources: Vec<Arc<Resource>>,
-    /// How many of them are always there.
+    /// How many of the resources are built in.
     builtin: usize,
-    /// How many sets there were before.
+    /// How many served sets there were before this one.
     pub(crate) number: u64,
 }
 
-impl Served {
-    /// The set of what is always served.
-    pub(crate) fn open(opener: &Opener) -> Served {
+impl ServedSet {
+    /// The set of the built-in kinds.
+    pub(crate) fn open(opener: &ResourceOpener) -> ServedSet {
         let stored = builtin().iter();
         let stored = stored.filter(|kind| kind.view.is_none() && kind.is_stored());
         let open = |kind| Arc::new(opener.open(kind, None, Revision(0)));
         let resources: Vec<Arc<Resource>> = stored.map(open).collect();
-        Served::of(resources, &[], 0)
+        ServedSet::of(resources, &[], 0)
     }
 
-    /// The set with these custom resources in place of others.
-    pub(crate) fn with(&self, customs: &[CustomResource]) -> Served {
+    /// This set with these custom resources in place of its own.
+    pub(crate) fn with(&self, customs: &[CustomResource]) -> ServedSet {
         tracing::trace!(target: "tidings::walk", "makes the next set of what is served");
         let builtin = self.resources[..self.builtin].to_vec();
-        Served::of(builtin, customs, self.number + 1)
+        ServedSet::of(builtin, customs, self.number + 1)
     }
 
-    fn of(mut resources: Vec<Arc<Resource>>, customs: &[CustomResource], number: u64) -> Served {
+    fn of(mut resources: Vec<Arc<Resource>>, customs: &[CustomResource], number: u64) -> ServedSet {
         let builtin = resources.len();
         let kinds = customs.iter().flat_map(|custom| &custom.kinds);
         let catalog = Catalog::with_customs(kinds.cloned());
@@ -106,7 +106,7 @@ impl Served {
             resource.filter(|_| kind.is_stored()).copied().cloned()
         };
         let by_kind = catalog.iter().map(resource_of).collect();
-        Served {
+        ServedSet {
             catalog,
             by_kind,
             resources,
@@ -115,13 +115,13 @@ impl Served {
         }
     }
 
-    /// The kinds that are always served, without their objects.
+    /// The built-in kinds, without their objects.
     #[cfg(test)]
-    pub(crate) fn without_objects() -> Served {
-        Served::of(Vec::new(), &[], 0)
+    pub(crate) fn without_objects() -> ServedSet {
+        ServedSet::of(Vec::new(), &[], 0)
     }
 
-    /// The kind of a resource in URLs, and the objects of it.
+    /// The kind with a plural name, as in URLs, and its resource. Reviews have no resource.
     pub(crate) fn find(
         &self,
         group: &str,
@@ -131,7 +131,7 @@ impl Served {
         self.at(self.catalog.position(group, version, plural)?)
     }
 
-    /// The kind of a name, and the objects of it.
+    /// The kind with a kind name, as in `ownerReferences`, and its resource. Reviews have no resource.
     pub(crate) fn find_kind(
         &self,
         group: &str,
@@ -152,8 +152,8 @@ impl Served {
         &self.resources
     }
 
-    /// Refuses writes to the resources that another set has no longer.
-    pub(crate) fn retire_all_but(&self, next: &Served) {
+    /// Retires the resources of this set that are not in the next one.
+    pub(crate) fn retire_all_but(&self, next: &ServedSet) {
         for resource in &self.resources[self.builtin..] {
             let mut kept = next.resources.iter();
             if !kept.any(|kept| kept.id == resource.id) {

@@ -1,4 +1,4 @@
-//! What all commands share: the store, and the set of what is served.
+//! The state that all commands share: the store, and the served set.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,36 +15,37 @@ use uuid::Uuid;
 use super::access::Authentication;
 use super::failure::store_failed;
 use super::resource::Resource;
-use super::served::{CustomResource, Opener, Served};
+use super::served::{CustomResource, ResourceOpener, ServedSet};
 
-/// How long a request waits for a definition that is established to be served.
+/// How long a request waits until an established definition is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(3);
-/// A continue token lives at most this long: the conformance tests wait ten minutes for one to expire (W88).
+/// The maximum age of a continue token. The conformance tests of Kubernetes expect a token to expire within ten minutes (W88).
 const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 
-/// How the core is to be.
+/// The options of the core.
 #[derive(Debug, Clone)]
 pub(crate) struct CoreOptions {
     pub(crate) authentication: Authentication,
-    /// How long the state of a list can be continued.
+    /// How long a list can be continued at its revision.
     pub(crate) history: Duration,
-    /// Bytes of objects that the event log of one resource may hold.
+    /// How many bytes of objects the event log of one resource may hold.
     pub(crate) log_bytes_max: usize,
-    /// A watch without a timeout ends after this, up to twice of it (W97).
+    /// A watch without a timeout ends after a random time between this and twice this (W97).
     pub(crate) watch_timeout_min: Duration,
 }
 
-/// What all commands share.
+/// The state that all commands share.
 pub(crate) struct Core {
     store: Arc<dyn Storage>,
-    served: RwLock<Arc<Served>>,
-    /// Notified when another set is served.
+    served: RwLock<Arc<ServedSet>>,
+    /// Notified when the served set is replaced.
     served_changed: Notify,
-    opener: Opener,
+    opener: ResourceOpener,
     options: CoreOptions,
     stopping: watch::Sender<bool>,
-    /// The resources of namespaces and of definitions, which other writes and controllers need.
+    /// The resource of namespaces, which every create in a namespace checks.
     pub(crate) namespaces: Arc<Resource>,
+    /// The resource of CustomResourceDefinitions.
     pub(crate) definitions: Arc<Resource>,
 }
 
@@ -57,10 +58,10 @@ impl std::fmt::Debug for Core {
 }
 
 impl Core {
-    /// Begins to fill the caches of what is always served. Must be called within a tokio runtime.
+    /// Begins to fill the caches of the built-in resources. Must be called within a tokio runtime.
     pub(crate) fn open(store: Arc<dyn Storage>, options: CoreOptions) -> Core {
-        let opener = Opener::new(store.clone(), options.log_bytes_max);
-        let served = Served::open(&opener);
+        let opener = ResourceOpener::new(store.clone(), options.log_bytes_max);
+        let served = ServedSet::open(&opener);
         let resource = |group: &str, plural: &str| {
             let found = served.find(group, "v1", plural);
             let found = found.and_then(|(_, resource)| resource);
@@ -78,13 +79,13 @@ impl Core {
         }
     }
 
-    /// The set of what is served now.
-    pub(crate) fn served(&self) -> Arc<Served> {
+    /// The current served set.
+    pub(crate) fn served(&self) -> Arc<ServedSet> {
         let served = self.served.read();
         served.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Serves these custom resources from now on, and no others.
+    /// Replaces the custom resources that are served.
     pub(crate) fn serve_custom(&self, customs: &[CustomResource]) {
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         let next = Arc::new(served.with(customs));
@@ -94,7 +95,7 @@ impl Core {
         self.served_changed.notify_waiters();
     }
 
-    /// Opens a resource that is not served yet.
+    /// Opens a custom resource, which is not served yet.
     pub(crate) fn open_resource(
         &self,
         kind: &Arc<Kind>,
@@ -105,8 +106,8 @@ impl Core {
         self.opener.open(kind, Some(reader), from)
     }
 
-    /// Waits until a path that names nothing names a custom resource, if a definition of it is established. A client that has seen that,
-    /// on this server or another one, is to find the resource.
+    /// Waits until the custom resource of a path is served, if its definition is established. A client that has seen the condition Established,
+    /// on this server or on another one, must not get 404. Returns true if the resource is served now.
     pub(crate) async fn wait_until_served(&self, path: &str) -> bool {
         let mut segments = path.trim_matches('/').split('/');
         let (Some("apis"), Some(group), Some(version)) =
@@ -114,7 +115,7 @@ impl Core {
         else {
             return false;
         };
-        // The plural stands in the first segments, behind the namespace if there is one.
+        // The plural is the first segment, or the third one after `namespaces/{namespace}`.
         let plurals: Vec<&str> = segments.take(3).collect();
         if plurals.is_empty() || self.definitions.refresh().await.is_err() {
             return false;
@@ -132,7 +133,7 @@ impl Core {
             loop {
                 let changed = self.served_changed.notified();
                 let mut changed = std::pin::pin!(changed);
-                changed.as_mut().enable(); // changes from here on are heard
+                changed.as_mut().enable(); // changes from here on are not missed
                 let served = self.served();
                 if served.catalog.find(group, version, plural).is_some() {
                     return;
@@ -143,7 +144,7 @@ impl Core {
         tokio::time::timeout(SERVED_TIMEOUT, served).await.is_ok()
     }
 
-    /// Notified of every change of every cache.
+    /// Is notified of every change of every cache.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         self.opener.changed.clone()
     }
@@ -152,12 +153,12 @@ impl Core {
         &self.options.authentication
     }
 
-    /// Turns true when the server stops.
+    /// Becomes true when the server stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
-    /// Tells every watch to send a bookmark and end, and refuses new ones.
+    /// Makes every watch, open or new, send a bookmark and end.
     pub(crate) fn stop_watches(&self) {
         self.stopping.send_replace(true);
         for resource in self.served().resources() {
@@ -165,13 +166,13 @@ impl Core {
         }
     }
 
-    /// True if a continue token that was issued at a time has expired (W88).
+    /// True if a continue token has expired (W88).
     pub(crate) fn token_expired(&self, issued_ms: u64, now_ms: u64) -> bool {
         let age = Duration::from_millis(now_ms.saturating_sub(issued_ms));
         age > self.options.history.min(TOKEN_AGE_MAX)
     }
 
-    /// The timeout of a watch that names none: between once and twice the minimum, so that watches do not end together (W97).
+    /// The timeout of a watch that names none: random between the minimum and twice the minimum, so that watches do not all end together (W97).
     pub(crate) fn default_watch_timeout(&self) -> Duration {
         let (fraction, _) = Uuid::new_v4().as_u64_pair();
         self.options
@@ -185,17 +186,17 @@ impl Core {
         Ok(ResourceVersion::new(revision.0))
     }
 
-    /// Keeps the history from being compacted.
+    /// Prevents compaction of the history until the returned hold is dropped.
     pub(crate) fn hold_history(&self) -> HistoryHold {
         self.store.hold_history()
     }
 
-    /// The store, for those who copy it.
+    /// The store itself, for backups.
     pub(crate) fn store(&self) -> &Arc<dyn Storage> {
         &self.store
     }
 
-    /// What is wrong with the store.
+    /// What is wrong with the store, if anything.
     pub(crate) fn store_trouble(&self) -> Option<Trouble> {
         self.store.trouble()
     }
@@ -205,7 +206,7 @@ impl Core {
         self.store.stats()
     }
 
-    /// Waits until every cache has what the store has now.
+    /// Waits until every cache has every change that is in the store now.
     pub(crate) async fn catch_up(&self) -> Result<(), Error> {
         let revision = self.store.revision().await?;
         for resource in self.served().resources() {
@@ -214,7 +215,8 @@ impl Core {
         Ok(())
     }
 
-    /// Tells quiet caches how far the store is if that is not `last`, and forgets with the store. Returns the revision of the store.
+    /// Brings idle caches to the store's revision if it is no longer `last`, and trims the history of caches to that of the store. Returns the
+    /// store's revision.
     pub(crate) async fn tick(&self, last: Revision) -> Revision {
         let served = self.served();
         let revision = self.store.revision().await.unwrap_or(last);

@@ -1,4 +1,4 @@
-//! What a request is about: a resource that has been found, or one object or subresource of it.
+//! The target of a request: a resource, or one object or subresource of it.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::resource::Resource;
 /// A resource, or one object or subresource of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
-    /// The kind in whose form the client speaks.
+    /// The kind whose form the request and the answer have.
     pub(crate) kind: Arc<Kind>,
-    /// The objects; `None` for reviews, which are not stored.
+    /// The stored objects; `None` for reviews, which are not stored.
     pub(crate) resource: Option<Arc<Resource>>,
     namespace: Option<String>,
     name: Option<String>,
     pub(crate) subresource: Option<Subresource>,
-    /// The namespace and name of the object.
+    /// The namespace and name of the object; empty if the target is a collection.
     pub(crate) key: ObjectKey,
 }
 
@@ -43,7 +43,7 @@ impl Target {
         }
     }
 
-    /// The objects.
+    /// The stored objects.
     ///
     /// # Errors
     /// If the kind is not stored.

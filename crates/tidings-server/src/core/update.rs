@@ -4,10 +4,10 @@ use bytes::Bytes;
 use tidings_api::{Object, Status};
 use tidings_registry::{Draft, ScaleRequest, Subresource, WriteOptions};
 
-use super::answer::{Answer, Created};
+use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::create::create_from;
-use super::edit::{self, ReadOnce, uid_precondition};
+use super::edit::{self, FirstAttempt, uid_precondition};
 use super::state::Core;
 
 pub(super) async fn update(
@@ -35,21 +35,21 @@ pub(super) async fn update(
     Draft::check_name(&draft.meta.name, key.name())?;
     draft.settle_namespace(&kind, key.namespace())?;
     call.warnings.extend(draft.meta.deduplicate_owners(false));
-    let draft = ReadOnce::new(draft);
-    let again = || {
+    let draft = FirstAttempt::new(draft);
+    let parse = || {
         let mut draft = Draft::read(&kind, body)?;
         draft.settle_namespace(&kind, key.namespace())?;
         draft.meta.deduplicate_owners(false);
         Ok(draft)
     };
     if !(kind.create_on_update && call.target.subresource.is_none()) {
-        return edit::change(call, options, &|_| draft.take_or(again)).await;
+        return edit::change(call, options, &|_| draft.take_or(parse)).await;
     }
-    let edit = |_: &Object| Ok(Some(draft.take_or(again)?.into()));
+    let edit = |_: &Object| Ok(Some(draft.take_or(parse)?.into()));
     if let Some(changed) = edit::change_if_there(call, options, &edit).await? {
         return Ok(changed);
     }
-    let mut draft = draft.take_or(again)?;
+    let mut draft = draft.take_or(parse)?;
     if !draft.meta.uid.is_empty() {
         let why = uid_precondition(&draft.meta.uid, "");
         let resource = kind.group_resource();
@@ -58,5 +58,5 @@ pub(super) async fn update(
     draft.meta.resource_version.clear();
     let resource = call.target.resource()?;
     let created = create_from(core, resource, draft, options, &call.manager()).await?;
-    Ok(Answer::Object(Created::Yes, created))
+    Ok(Answer::Object(ObjectOutcome::Created, created))
 }

@@ -1,4 +1,4 @@
-//! Walks the objects of a snapshot that a selection means.
+//! Iterates over the selected objects of a snapshot.
 
 use std::ops::Bound;
 
@@ -6,26 +6,26 @@ use tidings_api::{Object, ObjectKey};
 use tidings_cache::ObjectMap;
 use tidings_registry::Selection;
 
-/// A walk over a snapshot.
+/// An iteration over the selected objects of a snapshot, which can be paused.
 #[derive(Debug, Clone)]
-pub(crate) struct Walk {
+pub(crate) struct SnapshotWalk {
     state: ObjectMap,
     selection: Selection,
     prefix: String,
-    /// Where the walk goes on.
+    /// Where the walk continues.
     next: Bound<ObjectKey>,
 }
 
-impl Walk {
-    /// Walks the selection, from a key on if one is given.
-    pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> Walk {
+impl SnapshotWalk {
+    /// Starts at the beginning of the selection, or at a key.
+    pub(crate) fn new(state: ObjectMap, selection: Selection, start: Option<&str>) -> SnapshotWalk {
         tracing::trace!(target: "tidings::walk", "walks the selected objects");
         let prefix = selection.key_prefix();
         let next = match start {
             Some(start) => Bound::Included(ObjectKey::from_joined(start)),
             None => Bound::Included(ObjectKey::from_joined(&prefix)),
         };
-        Walk {
+        SnapshotWalk {
             state,
             selection,
             prefix,
@@ -33,7 +33,7 @@ impl Walk {
         }
     }
 
-    /// Visits the selected objects in order until the visitor returns false. Returns true at the end.
+    /// Visits the selected objects in key order until the visitor returns false. Returns true if the end is reached.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         if let Some(key) = self.selection.single_key() {
             let unseen = match std::mem::replace(&mut self.next, Bound::Unbounded) {
@@ -69,21 +69,21 @@ impl Walk {
         }
     }
 
-    /// How many objects of the scope follow, selected or not.
+    /// How many objects follow in the namespace or cluster, selected or not.
     pub(crate) fn remaining(&self) -> u64 {
         let rest = self.state.range((self.next.clone(), Bound::Unbounded));
         rest.take_while(|(key, _)| key.as_str().starts_with(&self.prefix))
             .count() as u64
     }
 
-    /// True if a selected object follows.
+    /// True if another selected object follows.
     pub(crate) fn has_more(&self) -> bool {
         let rest = self.state.range((self.next.clone(), Bound::Unbounded));
         let mut here = rest.take_while(|(key, _)| key.as_str().starts_with(&self.prefix));
         here.any(|(_, object)| self.selection.selects(object))
     }
 
-    /// The key after which the walk goes on.
+    /// The key after which the walk continues.
     pub(crate) fn last_key(&self) -> Option<&ObjectKey> {
         match &self.next {
             Bound::Excluded(key) => Some(key),
@@ -92,21 +92,21 @@ impl Walk {
     }
 }
 
-/// The objects of a list. A clone shares them.
+/// The objects of a list. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) enum Items {
-    /// Every object that a walk visits.
-    Walk(Walk),
+pub(crate) enum ListItems {
+    /// All selected objects of a snapshot.
+    Walk(SnapshotWalk),
     /// The objects of one page.
     Page(std::vec::IntoIter<Object>),
 }
 
-impl Items {
-    /// Visits the next objects until the visitor returns false. Returns true at the end.
+impl ListItems {
+    /// Visits the next objects until the visitor returns false. Returns true if the end is reached.
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&Object) -> bool) -> bool {
         match self {
-            Items::Walk(walk) => walk.visit(visit),
-            Items::Page(page) => loop {
+            ListItems::Walk(walk) => walk.visit(visit),
+            ListItems::Page(page) => loop {
                 match page.next() {
                     None => return true,
                     Some(object) if visit(&object) => {}
@@ -116,7 +116,7 @@ impl Items {
         }
     }
 
-    /// All of them.
+    /// All remaining objects.
     pub(crate) fn collect(mut self) -> Vec<Object> {
         let mut objects = Vec::new();
         self.visit(|object| {

@@ -1,4 +1,4 @@
-//! WATCH: opened here, turned into bytes at the edge (W91-W116).
+//! WATCH (W91-W116): opens a watch. The edge encodes its events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::list::{ListCommand, parse_version};
 use super::resource::Resource;
 use super::state::Core;
 use super::target::Target;
-use super::walk::Walk;
+use super::walk::SnapshotWalk;
 
-/// Longer than any client waits, short enough to be added to any time.
+/// The longest timeout, short enough to be added to any time without overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// A watch that is asked for.
+/// The checked options of a WATCH.
 #[derive(Debug)]
 pub(crate) struct WatchCommand {
     list: ListCommand,
@@ -29,16 +29,16 @@ pub(crate) struct WatchCommand {
 pub(crate) struct OpenWatch {
     pub(crate) resource: Arc<Resource>,
     pub(crate) selection: Selection,
-    /// The state to begin with, as events. Boxed: it is gone when the watch is idle.
-    pub(crate) initial: Option<Box<(Walk, ResourceVersion)>>,
-    /// The initial state ends with a bookmark that says so.
+    /// The objects to send as initial events, and their revision. Boxed, because an idle watch no longer has it.
+    pub(crate) initial: Option<Box<(SnapshotWalk, ResourceVersion)>>,
+    /// A bookmark marks the end of the initial events.
     pub(crate) mark_end: bool,
-    /// Events up to here are not for this watch (W94).
+    /// Events up to this revision are not sent (W94).
     pub(crate) after: ResourceVersion,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
     pub(crate) cursor: Cursor,
-    /// Turns true when the server stops.
+    /// Becomes true when the server stops.
     pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
     pub(crate) counter: WatchCounter,
 }
@@ -57,7 +57,7 @@ impl WatchCommand {
         self.list.options()
     }
 
-    /// True if the watch has ended before anything could be sent (W97).
+    /// True if the timeout is negative, so that the watch ends before it sends anything (W97).
     pub(crate) fn is_over(&self) -> bool {
         let timeout = self.options().timeout_seconds;
         timeout.is_some_and(|seconds| seconds < 0)
@@ -65,7 +65,7 @@ impl WatchCommand {
 }
 
 impl Core {
-    /// Opens a watch. From here on, failures are events (W96).
+    /// Opens a watch. The edge sends a failure as an ERROR event (W96).
     pub(crate) async fn watch(
         &self,
         target: &Target,
@@ -80,7 +80,7 @@ impl Core {
         let version = command.version;
         let any = ResourceVersion::default();
         let from_now = version.is_none_or(|version| version == any);
-        // "00" is zero too, though it is not the text that the defaults look for.
+        // "00" is zero too, but `apply_watch_defaults` compares only with "0".
         let with_state = options.send_initial_events.unwrap_or(from_now);
         if with_state || from_now {
             match version {
@@ -92,7 +92,7 @@ impl Core {
         let (initial, after, cursor) = if with_state || from_now {
             let (snapshot, cursor) = cache.follow(scope);
             let walk = with_state.then(|| {
-                let walk = Walk::new(snapshot.state, selection.clone(), None);
+                let walk = SnapshotWalk::new(snapshot.state, selection.clone(), None);
                 Box::new((walk, snapshot.revision))
             });
             (walk, snapshot.revision, cursor)
@@ -123,7 +123,7 @@ impl Core {
     }
 }
 
-/// The events that can wake a watch.
+/// The objects whose events wake a watch.
 fn scope(kind: &Kind, selection: &Selection) -> WatchScope {
     match (selection.namespace(), selection.name()) {
         (None, None) => WatchScope::All,
@@ -134,7 +134,7 @@ fn scope(kind: &Kind, selection: &Selection) -> WatchScope {
     }
 }
 
-/// 410 for a watch that starts before the history (W104).
+/// 410 for a watch that starts before the oldest revision of the history (W104).
 pub(crate) fn too_old(requested: ResourceVersion, oldest: ResourceVersion) -> Status {
     Status::expired(format!("too old resource version: {requested} ({oldest})"))
 }

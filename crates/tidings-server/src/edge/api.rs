@@ -1,4 +1,4 @@
-//! The server without a socket: started over a store, and a service from requests to responses.
+//! The API server without a socket: starts over a store, and is a tower service from HTTP requests to responses.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,21 +20,21 @@ use super::metrics::Metrics;
 use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
-use crate::core::{Authentication, Core, CoreOptions, Served};
+use crate::core::{Authentication, Core, CoreOptions, ServedSet};
 
-/// How a server is to be.
+/// The options of an API server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ApiOptions {
-    /// Who may ask.
+    /// How requests are authenticated.
     pub authentication: Authentication,
-    /// How long the state of a list can be continued.
+    /// How long a list can be continued at its revision.
     pub history: Duration,
-    /// Bytes of objects that the event log of one resource may hold.
+    /// How many bytes of objects the event log of one resource may hold.
     pub log_bytes_max: usize,
-    /// A watch without a timeout ends after this, up to twice of it (W97).
+    /// A watch without a timeout ends after a random time between this and twice this (W97).
     pub watch_timeout_min: Duration,
-    /// How many log lines could not be written, for metrics: the writer of the log counts.
+    /// How many log lines were lost. The log writer counts them, and a metric shows them.
     pub lost_log_lines: Arc<AtomicU64>,
 }
 
@@ -50,32 +50,32 @@ impl Default for ApiOptions {
     }
 }
 
-/// Why a server does not start.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("the store cannot be read")]
+#[error("cannot read the store")]
 pub struct StartError(#[source] Error);
 
-/// The whole server, as a service from requests to responses. Cloning shares it; it stops when the last clone is dropped.
+/// The API server, as a service from requests to responses. Clones share it; it stops when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Api(pub(super) Arc<Edge>);
 
-/// What all requests share.
+/// The state that all requests share.
 pub(super) struct Edge {
     pub(super) core: Arc<Core>,
     pub(super) controllers: Controllers,
     pub(super) metrics: Metrics,
     pub(super) in_flight: InFlightLimits,
     pub(super) lost_log_lines: Arc<AtomicU64>,
-    /// Stand for the flow schema and priority level that upstream names in every response (W3).
+    /// The uids of a flow schema and a priority level, which kube-apiserver sends in every response (W3).
     pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
     pub(super) audit_ids: AuditIds,
-    described: RwLock<Arc<DescribedSet>>,
+    documents: RwLock<Arc<ApiDocuments>>,
 }
 
-/// The documents that describe one set of kinds, made when they are asked for.
+/// The discovery and OpenAPI documents of one served set, each made at its first request.
 #[derive(Debug, Default)]
-pub(super) struct DescribedSet {
-    /// The number of the set.
+pub(super) struct ApiDocuments {
+    /// The number of the served set.
     number: u64,
     pub(super) openapi: Arc<OpenApiPages>,
     pub(super) discovery: AggregatedPages,
@@ -90,35 +90,34 @@ impl std::fmt::Debug for Edge {
 }
 
 impl Edge {
-    /// The documents that describe a set of kinds.
-    pub(super) fn described(&self, served: &Served) -> Arc<DescribedSet> {
-        let known = self.described.read();
+    /// The documents of a served set.
+    pub(super) fn documents(&self, served: &ServedSet) -> Arc<ApiDocuments> {
+        let known = self.documents.read();
         let known = known.unwrap_or_else(PoisonError::into_inner).clone();
         if known.number == served.number {
             return known;
         }
-        let described = Arc::new(DescribedSet {
+        let documents = Arc::new(ApiDocuments {
             number: served.number,
             openapi: Arc::new(known.openapi.with_other_customs()),
             discovery: AggregatedPages::default(),
         });
-        let slot = self.described.write();
+        let slot = self.documents.write();
         let mut slot = slot.unwrap_or_else(PoisonError::into_inner);
         if slot.number < served.number {
-            *slot = described.clone();
+            *slot = documents.clone();
         }
-        described
+        documents
     }
 }
 
 impl Api {
-    /// Starts a server over a store: fills the caches and makes the namespaces that are always there. Must be called within a
-    /// tokio runtime.
+    /// Starts a server over a store: fills the caches and creates the default namespaces. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
-        // The caches are filled from the start of history; it is not compacted before they are.
+        // The caches read the whole history, so it must not be compacted before they are filled.
         let _history = store.hold_history();
         let core_options = CoreOptions {
             authentication: options.authentication,
@@ -144,12 +143,12 @@ impl Api {
                 uuid_header("x-kubernetes-pf-prioritylevel-uid"),
             ],
             audit_ids: AuditIds::new(),
-            described: RwLock::default(),
+            documents: RwLock::default(),
         };
         Ok(Api(Arc::new(edge)))
     }
 
-    /// Tells every watch to send a bookmark and end, and refuses new ones.
+    /// Makes every watch, open or new, send a bookmark and end.
     pub fn stop_watches(&self) {
         self.0.core.stop_watches();
     }

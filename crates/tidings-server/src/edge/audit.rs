@@ -1,10 +1,10 @@
-//! Audit ids (W2).
+//! Audit ids: the header `Audit-Id` of every response (W2).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
-/// Ids that look random and are unique, without asking the system for random bytes at every request.
+/// Generates unique ids that look random, without a system call for random bytes at every request.
 pub(super) struct AuditIds {
     start: (u64, u64),
     count: AtomicU64,
@@ -19,7 +19,7 @@ impl AuditIds {
     }
 
     pub(super) fn next(&self) -> Uuid {
-        // An odd factor maps different counts to different numbers, far from each other.
+        // Multiplication by an odd number is a bijection: different counts give different numbers.
         let count = self
             .count
             .fetch_add(1, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The bearer token of a request.
+//! Finds the bearer token of a request and the user to whom it belongs.
 
 use base64::Engine;
 use http::HeaderMap;
@@ -7,18 +7,20 @@ use tidings_api::Status;
 
 use crate::core::{Authentication, User};
 
-/// The user who sends these headers. A wrong token is refused, none is anonymous (W9).
+/// The user of a request with these headers. A wrong token is refused; a request without a token is anonymous (W9).
 pub(crate) fn user(authentication: &Authentication, headers: &HeaderMap) -> Result<User, Status> {
     let Some(value) = headers.get(AUTHORIZATION) else {
         return authentication.user(websocket_token(headers).as_deref());
     };
-    // Another scheme than bearer is no token at all: anonymous, as the API server has it.
-    let shown = value.to_str().ok().and_then(|value| {
+    // As in kube-apiserver, a request with another scheme than Bearer is anonymous.
+    let presented = value.to_str().ok().and_then(|value| {
         let mut words = value.trim().split(' ');
         let bearer = words.next()?.eq_ignore_ascii_case("bearer");
-        words.next().filter(|shown| bearer && !shown.is_empty())
+        words
+            .next()
+            .filter(|presented| bearer && !presented.is_empty())
     });
-    authentication.user(shown)
+    authentication.user(presented)
 }
 
 /// The subprotocols that a WebSocket client offers.
@@ -31,7 +33,7 @@ pub(crate) fn websocket_protocols(headers: &HeaderMap) -> Vec<&str> {
         .collect()
 }
 
-/// The token in a subprotocol: browsers cannot set headers of WebSockets (W125).
+/// The token in a subprotocol: browsers cannot set the Authorization header of a WebSocket request (W125).
 pub(crate) fn protocol_token(protocol: &str) -> Option<String> {
     let encoded = protocol.strip_prefix("base64url.bearer.authorization.k8s.io.")?;
     let decoded =
@@ -39,7 +41,7 @@ pub(crate) fn protocol_token(protocol: &str) -> Option<String> {
     Some(String::from_utf8(decoded.unwrap_or_default()).unwrap_or_default())
 }
 
-/// The token among the subprotocols; another one must be offered besides.
+/// The token in the subprotocols of a WebSocket request. As in kube-apiserver, the client must offer another subprotocol too.
 fn websocket_token(headers: &HeaderMap) -> Option<String> {
     let websocket = headers
         .get(UPGRADE)

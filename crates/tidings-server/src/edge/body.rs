@@ -1,14 +1,14 @@
-//! Reads the bodies of requests, up to a limit.
+//! Reads the bodies of requests, up to a size limit.
 
 use bytes::{Bytes, BytesMut};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tidings_api::Status;
 
-/// The longest body that is read (W14).
+/// The largest body that is accepted (W14).
 const BODY_BYTES_MAX: usize = 3 << 20;
 
-/// Bytes of a body beyond the limit that are read and thrown away.
+/// How many bytes of a body that is too large, or not wanted, are read and discarded.
 const REFUSED_BYTES_MAX: usize = 32 << 20;
 
 /// Reads a body, up to the limit.
@@ -31,7 +31,7 @@ where
         let length = data.remaining();
         let so_far = only.as_ref().map_or(collected.len(), Bytes::len);
         if too_large > 0 || so_far + length > BODY_BYTES_MAX {
-            // Most clients write the whole request before they read: they get the answer only if the rest is read.
+            // Most clients send the whole request before they read the response, so the rest has to be read.
             too_large += length;
             (only, collected) = (None, BytesMut::new());
             if too_large > REFUSED_BYTES_MAX {
@@ -56,7 +56,7 @@ where
     Ok(only.unwrap_or_else(|| collected.freeze()))
 }
 
-/// Reads what is left of a body and throws it away, within bounds.
+/// Reads and discards the rest of a body, up to a size and a time.
 pub(crate) async fn drain<B: Body>(mut body: std::pin::Pin<&mut B>) {
     let rest = async {
         let mut taken = 0;
@@ -72,5 +72,5 @@ pub(crate) async fn drain<B: Body>(mut body: std::pin::Pin<&mut B>) {
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
 }
 
-/// How long the rest of an unwanted body is waited for.
+/// How long to wait for the rest of a body that is discarded.
 const DRAIN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);

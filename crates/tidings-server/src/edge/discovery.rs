@@ -1,4 +1,4 @@
-//! What there is: groups, versions, resources, in the old form and in the aggregated one (W26–W31).
+//! Discovery: groups, versions and resources, as separate documents and in the aggregated form (W26–W31).
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use tidings_json::{Map, Value, json};
 
 use tidings_registry::{Catalog, Kind, Name, Subresource};
 
-use super::negotiate::{self, ObjectForm, Offer};
+use super::negotiate::{self, ObjectForm, ResponseContent};
 use super::request::{DiscoveryPage, Query};
 use super::respond::{self, ResponseBody};
 use super::tagged::TaggedDocument;
@@ -28,7 +28,7 @@ const VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// Of custom resources they are listed in this order.
+/// The verbs of custom resources, which kube-apiserver lists in another order.
 const CUSTOM_VERBS: [&str; 8] = [
     "delete",
     "deletecollection",
@@ -40,7 +40,7 @@ const CUSTOM_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// Answers with a page.
+/// Answers a request for a discovery document.
 pub(crate) fn answer(
     page: &DiscoveryPage,
     kinds: &Catalog,
@@ -59,7 +59,7 @@ pub(crate) fn answer(
         DiscoveryPage::CoreVersions => document(&core_versions(parts), headers, query),
         DiscoveryPage::Groups => {
             let groups = groups(kinds).into_iter();
-            let groups: Vec<Value> = groups.map(|group| described(kinds, group)).collect();
+            let groups: Vec<Value> = groups.map(|group| group_versions(kinds, group)).collect();
             let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
             document(&list, headers, query)
         }
@@ -67,7 +67,7 @@ pub(crate) fn answer(
             let mut group = Map::new();
             group.insert("kind".into(), "APIGroup".into());
             group.insert("apiVersion".into(), "v1".into());
-            if let Value::Object(members) = described(kinds, name) {
+            if let Value::Object(members) = group_versions(kinds, name) {
                 group.extend(members);
             }
             document(&group.into(), headers, query)
@@ -84,7 +84,7 @@ fn document(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<ResponseBody>, Status> {
-    let accepted = negotiate::accepted(headers, query, Offer::Description, false)?;
+    let accepted = negotiate::accepted(headers, query, ResponseContent::Description, false)?;
     if accepted.form != ObjectForm::Whole {
         return Err(negotiate::not_acceptable());
     }
@@ -104,7 +104,7 @@ fn core_versions(parts: &Parts) -> Value {
     })
 }
 
-/// The groups besides the core group, in order.
+/// All groups but the core group, in the order of the catalog.
 fn groups(kinds: &Catalog) -> Vec<&str> {
     let mut groups: Vec<&str> = Vec::new();
     for kind in kinds.iter().filter(|kind| !kind.group.is_empty()) {
@@ -126,14 +126,15 @@ fn versions<'a>(kinds: &'a Catalog, group: &str) -> Vec<&'a str> {
     versions
 }
 
-fn described(kinds: &Catalog, group: &str) -> Value {
+/// The name and versions of a group, as in `APIGroup`.
+fn group_versions(kinds: &Catalog, group: &str) -> Value {
     let version =
         |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
     let versions: Vec<Value> = versions(kinds, group).iter().map(version).collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
-/// The verbs of a kind, sorted.
+/// The verbs of a kind, in the order of kube-apiserver.
 fn verbs(kind: &Kind) -> Vec<&'static str> {
     if kind.review.is_some() {
         return vec!["create"];
@@ -149,10 +150,10 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
     verbs
 }
 
-/// A subresource as discovery names it.
+/// A subresource in discovery.
 pub(super) struct ListedSubresource {
     pub(super) name: &'static str,
-    /// Group, version and kind, where they are not those of the resource.
+    /// Group, version and kind, if they differ from those of the resource.
     pub(super) elsewhere: Option<(&'static str, &'static str, &'static str)>,
     pub(super) verbs: &'static [&'static str],
 }
@@ -183,7 +184,7 @@ pub(super) fn subresources(kind: &Kind) -> Vec<ListedSubresource> {
     has.map(listed).collect()
 }
 
-/// `APIResourceList` (W27). `None` if there is no such version.
+/// The `APIResourceList` of a group and version (W27). `None` if it is not served.
 fn resources(kinds: &Catalog, group: &str, version: &str) -> Option<Value> {
     if !kinds.has_version(group, version) {
         return None;
@@ -247,7 +248,7 @@ fn put_names(entry: &mut Map, kind: &Kind) {
     }
 }
 
-/// A hash that changes when objects are stored in another version (W28).
+/// The `storageVersionHash`, which changes when objects are stored in another version (W28).
 fn storage_hash(kind: &Arc<Kind>) -> String {
     let stored = tidings_registry::stored(kind);
     let text = match &kind.custom {
@@ -258,7 +259,7 @@ fn storage_hash(kind: &Arc<Kind>) -> String {
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
 }
 
-/// The response with an aggregated page (W29).
+/// The response with an aggregated discovery document (W29).
 fn aggregated(document: &TaggedDocument, headers: &HeaderMap) -> Response<ResponseBody> {
     let mut response = document.answer(headers);
     let headers = response.headers_mut();
@@ -267,7 +268,7 @@ fn aggregated(document: &TaggedDocument, headers: &HeaderMap) -> Response<Respon
     response
 }
 
-/// The aggregated pages of what is served, made when somebody asks for them.
+/// The aggregated discovery documents of a served set, each made at its first request.
 #[derive(Debug, Default)]
 pub(crate) struct AggregatedPages {
     core: OnceLock<TaggedDocument>,
@@ -285,7 +286,7 @@ impl AggregatedPages {
     }
 }
 
-/// `APIGroupDiscoveryList` (W30).
+/// The `APIGroupDiscoveryList` of some groups (W30).
 fn aggregated_list(kinds: &Catalog, groups: &[&str]) -> TaggedDocument {
     let groups = groups.iter();
     let items: Vec<Value> = groups.map(|group| aggregated_group(kinds, group)).collect();

@@ -1,4 +1,4 @@
-//! The way of one request: authenticated, routed, authorised, negotiated, performed, written.
+//! Handles one request: authenticates, routes and authorises it, negotiates the format, performs the command, and writes the response.
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::Ordering;
@@ -16,15 +16,15 @@ use tidings_schema::Type;
 
 use super::api::{Api, Edge};
 use super::health::HealthCheck;
-use super::negotiate::{BodyFormat, Offer, UnreadableBody};
+use super::negotiate::{BodyFormat, ResponseContent, UnreadableBody};
 use super::request::{OpenApiDocument, Query, ResourceRequest, Route, Verb, route};
 use super::respond::backup::BackupBody;
-use super::respond::view::View;
+use super::respond::view::ObjectView;
 use super::respond::watch::{WatchBody, error_event};
 use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{authenticate, body, discovery, health, negotiate, openapi, options};
 use crate::core::{
-    Attributes, Call, Command, Target, User, WatchCommand, authorize, clock, parse_version,
+    Call, Command, RequestAttributes, Target, User, WatchCommand, authorize, clock, parse_version,
     store_failed,
 };
 
@@ -32,7 +32,7 @@ use crate::core::{
 const APPLY: &str = "application/apply-patch+yaml";
 
 impl Api {
-    /// Answers one request. The future may be dropped: a write is then done whole or not at all.
+    /// Answers one request. The future may be dropped: a write is then either complete or not done.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
     where
         B: Body,
@@ -42,9 +42,9 @@ impl Api {
     }
 }
 
-/// A request of a resource, before its body is read.
+/// An authorised request for a resource, without its body.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct RequestContext<'a> {
     request: &'a ResourceRequest,
     user: User,
     query: &'a Query,
@@ -81,13 +81,13 @@ impl Edge {
                 }
                 Ok(()) => match (request, verb) {
                     (Some(request), Some(Ok(verb))) => {
-                        let asked = Asked {
+                        let context = RequestContext {
                             request,
                             user,
                             query: &query,
                             headers: &parts.headers,
                         };
-                        self.serve(verb, asked, body.as_mut()).await
+                        self.serve(verb, context, body.as_mut()).await
                     }
                     (Some(_), Some(Err(status))) => Err(status),
                     _ => self.serve_other(&route, &parts, &query).await,
@@ -98,7 +98,7 @@ impl Edge {
             let format = negotiate::status_format(&parts.headers, &query);
             respond::status(&status, format)
         });
-        // A client that is refused before its body was read may still be writing it.
+        // The request may have been refused before its body was read; the client may still be sending it.
         body::drain(body).await;
         if parts.method == Method::HEAD {
             *response.body_mut() = ResponseBody::bytes(Bytes::new());
@@ -113,7 +113,7 @@ impl Edge {
         response
     }
 
-    /// Finds what a path means in the set of what is served. A path that means nothing may be of a definition that is just being served.
+    /// Finds the route of a path in the served set. A path that is not found may belong to a definition that is about to be served.
     async fn route(&self, parts: &Parts, user: Option<&User>) -> Route {
         let path = parts.uri.path();
         let found = route(path, &self.core.served());
@@ -130,7 +130,7 @@ impl Edge {
         found
     }
 
-    /// Everything that is not a resource.
+    /// Serves the routes that are not resources.
     async fn serve_other(
         &self,
         route: &Route,
@@ -156,12 +156,12 @@ impl Edge {
             Route::Version => Ok(health::version()),
             Route::Discovery(page) => {
                 let served = self.core.served();
-                let described = self.described(&served);
-                discovery::answer(page, &served.catalog, &described.discovery, parts, query)
+                let documents = self.documents(&served);
+                discovery::answer(page, &served.catalog, &documents.discovery, parts, query)
             }
             Route::OpenApi(document) => {
                 let served = self.core.served();
-                let pages = self.described(&served).openapi.clone();
+                let pages = self.documents(&served).openapi.clone();
                 openapi::answer(document, served, pages, parts, query).await
             }
             Route::Root => Ok(health::root()),
@@ -203,22 +203,22 @@ impl Edge {
         let served = self.core.served();
         let resources = served.resources();
         let mut checks = vec![("ping", None)];
-        // The tasks that fill caches and control never end by themselves.
+        // The tasks of the controllers and caches end only if they panic.
         let dead = if self.controllers.is_dead() {
-            Some("a task of the server has ended".to_owned())
+            Some("a controller has stopped: restart the server".to_owned())
         } else {
             let dead = resources.iter().any(|resource| resource.store().is_dead());
-            dead.then(|| "a cache is no longer filled".to_owned())
+            dead.then(|| "a watch cache is no longer updated: restart the server".to_owned())
         };
         checks.push(("reflectors", dead));
-        // `etcd` is upstream's name for the store. A server is not alive only if a restart would help.
+        // kube-apiserver calls the check of its store `etcd`. /livez fails only if a restart would help.
         let trouble = self.core.store_trouble();
         let trouble = trouble.filter(|trouble| endpoint != "livez" || trouble.needs_restart);
         checks.push(("etcd", trouble.map(|trouble| trouble.what)));
         if endpoint == "readyz" {
             let mut caches = resources.iter().map(|resource| resource.cache());
             let empty = caches.any(|cache| cache.reached().is_none());
-            let empty = empty.then(|| "a cache is not filled yet".to_owned());
+            let empty = empty.then(|| "a watch cache is not filled yet".to_owned());
             checks.push(("watch-cache", empty));
             let stopping = *self.core.stopping().borrow();
             let stopping = stopping.then(|| "the server is shutting down".to_owned());
@@ -227,32 +227,32 @@ impl Edge {
         checks
     }
 
-    /// A request of a resource: limited, timed, and performed.
+    /// Serves a request for a resource, within the limits of requests in flight and of time.
     async fn serve<B>(
         &self,
         verb: Verb,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let Asked {
+        let RequestContext {
             request,
             query,
             headers,
             ..
-        } = asked;
+        } = context;
         let target = &request.target;
         check_name(target)?;
         let offer = match verb {
-            Verb::Watch => Offer::Events,
-            _ => Offer::Objects,
+            Verb::Watch => ResponseContent::Events,
+            _ => ResponseContent::Objects,
         };
         let has_messages = target.kind.schema.is_some();
         let accepted = negotiate::accepted(headers, query, offer, has_messages)?;
-        let view = View::new(target.kind.clone(), accepted, query)?;
+        let view = ObjectView::new(target.kind.clone(), accepted, query)?;
         if verb == Verb::Watch {
             let mut response = self.watch(request, query, view).await?;
             warning::warn(&mut response, &kind_warning(target));
@@ -273,7 +273,7 @@ impl Edge {
             view,
             gzip: negotiate::takes_gzip(headers),
         };
-        let done = self.perform(verb, asked, rendering, body);
+        let done = self.perform(verb, context, rendering, body);
         tokio::time::timeout(timeout, done)
             .await
             .unwrap_or_else(|_| Err(Status::request_timeout()))
@@ -283,7 +283,7 @@ impl Edge {
         &self,
         request: &ResourceRequest,
         query: &Query,
-        view: View,
+        view: ObjectView,
     ) -> Result<Response<ResponseBody>, Status> {
         let command = WatchCommand::new(options::list_command(request, query)?)?;
         let format = view.format;
@@ -292,7 +292,7 @@ impl Edge {
         }
         let body = match self.core.watch(&request.target, command).await {
             Ok(watch) => ResponseBody::watch(WatchBody::new(view, watch)),
-            // From here on failures are events (W96).
+            // From here on failures are sent as ERROR events (W96).
             Err(status) => ResponseBody::bytes(error_event(&status, format)),
         };
         Ok(respond::events(format, body))
@@ -301,7 +301,7 @@ impl Edge {
     async fn perform<B>(
         &self,
         verb: Verb,
-        asked: Asked<'_>,
+        context: RequestContext<'_>,
         rendering: Rendering,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
@@ -309,15 +309,15 @@ impl Edge {
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let Asked { query, headers, .. } = asked;
+        let RequestContext { query, headers, .. } = context;
         let agent = headers
             .get(USER_AGENT)
             .and_then(|agent| agent.to_str().ok());
         let manager = options::manager(query, agent.unwrap_or_default());
-        let mut call = Call::new(asked.request.target.clone(), asked.user, manager);
+        let mut call = Call::new(context.request.target.clone(), context.user, manager);
         call.warnings.extend(kind_warning(&call.target));
         let sent = SentBody::read(verb, headers, body).await?;
-        let answer = match command(verb, asked, &sent) {
+        let answer = match command(verb, context, &sent) {
             Ok(command) => self.core.perform(&mut call, command).await,
             Err(status) => Err(status),
         };
@@ -359,15 +359,15 @@ impl Edge {
     }
 }
 
-/// What a request wants to do, as authorisation sees it. The verb of a path is its method.
-fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> Attributes<'a> {
+/// What authorisation needs to know of a request. If the path is not that of a resource, the verb is the HTTP method.
+fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> RequestAttributes<'a> {
     let verb = verb.map_or_else(|| method_verb(&parts.method), Verb::name);
     match route {
-        Route::Resource(request) => Attributes::Resource {
+        Route::Resource(request) => RequestAttributes::Resource {
             target: &request.target,
             verb,
         },
-        _ => Attributes::Path {
+        _ => RequestAttributes::Path {
             path: parts.uri.path(),
             verb,
         },
@@ -394,7 +394,7 @@ fn kind_warning(target: &Target) -> Vec<String> {
     warning.map(ToOwned::to_owned).into_iter().collect()
 }
 
-/// Refuses a name that can be none (W169).
+/// Refuses a name in the path that no object can have (W169).
 fn check_name(target: &Target) -> Result<(), Status> {
     let name = target.name().unwrap_or_default();
     match validate::path_segment(name).first() {
@@ -406,7 +406,7 @@ fn check_name(target: &Target) -> Result<(), Status> {
     }
 }
 
-/// The body of a request, and how it is written.
+/// The body of a request, and its format.
 struct SentBody {
     bytes: Bytes,
     format: BodyFormat,
@@ -436,7 +436,7 @@ impl SentBody {
         Ok(sent)
     }
 
-    /// The body as JSON of an object of a kind.
+    /// The body as the JSON of an object.
     fn object(&self, target: &Target) -> Result<Bytes, Status> {
         let expected = &target.kind.kind;
         let json = self.format.to_json(&self.bytes, target.kind.schema);
@@ -453,7 +453,7 @@ impl SentBody {
         })
     }
 
-    /// The body as JSON of `DeleteOptions`; `None` if there is none.
+    /// The body as the JSON of `DeleteOptions`; `None` if it is empty.
     fn delete_options(&self) -> Result<Option<Bytes>, Status> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -468,14 +468,14 @@ impl SentBody {
     }
 }
 
-/// The command of a request. Options are checked before bodies, as upstream does.
-fn command(verb: Verb, asked: Asked<'_>, sent: &SentBody) -> Result<Command, Status> {
-    let Asked {
+/// The command for a request. Options are checked before bodies, as in kube-apiserver.
+fn command(verb: Verb, context: RequestContext<'_>, sent: &SentBody) -> Result<Command, Status> {
+    let RequestContext {
         request,
         query,
         headers,
         ..
-    } = asked;
+    } = context;
     let target = &request.target;
     match verb {
         Verb::Get => {

@@ -5,7 +5,7 @@ use http::{Response, StatusCode};
 use super::request::{HealthRequest, Query};
 use super::respond::{self, ResponseBody};
 
-/// One check: its name, and why it fails.
+/// One health check: its name, and why it fails, if it does.
 pub(crate) type HealthCheck = (&'static str, Option<String>);
 
 /// Answers a health request.
@@ -49,7 +49,7 @@ pub(crate) fn answer(
     respond::text(code, text)
 }
 
-/// What `/version` says: the Kubernetes version whose API this is, so that clients see no skew.
+/// Answers `/version` with the Kubernetes version whose API this server implements, so that clients see no version skew.
 pub(crate) fn version() -> Response<ResponseBody> {
     let platform = format!(
         "{}/{}",
@@ -81,7 +81,7 @@ pub(crate) fn version() -> Response<ResponseBody> {
     respond::json_response(StatusCode::OK, ResponseBody::bytes(text))
 }
 
-/// `/`: the paths there are.
+/// Answers `/` with a list of paths.
 pub(crate) fn root() -> Response<ResponseBody> {
     let paths = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
     let list: Vec<String> = paths.iter().map(|path| format!("    \"{path}\"")).collect();

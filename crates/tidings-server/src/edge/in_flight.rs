@@ -1,14 +1,14 @@
-//! How many requests are served at once.
+//! Limits the number of requests in flight.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many requests are served at once, besides watches; kube-apiserver's defaults.
+/// How many requests may be in flight, not counting watches. These are the defaults of kube-apiserver.
 const READING_MAX: usize = 400;
 const MUTATING_MAX: usize = 200;
 
-/// Limits how many requests are served at once.
+/// Limits the number of requests in flight.
 #[derive(Debug)]
 pub(crate) struct InFlightLimits {
     reading: Arc<Semaphore>,
@@ -23,7 +23,7 @@ impl InFlightLimits {
         }
     }
 
-    /// A permit for a request. `None` if there are too many: the client has to come back later (W58, W189).
+    /// A permit for a request. `None` if too many are in flight: the client gets 429 (W58, W189).
     pub(crate) fn admit(&self, mutates: bool) -> Option<OwnedSemaphorePermit> {
         let semaphore = if mutates {
             &self.mutating
@@ -33,7 +33,7 @@ impl InFlightLimits {
         semaphore.clone().try_acquire_owned().ok()
     }
 
-    /// How many are being served: mutating, reading.
+    /// The number of requests in flight: mutating, reading.
     pub(crate) fn in_flight(&self) -> (usize, usize) {
         (
             MUTATING_MAX - self.mutating.available_permits(),

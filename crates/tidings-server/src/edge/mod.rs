@@ -1,4 +1,4 @@
-//! The HTTP edge: from a request to a command of the core, and from an answer to a response.
+//! The HTTP edge: turns requests into commands of the core, and answers of the core into responses.
 
 mod api;
 mod audit;

@@ -1,4 +1,4 @@
-//! Which representation a client speaks and wants (W6, W37–W41).
+//! Content negotiation: the format of a request body, and the format and form of the response (W6, W37–W41).
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -11,48 +11,48 @@ use tidings_registry::yaml;
 use super::request::Query;
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
-const SPOKEN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const SPOKEN_IN_WATCHES: &str =
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const WATCH_MEDIA_TYPES: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-const SPOKEN_OF_THE_API: &str = "application/json, application/yaml";
+const DESCRIPTION_MEDIA_TYPES: &str = "application/json, application/yaml";
 
-/// How a document is written.
+/// The format of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DocumentFormat {
     Json,
-    /// With line breaks, for people.
+    /// Indented, for people.
     PrettyJson,
     Yaml,
     Protobuf,
 }
 
-/// What is asked for.
+/// What a response contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// Objects and lists of them.
+pub(crate) enum ResponseContent {
+    /// Objects or lists of objects.
     Objects,
     /// The events of a watch.
     Events,
-    /// What describes the API. There is none of it in protobuf.
+    /// A document that describes the API. It has no protobuf form.
     Description,
 }
 
-/// What of an object is shown.
+/// Which part of an object is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectForm {
     Whole,
     Metadata,
-    /// As one asks for it in place of a list of objects.
+    /// `PartialObjectMetadataList`, which a client asks for in place of a list of objects.
     MetadataList,
     Table,
 }
 
-/// What a client accepts.
+/// The representation that the client accepts and the server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedRepresentation {
     pub(crate) format: DocumentFormat,
     pub(crate) form: ObjectForm,
-    /// The version of `meta.k8s.io` that tables and metadata are of: `v1` or `v1beta1`.
+    /// The version of `meta.k8s.io` for tables and metadata: `v1` or `v1beta1`.
     pub(crate) meta_version: &'static str,
 }
 
@@ -95,8 +95,8 @@ impl<'a> AcceptClause<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// What the clause asks for, if it can be had. Parameters that mean nothing are ignored (W39).
-    fn accepted(&self) -> Option<Accepted> {
+    /// The representation that the clause asks for, if the server has it. Unknown parameters are ignored (W39).
+    fn accepted(&self) -> Option<AcceptedRepresentation> {
         let format = match (self.format()?, self.parameter("pretty")) {
             (DocumentFormat::Json, Some("1")) => DocumentFormat::PrettyJson,
             (format, _) => format,
@@ -110,7 +110,7 @@ impl<'a> AcceptClause<'a> {
         let form = match self.parameter("as").filter(|form| !form.is_empty()) {
             None if self.parameter("g").is_some() || self.parameter("v").is_some() => return None,
             None => ObjectForm::Whole,
-            // The cells of a table are any JSON (W126).
+            // The cells of a table are any JSON, which protobuf cannot express (W126).
             Some("Table") if format == DocumentFormat::Protobuf => return None,
             Some("Table") => ObjectForm::Table,
             Some("PartialObjectMetadata") => ObjectForm::Metadata,
@@ -122,7 +122,7 @@ impl<'a> AcceptClause<'a> {
             (_, Some("meta.k8s.io"), Some("v1beta1")) => "v1beta1",
             _ => return None,
         };
-        Some(Accepted {
+        Some(AcceptedRepresentation {
             format,
             form,
             meta_version,
@@ -130,16 +130,17 @@ impl<'a> AcceptClause<'a> {
     }
 }
 
-/// What the client accepts of what it asks for, or 406 (W37–W39).
+/// Chooses the representation of the response from the Accept header, or 406 (W37–W39). `has_messages` is true if the kind has a protobuf
+/// form.
 pub(crate) fn accepted(
     headers: &HeaderMap,
     query: &Query,
-    offer: Offer,
+    offer: ResponseContent,
     has_messages: bool,
-) -> Result<Accepted, Status> {
+) -> Result<AcceptedRepresentation, Status> {
     tracing::trace!(target: "tidings::walk", "chooses the format of the answer");
     let clauses = clauses(headers);
-    let has_protobuf = offer != Offer::Description;
+    let has_protobuf = offer != ResponseContent::Description;
     let produced = |clause: &AcceptClause<'_>| match clause.media_type {
         "*/*" | "application/json" | "application/yaml" => true,
         PROTOBUF => has_protobuf,
@@ -147,25 +148,27 @@ pub(crate) fn accepted(
     };
     if !clauses.iter().any(produced) {
         return Err(Status::not_produced(&match offer {
-            Offer::Objects => SPOKEN.to_owned(),
-            Offer::Events => format!("{SPOKEN}, {SPOKEN_IN_WATCHES}"),
-            Offer::Description => SPOKEN_OF_THE_API.to_owned(),
+            ResponseContent::Objects => MEDIA_TYPES.to_owned(),
+            ResponseContent::Events => format!("{MEDIA_TYPES}, {WATCH_MEDIA_TYPES}"),
+            ResponseContent::Description => DESCRIPTION_MEDIA_TYPES.to_owned(),
         }));
     }
     let best = clauses
         .iter()
         .filter_map(AcceptClause::accepted)
         .find(|found| {
-            // Of a custom resource there are messages of its metadata only (W43).
+            // Of a custom resource only the metadata has a protobuf form (W43).
             let whole = found.form == ObjectForm::Whole;
             found.format != DocumentFormat::Protobuf || (has_protobuf && (has_messages || !whole))
         });
     match best {
-        // A watch is a stream of events: YAML has no such form (W91).
-        Some(accepted) if offer == Offer::Events && accepted.format == DocumentFormat::Yaml => {
-            Err(only(SPOKEN_IN_WATCHES))
+        // There is no stream of events in YAML (W91).
+        Some(accepted)
+            if offer == ResponseContent::Events && accepted.format == DocumentFormat::Yaml =>
+        {
+            Err(only_accepts(WATCH_MEDIA_TYPES))
         }
-        Some(accepted) => Ok(Accepted {
+        Some(accepted) => Ok(AcceptedRepresentation {
             format: pretty(accepted.format, headers, query),
             ..accepted
         }),
@@ -173,7 +176,7 @@ pub(crate) fn accepted(
     }
 }
 
-/// W29: the client takes the aggregated form of discovery, and nothing that it likes better can be had.
+/// True if the client prefers aggregated discovery to the other forms that the server has (W29).
 pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     let aggregated = |clause: &AcceptClause<'_>| {
         let named = |name, value| clause.parameter(name) == Some(value);
@@ -192,7 +195,7 @@ pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     best.is_some_and(aggregated)
 }
 
-/// How a `Status` is written: as the client accepts it if that is possible, else for people (W41).
+/// The format of a `Status`: one that the client accepts, or indented JSON if there is none (W41).
 pub(crate) fn status_format(headers: &HeaderMap, query: &Query) -> DocumentFormat {
     let plain = |clause: &AcceptClause<'_>| {
         clause
@@ -205,17 +208,17 @@ pub(crate) fn status_format(headers: &HeaderMap, query: &Query) -> DocumentForma
     }
 }
 
-/// What the client accepts cannot be had of what it asks for.
+/// 406 for a client that accepts none of the representations that the server has.
 pub(crate) fn not_acceptable() -> Status {
-    only(SPOKEN)
+    only_accepts(MEDIA_TYPES)
 }
 
-fn only(spoken: &str) -> Status {
-    let message = format!("only the following media types are accepted: {spoken}");
+fn only_accepts(media_types: &str) -> Status {
+    let message = format!("only the following media types are accepted: {media_types}");
     Status::failure(406, Reason::NotAcceptable, message)
 }
 
-/// The clauses of the Accept header, best first. None at all means anything.
+/// The clauses of the Accept header, best first. Without the header everything is accepted.
 fn clauses(headers: &HeaderMap) -> Vec<AcceptClause<'_>> {
     let accept = headers
         .get(ACCEPT)
@@ -230,7 +233,7 @@ fn clauses(headers: &HeaderMap) -> Vec<AcceptClause<'_>> {
     clauses
 }
 
-/// W6: people who look at JSON get it with line breaks.
+/// Indents JSON if the query asks for it, or if the client is a browser or a command-line tool (W6).
 fn pretty(format: DocumentFormat, headers: &HeaderMap, query: &Query) -> DocumentFormat {
     if format != DocumentFormat::Json {
         return format;
@@ -252,7 +255,7 @@ fn pretty(format: DocumentFormat, headers: &HeaderMap, query: &Query) -> Documen
     }
 }
 
-/// W8: the client can unpack what is packed.
+/// True if the client accepts gzip (W8).
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING);
     values
@@ -264,13 +267,13 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
 
 /// The media type of the body, without parameters.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
-    let said = headers
+    let value = headers
         .get(CONTENT_TYPE)
         .map_or("", |value| value.to_str().unwrap_or("?"));
-    said.split(';').next().unwrap_or_default().trim()
+    value.split(';').next().unwrap_or_default().trim()
 }
 
-/// How the body of a request is written (W40).
+/// The format of the body of a request (W40).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     #[default]
@@ -280,7 +283,7 @@ pub(crate) enum BodyFormat {
 }
 
 impl BodyFormat {
-    /// What the header says, or 415.
+    /// The format that Content-Type names, or 415.
     pub(crate) fn of(headers: &HeaderMap) -> Result<BodyFormat, Status> {
         match content_type(headers).to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(BodyFormat::Json),
@@ -288,14 +291,14 @@ impl BodyFormat {
             PROTOBUF => Ok(BodyFormat::Protobuf),
             _ => {
                 let message = format!(
-                    "the body of the request was in an unknown format - accepted media types include: {SPOKEN}"
+                    "the body of the request was in an unknown format - accepted media types include: {MEDIA_TYPES}"
                 );
                 Err(Status::failure(415, Reason::UnsupportedMediaType, message))
             }
         }
     }
 
-    /// The body as JSON; `expected` is what it is if it does not say so.
+    /// The body as JSON. `expected` is its type if the body does not name one.
     pub(crate) fn to_json(
         self,
         body: &Bytes,
@@ -312,18 +315,18 @@ impl BodyFormat {
 /// Why a body cannot be read.
 #[derive(Debug)]
 pub(crate) enum UnreadableBody {
-    /// It does not say what it is.
+    /// It does not name its kind.
     Unrecognized(String),
-    /// It says what it is, and is not.
+    /// It names its kind, but cannot be decoded as that kind.
     Unhandled {
-        /// What it says.
+        /// The kind that it names.
         kind: String,
         version: String,
         why: String,
     },
 }
 
-/// W42.
+/// Decodes a protobuf body with its envelope (W42).
 fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, UnreadableBody> {
     let start = || -> String {
         let start = body.iter().take(30);
@@ -358,10 +361,10 @@ mod tests {
 
     use super::*;
 
-    fn ask(accept: &'static str) -> Result<Accepted, Status> {
+    fn ask(accept: &'static str) -> Result<AcceptedRepresentation, Status> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(accept));
-        accepted(&headers, &Query::default(), Offer::Objects, true)
+        accepted(&headers, &Query::default(), ResponseContent::Objects, true)
     }
 
     fn format(accept: &'static str) -> Option<DocumentFormat> {
@@ -384,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn w38_what_is_not_spoken_is_refused() {
+    fn w38_media_types_that_the_server_does_not_produce_are_refused() {
         let router = ask("text/html").unwrap_err();
         assert!(
             router
@@ -415,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn w126_tables_are_of_the_meta_group() {
+    fn w126_a_table_needs_group_and_version_of_the_meta_group() {
         let table = ask("application/json;as=Table;v=v1beta1;g=meta.k8s.io").unwrap();
         assert_eq!(
             (table.form, table.meta_version),
@@ -427,24 +430,35 @@ mod tests {
     }
 
     #[test]
-    fn w6_people_get_line_breaks() {
+    fn w6_curl_gets_indented_json() {
         let mut headers = HeaderMap::new();
         headers.insert(USER_AGENT, HeaderValue::from_static("curl/8.0"));
         let format = |query: &str| {
-            accepted(&headers, &Query::parse(query), Offer::Objects, true)
-                .unwrap()
-                .format
+            accepted(
+                &headers,
+                &Query::parse(query),
+                ResponseContent::Objects,
+                true,
+            )
+            .unwrap()
+            .format
         };
         assert_eq!(format(""), DocumentFormat::PrettyJson);
         assert_eq!(format("pretty=false"), DocumentFormat::Json);
         assert_eq!(format("pretty=0"), DocumentFormat::Json);
         let none = HeaderMap::new();
-        let asked = accepted(&none, &Query::parse("pretty=true"), Offer::Objects, true).unwrap();
+        let asked = accepted(
+            &none,
+            &Query::parse("pretty=true"),
+            ResponseContent::Objects,
+            true,
+        )
+        .unwrap();
         assert_eq!(asked.format, DocumentFormat::PrettyJson);
     }
 
     #[test]
-    fn w8_gzip_is_a_token() {
+    fn w8_gzip_is_accepted_only_as_a_plain_token() {
         let mut headers = HeaderMap::new();
         assert!(!takes_gzip(&headers));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("deflate, gzip"));

@@ -1,4 +1,4 @@
-//! The query of a request as typed options.
+//! Parses the query of a request into typed options.
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use super::request::{Query, ResourceRequest};
 use crate::core::{DeleteOptions, ListCommand, Preconditions, PropagationPolicy};
 
-/// How long a request may take that is not a watch (W188).
+/// How long a request may take, unless it is a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// Characters of a field manager's name.
+/// The longest name of a field manager, in bytes.
 const MANAGER_MAX: usize = 128;
 
-/// 422 for the options of a request.
+/// 422 for invalid options of a request.
 fn invalid_options(kind: &str, errors: &FieldErrors) -> Status {
     let kind = GroupVersionKind {
         group: "meta.k8s.io",
@@ -65,7 +65,7 @@ pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, S
     checked(options, kind, &errors)
 }
 
-/// The options of a patch that is not an apply: it cannot force anything.
+/// The options of a patch that is not an apply. It may not set `force`.
 pub(super) fn patch_options(query: &Query) -> Result<WriteOptions, Status> {
     let options = write_options(query, "PatchOptions")?;
     if query.get("force").is_some() {
@@ -79,7 +79,7 @@ pub(super) fn patch_options(query: &Query) -> Result<WriteOptions, Status> {
     Ok(options)
 }
 
-/// The options of an apply, and whether it wins conflicts. It must name its manager.
+/// The options of an apply, and the value of `force`. An apply must name its field manager.
 pub(super) fn apply_options(query: &Query) -> Result<(WriteOptions, bool), Status> {
     let options = write_options(query, "PatchOptions")?;
     if query.get("fieldManager").unwrap_or_default().is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn apply_options(query: &Query) -> Result<(WriteOptions, bool), Statu
     Ok((options, force))
 }
 
-/// Reads `dryRun`, which is `All` or absent (W139).
+/// Parses `dryRun`, which is `All` or absent (W139).
 fn dry_run(values: &[&str], errors: &mut FieldErrors) -> bool {
     if values.iter().any(|value| *value != "All") {
         let quoted: Vec<String> = values.iter().map(|value| quote(value)).collect();
@@ -105,13 +105,13 @@ fn dry_run(values: &[&str], errors: &mut FieldErrors) -> bool {
     !values.is_empty()
 }
 
-/// The name of the writer in managedFields (W157): the query's, or the beginning of the user agent.
+/// The name of the field manager (W157): `fieldManager` of the query, or the first part of the user agent.
 pub(super) fn manager(query: &Query, user_agent: &str) -> String {
-    let said = query.get("fieldManager").unwrap_or_default();
+    let given = query.get("fieldManager").unwrap_or_default();
     let agent = user_agent.split('/').next().unwrap_or_default();
-    let name: String = match said.is_empty() {
+    let name: String = match given.is_empty() {
         true => agent.chars().take(MANAGER_MAX).collect(),
-        false => said.to_owned(),
+        false => given.to_owned(),
     };
     match name.is_empty() {
         true => "unknown".into(),
@@ -129,7 +129,7 @@ pub(super) fn list_command(
     ListCommand::new(&request.target, options, request.forced_watch)
 }
 
-/// The body of a DELETE, or its query.
+/// `DeleteOptions` as the client sent them, in the body or in the query.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct SentDeleteOptions {
@@ -147,7 +147,7 @@ struct SentPreconditions {
     resource_version: Option<String>,
 }
 
-/// The options of a DELETE: from the body, given as JSON, or from the query if there is none (W159).
+/// The options of a DELETE: from the JSON body, or from the query if there is no body (W159).
 pub(super) fn delete_options(query: &Query, body: Option<&Bytes>) -> Result<DeleteOptions, Status> {
     let sent = match body {
         Some(body) => delete_options_of_body(body)?,
@@ -194,7 +194,7 @@ fn delete_options_of_query(query: &Query) -> Result<SentDeleteOptions, Status> {
     })
 }
 
-/// Reads `DeleteOptions` of any group, or an object that does not say what it is.
+/// Parses the body of a DELETE. Its `kind` must be `DeleteOptions` or absent; any `apiVersion` is accepted.
 fn delete_options_of_body(body: &Bytes) -> Result<SentDeleteOptions, Status> {
     let members = document(body).map_err(Status::bad_request)?;
     let text = |name: &str| {
@@ -208,7 +208,7 @@ fn delete_options_of_body(body: &Bytes) -> Result<SentDeleteOptions, Status> {
     tidings_json::from_value(members.into()).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// How long a request may take that is not a watch (W23, W188).
+/// How long a request may take, unless it is a watch (W23, W188).
 pub(super) fn request_timeout(query: &Query) -> Result<Duration, Status> {
     let asked = query
         .get("timeout")

@@ -1,4 +1,4 @@
-//! A URL becomes one typed request (W12–W21).
+//! Routing: parses the path and the query of a request (W12–W21).
 
 use std::borrow::Cow;
 
@@ -6,23 +6,23 @@ use http::Method;
 use tidings_api::Status;
 use tidings_registry::{Catalog, Kind, Subresource};
 
-use crate::core::{Served, Target};
+use crate::core::{ServedSet, Target};
 
-/// What a path means.
+/// The route of a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     /// A resource of the API.
     Resource(ResourceRequest),
-    /// A path below a served group that names nothing (W24): 404 as a Status.
+    /// A path below a served group that is not served (W24): 404 as a Status.
     NoSuchResource,
-    /// A subresource that objects of a custom resource do not have: answered as if there were no such object.
+    /// A subresource that the custom resource does not have: 404 as if the object did not exist.
     NoSuchSubresource(std::sync::Arc<Kind>, String),
-    /// A path that is not of the API: 404 as text.
+    /// A path outside of the API: 404 as text.
     NoSuchPath,
     Health(HealthRequest),
     Version,
     Metrics,
-    /// The whole store, in one file.
+    /// A backup of the store.
     Backup,
     Discovery(DiscoveryPage),
     OpenApi(OpenApiDocument),
@@ -30,16 +30,16 @@ pub(crate) enum Route {
     Root,
 }
 
-/// A question about health.
+/// A request for a health endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HealthRequest {
     /// `healthz`, `livez` or `readyz`.
     pub(crate) endpoint: &'static str,
-    /// A single check, or empty.
+    /// The name of a single check; empty for all checks.
     pub(crate) check: String,
 }
 
-/// A page of discovery.
+/// A discovery document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DiscoveryPage {
     /// `/api`.
@@ -57,17 +57,17 @@ pub(crate) enum DiscoveryPage {
 pub(crate) enum OpenApiDocument {
     /// `/openapi/v2`.
     V2,
-    /// `/openapi/v3`: which documents there are.
+    /// `/openapi/v3`: the list of documents.
     V3Index,
-    /// `/openapi/v3/{path}`: of one group and version.
+    /// `/openapi/v3/{path}`: the document of one group and version.
     V3(String),
 }
 
-/// A request of a resource.
+/// A request for a resource.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceRequest {
     pub(crate) target: Target,
-    /// The legacy `/watch/` form (W19).
+    /// True for the legacy `/watch/` path (W19).
     pub(crate) forced_watch: bool,
 }
 
@@ -85,7 +85,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The name in authorisation.
+    /// The name of the verb in authorisation.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -104,12 +104,12 @@ impl Verb {
     }
 }
 
-/// Reads the path of a request.
-pub(crate) fn route(path: &str, served: &Served) -> Route {
+/// Finds the route of a path.
+pub(crate) fn route(path: &str, served: &ServedSet) -> Route {
     tracing::trace!(target: "tidings::walk", "finds the resource in the set of what is served");
     let kinds = &served.catalog;
     let Some(segments) = segments(path) else {
-        // A path that cannot name anything: below the API it is a missing resource, elsewhere a missing page.
+        // An invalid path: below the API it is a missing resource, elsewhere a missing page.
         let api = path.starts_with("/api/") || path.starts_with("/apis/");
         return if api {
             Route::NoSuchResource
@@ -138,7 +138,7 @@ pub(crate) fn route(path: &str, served: &Served) -> Route {
         ["api", _, ..] => Route::NoSuchResource,
         ["apis", group, version, rest @ ..] if kinds.has_group(group) => {
             match resource(served, group, version, rest) {
-                // An unknown resource of a custom group is no resource at all (W185).
+                // An unknown resource in the group of a custom resource is 404 as text (W185).
                 Route::NoSuchResource if kinds.is_custom(group) => Route::NoSuchPath,
                 route => route,
             }
@@ -176,8 +176,8 @@ fn health(segments: &[&str]) -> Route {
     }
 }
 
-/// The decoded segments. `None` if one is empty, hides a slash, or is `.` or `..` and not the last (W12): the last one may be a name,
-/// which is checked later. One slash may stand at the end.
+/// The decoded segments of a path. `None` if a segment is empty, contains an escaped slash, or is `.` or `..` (W12), except that the last
+/// segment may be `.` or `..`: it may be a name, which is checked later. The path may end with one slash.
 fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     let trimmed = path.strip_prefix('/')?;
     let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
@@ -194,13 +194,13 @@ fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     decoded.collect()
 }
 
-fn resource(served: &Served, group: &str, version: &str, segments: &[&str]) -> Route {
+fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -> Route {
     let (forced_watch, segments) = match segments {
         ["watch", rest @ ..] => (true, rest),
         rest => (false, rest),
     };
     let (namespace, rest) = match segments {
-        // `status` and `finalize` below a namespace are its subresources; anything else is a resource in it (W18).
+        // `status` and `finalize` below a namespace are its subresources; anything else is a resource in the namespace (W18).
         ["namespaces", namespace, rest @ ..]
             if !rest.is_empty() && !matches!(rest, ["status" | "finalize"]) =>
         {
@@ -233,10 +233,10 @@ fn resource(served: &Served, group: &str, version: &str, segments: &[&str]) -> R
     if let (Some(name), true, true, false) = (name, kind.is_custom(), scope_fits, exists) {
         return Route::NoSuchSubresource(kind, name.to_owned());
     }
-    // Reviews can be neither named nor watched.
-    let is_question = kind.review.is_none()
+    // A review has no name in its path and cannot be watched.
+    let review_fits = kind.review.is_none()
         || (name.is_none() && !forced_watch && namespace.is_some() == kind.namespaced);
-    if !scope_fits || !exists || !is_question {
+    if !scope_fits || !exists || !review_fits {
         return Route::NoSuchResource;
     }
     let name = name.map(ToOwned::to_owned);
@@ -247,7 +247,7 @@ fn resource(served: &Served, group: &str, version: &str, segments: &[&str]) -> R
 }
 
 impl ResourceRequest {
-    /// The verb of a method (W11, W16, W17, W20). `watch` is the query parameter.
+    /// The verb of an HTTP method (W11, W16, W17, W20). `watch` is the query parameter.
     pub(crate) fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Status> {
         let target = &self.target;
         let collection = target.name().is_none();
@@ -273,12 +273,12 @@ impl ResourceRequest {
     }
 }
 
-/// Query parameters, in order, decoded. Of several with one name the first counts (W13).
+/// The decoded query parameters, in order. If a parameter is repeated, the first value counts (W13).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads a query string. Pairs with a bad escape are left out, as Go does it.
+    /// Parses a query string. Pairs with a bad escape are left out, as Go does.
     pub(crate) fn parse(query: &str) -> Query {
         let pairs = query
             .split('&')
@@ -311,7 +311,7 @@ impl Query {
     }
 }
 
-/// Decodes `%xx`, and `+` in queries. `None` for bad escapes and for text that is not UTF-8.
+/// Decodes `%xx`, and `+` as a space in queries. `None` for bad escapes and for text that is not UTF-8.
 fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     let escaped = text.contains('%') || (plus_is_space && text.contains('+'));
     if !escaped {
@@ -337,9 +337,9 @@ fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
 mod tests {
     use super::*;
 
-    /// Routes do not need objects.
-    fn served() -> Served {
-        Served::without_objects()
+    /// A served set without objects, which is enough for routes.
+    fn served() -> ServedSet {
+        ServedSet::without_objects()
     }
 
     fn target(path: &str) -> String {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn w12_odd_paths_name_nothing() {
+    fn w12_invalid_paths_are_not_found() {
         for path in [
             "/api/v1//configmaps",
             "/api/v1/namespaces/../configmaps",
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn w24_paths_outside_of_served_groups_are_not_of_the_api() {
+    fn w24_paths_outside_of_served_groups_get_404_as_text() {
         assert_eq!(target("/nosuch"), "NoSuchPath");
         assert_eq!(target("/apis/nosuch.example.com/v1/things"), "NoSuchPath");
         assert_eq!(target("/apis/apps/v9/deployments"), "NoSuchResource");
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn w13_the_first_of_several_parameters_counts() {
+    fn w13_the_first_value_of_a_repeated_parameter_counts() {
         let query = Query::parse("limit=1&limit=2&labelSelector=a%3Db+c&bad=%zz&flag");
         assert_eq!(query.get("limit"), Some("1"));
         assert_eq!(query.get("labelSelector"), Some("a=b c"));

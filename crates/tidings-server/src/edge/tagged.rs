@@ -1,4 +1,4 @@
-//! Documents with a tag, which a client that has them need not load again.
+//! Documents with an ETag: a client that has the current one gets 304.
 
 use bytes::Bytes;
 use http::header::{ETAG, IF_NONE_MATCH, VARY};
@@ -7,7 +7,7 @@ use tidings_json::Value;
 
 use super::respond::{self, ResponseBody};
 
-/// A document that does not change, with its tag.
+/// A document with its ETag.
 #[derive(Debug)]
 pub(super) struct TaggedDocument {
     bytes: Bytes,
@@ -29,7 +29,7 @@ impl TaggedDocument {
         }
     }
 
-    /// The document, or 304 if the client has it.
+    /// The document, or 304 if the client has it already.
     pub(super) fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
         answer_tagged(&self.hash, headers, || self.bytes.clone())
     }
@@ -42,7 +42,7 @@ pub(super) fn hash(bytes: &[u8]) -> String {
     digits.collect()
 }
 
-/// A document whose tag is its hash, or 304 if the client has it.
+/// A document whose ETag is its hash, or 304 if the client has it already.
 pub(super) fn answer_tagged(
     hash: &str,
     headers: &HeaderMap,

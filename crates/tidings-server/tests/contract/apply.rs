@@ -1,16 +1,16 @@
-//! Server-side apply (W154–W158): what the original answers to the same requests.
+//! Server-side apply (W154–W158): the expected answers are those of kube-apiserver to the same requests.
 
 use serde_json::{Value, json};
 
 use crate::late::LateStore;
-use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
+use crate::support::{CONFIGMAPS, TestResponse, TestServer, pods_of};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-async fn apply(server: &Server, path: &str, query: &str, body: Value) -> Answer {
+async fn apply(server: &TestServer, path: &str, query: &str, body: Value) -> TestResponse {
     let headers = [("content-type", "application/apply-patch+yaml")];
     server
-        .ask("PATCH", &format!("{path}?{query}"), &headers, body)
+        .request_with_headers("PATCH", &format!("{path}?{query}"), &headers, body)
         .await
 }
 
@@ -37,10 +37,10 @@ fn deployment(spec: &Value) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
 }
 
-/// What an object has only because it is always written is no difference between two states of it.
+/// Some members are written even if they are empty or zero. An apply that sets them to that value changes nothing.
 #[tokio::test]
-async fn w136_w154_members_that_are_always_written_do_not_change_by_themselves() {
-    let server = Server::start().await;
+async fn w136_w154_an_apply_of_unchanged_zero_values_is_no_change() {
+    let server = TestServer::start().await;
     let class = |text: &str| {
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "p"},
             "value": 0, "description": text})
@@ -68,10 +68,10 @@ async fn w136_w154_members_that_are_always_written_do_not_change_by_themselves()
     }
 }
 
-/// Only what has changed is filled in: the outcome is that of creating it.
+/// An apply fills in defaults only for the fields that it changes; the result must equal that of a create.
 #[tokio::test]
-async fn w154_what_is_applied_in_steps_is_what_is_created_at_once() {
-    let server = Server::start().await;
+async fn w154_an_object_applied_in_steps_equals_one_created_at_once() {
+    let server = TestServer::start().await;
     let container = |name: &str, more: Value| {
         let mut container = json!({"name": name, "image": "a:1"});
         for (name, value) in more.as_object().unwrap() {
@@ -123,15 +123,15 @@ async fn w154_what_is_applied_in_steps_is_what_is_created_at_once() {
         fresh["metadata"]["name"] = format!("fresh-{at}").into();
         let created = server.request("POST", path, fresh).await;
         assert_eq!(created.code, 201, "{at}: {}", created.text);
-        let shown = |answer: &Answer| answer.json()["spec"].to_string();
+        let shown = |answer: &TestResponse| answer.json()["spec"].to_string();
         assert_eq!(shown(&applied), shown(&created), "{at}");
     }
 }
 
-/// The cache may still have what has just been deleted.
+/// The cache may still have an object that has just been deleted.
 #[tokio::test]
-async fn w145_w154_what_was_deleted_a_moment_ago_is_created_again() {
-    let server = Server::over(LateStore::new()).await;
+async fn w145_w154_an_object_deleted_a_moment_ago_is_created_again() {
+    let server = TestServer::over(LateStore::new()).await;
     let path = format!("{CONFIGMAPS}/a");
     for _ in 0..2 {
         let applied = apply(&server, &path, "fieldManager=m", configmap(&json!({}))).await;
@@ -150,7 +150,7 @@ async fn w145_w154_what_was_deleted_a_moment_ago_is_created_again() {
 
 #[tokio::test]
 async fn w154_apply_creates_changes_and_removes() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     let data = json!({"a": "1", "b": "2"});
     let created = apply(&server, &path, "fieldManager=m1", configmap(&data)).await;
@@ -166,7 +166,7 @@ async fn w154_apply_creates_changes_and_removes() {
     assert_eq!(
         (again.code, again.json()),
         (200, created.clone()),
-        "the same version"
+        "the resourceVersion does not change"
     );
     let shared = apply(
         &server,
@@ -191,7 +191,7 @@ async fn w154_apply_creates_changes_and_removes() {
     assert_eq!(
         fewer["data"],
         json!({"b": "2", "c": "3"}),
-        "a was m1's alone"
+        "only m1 owned `a`"
     );
     let none = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}});
     let none = apply(&server, &path, "fieldManager=m1", none).await.json();
@@ -200,8 +200,8 @@ async fn w154_apply_creates_changes_and_removes() {
 }
 
 #[tokio::test]
-async fn w154_w156_w158_what_is_wrong_with_a_request() {
-    let server = Server::start().await;
+async fn w154_w156_w158_invalid_applies_are_refused() {
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     apply(
         &server,
@@ -313,7 +313,9 @@ async fn w154_w156_w158_what_is_wrong_with_a_request() {
     );
     let headers = [("content-type", "application/apply-patch+yaml")];
     let path = format!("{CONFIGMAPS}/a?fieldManager=m");
-    let bad = server.ask("PATCH", &path, &headers, "a: b: c").await;
+    let bad = server
+        .request_with_headers("PATCH", &path, &headers, "a: b: c")
+        .await;
     assert_eq!(bad.code, 400);
     assert!(
         bad.json()["message"]
@@ -324,13 +326,15 @@ async fn w154_w156_w158_what_is_wrong_with_a_request() {
 }
 
 #[tokio::test]
-async fn w154_the_body_is_yaml() {
-    let server = Server::start().await;
+async fn w154_the_body_may_be_yaml() {
+    let server = TestServer::start().await;
     let yaml =
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y # a comment\ndata:\n  a: \"1\"\n";
     let headers = [("content-type", "application/apply-patch+yaml")];
     let path = format!("{CONFIGMAPS}/y?fieldManager=m");
-    let reply = server.ask("PATCH", &path, &headers, yaml).await;
+    let reply = server
+        .request_with_headers("PATCH", &path, &headers, yaml)
+        .await;
     assert_eq!(
         (reply.code, reply.json()["data"].clone()),
         (201, json!({"a": "1"}))
@@ -339,7 +343,7 @@ async fn w154_the_body_is_yaml() {
 
 #[tokio::test]
 async fn w155_conflicts_name_the_owners_and_fields() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     apply(
         &server,
@@ -398,8 +402,8 @@ async fn w155_conflicts_name_the_owners_and_fields() {
 }
 
 #[tokio::test]
-async fn w157_subresources_have_owners_of_their_own() {
-    let server = Server::start().await;
+async fn w157_subresources_have_their_own_manager_entries() {
+    let server = TestServer::start().await;
     let path = format!("{DEPLOYMENTS}/d");
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
     let spec =
@@ -455,8 +459,8 @@ async fn w157_subresources_have_owners_of_their_own() {
 }
 
 #[tokio::test]
-async fn w157_what_nobody_kept_track_of_is_somebodys() {
-    let server = Server::start().await;
+async fn w157_fields_without_a_manager_belong_to_before_first_apply() {
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     let body = json!({"metadata": {"name": "a"}, "data": {"b": "2"}});
     server.request("POST", CONFIGMAPS, body).await;
@@ -481,8 +485,8 @@ async fn w157_what_nobody_kept_track_of_is_somebodys() {
 }
 
 #[tokio::test]
-async fn w157_kubectl_takes_over_what_it_applied_without_the_server() {
-    let server = Server::start().await;
+async fn w157_kubectl_takes_over_fields_from_client_side_apply() {
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     let last = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{},"name":"a","namespace":"default"},"data":{"a":"1","b":"1"}}"#;
     let annotation = "kubectl.kubernetes.io/last-applied-configuration";
@@ -497,7 +501,7 @@ async fn w157_kubectl_takes_over_what_it_applied_without_the_server() {
     assert_eq!(created.code, 201);
     let config = configmap(&json!({"a": "2", "b": "1"}));
     let other = apply(&server, &path, "fieldManager=other", config.clone()).await;
-    assert_eq!(other.code, 409, "only kubectl may");
+    assert_eq!(other.code, 409, "only kubectl may take over");
     let taken = apply(&server, &path, "fieldManager=kubectl", config.clone()).await;
     assert_eq!(taken.code, 200);
     let taken = taken.json();
@@ -506,7 +510,7 @@ async fn w157_kubectl_takes_over_what_it_applied_without_the_server() {
         .as_str()
         .unwrap();
     assert_eq!(serde_json::from_str::<Value>(kept).unwrap(), config);
-    // What somebody else has changed since is a conflict even for kubectl.
+    // A field that another manager has changed since is a conflict even for kubectl.
     server
         .patch(
             &format!("{path}?fieldManager=up"),
@@ -525,7 +529,7 @@ async fn w157_kubectl_takes_over_what_it_applied_without_the_server() {
 
 #[tokio::test]
 async fn w154_dry_runs_store_nothing() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     let dry = apply(
         &server,
@@ -546,8 +550,8 @@ async fn w154_dry_runs_store_nothing() {
 }
 
 #[tokio::test]
-async fn w156_applies_at_the_same_time_lose_nothing() {
-    let server = std::sync::Arc::new(Server::start().await);
+async fn w156_concurrent_applies_do_not_lose_fields() {
+    let server = std::sync::Arc::new(TestServer::start().await);
     let path = format!("{CONFIGMAPS}/a");
     let tasks: Vec<_> = (0..8)
         .map(|number| {
@@ -569,29 +573,32 @@ async fn w156_applies_at_the_same_time_lose_nothing() {
     assert_eq!(owners(&object).len(), 8);
 }
 
-/// A Deployment whose pods have an affinity, and a way to apply others.
-struct Affinity {
-    server: Server,
+/// A server with a Deployment whose Pod template has an affinity.
+struct DeploymentWithAffinity {
+    server: TestServer,
 }
 
-impl Affinity {
-    async fn of(affinity: Value) -> Affinity {
-        let server = Server::start().await;
+impl DeploymentWithAffinity {
+    async fn of(affinity: Value) -> DeploymentWithAffinity {
+        let server = TestServer::start().await;
         let mut deployment = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({}))});
         deployment["spec"]["template"]["spec"]["affinity"] = affinity;
         let deployments = "/apis/apps/v1/namespaces/default/deployments?fieldManager=u";
         let created = server.request("POST", deployments, deployment).await;
         assert_eq!(created.code, 201, "{}", created.text);
-        Affinity { server }
+        DeploymentWithAffinity { server }
     }
 
-    /// Applies something about pods. Returns the affinity then, and what the applier owns of pods.
+    /// Applies a Pod spec as the manager `m`. Returns the affinity afterwards, and the fields of the Pod spec that `m` owns.
     async fn apply(&self, pod: Value) -> (Option<Value>, Value) {
         let path = "/apis/apps/v1/namespaces/default/deployments/d?fieldManager=m";
         let config = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
             "spec": {"template": {"spec": pod}}});
         let headers = [("content-type", "application/apply-patch+yaml")];
-        let answer = self.server.ask("PATCH", path, &headers, config).await;
+        let answer = self
+            .server
+            .request_with_headers("PATCH", path, &headers, config)
+            .await;
         assert_eq!(answer.code, 200, "{}", answer.text);
         let object = answer.json();
         let entries = object["metadata"]["managedFields"].as_array().unwrap();
@@ -608,8 +615,8 @@ fn preferred() -> Value {
 }
 
 #[tokio::test]
-async fn w154_null_takes_nothing_away() {
-    let deployment = Affinity::of(preferred()).await;
+async fn w154_applying_null_removes_nothing() {
+    let deployment = DeploymentWithAffinity::of(preferred()).await;
     let (affinity, own) = deployment
         .apply(json!({"affinity": null, "volumes": null}))
         .await;
@@ -618,8 +625,8 @@ async fn w154_null_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn w154_what_nothing_is_left_of_goes() {
-    let deployment = Affinity::of(json!({})).await;
+async fn w154_an_object_whose_last_applied_field_is_removed_goes_too() {
+    let deployment = DeploymentWithAffinity::of(json!({})).await;
     let (affinity, _) = deployment.apply(json!({"affinity": preferred()})).await;
     assert_eq!(affinity, Some(preferred()));
     let (affinity, own) = deployment.apply(json!({"nodeSelector": {"x": "y"}})).await;
@@ -628,24 +635,24 @@ async fn w154_what_nothing_is_left_of_goes() {
 }
 
 #[tokio::test]
-async fn w154_what_is_around_it_stays() {
-    let deployment = Affinity::of(json!({"nodeAffinity": {}})).await;
+async fn w154_an_object_that_another_manager_owns_stays_when_its_content_goes() {
+    let deployment = DeploymentWithAffinity::of(json!({"nodeAffinity": {}})).await;
     deployment.apply(json!({"affinity": preferred()})).await;
     let (affinity, own) = deployment.apply(json!({"affinity": {}})).await;
     assert_eq!(affinity, Some(json!({})));
     assert_eq!(own, json!({"f:affinity": {}}));
 }
 
-/// A Secret keeps what is applied as `stringData` under another name.
+/// A Secret stores `stringData` as `data`.
 #[tokio::test]
-async fn w103_w154_what_is_kept_under_another_name_is_not_applied_twice() {
-    let server = Server::start().await;
+async fn w103_w154_applying_the_same_string_data_again_changes_nothing() {
+    let server = TestServer::start().await;
     let path = "/api/v1/namespaces/default/secrets/a";
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "v"}});
     let mut object = apply(&server, path, "fieldManager=m1", secret.clone())
         .await
         .json();
-    // As if it had been long ago.
+    // Sets an old time, to see whether the next apply changes it.
     let long_ago = json!("2020-01-01T00:00:00Z");
     object["metadata"]["managedFields"][0]["time"] = long_ago.clone();
     object["metadata"]["labels"] = json!({"a": "b"});
@@ -663,8 +670,8 @@ async fn w103_w154_what_is_kept_under_another_name_is_not_applied_twice() {
 }
 
 #[tokio::test]
-async fn w157_sets_are_escaped_as_the_original_does_it() {
-    let server = Server::start().await;
+async fn w157_keys_in_field_sets_are_escaped_as_by_kube_apiserver() {
+    let server = TestServer::start().await;
     let env = json!([{"name": "A<B&", "value": "x"}]);
     let pods = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "env": env}]}});
     let body = deployment(&json!({"selector": {"matchLabels": {"a": "b"}}, "template": pods}));
@@ -676,7 +683,7 @@ async fn w157_sets_are_escaped_as_the_original_does_it() {
     assert!(created.text.contains(written), "{}", created.text);
     let again = apply(&server, &path, "fieldManager=m", body.clone()).await;
     assert_eq!(again.text, created.text);
-    // Whoever changes it takes it over, and then there is a conflict.
+    // Another manager changes the element and owns it then, so the apply conflicts.
     let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "A<B&", "value": "y"}]}]}}}});
     let patched = server.patch(&path, "strategic-merge", patch).await;
     assert_eq!(patched.code, 200, "{}", patched.text);

@@ -1,24 +1,24 @@
-//! Bodies of requests: protobuf, and fields that do not exist or occur twice (W42, W43, W169, W172, W173).
+//! Bodies of requests: protobuf, malformed values, unknown and duplicate fields (W42, W43, W169, W172, W173).
 
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
-/// A protobuf field that holds bytes.
+/// A length-delimited protobuf field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap();
-    assert!(length < 128, "one byte says how long it is");
+    assert!(length < 128, "the length fits into one byte");
     [&[number << 3 | 2, length], bytes].concat()
 }
 
-/// An object in the envelope that clients send.
+/// A protobuf object in the envelope that clients send.
 fn envelope(version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let types = [field(1, version.as_bytes()), field(2, kind.as_bytes())].concat();
     [b"k8s\0".to_vec(), field(1, &types), field(2, raw)].concat()
 }
 
-async fn send(server: &Server, method: &str, path: &str, body: Vec<u8>) -> (u16, Value) {
+async fn send(server: &TestServer, method: &str, path: &str, body: Vec<u8>) -> (u16, Value) {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -33,8 +33,8 @@ async fn send(server: &Server, method: &str, path: &str, body: Vec<u8>) -> (u16,
 }
 
 #[tokio::test]
-async fn w42_w43_typed_clients_send_protobuf() {
-    let server = Server::start().await;
+async fn w42_w43_bodies_may_be_protobuf() {
+    let server = TestServer::start().await;
     let data = [field(1, b"k"), field(2, b"v")].concat();
     let configmap = [field(1, &field(1, b"proto")), field(2, &data)].concat();
     let (code, created) = send(
@@ -82,8 +82,8 @@ async fn w42_w43_typed_clients_send_protobuf() {
 }
 
 #[tokio::test]
-async fn w173_fields_that_do_not_exist_or_occur_twice() {
-    let server = Server::start().await;
+async fn w173_unknown_and_duplicate_fields() {
+    let server = TestServer::start().await;
     let body = r#"{"metadata":{"name":"a","name":"b","zoo":1},"data":{"k":"1","k":"2"},"data":{"z":"1"},"foo":1}"#;
     let warned = server.request("POST", CONFIGMAPS, body).await;
     assert_eq!(
@@ -130,8 +130,8 @@ async fn w173_fields_that_do_not_exist_or_occur_twice() {
 }
 
 #[tokio::test]
-async fn w173_fields_deep_inside_an_object() {
-    let server = Server::start().await;
+async fn w173_unknown_fields_deep_inside_an_object() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "b", "imagge": "c"}], "nodeSelector": {"any": "thing"}}});
     let warned = server.request("POST", pods, &pod).await;
@@ -142,7 +142,7 @@ async fn w173_fields_deep_inside_an_object() {
     assert_eq!(
         warned.json()["spec"]["containers"][0].get("imagge"),
         None,
-        "it is not stored"
+        "the unknown field is not stored"
     );
     let strict = server
         .request("POST", &format!("{pods}?fieldValidation=Strict"), &pod)
@@ -154,8 +154,8 @@ async fn w173_fields_deep_inside_an_object() {
 }
 
 #[tokio::test]
-async fn w169_what_can_be_no_name() {
-    let server = Server::start().await;
+async fn w169_invalid_names_in_the_path_are_refused() {
+    let server = TestServer::start().await;
     for (name, why) in [
         ("..", "\"..\": may not be '..'"),
         ("%2e", "\".\": may not be '.'"),
@@ -170,8 +170,8 @@ async fn w169_what_can_be_no_name() {
 }
 
 #[tokio::test]
-async fn w133_values_of_the_wrong_form() {
-    let server = Server::start().await;
+async fn w133_malformed_values_are_refused() {
+    let server = TestServer::start().await;
     let secret = json!({"metadata": {"name": "s"}, "data": {"k": "!!!"}});
     let answer = server
         .request("POST", "/api/v1/namespaces/default/secrets", secret)
@@ -191,8 +191,8 @@ async fn w133_values_of_the_wrong_form() {
 }
 
 #[tokio::test]
-async fn w133_values_that_are_not_of_the_type_of_their_field() {
-    let server = Server::start().await;
+async fn w133_values_of_the_wrong_json_type_are_refused() {
+    let server = TestServer::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     for (spec, why) in [
         (
@@ -226,8 +226,8 @@ async fn w133_values_that_are_not_of_the_type_of_their_field() {
 }
 
 #[tokio::test]
-async fn w133_texts_that_are_not_what_they_stand_for() {
-    let server = Server::start().await;
+async fn w133_malformed_quantities_times_and_bytes_are_refused() {
+    let server = TestServer::start().await;
     let container = json!({"name": "c", "image": "i", "resources": {"limits": {"cpu": "abc"}}});
     for (path, kind, body, why) in [
         (

@@ -1,12 +1,12 @@
-//! POST: what is made, and what is refused.
+//! POST: the created object, and the requests that are refused.
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
 #[tokio::test]
-async fn w7_w132_w135_w138_a_created_object() {
-    let server = Server::start().await;
+async fn w7_w132_w135_w138_metadata_and_member_order_of_a_created_object() {
+    let server = TestServer::start().await;
     let body = json!({"data": {"b": "<1>", "a": "2"}, "metadata": {
         "labels": {"z": "1", "a": "2"}, "annotations": {}, "finalizers": [], "name": "x", "uid": "mine", "selfLink": "/x",
         "creationTimestamp": "2001-01-01T00:00:00Z", "deletionTimestamp": "2001-01-01T00:00:00Z", "generation": 7}});
@@ -32,7 +32,7 @@ async fn w7_w132_w135_w138_a_created_object() {
     assert_ne!(meta["creationTimestamp"], "2001-01-01T00:00:00Z");
     assert_eq!(
         meta["generation"], 7,
-        "W136: this kind keeps what the client says"
+        "W136: this kind keeps the generation that the client sends"
     );
     assert!(
         answer.text.contains(r#""labels":{"a":"2","z":"1"}"#),
@@ -57,8 +57,8 @@ async fn w7_w132_w135_w138_a_created_object() {
 }
 
 #[tokio::test]
-async fn w132_w133_bodies_that_are_no_such_object() {
-    let server = Server::start().await;
+async fn w132_w133_bodies_that_are_not_an_object_of_the_kind_are_refused() {
+    let server = TestServer::start().await;
     let unrecognized = "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error:";
     let wrong = "cannot be handled as a ConfigMap:";
     for (body, message) in [
@@ -119,8 +119,8 @@ async fn w132_w133_bodies_that_are_no_such_object() {
 }
 
 #[tokio::test]
-async fn w52_w169_w170_w171_what_is_invalid() {
-    let server = Server::start().await;
+async fn w52_w169_w170_w171_invalid_objects_are_refused() {
+    let server = TestServer::start().await;
     let check = async |path: &str, body: Value, expected: &[&str]| {
         let answer = server.request("POST", path, &body).await;
         assert_eq!(
@@ -211,8 +211,8 @@ async fn w52_w169_w170_w171_what_is_invalid() {
 }
 
 #[tokio::test]
-async fn w50_w134_w140_where_an_object_may_be_created() {
-    let server = Server::start().await;
+async fn w50_w134_w140_creates_with_a_wrong_name_namespace_or_version_are_refused() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let again = server
         .request("POST", CONFIGMAPS, json!({"metadata": {"name": "a"}}))
@@ -263,7 +263,7 @@ async fn w50_w134_w140_where_an_object_may_be_created() {
 
 #[tokio::test]
 async fn w137_w139_generated_names_and_dry_runs() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let generated = server
         .request(
             "POST",
@@ -311,8 +311,8 @@ async fn w137_w139_generated_names_and_dry_runs() {
 }
 
 #[tokio::test]
-async fn w10_w141_w173_warnings() {
-    let server = Server::start().await;
+async fn w10_w141_w173_warnings_for_unknown_fields_and_duplicate_owners() {
+    let server = TestServer::start().await;
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1"});
     let body =
         json!({"foo": 1, "metadata": {"name": "a", "bar": 2, "ownerReferences": [owner, owner]}});
@@ -359,8 +359,8 @@ async fn w10_w141_w173_warnings() {
 }
 
 #[tokio::test]
-async fn w174_namespaces_are_there_from_the_start() {
-    let server = Server::start().await;
+async fn w174_default_namespaces_exist_from_the_start() {
+    let server = TestServer::start().await;
     assert_eq!(
         server.get("/api/v1/namespaces").await.names(),
         ["default", "kube-node-lease", "kube-public", "kube-system"]
@@ -397,8 +397,8 @@ async fn w174_namespaces_are_there_from_the_start() {
 }
 
 #[tokio::test]
-async fn secrets_take_text_and_keep_bytes() {
-    let server = Server::start().await;
+async fn secrets_store_string_data_as_base64_data() {
+    let server = TestServer::start().await;
     let secrets = "/api/v1/namespaces/default/secrets";
     let made = server
         .request(

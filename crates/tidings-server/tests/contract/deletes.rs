@@ -1,12 +1,12 @@
-//! DELETE: what goes at once, and what is held.
+//! DELETE: immediate deletion, finalizers, propagation policies and preconditions.
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server, job_of, named_with};
+use crate::support::{CONFIGMAPS, TestServer, job_of, named_with};
 
 #[tokio::test]
-async fn w160_w163_w165_deleting() {
-    let server = Server::start().await;
+async fn w160_w163_w165_deletes_with_preconditions_and_dry_runs() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let item = format!("{CONFIGMAPS}/a");
     let uid = server.get(&item).await.json()["metadata"]["uid"]
@@ -93,7 +93,7 @@ async fn w160_w163_w165_deleting() {
 
 #[tokio::test]
 async fn w147_w161_w166_finalizers_hold_an_object() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let item = format!("{CONFIGMAPS}/a");
     let with = |finalizers: Value| json!({"metadata": {"name": "a", "finalizers": finalizers}});
     let created = server
@@ -110,7 +110,7 @@ async fn w147_w161_w166_finalizers_hold_an_object() {
     assert_eq!(
         server.request("DELETE", &item, "").await.text,
         marked.text,
-        "again the same"
+        "a second DELETE gives the same answer"
     );
     let exists = server.request("POST", CONFIGMAPS, with(json!([]))).await;
     assert_eq!(
@@ -136,8 +136,8 @@ async fn w147_w161_w166_finalizers_hold_an_object() {
 }
 
 #[tokio::test]
-async fn w161_policies_hold_an_object_with_finalizers() {
-    let server = Server::start().await;
+async fn w161_propagation_policies_are_finalizers() {
+    let server = TestServer::start().await;
     for (name, options, finalizer) in [
         (
             "a",
@@ -156,8 +156,8 @@ async fn w161_policies_hold_an_object_with_finalizers() {
 }
 
 #[tokio::test]
-async fn w162_pods_that_run_go_gracefully() {
-    let server = Server::start().await;
+async fn w162_scheduled_pods_are_deleted_gracefully() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     let created = server.request("POST", pods, pod).await.version();
@@ -178,12 +178,12 @@ async fn w162_pods_that_run_go_gracefully() {
     assert_eq!(
         grace("?gracePeriodSeconds=60").await,
         (json!(30), json!(2)),
-        "never longer"
+        "the grace period is never extended"
     );
     assert_eq!(
         grace("?gracePeriodSeconds=5").await,
         (json!(5), json!(2)),
-        "but shorter"
+        "the grace period can be shortened"
     );
     assert_eq!(grace("?gracePeriodSeconds=0").await, (json!(0), json!(2)));
     assert_eq!(server.get(&format!("{pods}/p")).await.code, 404);
@@ -199,8 +199,8 @@ async fn w162_pods_that_run_go_gracefully() {
 }
 
 #[tokio::test]
-async fn w159_a_body_that_is_no_delete_options_deletes_nothing() {
-    let server = Server::start().await;
+async fn w159_a_body_that_is_not_delete_options_is_refused() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let item = format!("{CONFIGMAPS}/a");
     for (body, message) in [
@@ -237,17 +237,17 @@ async fn w159_a_body_that_is_no_delete_options_deletes_nothing() {
     assert_eq!(
         server.request("DELETE", &item, options).await.code,
         200,
-        "any group's will do"
+        "DeleteOptions of any group are accepted"
     );
 }
 
 #[tokio::test]
-async fn w161_a_later_policy_takes_the_place_of_an_earlier_one() {
-    let server = Server::start().await;
+async fn w161_a_later_policy_replaces_an_earlier_one() {
+    let server = TestServer::start().await;
     let item = format!("{CONFIGMAPS}/a");
     let held = json!({"metadata": {"name": "a", "finalizers": ["x.y/z"]}});
     let owner = server.request("POST", CONFIGMAPS, held).await.json();
-    // It waits for a dependent that does not go, so that the collector leaves it alone.
+    // The object waits for a dependent that is not deleted, so that the garbage collector does not remove its finalizer.
     let owner = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner["metadata"]["uid"],
         "blockOwnerDeletion": true,
@@ -265,7 +265,7 @@ async fn w161_a_later_policy_takes_the_place_of_an_earlier_one() {
     assert_eq!(
         finalizers(json!({})).await,
         json!(["x.y/z", "foregroundDeletion"]),
-        "silence changes nothing"
+        "options without a policy change nothing"
     );
     assert_eq!(
         finalizers(json!({"propagationPolicy": "Orphan"})).await,
@@ -281,8 +281,8 @@ async fn w161_a_later_policy_takes_the_place_of_an_earlier_one() {
 }
 
 #[tokio::test]
-async fn w161_some_kinds_orphan_if_nothing_is_said() {
-    let server = Server::start().await;
+async fn w161_some_kinds_orphan_without_a_policy() {
+    let server = TestServer::start().await;
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     for name in ["a", "b"] {
         server
@@ -312,7 +312,7 @@ async fn w161_some_kinds_orphan_if_nothing_is_said() {
 
 #[tokio::test]
 async fn w163_preconditions_in_the_query() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("x", json!({})).await;
     let path = format!("{CONFIGMAPS}/x");
     for query in ["resourceVersion=1", "uid=other"] {

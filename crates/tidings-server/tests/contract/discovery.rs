@@ -1,16 +1,19 @@
-//! What there is: discovery, OpenAPI, and what kubectl asks first (W11, W26–W35).
+//! Discovery and OpenAPI (W11, W26–W35).
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
+use crate::support::TestServer;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 #[tokio::test]
 async fn w26_versions_and_groups() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let host = [("host", "example.com:6443")];
-    let versions = server.ask("GET", "/api", &host, "").await.json();
+    let versions = server
+        .request_with_headers("GET", "/api", &host, "")
+        .await
+        .json();
     let expected = json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [
         {"clientCIDR": "0.0.0.0/0", "serverAddress": "example.com:6443"}]});
     assert_eq!(versions, expected);
@@ -47,7 +50,7 @@ async fn w26_versions_and_groups() {
 
 #[tokio::test]
 async fn w27_w28_resources_of_a_version() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let core = server.get("/api/v1").await;
     assert!(core.text.starts_with(r#"{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","singularName":"configmap","namespaced":true,"kind":"ConfigMap","verbs":["create","delete","deletecollection","get","list","patch","update","watch"],"shortNames":["cm"],"storageVersionHash":"qFsyl6wFWjQ="}"#), "{}", core.text);
     let apps = server.get("/apis/apps/v1").await;
@@ -74,7 +77,7 @@ async fn w27_w28_resources_of_a_version() {
 
 #[tokio::test]
 async fn w29_w30_aggregated_discovery() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let apis = server.get_as("/apis", AGGREGATED).await;
     assert_eq!(apis.headers["content-type"], AGGREGATED);
     assert_eq!(apis.headers["cache-control"], "public");
@@ -88,7 +91,9 @@ async fn w29_w30_aggregated_discovery() {
                 .all(|c| c.is_ascii_digit() || c.is_ascii_uppercase())
     );
     let headers = [("accept", AGGREGATED), ("if-none-match", tag.as_str())];
-    let again = server.ask("GET", "/apis", &headers, "").await;
+    let again = server
+        .request_with_headers("GET", "/apis", &headers, "")
+        .await;
     assert_eq!((again.code, again.text.as_str()), (304, ""));
     let list = apis.json();
     assert_eq!(
@@ -106,8 +111,8 @@ async fn w29_w30_aggregated_discovery() {
 }
 
 #[tokio::test]
-async fn w29_w31_clients_take_what_they_know() {
-    let server = Server::start().await;
+async fn w29_w31_clients_choose_the_form_of_discovery() {
+    let server = TestServer::start().await;
     let beta = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
     assert_eq!(server.get_as("/apis", beta).await.code, 406);
     let kubectl = format!("{AGGREGATED},{beta},application/json");
@@ -136,7 +141,7 @@ async fn w29_w31_clients_take_what_they_know() {
 
 #[tokio::test]
 async fn w11_discovery_is_read_only() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"] {
         assert_eq!(
             server.request(method, "/api", "").await.code,
@@ -153,8 +158,8 @@ async fn w11_discovery_is_read_only() {
 }
 
 #[tokio::test]
-async fn w32_w33_kubectl_finds_that_fields_are_validated() {
-    let server = Server::start().await;
+async fn w32_w33_kubectl_finds_the_parameter_field_validation() {
+    let server = TestServer::start().await;
     let index = server.get("/openapi/v3").await;
     assert_eq!(index.headers["content-type"], "text/plain; charset=utf-8");
     let index: Value = serde_json::from_str(&index.text).unwrap();
@@ -169,7 +174,7 @@ async fn w32_w33_kubectl_finds_that_fields_are_validated() {
     let tag = document.headers["etag"].to_str().unwrap().to_owned();
     assert_eq!(
         server
-            .ask("GET", &url, &[("if-none-match", &tag)], "")
+            .request_with_headers("GET", &url, &[("if-none-match", &tag)], "")
             .await
             .code,
         304
@@ -196,8 +201,8 @@ async fn w32_w33_kubectl_finds_that_fields_are_validated() {
 }
 
 #[tokio::test]
-async fn w34_the_old_form_of_openapi() {
-    let server = Server::start().await;
+async fn w34_openapi_version_2() {
+    let server = TestServer::start().await;
     let path = "/openapi/v2";
     let asked = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let request = http::Request::get(path).header("accept", asked);
@@ -214,7 +219,7 @@ async fn w34_the_old_form_of_openapi() {
     assert!(
         document["definitions"]["io.k8s.api.core.v1.ConfigMap"]["properties"]["data"].is_object()
     );
-    // Clients that compute patches themselves read how.
+    // Clients that compute strategic merge patches read the merge strategies.
     let strategy = |kind: &str, field: &str| {
         let property = &document["definitions"][kind]["properties"][field];
         property["x-kubernetes-patch-strategy"].clone()
@@ -233,7 +238,7 @@ async fn w34_the_old_form_of_openapi() {
     );
 }
 
-/// All that a document refers to.
+/// All `$ref`s of a document.
 fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
     match value {
         Value::Object(members) => {
@@ -250,8 +255,8 @@ fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
 }
 
 #[tokio::test]
-async fn w33_w34_every_reference_leads_somewhere() {
-    let server = Server::start().await;
+async fn w33_w34_every_reference_has_a_schema() {
+    let server = TestServer::start().await;
     let index = server.get("/openapi/v3").await;
     let index: Value = serde_json::from_str(&index.text).unwrap();
     let documents = index["paths"].as_object().unwrap().keys();
@@ -273,7 +278,7 @@ async fn w33_w34_every_reference_leads_somewhere() {
 
 #[tokio::test]
 async fn w33_w34_types_and_fields_are_described() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let v3 = server.get("/openapi/v3/apis/apps/v1").await.json();
     let v2 = server.get("/openapi/v2").await.json();
     for schemas in [&v3["components"]["schemas"], &v2["definitions"]] {
@@ -293,7 +298,7 @@ async fn w33_w34_types_and_fields_are_described() {
             (&json!("string"), &json!("date-time"))
         );
     }
-    // What stands beside a reference counts in version 2 only.
+    // Members beside a `$ref` are valid in OpenAPI 2 only; OpenAPI 3 needs `allOf`.
     let spec = |schemas: &Value| {
         let schema = &schemas["io.k8s.api.apps.v1.Deployment"];
         let mut spec = schema["properties"]["spec"].clone();
@@ -312,8 +317,8 @@ async fn w33_w34_types_and_fields_are_described() {
 }
 
 #[tokio::test]
-async fn w34_operations_say_what_they_take_and_answer() {
-    let server = Server::start().await;
+async fn w34_operations_have_parameters_bodies_and_responses() {
+    let server = TestServer::start().await;
     let document = server.get("/openapi/v2").await.json();
     let paths = document["paths"].as_object().unwrap();
     let item = &paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
@@ -353,7 +358,7 @@ async fn w34_operations_say_what_they_take_and_answer() {
     let scale = &paths["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"]["put"];
     let kind = json!({"group": "autoscaling", "kind": "Scale", "version": "v1"});
     assert_eq!(scale["x-kubernetes-group-version-kind"], kind);
-    // Names of functions are made of them: none may be there twice.
+    // Generators make function names from operation ids, so these must be unique.
     let mut ids: Vec<&str> = paths
         .values()
         .flat_map(|path| path.as_object().unwrap().values())
@@ -367,12 +372,12 @@ async fn w34_operations_say_what_they_take_and_answer() {
 }
 
 #[tokio::test]
-async fn w8_w33_documents_are_packed_for_those_who_take_it() {
-    let server = Server::start().await;
+async fn w8_w33_documents_are_compressed_if_the_client_accepts_it() {
+    let server = TestServer::start().await;
     for path in ["/openapi/v2", "/openapi/v3/api/v1"] {
         let plain = server.get(path).await;
         assert!(!plain.headers.contains_key("content-encoding"));
-        let packed = server.ask("GET", path, &[("accept-encoding", "gzip")], "");
+        let packed = server.request_with_headers("GET", path, &[("accept-encoding", "gzip")], "");
         let packed = packed.await;
         assert_eq!(packed.headers["content-encoding"], "gzip");
         let vary: Vec<_> = packed.headers.get_all("vary").iter().collect();
@@ -381,7 +386,7 @@ async fn w8_w33_documents_are_packed_for_those_who_take_it() {
         assert!(packed.bytes == plain.bytes, "{path}");
         let tag = plain.headers["etag"].to_str().unwrap();
         let headers = [("accept-encoding", "gzip"), ("if-none-match", tag)];
-        let known = server.ask("GET", path, &headers, "").await;
+        let known = server.request_with_headers("GET", path, &headers, "").await;
         assert_eq!((known.code, known.bytes.len()), (304, 0));
         assert!(!known.headers.contains_key("content-encoding"));
     }

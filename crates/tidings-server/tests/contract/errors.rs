@@ -1,13 +1,13 @@
-//! Paths, methods, authentication and the shape of failures.
+//! Paths, methods, authentication, limits, and the form of failures.
 
 use http::Request;
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
 #[tokio::test]
 async fn w2_every_answer_has_an_audit_id_and_is_not_cached() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for path in [
         "/api/v1/configmaps",
         "/nosuch",
@@ -29,8 +29,8 @@ async fn w2_every_answer_has_an_audit_id_and_is_not_cached() {
 }
 
 #[tokio::test]
-async fn w3_classified_answers_name_their_flow() {
-    let server = Server::with_token("secret").await;
+async fn w3_authenticated_responses_have_flow_headers() {
+    let server = TestServer::with_token("secret").await;
     let authorized = |token: &str| {
         Request::get("/api/v1/pods")
             .header("authorization", format!("Bearer {token}"))
@@ -58,7 +58,7 @@ async fn w3_classified_answers_name_their_flow() {
 
 #[tokio::test]
 async fn w4_w5_bodies_are_json_and_end_with_a_newline() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     for path in [
         "/api/v1/configmaps",
@@ -72,8 +72,8 @@ async fn w4_w5_bodies_are_json_and_end_with_a_newline() {
 }
 
 #[tokio::test]
-async fn w9_w54_w55_strangers_see_health_and_version_only() {
-    let server = Server::with_token("secret").await;
+async fn w9_w54_w55_anonymous_users_see_health_and_version_only() {
+    let server = TestServer::with_token("secret").await;
     for path in ["/healthz", "/livez", "/readyz", "/version"] {
         assert_eq!(server.get(path).await.code, 200, "{path}");
     }
@@ -121,8 +121,8 @@ async fn w9_w54_w55_strangers_see_health_and_version_only() {
 }
 
 #[tokio::test]
-async fn w11_w16_w17_w61_methods_that_do_not_fit() {
-    let server = Server::start().await;
+async fn w11_w16_w17_w61_unsupported_methods_get_405() {
+    let server = TestServer::start().await;
     for (method, path) in [
         ("HEAD", CONFIGMAPS),
         ("OPTIONS", CONFIGMAPS),
@@ -147,8 +147,8 @@ async fn w11_w16_w17_w61_methods_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn w12_w18_w24_w60_paths_that_name_nothing() {
-    let server = Server::start().await;
+async fn w12_w18_w24_w60_unknown_paths_get_404() {
+    let server = TestServer::start().await;
     for path in [
         "/api/v1/nosuch",
         "/apis/apps/v9/deployments",
@@ -176,13 +176,13 @@ async fn w12_w18_w24_w60_paths_that_name_nothing() {
     assert_eq!(
         server.get(&format!("{CONFIGMAPS}/")).await.code,
         200,
-        "a slash at the end is fine"
+        "a trailing slash is accepted"
     );
 }
 
 #[tokio::test]
 async fn w14_w59_bodies_beyond_the_limit_are_refused() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let body = "x".repeat(3_145_729);
     let answer = server.request("POST", CONFIGMAPS, body).await;
     assert_eq!(
@@ -194,7 +194,7 @@ async fn w14_w59_bodies_beyond_the_limit_are_refused() {
 
 #[tokio::test]
 async fn w23_the_timeout_of_a_request_is_checked() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let answer = server.get(&format!("{CONFIGMAPS}?timeout=abc")).await;
     let expected = "invalid timeout specified in the request URL - time: invalid duration \"abc\"";
     assert_eq!((answer.code, answer.message().as_str()), (400, expected));
@@ -207,12 +207,12 @@ async fn w23_the_timeout_of_a_request_is_checked() {
             "{CONFIGMAPS}?watch=1&timeout=abc&timeoutSeconds=-1"
         ))
         .await;
-    assert!(watch.next().await.is_none(), "a watch ignores it");
+    assert!(watch.next().await.is_none(), "a watch ignores `timeout`");
 }
 
 #[tokio::test]
 async fn w35_w36_health_and_version() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for path in [
         "/healthz",
         "/livez",
@@ -244,8 +244,8 @@ async fn w35_w36_health_and_version() {
 }
 
 #[tokio::test]
-async fn w37_w40_only_json_is_spoken() {
-    let server = Server::start().await;
+async fn w37_w40_unsupported_media_types_are_refused() {
+    let server = TestServer::start().await;
     let accepting = |accept: &str| {
         Request::get(CONFIGMAPS)
             .header("accept", accept)
@@ -285,9 +285,9 @@ async fn w37_w40_only_json_is_spoken() {
 
 #[tokio::test]
 async fn w58_w189_requests_in_flight_are_bounded() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
-    // A version that is not reached keeps a request waiting for three seconds.
+    // A request for a future version waits for three seconds.
     let path = format!("{CONFIGMAPS}/a?resourceVersion=999999");
     let mut waiting = tokio::task::JoinSet::new();
     for _ in 0..400 {
@@ -316,13 +316,13 @@ async fn w58_w189_requests_in_flight_are_bounded() {
     assert_eq!(
         server.get(CONFIGMAPS).await.code,
         200,
-        "places are given back"
+        "permits are returned"
     );
 }
 
 #[tokio::test]
-async fn metrics_have_the_names_of_the_original() {
-    let server = Server::start().await;
+async fn metrics_have_the_names_of_kube_apiserver() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let _watch = server.watch("/api/v1/configmaps?watch=1").await;
     let text = server.get("/metrics").await.text;
@@ -337,8 +337,8 @@ async fn metrics_have_the_names_of_the_original() {
 }
 
 #[tokio::test]
-async fn w57_w188_a_request_that_takes_too_long_is_given_up() {
-    let server = Server::start().await;
+async fn w57_w188_a_request_beyond_its_timeout_gets_504() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let path = format!("{CONFIGMAPS}/a?resourceVersion=999999&timeout=100ms");
     let answer = server.get(&path).await;
@@ -353,7 +353,7 @@ async fn w57_w188_a_request_that_takes_too_long_is_given_up() {
 
 #[tokio::test]
 async fn w48_w53_names_in_texts_and_details() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let answer = server
         .get("/apis/apps/v1/namespaces/default/deployments/x")
         .await;
@@ -369,7 +369,7 @@ async fn w48_w53_names_in_texts_and_details() {
 
 #[tokio::test]
 async fn the_server_is_a_tower_service() {
-    let mut server = Server::start().await;
+    let mut server = TestServer::start().await;
     let request = Request::get("/healthz").body(String::new()).unwrap();
     let response = tower_service::Service::call(&mut server.api, request)
         .await

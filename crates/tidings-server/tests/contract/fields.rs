@@ -1,13 +1,12 @@
-//! Fields that do not exist or occur twice, for each way to write (W172, W173): the cases that the original publishes for
-//! Deployments.
+//! Unknown and duplicate fields, for each kind of write (W172, W173): the cases of kube-apiserver's integration tests with Deployments.
 
 use serde_json::json;
 
-use crate::support::{Answer, CONFIGMAPS, Server, pods_of};
+use crate::support::{CONFIGMAPS, TestResponse, TestServer, pods_of};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-/// A Deployment with a name that occurs twice and the like.
+/// A Deployment with unknown and duplicate fields.
 const ODD: &str = r#"{
   "apiVersion": "apps/v1",
   "kind": "Deployment",
@@ -32,8 +31,8 @@ const ODD: &str = r#"{
   }
 }"#;
 
-/// What is odd about it, in the order in which it is told. What does not exist is not told to occur twice.
-const OF_A_BODY: &[&str] = &[
+/// The messages for `ODD`, in order. An unknown field that is also a duplicate is reported only as unknown.
+const ODD_MESSAGES: &[&str] = &[
     r#"duplicate field "metadata.name""#,
     r#"unknown field "metadata.unknownMeta""#,
     r#"unknown field "spec.unknown1""#,
@@ -43,7 +42,7 @@ const OF_A_BODY: &[&str] = &[
     r#"duplicate field "spec.template.spec.containers[0].imagePullPolicy""#,
 ];
 
-/// A patch that makes the same of a Deployment.
+/// A patch with the unknown and duplicate fields of `ODD`.
 const ODD_PATCH: &str = r#"{"spec": {
     "unknown1": "val1",
     "unknownDupe": "valDupe",
@@ -59,8 +58,8 @@ const ODD_PATCH: &str = r#"{"spec": {
     }]}}
 }}"#;
 
-/// First what occurs twice in the patch, then what does not exist in what it makes.
-const OF_A_PATCH: &[&str] = &[
+/// The messages for `ODD_PATCH`: first the duplicate fields of the patch, then the unknown fields of its result.
+const ODD_PATCH_MESSAGES: &[&str] = &[
     r#"duplicate field "spec.unknownDupe""#,
     r#"duplicate field "spec.paused""#,
     r#"duplicate field "spec.template.spec.containers[0].imagePullPolicy""#,
@@ -69,8 +68,8 @@ const OF_A_PATCH: &[&str] = &[
     r#"unknown field "spec.unknownDupe""#,
 ];
 
-/// A patch whose result is in order.
-const TWICE_PATCH: &str = r#"{"spec": {
+/// A patch with duplicate fields, whose result is valid.
+const DUPLICATES_PATCH: &str = r#"{"spec": {
     "paused": true,
     "paused": false,
     "template": {"spec": {"containers": [{
@@ -81,7 +80,7 @@ const TWICE_PATCH: &str = r#"{"spec": {
     }]}}
 }}"#;
 
-const OF_TWICE: &[&str] = &[
+const DUPLICATES_MESSAGES: &[&str] = &[
     r#"duplicate field "spec.paused""#,
     r#"duplicate field "spec.template.spec.containers[0].imagePullPolicy""#,
 ];
@@ -98,7 +97,7 @@ const OPERATIONS: &str = r#"[
     {"op": "add", "path": "/spec/template/spec/containers/0/imagePullPolicy", "value": "Never"}
 ]"#;
 
-const OF_OPERATIONS: &[&str] = &[
+const OPERATIONS_MESSAGES: &[&str] = &[
     r#"json patch unknown field "[0].foo""#,
     r#"json patch duplicate field "[1].path""#,
     r#"unknown field "spec.template.spec.containers[0].unknownNested""#,
@@ -107,8 +106,8 @@ const OF_OPERATIONS: &[&str] = &[
     r#"unknown field "spec.unknownDupe""#,
 ];
 
-/// The texts of the warnings, in their order.
-fn warnings(answer: &Answer) -> Vec<String> {
+/// The texts of the warnings, in order.
+fn warnings(answer: &TestResponse) -> Vec<String> {
     let values = answer.headers.get_all("warning").iter();
     let texts = values.map(|value| {
         let quoted = value.to_str().unwrap().strip_prefix("299 - ").unwrap();
@@ -117,29 +116,41 @@ fn warnings(answer: &Answer) -> Vec<String> {
     texts.collect()
 }
 
-/// Sends a write with each value of `fieldValidation` and looks at what is told. Nothing is stored.
-async fn check(server: &Server, write: (&str, &str), media_type: &str, body: &str, told: &[&str]) {
+/// Sends a dry-run write with each value of `fieldValidation`, and compares the warnings or the error with the expected messages.
+async fn check(
+    server: &TestServer,
+    write: (&str, &str),
+    media_type: &str,
+    body: &str,
+    messages: &[&str],
+) {
     let (method, path) = write;
     for validation in ["", "Warn", "Ignore", "Strict"] {
         let path = format!("{path}?dryRun=All&fieldManager=m&fieldValidation={validation}");
         let headers = [("content-type", media_type)];
-        let answer = server.ask(method, &path, &headers, body).await;
+        let answer = server
+            .request_with_headers(method, &path, &headers, body)
+            .await;
         let about = format!("{method} {media_type} {validation}: {}", answer.text);
         if validation == "Strict" {
             assert!(answer.code >= 400, "{about}");
-            let strict = format!("strict decoding error: {}", told.join(", "));
+            let strict = format!("strict decoding error: {}", messages.join(", "));
             assert!(answer.message().ends_with(&strict), "{about}");
         } else {
             assert!(answer.code < 300, "{about}");
-            let told = if validation == "Ignore" { &[] } else { told };
-            assert_eq!(warnings(&answer), told, "{about}");
+            let messages = if validation == "Ignore" {
+                &[]
+            } else {
+                messages
+            };
+            assert_eq!(warnings(&answer), messages, "{about}");
         }
     }
 }
 
-/// A server with a Deployment that is in order.
-async fn with_deployment() -> (Server, String) {
-    let server = Server::start().await;
+/// A server with a valid Deployment.
+async fn with_deployment() -> (TestServer, String) {
+    let server = TestServer::start().await;
     let mut deployment = json!({"metadata": {"name": "odd"}, "spec": pods_of(json!({
         "selector": {"matchLabels": {"app": "nginx"}},
     }))});
@@ -153,56 +164,70 @@ async fn with_deployment() -> (Server, String) {
 }
 
 #[tokio::test]
-async fn w173_of_what_is_created() {
-    let server = Server::start().await;
+async fn w173_odd_fields_of_a_create() {
+    let server = TestServer::start().await;
     let write = ("POST", DEPLOYMENTS);
-    check(&server, write, "application/json", ODD, OF_A_BODY).await;
+    check(&server, write, "application/json", ODD, ODD_MESSAGES).await;
 }
 
 #[tokio::test]
-async fn w173_each_is_told_once_where_it_is_met() {
-    let server = Server::start().await;
+async fn w173_each_odd_field_is_reported_once() {
+    let server = TestServer::start().await;
     let body = r#"{"data":{"a":"1"},"zip":{"q":1,"q":2},"metadata":{"name":"x","labels":{"l":"1","l":"2","l":"3"}},
         "data":{"b":"1","b":"2"},"zip":1,"data":{}}"#;
-    let told = [
+    let messages = [
         r#"unknown field "zip""#,
         r#"duplicate field "metadata.labels.l""#,
         r#"duplicate field "data""#,
         r#"duplicate field "data.b""#,
     ];
     let write = ("POST", CONFIGMAPS);
-    check(&server, write, "application/json", body, &told).await;
+    check(&server, write, "application/json", body, &messages).await;
 }
 
 #[tokio::test]
-async fn w173_of_what_replaces() {
+async fn w173_odd_fields_of_an_update() {
     let (server, path) = with_deployment().await;
-    check(&server, ("PUT", &path), "application/json", ODD, OF_A_BODY).await;
+    check(
+        &server,
+        ("PUT", &path),
+        "application/json",
+        ODD,
+        ODD_MESSAGES,
+    )
+    .await;
 }
 
 #[tokio::test]
-async fn w173_of_merge_patches() {
+async fn w173_odd_fields_of_merge_patches() {
     let (server, path) = with_deployment().await;
     for media_type in [
         "application/merge-patch+json",
         "application/strategic-merge-patch+json",
     ] {
         let write = ("PATCH", &*path);
-        check(&server, write, media_type, ODD_PATCH, OF_A_PATCH).await;
-        check(&server, write, media_type, TWICE_PATCH, OF_TWICE).await;
+        check(&server, write, media_type, ODD_PATCH, ODD_PATCH_MESSAGES).await;
+        check(
+            &server,
+            write,
+            media_type,
+            DUPLICATES_PATCH,
+            DUPLICATES_MESSAGES,
+        )
+        .await;
     }
 }
 
 #[tokio::test]
-async fn w173_of_json_patches() {
+async fn w173_odd_fields_of_json_patches() {
     let (server, path) = with_deployment().await;
     let media_type = "application/json-patch+json";
     let write = ("PATCH", &*path);
-    check(&server, write, media_type, OPERATIONS, OF_OPERATIONS).await;
+    check(&server, write, media_type, OPERATIONS, OPERATIONS_MESSAGES).await;
 }
 
 #[tokio::test]
-async fn w173_of_what_is_applied() {
+async fn w173_duplicate_fields_of_an_apply() {
     let (server, path) = with_deployment().await;
     let body = r#"{
         "apiVersion": "apps/v1",
@@ -220,7 +245,7 @@ async fn w173_of_what_is_applied() {
             }]}}
         }
     }"#;
-    let told = [
+    let messages = [
         r#"line 9: key "paused" already set in map"#,
         r#"line 13: key "imagePullPolicy" already set in map"#,
     ];
@@ -228,21 +253,23 @@ async fn w173_of_what_is_applied() {
         let path =
             format!("{path}?dryRun=All&fieldManager=m&force=true&fieldValidation={validation}");
         let headers = [("content-type", "application/apply-patch+yaml")];
-        let answer = server.ask("PATCH", &path, &headers, body).await;
+        let answer = server
+            .request_with_headers("PATCH", &path, &headers, body)
+            .await;
         if validation == "Strict" {
             let why = format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {}",
-                told.join("\n  ")
+                messages.join("\n  ")
             );
             assert_eq!((answer.code, answer.message()), (400, why));
         } else {
             assert_eq!(answer.code, 200, "{}", answer.text);
-            let told = if validation == "Ignore" {
+            let messages = if validation == "Ignore" {
                 &[][..]
             } else {
-                &told
+                &messages
             };
-            assert_eq!(warnings(&answer), told, "{validation}");
+            assert_eq!(warnings(&answer), messages, "{validation}");
         }
     }
 }

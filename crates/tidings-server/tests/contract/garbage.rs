@@ -1,4 +1,4 @@
-//! Garbage collection: what is owned goes with its owners.
+//! Garbage collection: objects whose owners are gone are deleted.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tidings_server::{Api, ApiOptions};
 use tidings_storage::{Embedded, EmbeddedOptions, Storage, Write};
 
-use crate::support::{Answer, CONFIGMAPS, Server, job_of, pods_of};
+use crate::support::{CONFIGMAPS, TestResponse, TestServer, job_of, pods_of};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const NODES: &str = "/api/v1/nodes";
 
-/// A reference to an object.
+/// An owner reference to an object.
 fn reference(owner: &Value) -> Value {
     json!({
         "apiVersion": owner["apiVersion"],
@@ -22,15 +22,22 @@ fn reference(owner: &Value) -> Value {
     })
 }
 
+/// An owner reference with `blockOwnerDeletion`.
 fn blocking(owner: &Value) -> Value {
     let mut reference = reference(owner);
     reference["blockOwnerDeletion"] = true.into();
     reference
 }
 
-impl Server {
+impl TestServer {
     /// Creates an object with owners and finalizers.
-    async fn own(&self, path: &str, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
+    async fn create_owned(
+        &self,
+        path: &str,
+        name: &str,
+        owners: &[Value],
+        finalizers: &[&str],
+    ) -> Value {
         let metadata = json!({"name": name, "ownerReferences": owners, "finalizers": finalizers});
         let mut body = json!({ "metadata": metadata });
         if path.contains("/apis/apps/") {
@@ -47,18 +54,18 @@ impl Server {
         created.json()
     }
 
-    async fn plain(&self, name: &str) -> Value {
-        self.own(CONFIGMAPS, name, &[], &[]).await
+    async fn create_plain(&self, name: &str) -> Value {
+        self.create_owned(CONFIGMAPS, name, &[], &[]).await
     }
 
-    async fn remove(&self, item: &str, policy: &str) -> Answer {
+    async fn remove(&self, item: &str, policy: &str) -> TestResponse {
         let options = json!({ "propagationPolicy": policy });
         let deleted = self.request("DELETE", item, options).await;
         assert_eq!(deleted.code, 200, "{}", deleted.text);
         deleted
     }
 
-    /// Waits until one object of a collection is as it should be, or gone (`null`).
+    /// Waits until an object meets a condition. The object is `null` once it is gone.
     async fn until(&self, path: &str, name: &str, reached: impl Fn(&Value) -> bool) -> Value {
         let selected = format!("{path}?fieldSelector=metadata.name%3D{name}");
         let list = self.get(&selected).await;
@@ -81,13 +88,13 @@ impl Server {
         self.until(path, name, Value::is_null).await;
     }
 
-    /// Waits until the collector has done what there was to do before. An object without an owner goes in the same round as
-    /// all that; a second one goes in a later round.
+    /// Waits until the collector has finished all its pending work: creates an object whose owner is absent and waits until it is collected,
+    /// which may happen in the round of that work, and then a second one, which is collected in a later round.
     async fn until_collected(&self) {
         for _ in 0..2 {
             let owner =
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "none"});
-            self.own(SECRETS, "canary", &[owner], &[]).await;
+            self.create_owned(SECRETS, "canary", &[owner], &[]).await;
             self.until_gone(SECRETS, "canary").await;
         }
     }
@@ -102,33 +109,33 @@ fn item(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn background_dependents_go_after_their_owner() {
-    let server = Server::start().await;
-    let owner = server.plain("owner").await;
+async fn background_dependents_are_deleted_after_their_owner() {
+    let server = TestServer::start().await;
+    let owner = server.create_plain("owner").await;
     let child = server
-        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .create_owned(CONFIGMAPS, "child", &[reference(&owner)], &[])
         .await;
-    // Of another kind, and a generation further down.
+    // A dependent of the dependent, of another kind.
     server
-        .own(SECRETS, "grandchild", &[reference(&child)], &[])
+        .create_owned(SECRETS, "grandchild", &[reference(&child)], &[])
         .await;
     server.until_collected().await;
-    assert!(server.exists(&item("child")).await, "it has an owner");
+    assert!(server.exists(&item("child")).await, "its owner exists");
     server.remove(&item("owner"), "Background").await;
-    assert!(!server.exists(&item("owner")).await, "at once");
+    assert!(!server.exists(&item("owner")).await, "deleted at once");
     server.until_gone(CONFIGMAPS, "child").await;
     server.until_gone(SECRETS, "grandchild").await;
 }
 
 #[tokio::test]
-async fn w161_foreground_blocking_dependents_go_first() {
-    let server = Server::start().await;
-    let owner = server.plain("owner").await;
+async fn w161_foreground_blocking_dependents_are_deleted_first() {
+    let server = TestServer::start().await;
+    let owner = server.create_plain("owner").await;
     server
-        .own(CONFIGMAPS, "free", &[reference(&owner)], &["a/free"])
+        .create_owned(CONFIGMAPS, "free", &[reference(&owner)], &["a/free"])
         .await;
     server
-        .own(CONFIGMAPS, "held", &[blocking(&owner)], &["a/held"])
+        .create_owned(CONFIGMAPS, "held", &[blocking(&owner)], &["a/held"])
         .await;
     let held = server.remove(&item("owner"), "Foreground").await.json();
     assert_eq!(
@@ -145,19 +152,19 @@ async fn w161_foreground_blocking_dependents_go_first() {
     server.until_gone(CONFIGMAPS, "owner").await;
     assert!(
         server.exists(&item("free")).await,
-        "nobody waits for what does not block"
+        "the owner does not wait for a dependent that does not block"
     );
 }
 
 #[tokio::test]
-async fn w161_foreground_goes_down_the_generations() {
-    let server = Server::start().await;
-    let owner = server.plain("owner").await;
+async fn w161_foreground_includes_dependents_of_dependents() {
+    let server = TestServer::start().await;
+    let owner = server.create_plain("owner").await;
     let child = server
-        .own(CONFIGMAPS, "child", &[blocking(&owner)], &[])
+        .create_owned(CONFIGMAPS, "child", &[blocking(&owner)], &[])
         .await;
     server
-        .own(CONFIGMAPS, "grandchild", &[blocking(&child)], &["a/b"])
+        .create_owned(CONFIGMAPS, "grandchild", &[blocking(&child)], &["a/b"])
         .await;
     server.remove(&item("owner"), "Foreground").await;
     let child = server
@@ -169,19 +176,22 @@ async fn w161_foreground_goes_down_the_generations() {
     let let_go = json!({"metadata": {"finalizers": null}});
     server.patch(&item("grandchild"), "merge", let_go).await;
     server.until_gone(CONFIGMAPS, "owner").await;
-    assert!(!server.exists(&item("child")).await, "before its owner");
+    assert!(
+        !server.exists(&item("child")).await,
+        "deleted before its owner"
+    );
     assert!(!server.exists(&item("grandchild")).await);
 }
 
 #[tokio::test]
 async fn w161_orphans_stay() {
-    let server = Server::start().await;
-    let owner = server.plain("owner").await;
-    let other = server.plain("other").await;
+    let server = TestServer::start().await;
+    let owner = server.create_plain("owner").await;
+    let other = server.create_plain("other").await;
     let owners = [reference(&owner), reference(&other)];
-    server.own(CONFIGMAPS, "two", &owners, &[]).await;
+    server.create_owned(CONFIGMAPS, "two", &owners, &[]).await;
     server
-        .own(CONFIGMAPS, "one", &[blocking(&owner)], &[])
+        .create_owned(CONFIGMAPS, "one", &[blocking(&owner)], &[])
         .await;
     let held = server.remove(&item("owner"), "Orphan").await.json();
     assert_eq!(held["metadata"]["finalizers"], json!(["orphan"]));
@@ -197,7 +207,7 @@ async fn w161_orphans_stay() {
 
 #[tokio::test]
 async fn jobs_and_replication_controllers_orphan_by_default_and_others_do_not() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for (path, kind, stays) in [
         ("/apis/batch/v1/namespaces/default/jobs", "Job", true),
         (
@@ -221,10 +231,10 @@ async fn jobs_and_replication_controllers_orphan_by_default_and_others_do_not() 
             false,
         ),
     ] {
-        let owner = server.own(path, "owner", &[], &[]).await;
+        let owner = server.create_owned(path, "owner", &[], &[]).await;
         let name = kind.to_lowercase();
         server
-            .own(CONFIGMAPS, &name, &[reference(&owner)], &[])
+            .create_owned(CONFIGMAPS, &name, &[reference(&owner)], &[])
             .await;
         let deleted = server.request("DELETE", &format!("{path}/owner"), "").await;
         assert_eq!(deleted.code, 200, "{kind}");
@@ -239,15 +249,15 @@ async fn jobs_and_replication_controllers_orphan_by_default_and_others_do_not() 
 }
 
 #[tokio::test]
-async fn owners_that_are_not_there_do_not_count() {
-    let server = Server::start().await;
-    let there = server.plain("there").await;
+async fn absent_owners_do_not_keep_an_object() {
+    let server = TestServer::start().await;
+    let there = server.create_plain("there").await;
     let changed = |member: &str, value: &str| {
         let mut reference = reference(&there);
         reference[member] = value.into();
         reference
     };
-    // Created without an owner, with one of another uid, name or kind.
+    // References with the wrong uid, name or kind.
     for (name, owner) in [
         (
             "uid",
@@ -256,12 +266,12 @@ async fn owners_that_are_not_there_do_not_count() {
         ("name", changed("name", "elsewhere")),
         ("kind", changed("kind", "Secret")),
     ] {
-        server.own(CONFIGMAPS, name, &[owner], &[]).await;
+        server.create_owned(CONFIGMAPS, name, &[owner], &[]).await;
         server.until_gone(CONFIGMAPS, name).await;
     }
-    // One solid owner is enough; the others are no longer named.
+    // One existing owner is enough; the references to absent owners are removed.
     let owners = [changed("uid", "gone"), reference(&there)];
-    server.own(CONFIGMAPS, "kept", &owners, &[]).await;
+    server.create_owned(CONFIGMAPS, "kept", &owners, &[]).await;
     let kept = server
         .until(CONFIGMAPS, "kept", |state| {
             state["metadata"]["ownerReferences"]
@@ -277,54 +287,60 @@ async fn owners_that_are_not_there_do_not_count() {
 }
 
 #[tokio::test]
-async fn owners_are_in_the_same_namespace_or_in_none() {
-    let server = Server::start().await;
+async fn owners_are_in_the_same_namespace_or_cluster_scoped() {
+    let server = TestServer::start().await;
     let namespace = json!({"metadata": {"name": "other"}});
     server
         .request("POST", "/api/v1/namespaces", namespace)
         .await;
     let elsewhere = server
-        .own("/api/v1/namespaces/other/configmaps", "owner", &[], &[])
+        .create_owned("/api/v1/namespaces/other/configmaps", "owner", &[], &[])
         .await;
     server
-        .own(CONFIGMAPS, "across", &[reference(&elsewhere)], &[])
+        .create_owned(CONFIGMAPS, "across", &[reference(&elsewhere)], &[])
         .await;
     server.until_gone(CONFIGMAPS, "across").await;
 
-    let node = server.own(NODES, "node", &[], &[]).await;
+    let node = server.create_owned(NODES, "node", &[], &[]).await;
     server
-        .own(CONFIGMAPS, "below", &[reference(&node)], &[])
+        .create_owned(CONFIGMAPS, "below", &[reference(&node)], &[])
         .await;
     server.until_collected().await;
     assert!(server.exists(&item("below")).await);
     server.remove(&format!("{NODES}/node"), "Background").await;
     server.until_gone(CONFIGMAPS, "below").await;
 
-    // Nobody can say in which namespace this one's owner would be.
+    // A cluster-scoped object with a namespaced owner: the namespace of the owner is unknown, so the object is kept.
     server
-        .own(NODES, "odd", &[reference(&elsewhere)], &[])
+        .create_owned(NODES, "odd", &[reference(&elsewhere)], &[])
         .await;
-    // Nor whether one of an unknown kind exists.
+    // An owner of an unknown kind cannot be looked up, so the object is kept.
     let unknown = json!({"apiVersion": "a.example/v1", "kind": "A", "name": "a", "uid": "a"});
-    server.own(CONFIGMAPS, "unknown", &[unknown], &[]).await;
+    server
+        .create_owned(CONFIGMAPS, "unknown", &[unknown], &[])
+        .await;
     server.until_collected().await;
     assert!(server.exists(&format!("{NODES}/odd")).await);
     assert!(server.exists(&item("unknown")).await);
 }
 
 #[tokio::test]
-async fn objects_that_own_each_other_go_together() {
+async fn objects_that_own_each_other_are_deleted_together() {
     for policy in ["Foreground", "Background"] {
-        let server = Server::start().await;
-        let a = server.plain("a").await;
-        let b = server.own(CONFIGMAPS, "b", &[blocking(&a)], &[]).await;
-        let c = server.own(CONFIGMAPS, "c", &[blocking(&b)], &[]).await;
+        let server = TestServer::start().await;
+        let a = server.create_plain("a").await;
+        let b = server
+            .create_owned(CONFIGMAPS, "b", &[blocking(&a)], &[])
+            .await;
+        let c = server
+            .create_owned(CONFIGMAPS, "c", &[blocking(&b)], &[])
+            .await;
         let closes = json!({"metadata": {"ownerReferences": [blocking(&c)]}});
         server.patch(&item("a"), "merge", closes).await;
         server.until_collected().await;
         assert!(server.exists(&item("a")).await, "all of them have owners");
         server.remove(&item("a"), policy).await;
-        // Whoever was asked to wait waits for the others too.
+        // A second object of the cycle is deleted too.
         server
             .request("DELETE", &item("b"), json!({ "propagationPolicy": policy }))
             .await;
@@ -335,11 +351,13 @@ async fn objects_that_own_each_other_go_together() {
 }
 
 #[tokio::test]
-async fn an_owner_that_is_held_keeps_its_dependents() {
-    let server = Server::start().await;
-    let owner = server.own(CONFIGMAPS, "owner", &[], &["a/b"]).await;
+async fn an_owner_held_by_a_finalizer_keeps_its_dependents() {
+    let server = TestServer::start().await;
+    let owner = server
+        .create_owned(CONFIGMAPS, "owner", &[], &["a/b"])
+        .await;
     server
-        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .create_owned(CONFIGMAPS, "child", &[reference(&owner)], &[])
         .await;
     server.remove(&item("owner"), "Background").await;
     server.until_collected().await;
@@ -351,12 +369,12 @@ async fn an_owner_that_is_held_keeps_its_dependents() {
 
 #[tokio::test]
 async fn a_view_of_a_stored_kind_is_an_owner_too() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
-    let owner = server.own(path, "owner", &[], &[]).await;
+    let owner = server.create_owned(path, "owner", &[], &[]).await;
     assert_eq!(owner["apiVersion"], "autoscaling/v1");
     server
-        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .create_owned(CONFIGMAPS, "child", &[reference(&owner)], &[])
         .await;
     server.until_collected().await;
     assert!(server.exists(&item("child")).await);
@@ -365,10 +383,15 @@ async fn a_view_of_a_stored_kind_is_an_owner_too() {
 }
 
 #[tokio::test]
-async fn owners_may_be_changed_while_all_live() {
-    let server = Server::start().await;
-    let (a, b) = (server.plain("a").await, server.plain("b").await);
-    server.own(CONFIGMAPS, "child", &[reference(&a)], &[]).await;
+async fn owners_can_be_changed() {
+    let server = TestServer::start().await;
+    let (a, b) = (
+        server.create_plain("a").await,
+        server.create_plain("b").await,
+    );
+    server
+        .create_owned(CONFIGMAPS, "child", &[reference(&a)], &[])
+        .await;
     let moved = json!({"metadata": {"ownerReferences": [reference(&b)]}});
     server.patch(&item("child"), "merge", moved).await;
     server.remove(&item("a"), "Background").await;
@@ -379,20 +402,20 @@ async fn owners_may_be_changed_while_all_live() {
 }
 
 #[tokio::test]
-async fn metrics_say_what_is_kept_in_mind() {
-    let server = Server::start().await;
+async fn metrics_count_known_and_deleted_objects() {
+    let server = TestServer::start().await;
     let figure = async |name: &str| {
         let text = server.get("/metrics").await.text;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));
         let found = lines.find(|(found, _)| *found == name);
         found.expect("a figure").1.parse::<u64>().unwrap()
     };
-    let owner = server.plain("owner").await;
+    let owner = server.create_plain("owner").await;
     server
-        .own(CONFIGMAPS, "child", &[reference(&owner)], &[])
+        .create_owned(CONFIGMAPS, "child", &[reference(&owner)], &[])
         .await;
     server.until_collected().await;
-    // What the collector has done is told after it is done: the next round tells it for certain.
+    // The collector updates its metrics at the end of a round, so the last canary may not be counted yet.
     let deleted = figure("tidings_garbage_deleted_objects_total").await;
     assert!((1..=2).contains(&deleted), "the canaries: {deleted}");
     let known = figure("tidings_garbage_known_objects").await;
@@ -402,7 +425,7 @@ async fn metrics_say_what_is_kept_in_mind() {
 #[tokio::test]
 async fn two_servers_collect_from_one_store() {
     let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
-    let start = async || Server {
+    let start = async || TestServer {
         api: Api::start(store.clone(), ApiOptions::default())
             .await
             .unwrap(),
@@ -413,10 +436,11 @@ async fn two_servers_collect_from_one_store() {
         ("b", "Foreground", false),
         ("c", "Orphan", true),
     ] {
-        let object = one.plain(owner).await;
+        let object = one.create_plain(owner).await;
         for number in 0..40 {
             let name = format!("{owner}{number}");
-            one.own(SECRETS, &name, &[blocking(&object)], &[]).await;
+            one.create_owned(SECRETS, &name, &[blocking(&object)], &[])
+                .await;
         }
         one.remove(&item(owner), policy).await;
         for server in [&one, &other] {
@@ -438,7 +462,7 @@ async fn two_servers_collect_from_one_store() {
 }
 
 #[tokio::test]
-async fn what_was_left_by_an_earlier_server_is_collected() {
+async fn objects_left_by_an_earlier_server_are_collected() {
     let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "u"});
     let object = |metadata: Value| {
@@ -458,7 +482,7 @@ async fn what_was_left_by_an_earlier_server_is_collected() {
         store.write(Write::create(key, value)).await.unwrap();
     }
     let api = Api::start(store, ApiOptions::default()).await.unwrap();
-    let server = Server { api };
+    let server = TestServer { api };
     server.until_gone(CONFIGMAPS, "left").await;
     server.until_gone(CONFIGMAPS, "waits").await;
 }

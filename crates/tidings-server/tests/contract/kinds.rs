@@ -1,13 +1,13 @@
-//! The built-in kinds: each can be created, listed, watched, shown and deleted; scale; views of one store.
+//! The built-in kinds: each can be created, listed, watched, shown as a table and deleted; scale; views; validation.
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, job_of, pods_of};
+use crate::support::{TestServer, job_of, pods_of};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// All resources, as discovery lists them: path of the collection, kind, apiVersion, verbs.
-async fn resources(server: &Server) -> Vec<(String, String, String)> {
+async fn resources(server: &TestServer) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     let mut bases = vec!["/api/v1".to_owned()];
     for group in server.get("/apis").await.json()["groups"]
@@ -45,7 +45,7 @@ async fn resources(server: &Server) -> Vec<(String, String, String)> {
     found
 }
 
-/// A name that every kind takes.
+/// A name that is valid for a kind.
 fn name(kind: &str) -> &'static str {
     if kind == "IPAddress" {
         "10.1.2.3"
@@ -55,13 +55,13 @@ fn name(kind: &str) -> &'static str {
 }
 
 #[tokio::test]
-async fn every_kind_lives_a_whole_life() {
-    let server = Server::start().await;
+async fn every_kind_can_be_created_listed_watched_and_deleted() {
+    let server = TestServer::start().await;
     let all = resources(&server).await;
     assert!(all.len() > 50, "{}", all.len());
     for (path, kind, version) in all {
         if kind == "CustomResourceDefinition" {
-            continue; // the life of a definition is a story of its own
+            continue; // definitions have their own tests
         }
         let name = name(&kind);
         let mut body = json!({"kind": kind, "apiVersion": version, "metadata": {"name": name}});
@@ -147,7 +147,7 @@ async fn every_kind_lives_a_whole_life() {
 
 #[tokio::test]
 async fn an_event_is_seen_in_two_groups() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let core = "/api/v1/namespaces/default/events";
     let other = "/apis/events.k8s.io/v1/namespaces/default/events";
     let mut watch = server.watch(&format!("{other}?watch=1")).await;
@@ -183,7 +183,7 @@ async fn an_event_is_seen_in_two_groups() {
 
 #[tokio::test]
 async fn replicas_are_scaled() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let labels = json!({"b": "2", "a": "1"});
     let mut spec = pods_of(json!({"replicas": 2, "selector": {"matchLabels": labels}}));
@@ -230,7 +230,7 @@ async fn replicas_are_scaled() {
     assert_eq!(
         server.request("PUT", &path, &wanted).await.code,
         409,
-        "the version is not the current one"
+        "a stale version conflicts"
     );
     let negative = server
         .patch(&path, "merge", json!({"spec": {"replicas": -1}}))
@@ -252,7 +252,7 @@ async fn replicas_are_scaled() {
 
 #[tokio::test]
 async fn w67_fields_of_kinds() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     let bad = server.get(&format!("{jobs}?fieldSelector=foo%3Dbar")).await;
     assert_eq!(bad.message(), "field label \"foo\" not supported for Job");
@@ -283,8 +283,8 @@ async fn w67_fields_of_kinds() {
 }
 
 #[tokio::test]
-async fn a_nodes_status_is_kept_when_it_registers() {
-    let server = Server::start().await;
+async fn a_new_node_keeps_its_status() {
+    let server = TestServer::start().await;
     let node = json!({"metadata": {"name": "n"}, "status": {"phase": "Running"}});
     let created = server.request("POST", "/api/v1/nodes", node).await.json();
     assert_eq!(created["status"]["phase"], "Running");
@@ -296,12 +296,15 @@ async fn a_nodes_status_is_kept_when_it_registers() {
         )
         .await
         .json();
-    assert_eq!(pod["status"]["phase"], "Pending", "others are not");
+    assert_eq!(
+        pod["status"]["phase"], "Pending",
+        "other kinds do not keep it"
+    );
 }
 
 #[tokio::test]
-async fn a_scale_is_a_scale() {
-    let server = Server::start().await;
+async fn the_scale_subresource_accepts_only_a_scale() {
+    let server = TestServer::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let body = json!({"kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 3}))});
     server.request("POST", deployments, &body).await;
@@ -325,8 +328,8 @@ async fn a_scale_is_a_scale() {
 }
 
 #[tokio::test]
-async fn w10_deprecated_kinds_say_so() {
-    let server = Server::start().await;
+async fn w10_deprecated_kinds_give_a_warning() {
+    let server = TestServer::start().await;
     let warning =
         "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
     for path in [
@@ -338,7 +341,7 @@ async fn w10_deprecated_kinds_say_so() {
     }
 }
 
-/// Kinds that cannot be without a spec.
+/// True for kinds that need a spec with a Pod template.
 fn makes_pods(kind: &str) -> bool {
     let kinds = [
         "CronJob",
@@ -355,8 +358,8 @@ fn makes_pods(kind: &str) -> bool {
 }
 
 #[tokio::test]
-async fn pods_of_jobs_end_and_those_of_others_do_not() {
-    let server = Server::start().await;
+async fn restart_policies_of_jobs_and_of_other_workloads() {
+    let server = TestServer::start().await;
     let create = async |group: &str, plural: &str, spec: Value| {
         let path = format!("/apis/{group}/v1/namespaces/default/{plural}");
         let body = json!({"metadata": {"generateName": "x"}, "spec": spec});
@@ -402,8 +405,8 @@ async fn pods_of_jobs_end_and_those_of_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_disruption_budget_can_be_of_other_pods() {
-    let server = Server::start().await;
+async fn the_selector_of_a_disruption_budget_can_be_changed() {
+    let server = TestServer::start().await;
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let body = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
     assert_eq!(server.request("POST", budgets, body).await.code, 201);
@@ -412,14 +415,14 @@ async fn a_disruption_budget_can_be_of_other_pods() {
     assert_eq!(patched.code, 200, "{}", patched.text);
 }
 
-/// As the original keeps them: clients of either name read the same.
+/// As in kube-apiserver, `serviceAccount` and `serviceAccountName` always have the same value.
 #[tokio::test]
-async fn a_service_account_has_its_old_name_and_its_new_one() {
-    let server = Server::start().await;
+async fn both_fields_for_the_service_account_have_the_same_value() {
+    let server = TestServer::start().await;
     let templates = "/api/v1/namespaces/default/podtemplates";
     let accounts =
         |spec: &Value| [&spec["serviceAccountName"], &spec["serviceAccount"]].map(Value::clone);
-    for (at, said, kept) in [
+    for (at, given, kept) in [
         (0, json!({"serviceAccount": "old"}), json!("old")),
         (1, json!({"serviceAccountName": "new"}), json!("new")),
         (
@@ -433,7 +436,7 @@ async fn a_service_account_has_its_old_name_and_its_new_one() {
             Value::Null,
         ),
     ] {
-        let mut spec = said;
+        let mut spec = given;
         spec["containers"] = json!([{"name": "c", "image": "i"}]);
         let body = json!({"metadata": {"name": format!("t{at}")}, "template": {"spec": spec}});
         let created = server.request("POST", templates, body).await.json();
@@ -449,8 +452,8 @@ async fn a_service_account_has_its_old_name_and_its_new_one() {
 }
 
 #[tokio::test]
-async fn workloads_get_the_defaults_of_the_original() {
-    let server = Server::start().await;
+async fn workloads_get_the_defaults_of_kube_apiserver() {
+    let server = TestServer::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let body = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({}))});
     let created = server.request("POST", deployments, body).await.json();
@@ -476,7 +479,7 @@ async fn workloads_get_the_defaults_of_the_original() {
             "progressDeadlineSeconds": 600,
         })
         .to_string(),
-        "in the same order too"
+        "members are in the order of kube-apiserver"
     );
     let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
     let path = "/api/v1/namespaces/default/services";
@@ -487,7 +490,7 @@ async fn workloads_get_the_defaults_of_the_original() {
             "ports": [{"protocol": "TCP", "port": 80, "targetPort": 80}],
             "type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster",
         }),
-        "nothing that would need a network"
+        "no cluster IP, which would need a network"
     );
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
     let template =
@@ -504,7 +507,7 @@ async fn workloads_get_the_defaults_of_the_original() {
         (&job["spec"]["completions"], &job["spec"]["backoffLimit"]),
         (&json!(1), &json!(6))
     );
-    // What is replaced is filled in again.
+    // Defaults are filled in again by an update.
     let replaced = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 2}))});
     let item = format!("{deployments}/d");
     let replaced = server.request("PUT", &item, replaced).await.json();
@@ -512,8 +515,8 @@ async fn workloads_get_the_defaults_of_the_original() {
 }
 
 #[tokio::test]
-async fn pods_are_checked_and_mostly_fixed() {
-    let server = Server::start().await;
+async fn pods_are_validated_and_mostly_immutable() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let bad = json!({"metadata": {"name": "p"}, "spec": {"restartPolicy": "Foo", "containers": [
         {"name": "C_", "image": ""}, {"name": "a", "image": "x"}, {"name": "a", "image": "x"},
@@ -575,8 +578,8 @@ async fn pods_are_checked_and_mostly_fixed() {
 }
 
 #[tokio::test]
-async fn fields_that_stay_as_they_were_created() {
-    let server = Server::start().await;
+async fn immutable_fields_cannot_be_changed() {
+    let server = TestServer::start().await;
     let workload = pods_of(json!({}));
     let claim =
         json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});

@@ -1,4 +1,4 @@
-//! A store whose changes are heard of late, as those of a store on another machine are.
+//! A store whose watch delivers changes late, like that of a store on another machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,13 @@ use tidings_storage::{
     Storage, WatchStream, Write,
 };
 
-/// How often others have their turn before a change is told.
-const TURNS: usize = 100;
+/// How often the watch yields to other tasks before it delivers a change.
+const YIELDS: usize = 100;
 
+/// A store whose watch delivers changes late, and which can refuse updates.
 pub(crate) struct LateStore {
     store: Arc<Embedded>,
-    /// Changes of what is there are refused.
+    /// While this is true, updates and deletions of existing keys are refused.
     refuses: Arc<AtomicBool>,
 }
 
@@ -24,7 +25,7 @@ impl LateStore {
         LateStore::of(Arc::new(Embedded::ephemeral(EmbeddedOptions::default())))
     }
 
-    /// The same store as another server has.
+    /// A late view of a store that another server uses too.
     pub(crate) fn of(store: Arc<Embedded>) -> LateStore {
         LateStore {
             store,
@@ -32,7 +33,7 @@ impl LateStore {
         }
     }
 
-    /// While this is true, changes of what is there are refused.
+    /// The switch: while it is true, updates and deletions of existing keys are refused.
     pub(crate) fn refuses(&self) -> Arc<AtomicBool> {
         self.refuses.clone()
     }
@@ -63,7 +64,7 @@ impl Storage for LateStore {
         Box::pin(async move {
             let changes = self.store.watch(prefix, after).await?;
             let late = changes.then(|batch| async {
-                for _ in 0..TURNS {
+                for _ in 0..YIELDS {
                     tokio::task::yield_now().await;
                 }
                 batch

@@ -1,16 +1,16 @@
-//! GET and LIST: versions, pages, selectors.
+//! GET and LIST: resource versions, pages, selectors.
 
 use base64::Engine;
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, PROTOBUF, Server};
+use crate::support::{CONFIGMAPS, PROTOBUF, TestServer};
 
 fn token(value: &Value) -> String {
     base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-async fn three() -> (Server, [u64; 3]) {
-    let server = Server::start().await;
+async fn with_three_objects() -> (TestServer, [u64; 3]) {
+    let server = TestServer::start().await;
     let versions = [
         server.create("a", json!({"x": "1"})).await,
         server.create("b", json!({"x": "2"})).await,
@@ -21,14 +21,14 @@ async fn three() -> (Server, [u64; 3]) {
 
 #[tokio::test]
 async fn w13_w66_w67_selectors() {
-    let (server, _) = three().await;
+    let (server, _) = with_three_objects().await;
     let names = async |query: &str| server.get(&format!("{CONFIGMAPS}?{query}")).await.names();
     assert_eq!(names("labelSelector=x").await, ["a", "b"]);
     assert_eq!(names("labelSelector=x%21%3D1").await, ["b", "c"]);
     assert_eq!(
         names("labelSelector=x%3D2&labelSelector=x%3D1").await,
         ["b"],
-        "the first counts"
+        "the first value counts"
     );
     assert_eq!(names("fieldSelector=metadata.name%3Db").await, ["b"]);
     assert_eq!(names("fieldSelector=metadata.name!%3Db").await, ["a", "c"]);
@@ -75,7 +75,7 @@ async fn w13_w66_w67_selectors() {
 
 #[tokio::test]
 async fn w67_fields_of_kinds() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for (name, node) in [("p1", "n1"), ("p2", "")] {
         let body = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
         assert_eq!(
@@ -102,7 +102,7 @@ async fn w67_fields_of_kinds() {
 
 #[tokio::test]
 async fn w68_w69_get() {
-    let (server, [a, _, c]) = three().await;
+    let (server, [a, _, c]) = with_three_objects().await;
     let path = format!("{CONFIGMAPS}/a");
     for query in [
         "".to_owned(),
@@ -140,7 +140,7 @@ async fn w68_w69_get() {
 
 #[tokio::test]
 async fn w70_w71_the_shape_of_a_list() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let empty = server.get("/api/v1/namespaces/nosuch/pods").await;
     let version = empty.version();
     assert_eq!(
@@ -156,7 +156,7 @@ async fn w70_w71_the_shape_of_a_list() {
 
 #[tokio::test]
 async fn w25_order_is_bytewise_on_namespace_and_name() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for namespace in ["ns", "ns-a"] {
         server
             .request(
@@ -185,8 +185,8 @@ async fn w25_order_is_bytewise_on_namespace_and_name() {
 }
 
 #[tokio::test]
-async fn w72_w73_w74_versions_of_lists() {
-    let (server, [a, b, c]) = three().await;
+async fn w72_w73_w74_resource_versions_of_lists() {
+    let (server, [a, b, c]) = with_three_objects().await;
     let list = async |query: String| server.get(&format!("{CONFIGMAPS}?{query}")).await;
     assert_eq!(list(String::new()).await.version(), c, "consistent");
     assert!(
@@ -196,7 +196,7 @@ async fn w72_w73_w74_versions_of_lists() {
     assert_eq!(
         list(format!("resourceVersion={a}&limit=10")).await.names(),
         ["a"],
-        "a limit makes it exact"
+        "with a limit the version is exact"
     );
     assert_eq!(
         list("resourceVersion=0&limit=1".into()).await.names().len(),
@@ -210,7 +210,10 @@ async fn w72_w73_w74_versions_of_lists() {
     );
     server.delete("a").await;
     let again = list(format!("resourceVersion={b}&resourceVersionMatch=Exact")).await;
-    assert_eq!(again.text, exact.text, "the past does not change");
+    assert_eq!(
+        again.text, exact.text,
+        "a list at an exact version does not change"
+    );
     assert!(
         list(format!(
             "resourceVersion={b}&resourceVersionMatch=NotOlderThan"
@@ -223,11 +226,11 @@ async fn w72_w73_w74_versions_of_lists() {
 
 #[tokio::test]
 async fn w72_a_consistent_list_has_every_acknowledged_write() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for number in 0..200 {
         server.create(&format!("n{number}"), json!({})).await;
         assert_eq!(server.get(CONFIGMAPS).await.names().len(), number + 1);
-        // A write to another resource moves the revision, not the list.
+        // A write to another resource changes the revision of the store, but not this list.
         let lease = json!({"metadata": {"name": format!("l{number}")}});
         let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
         let version = server.request("POST", path, lease).await.version();
@@ -240,8 +243,8 @@ async fn w72_a_consistent_list_has_every_acknowledged_write() {
 }
 
 #[tokio::test]
-async fn w76_w79_numbers() {
-    let (server, _) = three().await;
+async fn w76_w79_malformed_versions_and_limits() {
+    let (server, _) = with_three_objects().await;
     for version in ["abc", "-1"] {
         let answer = server
             .get(&format!("{CONFIGMAPS}?resourceVersion={version}"))
@@ -268,8 +271,8 @@ async fn w76_w79_numbers() {
 }
 
 #[tokio::test]
-async fn w77_a_version_from_the_future_is_waited_for_and_then_refused() {
-    let (server, [.., c]) = three().await;
+async fn w77_a_list_waits_for_a_future_version_and_then_fails() {
+    let (server, [.., c]) = with_three_objects().await;
     let started = std::time::Instant::now();
     let answer = server
         .get(&format!("{CONFIGMAPS}?resourceVersion=999999"))
@@ -290,12 +293,12 @@ async fn w77_a_version_from_the_future_is_waited_for_and_then_refused() {
     );
     let path = format!("{CONFIGMAPS}?resourceVersion={}", c + 1);
     let (answer, _) = tokio::join!(server.get(&path), server.create("d", json!({})));
-    assert_eq!(answer.names().len(), 4, "it is waited for");
+    assert_eq!(answer.names().len(), 4, "the list waits for the version");
 }
 
 #[tokio::test]
-async fn w81_w82_w83_pages_of_one_list_are_of_one_revision() {
-    let (server, [.., c]) = three().await;
+async fn w81_w82_w83_all_pages_of_a_list_have_one_revision() {
+    let (server, [.., c]) = with_three_objects().await;
     let first = server.get(&format!("{CONFIGMAPS}?limit=1")).await;
     assert_eq!(first.names(), ["a"]);
     let meta = &first.json()["metadata"];
@@ -316,7 +319,7 @@ async fn w81_w82_w83_pages_of_one_list_are_of_one_revision() {
         (second.names(), second.version()),
         (vec!["b".to_owned()], c)
     );
-    assert_eq!(second.json()["items"][0]["data"]["k"], "0", "as it was");
+    assert_eq!(second.json()["items"][0]["data"]["k"], "0", "the old state");
     let last = server
         .get(&page(
             second.json()["metadata"]["continue"].as_str().unwrap(),
@@ -326,7 +329,7 @@ async fn w81_w82_w83_pages_of_one_list_are_of_one_revision() {
     assert_eq!((last.names(), last.version()), (vec!["c".to_owned()], c));
     assert!(
         last.json()["metadata"].get("continue").is_none(),
-        "no page behind the last object"
+        "no page after the last object"
     );
     assert_eq!(
         server.get(&page(next, "")).await.names(),
@@ -353,8 +356,8 @@ async fn w81_w82_w83_pages_of_one_list_are_of_one_revision() {
 }
 
 #[tokio::test]
-async fn w81_tokens_of_the_original_are_understood() {
-    let (server, [.., c]) = three().await;
+async fn w81_continue_tokens_of_kube_apiserver_are_accepted() {
+    let (server, [.., c]) = with_three_objects().await;
     for start in ["/a\0", "a\0"] {
         let token = token(&json!({"v": "meta.k8s.io/v1", "rv": c, "start": start}));
         assert_eq!(
@@ -369,8 +372,8 @@ async fn w81_tokens_of_the_original_are_understood() {
 }
 
 #[tokio::test]
-async fn w84_w85_w87_tokens_that_are_refused() {
-    let (server, [.., c]) = three().await;
+async fn w84_w85_w87_invalid_continue_tokens_are_refused() {
+    let (server, [.., c]) = with_three_objects().await;
     let good = json!({"v": "meta.k8s.io/v1", "rv": c, "start": "a\0"});
     let changed = |name: &str, value: Value| {
         let mut changed = good.clone();
@@ -429,8 +432,8 @@ async fn w84_w85_w87_tokens_that_are_refused() {
 }
 
 #[tokio::test]
-async fn w46_w88_w89_w90_an_expired_token_comes_with_one_that_goes_on() {
-    let (server, [.., c]) = three().await;
+async fn w46_w88_w89_w90_an_expired_token_comes_with_one_for_the_latest_version() {
+    let (server, [.., c]) = with_three_objects().await;
     let old = token(&json!({"v": "meta.k8s.io/v1", "rv": c, "start": "a\0", "t": 1}));
     let expired = server
         .get(&format!("{CONFIGMAPS}?limit=1&continue={old}"))
@@ -457,12 +460,12 @@ async fn w46_w88_w89_w90_an_expired_token_comes_with_one_that_goes_on() {
             .await
             .names(),
         ["d"],
-        "inconsistent, but complete"
+        "inconsistent with the first page, but complete"
     );
 }
 
 #[tokio::test]
-async fn w56_w75_w104_history_that_is_gone_is_refused() {
+async fn w56_w75_w104_compacted_versions_are_refused() {
     let mut options = tidings_storage::EmbeddedOptions::default();
     options.history_age = std::time::Duration::ZERO;
     options.history_revisions_min = 0;
@@ -476,7 +479,7 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
     let api = tidings_server::Api::start(store.clone(), tidings_server::ApiOptions::default())
         .await
         .unwrap();
-    let server = Server { api };
+    let server = TestServer { api };
     let a = server.create("a", json!({})).await;
     clock.fetch_add(60_000, std::sync::atomic::Ordering::Relaxed);
     server.create("b", json!({})).await;
@@ -486,7 +489,7 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
         a - 1
     );
     let answer = loop {
-        let answer = server.get(&path).await; // the cache hears of it within a second
+        let answer = server.get(&path).await; // the cache is told within a second
         if answer.code != 200 {
             break answer;
         }
@@ -517,7 +520,7 @@ async fn w56_w75_w104_history_that_is_gone_is_refused() {
 
 #[tokio::test]
 async fn w86_pages_of_selected_objects_are_full_and_end() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for number in 0..20 {
         server
             .create(

@@ -1,4 +1,4 @@
-//! The wire contract, point by point, asked of the server in-process.
+//! Tests of the wire contract, point by point, against a server in this process.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,8 @@
-//! managedFields of what is created and updated (W157).
+//! managedFields of created and updated objects (W157).
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
 fn entries(object: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -28,11 +28,11 @@ fn entry(manager: &str, subresource: &str, fields: &str) -> (String, String, Str
 
 #[tokio::test]
 async fn w157_the_manager_is_the_parameter_or_the_user_agent() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let body = |name: &str| json!({"metadata": {"name": name}, "data": {"a": "1"}});
     let agent = [("user-agent", "kubectl-edit/v1.36.4 (linux/amd64)")];
     let created = server
-        .ask("POST", CONFIGMAPS, &agent, body("one"))
+        .request_with_headers("POST", CONFIGMAPS, &agent, body("one"))
         .await
         .json();
     let entry = &created["metadata"]["managedFields"][0];
@@ -66,13 +66,16 @@ async fn w157_the_manager_is_the_parameter_or_the_user_agent() {
         r#"{"f:data":{".":{},"f:a":{}}}"#
     );
     let path = format!("{CONFIGMAPS}?fieldManager=me");
-    let named = server.ask("POST", &path, &agent, body("two")).await.json();
+    let named = server
+        .request_with_headers("POST", &path, &agent, body("two"))
+        .await
+        .json();
     assert_eq!(named["metadata"]["managedFields"][0]["manager"], "me");
 }
 
 #[tokio::test]
-async fn w157_fields_go_to_who_wrote_them_last() {
-    let server = Server::start().await;
+async fn w157_fields_belong_to_their_last_writer() {
+    let server = TestServer::start().await;
     let body = json!({"metadata": {"name": "x", "labels": {"l": "1"}, "finalizers": ["example.com/f"]}, "data": {"a": "1", "b": "1"}});
     server
         .request("POST", &format!("{CONFIGMAPS}?fieldManager=one"), body)
@@ -98,8 +101,8 @@ async fn w157_fields_go_to_who_wrote_them_last() {
 }
 
 #[tokio::test]
-async fn w157_a_subresource_is_named() {
-    let server = Server::start().await;
+async fn w157_entries_name_the_subresource() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
     server
@@ -128,14 +131,14 @@ async fn w157_a_subresource_is_named() {
 }
 
 #[tokio::test]
-async fn w157_what_has_no_entries_gets_none() {
-    let server = Server::start().await;
+async fn w157_updates_of_an_untracked_object_add_no_entries() {
+    let server = TestServer::start().await;
     let body = json!({"metadata": {"name": "x"}});
     let created = server.request("POST", CONFIGMAPS, body).await.json();
     assert_eq!(
         created["metadata"].get("managedFields"),
         None,
-        "nothing was set"
+        "no field was set"
     );
     let path = format!("{CONFIGMAPS}/x");
     let changed = server
@@ -149,13 +152,13 @@ async fn w157_what_has_no_entries_gets_none() {
     assert_eq!(
         entries(&created).len(),
         1,
-        "what cannot be used is ignored: {created}"
+        "invalid entries are ignored: {created}"
     );
 }
 
 #[tokio::test]
-async fn w157_what_the_server_fills_in() {
-    let server = Server::start().await;
+async fn w157_defaults_belong_to_the_writer() {
+    let server = TestServer::start().await;
     let namespace = json!({"metadata": {"name": "a"}});
     let created = server
         .request("POST", "/api/v1/namespaces?fieldManager=me", namespace)
@@ -183,8 +186,8 @@ async fn w157_what_the_server_fills_in() {
 }
 
 #[tokio::test]
-async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
-    let server = Server::start().await;
+async fn w157_list_elements_are_named_by_their_keys() {
+    let server = TestServer::start().await;
     let owner = json!({"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"});
     let spec = json!({
         "replicas": 1,
@@ -233,10 +236,10 @@ async fn w157_elements_of_lists_are_named_by_what_identifies_them() {
     );
 }
 
-/// A patch that does not speak of the owners is applied to an object without them; others see them.
+/// A JSON patch with paths below managedFields is applied to an object that has them; other patches are applied to the object without them.
 #[tokio::test]
-async fn w157_patches_can_speak_of_the_owners() {
-    let server = Server::start().await;
+async fn w157_json_patches_can_read_and_change_managed_fields() {
+    let server = TestServer::start().await;
     let body = json!({"metadata": {"name": "x"}, "data": {"a": "1"}});
     let path = format!("{CONFIGMAPS}/x?fieldManager=two");
     let posted = format!("{CONFIGMAPS}?fieldManager=one");
@@ -244,7 +247,7 @@ async fn w157_patches_can_speak_of_the_owners() {
     let data = r#"{"f:data":{".":{},"f:a":{}}}"#;
     let label = r#"{"f:metadata":{"f:labels":{".":{},"f:l":{}}}}"#;
     let owners = [entry("one", "", data), entry("two", "", label)];
-    // Each: the patch, the code, who owns what afterwards.
+    // Each case: the patch, the status code, the entries afterwards.
     for (patch, code, expected) in [
         (
             json!([{"op": "add", "path": "/metadata/labels", "value": {"l": "1"}}]),
@@ -290,5 +293,8 @@ async fn w157_patches_can_speak_of_the_owners() {
         assert_eq!(found, expected, "{patch}");
     }
     let now = server.get(&path).await.json();
-    assert_eq!(now["metadata"]["labels"]["l"], "one", "what was copied");
+    assert_eq!(
+        now["metadata"]["labels"]["l"], "one",
+        "the copied manager name"
+    );
 }

@@ -1,12 +1,12 @@
-//! The life of namespaces (W174, W175).
+//! Creation and deletion of namespaces (W174, W175), and deletion of collections.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server, pods_of};
+use crate::support::{CONFIGMAPS, TestServer, pods_of};
 
-async fn until_gone(server: &Server, path: &str) {
+async fn until_gone(server: &TestServer, path: &str) {
     tokio::time::timeout(Duration::from_secs(20), async {
         let mut watch = server.watch("/api/v1/namespaces?watch=1").await;
         while server.get(path).await.code != 404 {
@@ -17,7 +17,7 @@ async fn until_gone(server: &Server, path: &str) {
     .expect("the namespace goes within 20 s");
 }
 
-async fn make(server: &Server, name: &str) -> String {
+async fn make(server: &TestServer, name: &str) -> String {
     let body = json!({"metadata": {"name": name}});
     assert_eq!(
         server
@@ -31,7 +31,7 @@ async fn make(server: &Server, name: &str) -> String {
 
 #[tokio::test]
 async fn w174_a_new_namespace() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     make(&server, "a").await;
     let namespace = server.get("/api/v1/namespaces/a").await.json();
     assert_eq!(
@@ -56,8 +56,8 @@ async fn w174_a_new_namespace() {
 
 /// Deviation: a deleted namespace is emptied by the server itself
 #[tokio::test]
-async fn w175_a_deleted_namespace_is_emptied_and_goes() {
-    let server = Server::start().await;
+async fn w175_a_deleted_namespace_goes_after_its_content() {
+    let server = TestServer::start().await;
     let path = make(&server, "a").await;
     for (resource, name) in [
         ("api/v1", "configmaps"),
@@ -95,8 +95,8 @@ async fn w175_a_deleted_namespace_is_emptied_and_goes() {
 }
 
 #[tokio::test]
-async fn w175_what_a_finalizer_holds_keeps_the_namespace() {
-    let server = Server::start().await;
+async fn w175_an_object_with_a_finalizer_holds_its_namespace() {
+    let server = TestServer::start().await;
     let path = make(&server, "a").await;
     let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
     assert_eq!(
@@ -157,8 +157,8 @@ async fn w175_what_a_finalizer_holds_keeps_the_namespace() {
 }
 
 #[tokio::test]
-async fn w175_a_finalizer_of_another_is_left_alone() {
-    let server = Server::start().await;
+async fn w175_finalizers_of_other_controllers_are_kept() {
+    let server = TestServer::start().await;
     let body = json!({"metadata": {"name": "a"}, "spec": {"finalizers": ["kubernetes", "example.com/mine"]}});
     assert_eq!(
         server
@@ -188,7 +188,7 @@ async fn w175_a_finalizer_of_another_is_left_alone() {
 
 #[tokio::test]
 async fn w167_namespaces_have_no_deletecollection() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     assert_eq!(
         server
             .request("DELETE", "/api/v1/namespaces", "")
@@ -200,7 +200,7 @@ async fn w167_namespaces_have_no_deletecollection() {
 
 #[tokio::test]
 async fn w65_w167_a_collection_is_deleted_one_by_one() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     for (name, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
         server.create(name, json!({"l": label})).await;
     }
@@ -222,11 +222,15 @@ async fn w65_w167_a_collection_is_deleted_one_by_one() {
         (deleted.code, deleted.json()["kind"].clone()),
         (200, json!("ConfigMapList"))
     );
-    assert_eq!(deleted.names(), ["a", "b", "held"], "what was listed");
+    assert_eq!(
+        deleted.names(),
+        ["a", "b", "held"],
+        "the answer lists the objects"
+    );
     assert_eq!(
         deleted.json()["items"][0],
         before.json()["items"][0],
-        "as it was"
+        "the answer has the state before the deletion"
     );
     assert_eq!(server.get(CONFIGMAPS).await.names(), ["c", "held"]);
     let matrix = server

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server, pods_of};
+use crate::support::{CONFIGMAPS, TestServer, pods_of};
 
-async fn with_object() -> (Server, String) {
-    let server = Server::start().await;
+async fn with_object() -> (TestServer, String) {
+    let server = TestServer::start().await;
     server.create("x", json!({"a": "1"})).await;
     (server, format!("{CONFIGMAPS}/x"))
 }
@@ -42,14 +42,20 @@ async fn w149_three_kinds_of_patches() {
         "content-type",
         "application/merge-patch+json; charset=utf-8",
     )];
-    assert_eq!(server.ask("PATCH", &path, &charset, "{}").await.code, 200);
+    assert_eq!(
+        server
+            .request_with_headers("PATCH", &path, &charset, "{}")
+            .await
+            .code,
+        200
+    );
     for other in [
         "application/json",
         "text/plain",
         "application/foo-patch+json",
     ] {
         let answer = server
-            .ask("PATCH", &path, &[("content-type", other)], "{}")
+            .request_with_headers("PATCH", &path, &[("content-type", other)], "{}")
             .await;
         assert_eq!(
             (answer.code, answer.message().as_str()),
@@ -59,7 +65,7 @@ async fn w149_three_kinds_of_patches() {
 }
 
 #[tokio::test]
-async fn w150_a_json_patch_that_fails() {
+async fn w150_json_patches_that_fail() {
     let (server, path) = with_object().await;
     for ops in [
         json!([{"op": "test", "path": "/data/k", "value": "other"}]),
@@ -92,7 +98,7 @@ async fn w150_a_json_patch_that_fails() {
 }
 
 #[tokio::test]
-async fn w150_what_is_not_there_can_be_replaced_tested_and_copied() {
+async fn w150_absent_members_can_be_replaced_tested_and_copied() {
     let (server, path) = with_object().await;
     let ops = json!([
         {"op": "replace", "path": "/data/new", "value": "1"},
@@ -105,7 +111,7 @@ async fn w150_what_is_not_there_can_be_replaced_tested_and_copied() {
 }
 
 #[tokio::test]
-async fn w149_w152_patches_of_the_wrong_form() {
+async fn w149_w152_malformed_patches_are_refused() {
     let (server, path) = with_object().await;
     for (kind, body, why) in [
         (
@@ -133,7 +139,7 @@ async fn w149_w152_patches_of_the_wrong_form() {
         let missing = server
             .patch(&format!("{CONFIGMAPS}/nosuch"), kind, body)
             .await;
-        assert_eq!(missing.code, 404, "what does not exist comes first");
+        assert_eq!(missing.code, 404, "404 comes before errors in the patch");
     }
     let kind = server
         .patch(&path, "strategic-merge", json!({"kind": "Foo"}))
@@ -147,11 +153,11 @@ async fn w149_w152_patches_of_the_wrong_form() {
 }
 
 #[tokio::test]
-async fn w150_copies_may_not_grow_without_bound() {
+async fn w150_the_size_of_copies_is_limited() {
     let (server, path) = with_object().await;
     let mut ops = vec![json!({"op": "add", "path": "/data/0", "value": "x".repeat(100_000)})];
     for at in 1..10 {
-        // Each copies all that there is so far.
+        // Each copy doubles the data.
         ops.push(json!({"op": "copy", "from": "/data", "path": format!("/data/{at}")}));
     }
     let answer = server.patch(&path, "json", json!(ops)).await;
@@ -160,7 +166,7 @@ async fn w150_copies_may_not_grow_without_bound() {
 }
 
 #[tokio::test]
-async fn w151_a_result_that_is_no_such_object() {
+async fn w151_a_patch_whose_result_is_invalid_is_refused() {
     let (server, path) = with_object().await;
     let answer = server
         .patch(&path, "merge", json!({"data": {"k": 1}}))
@@ -222,9 +228,9 @@ async fn w152_preconditions_of_a_patch() {
     );
 }
 
-/// What the object has besides is not shown: it may be a Secret's.
+/// The message must not show the rest of the object, which may be a Secret.
 #[tokio::test]
-async fn w151_a_strategic_patch_that_does_not_fit_is_shown_alone() {
+async fn w151_the_error_of_a_strategic_patch_shows_only_the_patch() {
     let (server, path) = with_object().await;
     let patch = json!({"data": {"b": 1, "a": null}});
     let answer = server.patch(&path, "strategic-merge", patch).await;
@@ -253,14 +259,14 @@ async fn w103_a_patch_that_changes_nothing_writes_nothing() {
 }
 
 #[tokio::test]
-async fn w148_patches_of_many_do_not_fail_for_each_other() {
+async fn w148_concurrent_patches_do_not_conflict() {
     let (server, path) = with_object().await;
     let patches = (0..20).map(|at| {
         let patch = json!({"data": {format!("k{at}"): "1"}});
         let (server, path) = (&server, &path);
         async move { server.patch(path, "merge", patch).await.code }
     });
-    // All are begun before the first is done.
+    // All patches start before the first one is finished.
     let codes = futures_util::future::join_all(patches).await;
     assert_eq!(codes, [200; 20]);
     assert_eq!(
@@ -273,8 +279,8 @@ async fn w148_patches_of_many_do_not_fail_for_each_other() {
 }
 
 #[tokio::test]
-async fn nothing_is_nested_too_deep() {
-    let server = Server::start().await;
+async fn deeply_nested_values_are_refused() {
+    let server = TestServer::start().await;
     let revisions = "/apis/apps/v1/namespaces/default/controllerrevisions";
     server
         .request(
@@ -284,7 +290,7 @@ async fn nothing_is_nested_too_deep() {
         )
         .await;
     let path = format!("{revisions}/r");
-    // Each operation moves all that there is one level down.
+    // Each group of operations moves the data one level down.
     let ops: Vec<_> = (0..2_000)
         .flat_map(|_| {
             [
@@ -314,17 +320,17 @@ async fn nothing_is_nested_too_deep() {
     assert_eq!(server.request("DELETE", &path, "").await.code, 200);
 }
 
-/// How long this thread, which answers too, has had a core: what else the machine does makes no difference.
+/// The CPU time of this thread, which also runs the server. Unlike wall-clock time it does not depend on the load of the machine.
 fn thread_cpu() -> std::time::Duration {
     let figures = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanoseconds = figures.split_whitespace().next().unwrap();
     std::time::Duration::from_nanos(nanoseconds.parse().unwrap())
 }
 
-/// A request of a few hundred kilobytes must not keep a thread for long: each of these took seconds when it was quadratic.
+/// A patch of a few hundred kilobytes must not occupy a thread for long. With a quadratic algorithm each of these took seconds.
 #[tokio::test]
 async fn large_patches_take_little_time() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let pods = "/apis/apps/v1/namespaces/default/deployments";
     let env = |from: usize| -> Vec<_> {
         (from..from + 10_000)
@@ -388,8 +394,8 @@ async fn large_patches_take_little_time() {
 }
 
 #[tokio::test]
-async fn w153_elements_are_merged_by_their_key() {
-    let server = Server::start().await;
+async fn w153_list_elements_are_merged_by_their_key() {
+    let server = TestServer::start().await;
     let mut deployment = json!({"metadata": {"name": "p"}, "spec": pods_of(json!({}))});
     let containers = json!([{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]);
     deployment["spec"]["template"]["spec"]["containers"] = containers;
@@ -472,8 +478,8 @@ async fn w158_w172_w173_options_of_a_patch() {
 }
 
 #[tokio::test]
-async fn status_is_patched_on_its_own() {
-    let server = Server::start().await;
+async fn the_status_is_patched_through_its_subresource() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod =
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -505,8 +511,8 @@ async fn status_is_patched_on_its_own() {
 }
 
 #[tokio::test]
-async fn w141_owners_that_occur_twice_after_a_patch() {
-    let server = Server::start().await;
+async fn w141_duplicate_owners_after_a_patch_give_a_warning() {
+    let server = TestServer::start().await;
     let node = json!({"metadata": {"name": "n"}});
     let node = server.request("POST", "/api/v1/nodes", node).await.json();
     let uid = &node["metadata"]["uid"];
@@ -543,7 +549,7 @@ async fn w141_owners_that_occur_twice_after_a_patch() {
             "{kind}"
         );
     }
-    // Merged by their uid, they do not occur twice.
+    // A strategic merge patch merges owners by uid, so there are no duplicates.
     let patch = json!({"metadata": {"ownerReferences": [owner, again]}});
     let merged = server.patch(&item, "strategic-merge", patch).await;
     assert_eq!(merged.json()["metadata"]["ownerReferences"], json!([owner]));
@@ -551,8 +557,8 @@ async fn w141_owners_that_occur_twice_after_a_patch() {
 }
 
 #[tokio::test]
-async fn w153_strategic_patches_that_do_not_fit() {
-    let server = Server::start().await;
+async fn w153_invalid_strategic_patches_are_refused() {
+    let server = TestServer::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let pod =
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -594,8 +600,8 @@ async fn w153_strategic_patches_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn w153_objects_that_are_replaced() {
-    let server = Server::start().await;
+async fn w153_a_selector_is_replaced_and_not_merged() {
+    let server = TestServer::start().await;
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let selector = json!({"matchLabels": {"a": "1"}});
     let budget =

@@ -1,21 +1,21 @@
-//! Answers in protobuf (W41–W43, W91, W117), held against the JSON of the same.
+//! Responses in protobuf (W41–W43, W91, W117), compared with the responses in JSON.
 
 use http::Request;
 use serde_json::json;
 use tidings_schema::FieldKind;
 use tidings_schema::protobuf::encode_object;
 
-use crate::support::{Answer, CONFIGMAPS, PROTOBUF, Server};
+use crate::support::{CONFIGMAPS, PROTOBUF, TestResponse, TestServer};
 
-/// What typed clients of client-go accept.
+/// The Accept header of the typed clients of client-go.
 const TYPED: &str = "application/vnd.kubernetes.protobuf,application/json";
 const METADATA: &str =
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str =
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-/// Sends bytes as protobuf and accepts it.
-async fn send(server: &Server, method: &str, path: &str, body: &[u8]) -> Answer {
+/// Sends a protobuf body and accepts protobuf.
+async fn send(server: &TestServer, method: &str, path: &str, body: &[u8]) -> TestResponse {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -30,13 +30,13 @@ fn configmap(value: &str) -> Vec<u8> {
     encode_object(object.to_string().as_bytes()).unwrap()
 }
 
-fn is_protobuf(answer: &Answer) -> bool {
+fn is_protobuf(answer: &TestResponse) -> bool {
     answer.headers["content-type"] == PROTOBUF && answer.bytes.starts_with(b"k8s\0")
 }
 
 #[tokio::test]
 async fn w37_w42_every_verb_answers_in_protobuf() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}/a");
     let created = send(&server, "POST", CONFIGMAPS, &configmap("1")).await;
     assert_eq!(created.code, 201);
@@ -50,7 +50,9 @@ async fn w37_w42_every_verb_answers_in_protobuf() {
         ("content-type", "application/merge-patch+json"),
     ];
     let patch = r#"{"data":{"text":"é<\"\n"},"binaryData":{"x":"AAEC"}}"#;
-    let patched = server.ask("PATCH", &path, &headers, patch).await;
+    let patched = server
+        .request_with_headers("PATCH", &path, &headers, patch)
+        .await;
     assert!(is_protobuf(&patched));
     let read = server.get_as(&path, TYPED).await;
     assert!(is_protobuf(&read));
@@ -67,7 +69,7 @@ async fn w37_w42_every_verb_answers_in_protobuf() {
 
 #[tokio::test]
 async fn w37_protobuf_is_chosen_by_quality_and_order() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let path = format!("{CONFIGMAPS}/a");
     for (accept, expected) in [
@@ -99,7 +101,7 @@ async fn w37_protobuf_is_chosen_by_quality_and_order() {
 
 #[tokio::test]
 async fn w37_w70_lists_of_every_resource() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let mut paths = vec!["/api/v1".to_owned()];
     let groups = server.get("/apis").await.json();
     for group in groups["groups"].as_array().unwrap() {
@@ -130,8 +132,8 @@ async fn w37_w70_lists_of_every_resource() {
 }
 
 #[tokio::test]
-async fn w41_w43_failures_are_protobuf_too() {
-    let server = Server::start().await;
+async fn w41_w43_failures_are_in_protobuf() {
+    let server = TestServer::start().await;
     for (path, code, reason) in [
         (format!("{CONFIGMAPS}/nosuch"), 404, "NotFound"),
         ("/api/v1/nosuch".to_owned(), 404, "NotFound"),
@@ -152,17 +154,17 @@ async fn w41_w43_failures_are_protobuf_too() {
         );
         assert_eq!(status, server.get(&path).await.json(), "{path}");
     }
-    let closed = Server::with_token("secret").await;
+    let closed = TestServer::with_token("secret").await;
     let refused = closed.get_as(CONFIGMAPS, PROTOBUF).await;
     assert!(is_protobuf(&refused));
     assert!(matches!(refused.code, 401 | 403), "{}", refused.code);
 }
 
 #[tokio::test]
-async fn w42_what_is_no_protobuf_is_refused_and_nothing_is_stored() {
-    let server = Server::start().await;
+async fn w42_malformed_protobuf_is_refused_and_nothing_is_stored() {
+    let server = TestServer::start().await;
     let good = configmap("v");
-    // Cut within the message, whose length is then right again in the envelope: b"\x0a\x05\x0a\x09abc".
+    // The message inside a valid envelope is cut off: b"\x0a\x05\x0a\x09abc".
     let inside = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x07\x0a\x05\x0a\x09abc";
     let unknown = b"k8s\0\x0a\x0a\x0a\x02v1\x12\x04Nope\x12\x00";
     let (unrecognized, unhandled) = (
@@ -185,10 +187,10 @@ async fn w42_what_is_no_protobuf_is_refused_and_nothing_is_stored() {
             (answer.code, &status["reason"]),
             (400, &json!("BadRequest"))
         );
-        let said = status["message"].as_str().unwrap();
-        assert!(said.starts_with(&message), "{said}");
+        let text = status["message"].as_str().unwrap();
+        assert!(text.starts_with(&message), "{text}");
     }
-    // Behind the last four bytes there is nothing that must be there; an empty envelope is an object without a name.
+    // Without its last four bytes the body is still valid, so it is cut before them.
     for end in 0..good.len() - 4 {
         let cut = send(&server, "POST", CONFIGMAPS, &good[..end]).await;
         assert!(matches!(cut.code, 400 | 422), "{end}: {}", cut.code);
@@ -197,8 +199,8 @@ async fn w42_what_is_no_protobuf_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn w38_w126_tables_are_not_to_be_had() {
-    let server = Server::start().await;
+async fn w38_w126_there_are_no_tables_in_protobuf() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
     for path in [
@@ -221,8 +223,8 @@ async fn w38_w126_tables_are_not_to_be_had() {
 }
 
 #[tokio::test]
-async fn w29_discovery_is_json_for_those_who_prefer_protobuf() {
-    let server = Server::start().await;
+async fn w29_discovery_is_json_if_protobuf_is_preferred() {
+    let server = TestServer::start().await;
     let answer = server.get_as("/api/v1", TYPED).await;
     assert_eq!(answer.headers["content-type"], "application/json");
     assert_eq!(answer.json()["kind"], "APIResourceList");
@@ -230,7 +232,7 @@ async fn w29_discovery_is_json_for_those_who_prefer_protobuf() {
 
 #[tokio::test]
 async fn w70_w81_lists_and_their_pages() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let empty = server.get_as(CONFIGMAPS, PROTOBUF).await;
     assert!(is_protobuf(&empty));
     assert_eq!(empty.json()["items"], json!(null));
@@ -259,10 +261,10 @@ async fn w70_w81_lists_and_their_pages() {
     assert_eq!(selected.names(), ["c3"]);
 }
 
-/// Longer than what is kept of a list: the end is measured before it is written.
+/// The list is longer than the part that is kept while it is measured (`KEPT_BYTES_MAX`), so its end is encoded twice.
 #[tokio::test]
-async fn w8_w70_long_lists_are_whole_packed_or_not() {
-    let server = Server::start().await;
+async fn w8_w70_long_lists_are_complete_with_and_without_gzip() {
+    let server = TestServer::start().await;
     for at in 0..40 {
         let data = json!({"k": "x".repeat(70_000 + at)});
         let body = json!({"metadata": {"name": format!("big{at}")}, "data": data});
@@ -273,11 +275,15 @@ async fn w8_w70_long_lists_are_whole_packed_or_not() {
     assert!(plain.bytes.len() > 2_800_000);
     assert_eq!(plain.json(), json);
     let headers = [("accept", PROTOBUF), ("accept-encoding", "gzip")];
-    let packed = server.ask("GET", CONFIGMAPS, &headers, "").await;
+    let packed = server
+        .request_with_headers("GET", CONFIGMAPS, &headers, "")
+        .await;
     assert_eq!(packed.headers["content-encoding"], "gzip");
     assert_eq!(packed.bytes, plain.bytes);
     let one = json!({"metadata": {"name": "one"}, "data": {"k": "y".repeat(200_000)}});
-    let created = server.ask("POST", CONFIGMAPS, &headers, one).await;
+    let created = server
+        .request_with_headers("POST", CONFIGMAPS, &headers, one)
+        .await;
     assert_eq!(
         (
             created.code,
@@ -290,7 +296,7 @@ async fn w8_w70_long_lists_are_whole_packed_or_not() {
 
 #[tokio::test]
 async fn w43_w131_metadata_of_objects_lists_and_watches() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("a", json!({"l": "1"})).await;
     let path = format!("{CONFIGMAPS}/a");
     let json = server
@@ -327,8 +333,8 @@ async fn w43_w131_metadata_of_objects_lists_and_watches() {
 }
 
 #[tokio::test]
-async fn w91_w112_w117_a_watch_sees_the_same_in_both_formats() {
-    let server = Server::start().await;
+async fn w91_w112_w117_json_and_protobuf_watches_have_equal_events() {
+    let server = TestServer::start().await;
     server.create("a", json!({"l": "1"})).await;
     let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&labelSelector=l%3D1";
     let path = format!("{CONFIGMAPS}?{query}");
@@ -338,7 +344,7 @@ async fn w91_w112_w117_a_watch_sees_the_same_in_both_formats() {
         .await;
     server.create("b", json!({"l": "1"})).await;
     server.update("b", json!({"l": "1"}), "1").await;
-    // Leaves the selection, comes back, and is deleted.
+    // The object leaves the selection, enters it again, and is deleted.
     server.update("b", json!({"l": "2"}), "2").await;
     server.update("b", json!({"l": "1"}), "3").await;
     server.delete("b").await;
@@ -356,17 +362,17 @@ async fn w91_w112_w117_a_watch_sees_the_same_in_both_formats() {
     );
 }
 
-/// The bytes of an end bookmark are those of kube-apiserver 1.36.4, but for the version.
+/// The expected bytes are those that kube-apiserver 1.36.4 sends at the end of the initial events, except for the resourceVersion.
 #[tokio::test]
-async fn w109_w117_a_bookmark_byte_for_byte() {
-    let server = Server::start().await;
+async fn w109_w117_a_bookmark_has_the_bytes_of_kube_apiserver() {
+    let server = TestServer::start().await;
     let query =
         "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
     let mut watch = server
         .watch_as(&format!("{CONFIGMAPS}?{query}"), PROTOBUF)
         .await;
     let version = server.get(CONFIGMAPS).await.version().to_string();
-    assert_eq!(version.len(), 1, "as long as the one below");
+    assert_eq!(version.len(), 1, "the lengths below are for one digit");
     let expected = [
         b"\0\0\0\x5f\x0a\x08BOOKMARK\x12\x53\x0a\x51k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x36\x0a\x34\
           \x0a\0\x12\0\x1a\0\x22\0\x2a\0\x32\x01",
@@ -378,8 +384,8 @@ async fn w109_w117_a_bookmark_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn w96_w114_failures_of_a_watch_are_frames() {
-    let server = Server::start().await;
+async fn w96_w114_failures_of_a_watch_are_protobuf_frames() {
+    let server = TestServer::start().await;
     tokio::time::pause();
     let path = format!(
         "{CONFIGMAPS}?watch=1&resourceVersion=999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -396,8 +402,8 @@ async fn w96_w114_failures_of_a_watch_are_frames() {
 }
 
 #[tokio::test]
-async fn w117_many_watches_send_the_same_bytes() {
-    let server = Server::start().await;
+async fn w117_watches_share_encoded_events() {
+    let server = TestServer::start().await;
     let path = format!("{CONFIGMAPS}?watch=1");
     let mut watches = Vec::new();
     for _ in 0..100 {
@@ -411,7 +417,7 @@ async fn w117_many_watches_send_the_same_bytes() {
             chunks.push(watch.chunk().await);
         }
         assert_ne!(chunks[0], chunks[1]);
-        // Not only equal: it is the same memory.
+        // The watches share the same memory, not only equal bytes.
         for pair in chunks.chunks(2) {
             assert_eq!(pair[0].as_ptr(), chunks[0].as_ptr());
             assert_eq!(pair[1].as_ptr(), chunks[1].as_ptr());
@@ -419,10 +425,10 @@ async fn w117_many_watches_send_the_same_bytes() {
     }
 }
 
-/// Who is idle keeps nothing: what was encoded a minute ago is encoded again for one who comes late.
+/// An idle watch drops encoded events with its next bookmark; a watch that comes later encodes them again.
 #[tokio::test]
-async fn w110_w117_what_is_shared_goes_when_watches_are_idle() {
-    let server = Server::start().await;
+async fn w110_w117_idle_watches_drop_encoded_events() {
+    let server = TestServer::start().await;
     let before = server.create("a", json!({})).await;
     let path = format!("{CONFIGMAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={before}");
     let mut first = server.watch_as(&path, PROTOBUF).await;
@@ -430,7 +436,7 @@ async fn w110_w117_what_is_shared_goes_when_watches_are_idle() {
     let sent = first.chunk().await;
     let soon = server.watch_as(&path, PROTOBUF).await.chunk().await;
     assert_eq!(soon.as_ptr(), sent.as_ptr());
-    // Not before: while the store writes, on a thread of its own, time would fly.
+    // Time is paused only now: while the store writes on its own thread, paused time would run ahead.
     tokio::time::pause();
     let bookmark = first.chunk().await;
     assert!(bookmark[4..].starts_with(b"\x0a\x08BOOKMARK"));
@@ -440,8 +446,8 @@ async fn w110_w117_what_is_shared_goes_when_watches_are_idle() {
 }
 
 #[tokio::test]
-async fn kinds_that_are_views_of_others_are_encoded_as_what_they_show() {
-    let server = Server::start().await;
+async fn views_are_encoded_in_the_version_that_they_show() {
+    let server = TestServer::start().await;
     let events = "/api/v1/namespaces/default/events";
     let event = json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": "told", "count": 2,
         "firstTimestamp": "2026-01-02T03:04:05Z"});
@@ -477,8 +483,8 @@ async fn kinds_that_are_views_of_others_are_encoded_as_what_they_show() {
 }
 
 #[tokio::test]
-async fn scales_are_encoded_as_what_they_are() {
-    let server = Server::start().await;
+async fn scales_are_encoded_as_scales() {
+    let server = TestServer::start().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let labels = json!({"app": "d"});
     let body = json!({"metadata": {"name": "d"}, "spec": {"replicas": 3, "selector": {"matchLabels": labels},
@@ -499,10 +505,10 @@ async fn scales_are_encoded_as_what_they_are() {
     );
 }
 
-/// What is accepted can be encoded: otherwise one object would spoil every list that it is in.
+/// Every accepted object can be encoded. Otherwise one object would break every list that contains it.
 #[tokio::test]
 async fn w133_odd_values_are_refused_or_encoded() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let odd = [
         json!(0),
         json!(-1),
@@ -576,7 +582,7 @@ async fn w133_odd_values_are_refused_or_encoded() {
             .members()
             .filter(|field| field.number != 0 && field.name != "metadata")
         {
-            // The field itself, and what is in it.
+            // The field itself, and the members of its type.
             let inner = field
                 .struct_type()
                 .into_iter()
@@ -591,7 +597,7 @@ async fn w133_odd_values_are_refused_or_encoded() {
                     };
                     let body = json!({"metadata": {"name": "x"}, field.name: value});
                     let answer = server
-                        .ask("POST", &path, &[("accept", PROTOBUF)], &body)
+                        .request_with_headers("POST", &path, &[("accept", PROTOBUF)], &body)
                         .await;
                     match answer.code {
                         201 => encoded += 1,

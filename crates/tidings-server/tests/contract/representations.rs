@@ -1,16 +1,16 @@
-//! Media types, tables, metadata, packing (W4–W8, W10, W37–W41, W126–W131).
+//! Media types, tables, metadata, compression (W4–W8, W10, W37–W41, W126–W131).
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
 #[tokio::test]
-async fn w4_w5_w6_json_is_compact_unless_people_look() {
-    let server = Server::start().await;
+async fn w4_w5_w6_json_is_compact_unless_pretty_is_asked_for() {
+    let server = TestServer::start().await;
     server.create("x", json!({})).await;
     let path = format!("{CONFIGMAPS}/x");
     let compact = server.get(&path).await;
@@ -21,7 +21,9 @@ async fn w4_w5_w6_json_is_compact_unless_people_look() {
         (path.clone(), vec![("user-agent", "curl/8")]),
         (path.clone(), vec![("accept", "application/json;pretty=1")]),
     ] {
-        let pretty = server.ask("GET", &path, &headers, "").await;
+        let pretty = server
+            .request_with_headers("GET", &path, &headers, "")
+            .await;
         assert!(
             pretty.text.starts_with("{\n  \"kind\": \"ConfigMap\",\n"),
             "{}",
@@ -31,19 +33,23 @@ async fn w4_w5_w6_json_is_compact_unless_people_look() {
         assert_eq!(pretty.json(), compact.json());
     }
     let curl = [("user-agent", "curl/8")];
-    let list = server.ask("GET", CONFIGMAPS, &curl, "").await;
+    let list = server
+        .request_with_headers("GET", CONFIGMAPS, &curl, "")
+        .await;
     assert!(
         list.text.contains("\n  \"items\": [\n    {\n"),
         "{}",
         list.text
     );
-    let missing = server.ask("GET", "/api/v1/nosuch", &curl, "").await;
+    let missing = server
+        .request_with_headers("GET", "/api/v1/nosuch", &curl, "")
+        .await;
     assert!(missing.text.starts_with("{\n  \"kind\": \"Status\""));
 }
 
 #[tokio::test]
 async fn w6_watches_are_never_pretty() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("x", json!({})).await;
     let mut watch = server
         .watch(&format!("{CONFIGMAPS}?watch=1&pretty=true"))
@@ -52,8 +58,8 @@ async fn w6_watches_are_never_pretty() {
 }
 
 #[tokio::test]
-async fn w8_large_answers_are_packed_for_those_who_take_it() {
-    let server = Server::start().await;
+async fn w8_large_responses_are_compressed_if_the_client_accepts_it() {
+    let server = TestServer::start().await;
     for at in 0..4 {
         let body =
             json!({"metadata": {"name": format!("big{at}")}, "data": {"k": "x".repeat(50_000)}});
@@ -61,16 +67,20 @@ async fn w8_large_answers_are_packed_for_those_who_take_it() {
     }
     let gzip = [("accept-encoding", "deflate, gzip")];
     let plain = server.get(CONFIGMAPS).await;
-    let packed = server.ask("GET", CONFIGMAPS, &gzip, "").await;
+    let packed = server
+        .request_with_headers("GET", CONFIGMAPS, &gzip, "")
+        .await;
     assert_eq!(packed.headers["content-encoding"], "gzip");
     assert_eq!(packed.headers["vary"], "Accept-Encoding");
     assert_eq!(packed.text, plain.text);
     let small = server
-        .ask("GET", &format!("{CONFIGMAPS}?limit=1"), &gzip, "")
+        .request_with_headers("GET", &format!("{CONFIGMAPS}?limit=1"), &gzip, "")
         .await;
     assert!(!small.headers.contains_key("content-encoding"));
     let one = json!({"metadata": {"name": "huge"}, "data": {"k": "y".repeat(200_000)}});
-    let created = server.ask("POST", CONFIGMAPS, &gzip, one).await;
+    let created = server
+        .request_with_headers("POST", CONFIGMAPS, &gzip, one)
+        .await;
     assert_eq!(
         (
             created.code,
@@ -83,13 +93,15 @@ async fn w8_large_answers_are_packed_for_those_who_take_it() {
 
 #[tokio::test]
 async fn w37_w40_w41_yaml_in_and_out() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  a: \"1\"\n";
     let headers = [
         ("content-type", "application/yaml"),
         ("accept", "application/yaml"),
     ];
-    let created = server.ask("POST", CONFIGMAPS, &headers, yaml).await;
+    let created = server
+        .request_with_headers("POST", CONFIGMAPS, &headers, yaml)
+        .await;
     assert_eq!(created.code, 201, "{}", created.text);
     assert_eq!(created.headers["content-type"], "application/yaml");
     assert!(
@@ -117,7 +129,7 @@ async fn w37_w40_w41_yaml_in_and_out() {
         missing.text
     );
     let bad = server
-        .ask("POST", CONFIGMAPS, &headers[..1], "a: b: c")
+        .request_with_headers("POST", CONFIGMAPS, &headers[..1], "a: b: c")
         .await;
     assert_eq!(bad.code, 400);
     assert!(
@@ -127,14 +139,17 @@ async fn w37_w40_w41_yaml_in_and_out() {
     let path = format!("{CONFIGMAPS}/yaml");
     let options = "kind: DeleteOptions\napiVersion: v1\npropagationPolicy: Background\n";
     assert_eq!(
-        server.ask("DELETE", &path, &headers, options).await.code,
+        server
+            .request_with_headers("DELETE", &path, &headers, options)
+            .await
+            .code,
         200
     );
 }
 
 #[tokio::test]
-async fn w38_w40_w91_what_is_not_spoken_is_refused() {
-    let server = Server::start().await;
+async fn w38_w40_w91_unsupported_media_types_are_refused() {
+    let server = TestServer::start().await;
     for accept in ["text/html", "application/cbor", "application/*"] {
         let answer = server.get_as(CONFIGMAPS, accept).await;
         assert_eq!(
@@ -161,7 +176,9 @@ async fn w38_w40_w91_what_is_not_spoken_is_refused() {
         watch.text
     );
     let media = [("content-type", "text/plain")];
-    let body = server.ask("POST", CONFIGMAPS, &media, "{}").await;
+    let body = server
+        .request_with_headers("POST", CONFIGMAPS, &media, "{}")
+        .await;
     assert_eq!(
         (body.code, body.json()["reason"].as_str().unwrap()),
         (415, "UnsupportedMediaType")
@@ -174,7 +191,7 @@ async fn w38_w40_w91_what_is_not_spoken_is_refused() {
 
 #[tokio::test]
 async fn w126_w127_w128_a_table_of_configmaps() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("one", json!({})).await;
     let last = server.create("two", json!({"a": "b"})).await;
     let table = server.get_as(CONFIGMAPS, TABLE).await.json();
@@ -240,8 +257,8 @@ async fn w126_w127_w128_a_table_of_configmaps() {
 }
 
 #[tokio::test]
-async fn w129_what_stands_beside_the_cells() {
-    let server = Server::start().await;
+async fn w129_include_object_decides_what_a_row_contains() {
+    let server = TestServer::start().await;
     server.create("x", json!({})).await;
     let object = async |include: &str| {
         let answer = server
@@ -269,8 +286,8 @@ async fn w129_what_stands_beside_the_cells() {
 }
 
 #[tokio::test]
-async fn w130_a_watch_as_tables_names_the_columns_once() {
-    let server = Server::start().await;
+async fn w130_a_watch_as_tables_defines_the_columns_once() {
+    let server = TestServer::start().await;
     server.create("x", json!({})).await;
     let mut watch = server
         .watch_as(
@@ -306,12 +323,12 @@ async fn w130_a_watch_as_tables_names_the_columns_once() {
         "{CONFIGMAPS}?watch=1&resourceVersion=999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     );
     let error = server.watch_as(&future, TABLE).await.next().await.unwrap();
-    assert_eq!(error["object"]["kind"], "Status", "errors stay as they are");
+    assert_eq!(error["object"]["kind"], "Status", "errors are no tables");
 }
 
 #[tokio::test]
 async fn w131_metadata_of_objects_and_lists() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("x", json!({"a": "b"})).await;
     let path = format!("{CONFIGMAPS}/x");
     let whole = server.get(&path).await.json();

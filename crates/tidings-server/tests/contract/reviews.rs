@@ -1,24 +1,25 @@
-//! Reviews: questions about who somebody is and what they may do, answered and not stored.
+//! Reviews: questions about who a user is and what they may do. They are answered, not stored.
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Server};
+use crate::support::{TestResponse, TestServer};
 
 const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
 const TOKEN: &str = "correct-horse";
 
-impl Server {
-    async fn review(&self, path: &str, body: Value) -> Answer {
+impl TestServer {
+    async fn review(&self, path: &str, body: Value) -> TestResponse {
         let headers = [
             ("authorization", "Bearer correct-horse"),
             ("user-agent", "x"),
         ];
-        self.ask("POST", path, &headers, body).await
+        self.request_with_headers("POST", path, &headers, body)
+            .await
     }
 
-    /// The status of an answer that is no refusal.
-    async fn verdict(&self, path: &str, body: Value) -> Value {
+    /// Posts a review and returns the status of the answer.
+    async fn review_status(&self, path: &str, body: Value) -> Value {
         let answer = self.review(path, body).await;
         assert_eq!(answer.code, 201, "{}", answer.text);
         answer.json()["status"].clone()
@@ -27,7 +28,7 @@ impl Server {
 
 #[tokio::test]
 async fn the_administrator_may_do_everything() {
-    let server = Server::with_token(TOKEN).await;
+    let server = TestServer::with_token(TOKEN).await;
     let path = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
     let asked = json!({"resource": "pods", "verb": "create", "namespace": "default"});
     let answer = server
@@ -68,30 +69,32 @@ async fn the_administrator_may_do_everything() {
 }
 
 #[tokio::test]
-async fn others_may_do_what_this_server_lets_them() {
-    let server = Server::with_token(TOKEN).await;
+async fn access_reviews_agree_with_the_authorizer() {
+    let server = TestServer::with_token(TOKEN).await;
     let path = format!("{AUTHORIZATION}/subjectaccessreviews");
     let pods = json!({"resource": "pods", "verb": "create", "namespace": "default"});
-    let somebody = json!({"user": "joe", "resourceAttributes": pods});
+    let joe = json!({"user": "joe", "resourceAttributes": pods});
     assert_eq!(
-        server.verdict(&path, json!({ "spec": somebody })).await,
+        server.review_status(&path, json!({ "spec": joe })).await,
         json!({"allowed": false})
     );
     let master = json!({"groups": ["a", "system:masters"], "resourceAttributes": pods});
     assert_eq!(
-        server.verdict(&path, json!({ "spec": master })).await,
+        server.review_status(&path, json!({ "spec": master })).await,
         json!({"allowed": true})
     );
-    // What a stranger gets from the server is what is said of him.
+    // The review of an anonymous user agrees with what an anonymous request gets.
     for url in ["/version", "/healthz", "/metrics", "/api"] {
         let asked = json!({"verb": "get", "path": url});
-        let stranger = json!({"user": "system:anonymous", "nonResourceAttributes": asked});
-        let said = server.verdict(&path, json!({ "spec": stranger })).await;
+        let anonymous = json!({"user": "system:anonymous", "nonResourceAttributes": asked});
+        let status = server
+            .review_status(&path, json!({ "spec": anonymous }))
+            .await;
         let done = server.get(url).await.code == 200;
-        assert_eq!(said, json!({ "allowed": done }), "{url}");
+        assert_eq!(status, json!({ "allowed": done }), "{url}");
     }
     let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
-    let answer = server.review(&local, json!({ "spec": somebody })).await;
+    let answer = server.review(&local, json!({ "spec": joe })).await;
     assert_eq!(
         (
             answer.code,
@@ -103,8 +106,8 @@ async fn others_may_do_what_this_server_lets_them() {
 }
 
 #[tokio::test]
-async fn questions_that_cannot_be_answered() {
-    let server = Server::with_token(TOKEN).await;
+async fn invalid_reviews_are_refused() {
+    let server = TestServer::with_token(TOKEN).await;
     let own = format!("{AUTHORIZATION}/selfsubjectaccessreviews");
     let local = format!("{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews");
     let pods = json!({"resource": "pods", "verb": "get"});
@@ -195,8 +198,8 @@ async fn questions_that_cannot_be_answered() {
 }
 
 #[tokio::test]
-async fn who_asks_and_whose_a_token_is() {
-    let server = Server::with_token(TOKEN).await;
+async fn self_subject_reviews_and_token_reviews() {
+    let server = TestServer::with_token(TOKEN).await;
     let admin = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});
     let path = format!("{AUTHENTICATION}/selfsubjectreviews");
     let answer = server.review(&path, json!({})).await.json();
@@ -206,7 +209,9 @@ async fn who_asks_and_whose_a_token_is() {
 
     let path = format!("{AUTHENTICATION}/tokenreviews");
     let spec = |spec: Value| json!({ "spec": spec });
-    let right = server.verdict(&path, spec(json!({"token": TOKEN}))).await;
+    let right = server
+        .review_status(&path, spec(json!({"token": TOKEN})))
+        .await;
     assert_eq!(
         right,
         json!({"authenticated": true, "user": admin, "audiences": ["https://kubernetes.default.svc"]})
@@ -217,22 +222,24 @@ async fn who_asks_and_whose_a_token_is() {
         json!({"token": "correct"}),
         json!({"token": TOKEN, "audiences": ["elsewhere"]}),
     ] {
-        assert_eq!(server.verdict(&path, spec(other)).await, wrong);
+        assert_eq!(server.review_status(&path, spec(other)).await, wrong);
     }
     let none = server.review(&path, json!({})).await;
     assert_eq!(
         (none.code, none.message().as_str()),
         (400, "token is required for TokenReview in authentication")
     );
-    // Where nobody needs a token, there is none to be known.
-    let trusting = Server::start().await;
-    let any = trusting.verdict(&path, spec(json!({"token": "any"}))).await;
+    // A server without authentication knows no token.
+    let trusting = TestServer::start().await;
+    let any = trusting
+        .review_status(&path, spec(json!({"token": "any"})))
+        .await;
     assert_eq!(any, wrong);
 }
 
 #[tokio::test]
-async fn w20_w24_reviews_can_only_be_posted_where_they_belong() {
-    let server = Server::start().await;
+async fn w20_w24_reviews_can_only_be_posted_to_their_own_paths() {
+    let server = TestServer::start().await;
     let all = format!("{AUTHORIZATION}/subjectaccessreviews");
     for (method, path, code) in [
         ("GET", all.clone(), 405),
@@ -259,14 +266,14 @@ async fn w20_w24_reviews_can_only_be_posted_where_they_belong() {
         let answer = server.request(method, &path, "{}").await;
         assert_eq!(answer.code, code, "{method} {path}: {}", answer.text);
     }
-    let strangers = Server::with_token(TOKEN).await;
-    let refused = strangers.request("POST", &all, "{}").await;
-    assert_eq!(refused.code, 403, "who shows no token may not even ask");
+    let anonymouss = TestServer::with_token(TOKEN).await;
+    let refused = anonymouss.request("POST", &all, "{}").await;
+    assert_eq!(refused.code, 403, "anonymous users may not post reviews");
 }
 
 #[tokio::test]
 async fn w27_w30_reviews_in_discovery() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let list = server.get(AUTHORIZATION).await;
     assert_eq!(
         list.text.trim_end(),
@@ -314,7 +321,7 @@ async fn w27_w30_reviews_in_discovery() {
 
 #[tokio::test]
 async fn w42_reviews_in_protobuf() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     // runtime.Unknown { typeMeta { apiVersion, kind }, raw: SelfSubjectAccessReview { spec { resourceAttributes { verb } } } }
     let field = |number: u8, content: &[u8]| {
         let length = u8::try_from(content.len()).unwrap();

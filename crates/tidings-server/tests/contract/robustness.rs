@@ -1,11 +1,11 @@
-//! Whatever comes in: an answer, no panic, nothing left behind.
+//! Random requests: each gets a response without a panic, and none leaks a watch or a permit.
 
 use http::Request;
 use proptest::prelude::*;
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
-/// Paths, queries, headers and bodies that are nearly right, and some that are not at all.
+/// A segment of a path: most are valid, some are random.
 fn segment() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(vec![
@@ -123,27 +123,27 @@ fn request() -> impl Strategy<Value = Request<String>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
-    fn every_request_gets_an_answer_and_leaves_nothing_behind(requests in prop::collection::vec(request(), 1..60)) {
+    fn every_request_gets_a_response_and_leaves_no_watch_or_permit(requests in prop::collection::vec(request(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = Server::start().await;
+            let server = TestServer::start().await;
             for request in requests {
                 let asked = format!("{} {}", request.method(), request.uri());
-                // A version from the future may be waited for; nobody has to wait for that here.
+                // A request for a future version waits; the test does not.
                 let answer = tokio::time::timeout(std::time::Duration::from_millis(50), server.api.handle(request)).await;
                 let Ok(answer) = answer else { continue };
                 let code = answer.status().as_u16();
                 prop_assert!((200..500).contains(&code) || code == 504, "{asked}: {code}");
                 let kind = answer.headers().get("content-type").map(|value| value.to_str().unwrap().to_owned());
-                prop_assert!(kind.is_some(), "{asked}: {code} without a type");
-                drop(answer); // watches included
+                prop_assert!(kind.is_some(), "{asked}: {code} without a content type");
+                drop(answer); // also ends watches
             }
             let metrics = server.get("/metrics").await.text;
             for line in metrics.lines().filter(|line| {
                 line.starts_with("apiserver_longrunning_requests{") || line.starts_with("tidings_watch_cache_watches{")
                     || line.starts_with("apiserver_current_inflight_requests{")
             }) {
-                prop_assert!(line.ends_with(" 0"), "left behind: {line}");
+                prop_assert!(line.ends_with(" 0"), "leaked: {line}");
             }
             prop_assert_eq!(server.get("/healthz").await.code, 200);
             Ok(())

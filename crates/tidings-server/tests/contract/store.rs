@@ -1,4 +1,4 @@
-//! What clients are told of the store below: its health, its limits, its history over restarts, its backup.
+//! What clients see of the store: its health, its limits, its history after restarts, and backups.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use tidings_storage::{
     Storage, Trouble, WatchStream, Write,
 };
 
-use crate::custom::{DEFINITIONS, settled, version, widgets};
-use crate::support::{CONFIGMAPS, Server};
+use crate::custom::{DEFINITIONS, until_condition, version, widgets};
+use crate::support::{CONFIGMAPS, TestServer};
 
-/// A server over a disk that fails when it is told to.
-async fn on_disk() -> (Server, SimulatedDisk) {
+/// A server over a simulated disk, which can be made to fail.
+async fn on_disk() -> (TestServer, SimulatedDisk) {
     let disk = SimulatedDisk::new(3);
     let store = Embedded::open(Path::new("/data"), options(&disk)).unwrap();
-    (Server::over(store).await, disk)
+    (TestServer::over(store).await, disk)
 }
 
 fn clock(ms: &Arc<AtomicU64>) -> Arc<dyn Fn() -> Duration + Send + Sync> {
@@ -28,7 +28,7 @@ fn clock(ms: &Arc<AtomicU64>) -> Arc<dyn Fn() -> Duration + Send + Sync> {
     Arc::new(move || Duration::from_millis(ms.load(Ordering::Relaxed)))
 }
 
-/// Opens the store again: the tasks of a server let go of it in their own time.
+/// Opens the store again. Retries, because the tasks of the old server release it a little later.
 async fn reopened(options: &EmbeddedOptions) -> Embedded {
     loop {
         match Embedded::open(Path::new("/data"), options.clone()) {
@@ -45,8 +45,8 @@ fn options(disk: &SimulatedDisk) -> EmbeddedOptions {
     options
 }
 
-/// Asks until the answer is of a code: the store looks after itself once a second.
-async fn becomes(server: &Server, path: &str, code: u16) -> String {
+/// Repeats a GET until the response has a status code. The store checks its health once a second.
+async fn until_code(server: &TestServer, path: &str, code: u16) -> String {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
     loop {
         let answer = server.get(path).await;
@@ -63,7 +63,7 @@ async fn becomes(server: &Server, path: &str, code: u16) -> String {
     }
 }
 
-async fn metric(server: &Server, name: &str) -> f64 {
+async fn metric(server: &TestServer, name: &str) -> f64 {
     let text = server.get("/metrics").await.text;
     let line = text
         .lines()
@@ -77,34 +77,34 @@ fn config_map(name: &str, bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_full_disk_makes_a_server_not_ready_until_there_is_room() {
+async fn a_full_disk_makes_a_server_not_ready_until_there_is_space() {
     let (server, disk) = on_disk().await;
     server.create("before", json!({})).await;
-    becomes(&server, "/readyz", 200).await;
+    until_code(&server, "/readyz", 200).await;
     disk.set_capacity(Some(disk.used()));
     let refused = server
         .request("POST", CONFIGMAPS, config_map("a", 5000))
         .await;
     assert_eq!(refused.code, 500, "{}", refused.text);
-    let said = becomes(&server, "/readyz", 500).await;
-    assert!(said.contains("[-]etcd failed: "), "{said}");
+    let text = until_code(&server, "/readyz", 500).await;
+    assert!(text.contains("[-]etcd failed: "), "{text}");
     assert!(
-        said.contains("the last write failed") || said.contains("full"),
-        "{said}"
+        text.contains("the last write failed") || text.contains("full"),
+        "{text}"
     );
     assert_eq!(
         server.get("/livez").await.code,
         200,
-        "a restart does not help"
+        "a restart would not help"
     );
     assert_eq!(
         server.get(CONFIGMAPS).await.names(),
         ["before"],
-        "reads go on"
+        "reads still work"
     );
     assert!(metric(&server, "tidings_store_failed_commits_total").await >= 1.0);
     disk.set_capacity(None);
-    becomes(&server, "/readyz", 200).await;
+    until_code(&server, "/readyz", 200).await;
     let created = server
         .request("POST", CONFIGMAPS, config_map("a", 5000))
         .await;
@@ -118,28 +118,32 @@ async fn a_full_disk_makes_a_server_not_ready_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn a_committing_thread_that_has_ended_makes_a_server_not_alive() {
+async fn a_dead_commit_thread_makes_livez_fail() {
     let (server, disk) = on_disk().await;
     assert_eq!(server.get("/livez").await.code, 200);
     disk.fail_after(0, Fault::Panic);
     let refused = server
         .request("POST", CONFIGMAPS, config_map("a", 10))
         .await;
-    assert_eq!(refused.code, 504, "nobody knows: {}", refused.text);
+    assert_eq!(
+        refused.code, 504,
+        "the outcome is unknown: {}",
+        refused.text
+    );
     for path in ["/livez", "/readyz", "/healthz"] {
-        let said = becomes(&server, path, 500).await;
+        let text = until_code(&server, path, 500).await;
         assert!(
-            said.contains("the thread that commits writes has ended: restart the server"),
-            "{said}"
+            text.contains("the thread that commits writes has ended: restart the server"),
+            "{text}"
         );
     }
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_knows_of_is_answered_with_504() {
+async fn a_write_with_unknown_outcome_gets_504() {
     let (server, disk) = on_disk().await;
     server.create("a", json!({})).await;
-    // The write goes through, the sync fails, and so does taking it back.
+    // The write succeeds, the sync fails, and so does the rollback.
     for call in 1..8 {
         disk.fail_after(call, Fault::Error);
     }
@@ -153,19 +157,19 @@ async fn a_write_that_nobody_knows_of_is_answered_with_504() {
         unknown.text
     );
     disk.heal();
-    becomes(&server, "/readyz", 200).await;
+    until_code(&server, "/readyz", 200).await;
     assert_eq!(server.get(CONFIGMAPS).await.names(), ["a"]);
 }
 
 #[tokio::test]
-async fn w14_an_object_that_patches_have_grown_is_refused_before_it_cannot_be_read() {
+async fn w14_an_object_that_grows_too_large_by_patches_is_refused() {
     let (server, _disk) = on_disk().await;
     let mut whole = version("v1", true, &json!({}));
     whole["schema"]["openAPIV3Schema"] =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = widgets(&[whole]);
     server.request("POST", DEFINITIONS, &definition).await;
-    settled(&server, "widgets.ex.com", "Established").await;
+    until_condition(&server, "widgets.ex.com", "Established").await;
     let all = "/apis/ex.com/v1/namespaces/default/widgets";
     let widget = json!({"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w"}});
     assert_eq!(server.request("POST", all, &widget).await.code, 201);
@@ -197,13 +201,13 @@ async fn w14_an_object_that_patches_have_grown_is_refused_before_it_cannot_be_re
     assert_eq!(server.patch(&dry, "merge", &patch).await.code, 200);
 }
 
-/// A store in which history would end whenever a cache reads from its start.
-struct Hurried {
+/// A store that compacts its history at every read, unless the history is held.
+struct CompactingStore {
     store: Embedded,
     clock_ms: Arc<AtomicU64>,
 }
 
-impl Storage for Hurried {
+impl Storage for CompactingStore {
     fn revision(&self) -> BoxFuture<'_, Result<Revision, Error>> {
         self.store.revision()
     }
@@ -246,7 +250,7 @@ impl Storage for Hurried {
 }
 
 #[tokio::test]
-async fn w104_history_does_not_end_while_the_caches_of_a_start_are_filled() {
+async fn w104_history_is_not_compacted_while_caches_are_filled_at_a_start() {
     let disk = SimulatedDisk::new(5);
     let clock_ms = Arc::new(AtomicU64::new(0));
     let mut options = options(&disk);
@@ -255,14 +259,14 @@ async fn w104_history_does_not_end_while_the_caches_of_a_start_are_filled() {
     options.clock_step_max = Duration::MAX;
     options.now = clock(&clock_ms);
     let store = Embedded::open(Path::new("/data"), options.clone()).unwrap();
-    let server = Server::over(store).await;
+    let server = TestServer::over(store).await;
     let first = server.create("a", json!({})).await;
     for number in 1..=20 {
         server.update("a", json!({}), &number.to_string()).await;
     }
     drop(server);
     let store = reopened(&options).await;
-    let server = Server::over(Hurried { store, clock_ms }).await;
+    let server = TestServer::over(CompactingStore { store, clock_ms }).await;
     let mut watch = server
         .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={first}"))
         .await;
@@ -273,8 +277,12 @@ async fn w104_history_does_not_end_while_the_caches_of_a_start_are_filled() {
     }
 }
 
-/// What a list at a version and a selected watch from it show.
-async fn seen_from(server: &Server, version: u64, last: u64) -> (Vec<Value>, Vec<(String, Value)>) {
+/// The items of a list at a version, and the events of a watch with a selector from that version on.
+async fn seen_from(
+    server: &TestServer,
+    version: u64,
+    last: u64,
+) -> (Vec<Value>, Vec<(String, Value)>) {
     let path = format!("{CONFIGMAPS}?resourceVersion={version}&resourceVersionMatch=Exact");
     let list = server.get(&path).await;
     assert_eq!(list.code, 200, "{version}: {}", list.text);
@@ -293,10 +301,11 @@ async fn seen_from(server: &Server, version: u64, last: u64) -> (Vec<Value>, Vec
     (items, events)
 }
 
-/// Objects enter and leave a selection, are deleted and made anew while segments roll and are rewritten. After a restart every
-/// version shows what it showed before: types of events and the last states of what has left included (W100, W101).
+/// Objects enter and leave a selection, are deleted and created again while segments of the log are rolled and rewritten. After a restart a
+/// list and a watch from every version show the same as before, including the types of events and the last states in DELETED events
+/// (W100, W101).
 #[tokio::test]
-async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
+async fn w100_w104_every_retained_version_reads_the_same_after_a_restart() {
     let disk = SimulatedDisk::new(11);
     let mut options = options(&disk);
     options.segment_bytes_max = 3000;
@@ -308,7 +317,7 @@ async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
     let api = tidings_server::Api::start(store.clone(), Default::default())
         .await
         .unwrap();
-    let server = Server { api };
+    let server = TestServer { api };
     let mut random = fastrand::Rng::with_seed(4);
     let mut there = std::collections::BTreeSet::new();
     for number in 0..150 {
@@ -328,7 +337,7 @@ async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
             }
         }
         if number % 10 == 0 {
-            // History ends, and what it leaves is rewritten.
+            // Compacts the history and rewrites what is left.
             for _ in 0..3 {
                 clock_ms.fetch_add(4000, Ordering::Relaxed);
                 store.compact().await.unwrap();
@@ -350,8 +359,8 @@ async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
     drop(server);
     drop(store);
     let store = reopened(&options).await;
-    let again = Server::over(store).await;
-    // What metrics call retained is answered, and what is before that is not.
+    let again = TestServer::over(store).await;
+    // The oldest revision in the metrics can be read, and the one before it cannot.
     let name = "tidings_watch_cache_oldest_revision{group=\"\",resource=\"configmaps\"}";
     let retained = metric(&again, name).await as u64;
     assert!(retained <= oldest, "{retained}");
@@ -366,8 +375,8 @@ async fn w100_w104_every_retained_version_shows_the_same_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_backup_of_a_running_server_is_of_one_version_and_can_be_restored() {
-    let server = Server::start().await;
+async fn a_backup_of_a_running_server_is_consistent_and_can_be_restored() {
+    let server = TestServer::start().await;
     for number in 0..200 {
         server.create(&format!("c{number:03}"), json!({})).await;
     }
@@ -381,14 +390,14 @@ async fn a_backup_of_a_running_server_is_of_one_version_and_can_be_restored() {
     let version = server.get(CONFIGMAPS).await.version();
     tidings_storage::backup::restore(&data, &file, &[], 0, &mut |_, _| {}).unwrap();
     let restored = Embedded::open(&data, EmbeddedOptions::default()).unwrap();
-    let restored = Server::over(restored).await;
+    let restored = TestServer::over(restored).await;
     assert_eq!(restored.get(CONFIGMAPS).await.names(), names);
     assert_eq!(names.len(), 199);
     let gone = restored
         .get(&format!("{CONFIGMAPS}?watch=1&resourceVersion={version}"))
         .await;
     assert!(gone.text.contains("\"code\":410"), "W94: {}", gone.text);
-    let anonymous = Server::with_token("secret")
+    let anonymous = TestServer::with_token("secret")
         .await
         .get("/tidings/backup")
         .await;

@@ -1,4 +1,4 @@
-//! A server in this process, and questions to it.
+//! An API server in this process, and helpers that send requests to it.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -17,7 +17,7 @@ use tidings_storage::{Embedded, EmbeddedOptions, Storage};
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The spec of something that makes Pods, with what it must have.
+/// The spec of a workload, with the selector and the Pod template that it must have.
 pub(crate) fn pods_of(mut spec: Value) -> Value {
     if spec.get("selector").is_none() {
         spec["selector"] = json!({"matchLabels": {"app": "x"}});
@@ -28,36 +28,36 @@ pub(crate) fn pods_of(mut spec: Value) -> Value {
     spec
 }
 
-/// The same for a Job, whose Pods end.
+/// The spec of a Job, with a Pod template whose Pods are not restarted.
 pub(crate) fn job_of(spec: Value) -> Value {
     let mut spec = pods_of(spec);
     spec["template"]["spec"]["restartPolicy"] = "Never".into();
     spec
 }
 
-/// An object of that name.
+/// An object with a name and a spec.
 pub(crate) fn named_with(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// A server with an empty store in memory.
-pub(crate) struct Server {
+/// An API server in this process.
+pub(crate) struct TestServer {
     pub(crate) api: Api,
 }
 
-/// An answer.
+/// A response of the server.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) code: u16,
     pub(crate) headers: HeaderMap,
-    /// The body, unpacked.
+    /// The body, decompressed.
     pub(crate) bytes: Vec<u8>,
-    /// The same as text.
+    /// The body as text.
     pub(crate) text: String,
 }
 
-impl Answer {
-    /// What the body says, if it is JSON or protobuf.
+impl TestResponse {
+    /// The body as JSON, decoded if it is protobuf.
     pub(crate) fn json(&self) -> Value {
         if self.headers["content-type"] == PROTOBUF {
             return decode_object(&self.bytes, None).unwrap().into();
@@ -94,33 +94,33 @@ impl Answer {
     }
 }
 
-impl Server {
-    pub(crate) async fn start() -> Server {
-        Server::with(ApiOptions::default()).await
+impl TestServer {
+    pub(crate) async fn start() -> TestServer {
+        TestServer::with(ApiOptions::default()).await
     }
 
-    pub(crate) async fn over(store: impl Storage) -> Server {
-        Server {
+    pub(crate) async fn over(store: impl Storage) -> TestServer {
+        TestServer {
             api: Api::start(Arc::new(store), ApiOptions::default())
                 .await
                 .unwrap(),
         }
     }
 
-    pub(crate) async fn with(options: ApiOptions) -> Server {
+    pub(crate) async fn with(options: ApiOptions) -> TestServer {
         let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
-        Server {
+        TestServer {
             api: Api::start(store, options).await.unwrap(),
         }
     }
 
-    pub(crate) async fn with_token(token: &str) -> Server {
+    pub(crate) async fn with_token(token: &str) -> TestServer {
         let mut options = ApiOptions::default();
         options.authentication = Authentication::Token(token.to_owned());
-        Server::with(options).await
+        TestServer::with(options).await
     }
 
-    pub(crate) async fn send<B>(&self, request: Request<B>) -> Answer
+    pub(crate) async fn send<B>(&self, request: Request<B>) -> TestResponse
     where
         B: Body,
         B::Error: std::fmt::Display,
@@ -128,13 +128,13 @@ impl Server {
         let response = self.api.handle(request).await;
         let (code, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = response.into_body();
-        let packed = headers.contains_key("content-encoding");
+        let compressed = headers.contains_key("content-encoding");
         let mut bytes = Vec::new();
         while let Some(more) = next_bytes(&mut body).await {
             bytes.extend_from_slice(&more);
         }
-        let bytes = unpacked(&bytes, packed);
-        Answer {
+        let bytes = decompressed(&bytes, compressed);
+        TestResponse {
             code,
             headers,
             text: String::from_utf8_lossy(&bytes).into_owned(),
@@ -142,7 +142,12 @@ impl Server {
         }
     }
 
-    pub(crate) async fn request(&self, method: &str, path: &str, body: impl ToString) -> Answer {
+    pub(crate) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: impl ToString,
+    ) -> TestResponse {
         self.send(
             Request::builder()
                 .method(method)
@@ -153,14 +158,14 @@ impl Server {
         .await
     }
 
-    /// A request with headers of its own.
-    pub(crate) async fn ask(
+    /// Sends a request with headers.
+    pub(crate) async fn request_with_headers(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: impl ToString,
-    ) -> Answer {
+    ) -> TestResponse {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -168,19 +173,20 @@ impl Server {
         self.send(request.body(body.to_string()).unwrap()).await
     }
 
-    /// A GET that accepts a media type.
-    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> Answer {
-        self.ask("GET", path, &[("accept", accept)], "").await
-    }
-
-    /// A PATCH of the given type: `merge`, `json` or `strategic-merge`.
-    pub(crate) async fn patch(&self, path: &str, kind: &str, patch: impl ToString) -> Answer {
-        let media_type = format!("application/{kind}-patch+json");
-        self.ask("PATCH", path, &[("content-type", &media_type)], patch)
+    /// Sends a GET that accepts a media type.
+    pub(crate) async fn get_as(&self, path: &str, accept: &str) -> TestResponse {
+        self.request_with_headers("GET", path, &[("accept", accept)], "")
             .await
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    /// Sends a PATCH of the given type: `merge`, `json` or `strategic-merge`.
+    pub(crate) async fn patch(&self, path: &str, kind: &str, patch: impl ToString) -> TestResponse {
+        let media_type = format!("application/{kind}-patch+json");
+        self.request_with_headers("PATCH", path, &[("content-type", &media_type)], patch)
+            .await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.request("GET", path, "").await
     }
 
@@ -192,7 +198,7 @@ impl Server {
         answer.version()
     }
 
-    /// Replaces its labels and data and returns its version.
+    /// Replaces the labels and data of a ConfigMap and returns its version.
     pub(crate) async fn update(&self, name: &str, labels: Value, value: &str) -> u64 {
         let body = json!({"metadata": {"name": name, "labels": labels}, "data": {"k": value}});
         let answer = self
@@ -209,15 +215,15 @@ impl Server {
         assert_eq!(answer.code, 200, "{}", answer.text);
     }
 
-    pub(crate) async fn watch(&self, path: &str) -> Watch {
+    pub(crate) async fn watch(&self, path: &str) -> TestWatch {
         self.watch_as(path, "application/json").await
     }
 
-    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> Watch {
+    pub(crate) async fn watch_as(&self, path: &str, accept: &str) -> TestWatch {
         let request = Request::get(path).header("accept", accept);
         let response = self.api.handle(request.body(String::new()).unwrap()).await;
         assert_eq!(response.status(), 200);
-        Watch {
+        TestWatch {
             framed: response.headers()["content-type"] == format!("{PROTOBUF};stream=watch"),
             body: response.into_body(),
             bytes: Vec::new(),
@@ -225,9 +231,9 @@ impl Server {
     }
 }
 
-fn unpacked(bytes: &[u8], packed: bool) -> Vec<u8> {
+fn decompressed(bytes: &[u8], compressed: bool) -> Vec<u8> {
     let mut text = Vec::new();
-    if packed {
+    if compressed {
         std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(bytes), &mut text).unwrap();
     } else {
         text.extend_from_slice(bytes);
@@ -235,16 +241,16 @@ fn unpacked(bytes: &[u8], packed: bool) -> Vec<u8> {
     text
 }
 
-/// A watch of the server, read event by event.
-pub(crate) struct Watch {
-    /// Events are protobuf, each behind its length (W117).
+/// An open watch, read event by event.
+pub(crate) struct TestWatch {
+    /// Events are in protobuf, each after its length (W117).
     framed: bool,
     body: ResponseBody,
     bytes: Vec<u8>,
 }
 
-impl Watch {
-    /// The next event; `None` at the end. Waits no longer than anything here should take.
+impl TestWatch {
+    /// The next event; `None` at the end. Fails after 20 seconds.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         tokio::time::timeout(Duration::from_secs(20), async {
             loop {
@@ -264,7 +270,7 @@ impl Watch {
         .expect("an event or the end within 20 s")
     }
 
-    /// The next bytes as they are sent.
+    /// The next chunk, as it is sent.
     pub(crate) async fn chunk(&mut self) -> Bytes {
         next_bytes(&mut self.body).await.expect("bytes")
     }
@@ -282,14 +288,14 @@ impl Watch {
 pub(crate) fn read_event(frame: &[u8]) -> (String, Value) {
     let (event, rest) = delimited(frame, 0x0a);
     let (extension, rest) = delimited(rest, 0x12);
-    assert!(rest.is_empty(), "nothing behind the object");
+    assert!(rest.is_empty(), "bytes after the object");
     let (body, rest) = delimited(extension, 0x0a);
-    assert!(rest.is_empty(), "nothing beside the object");
+    assert!(rest.is_empty(), "bytes beside the object");
     let event = String::from_utf8(event.to_vec()).unwrap();
     (event, decode_object(body, None).unwrap().into())
 }
 
-/// A field of bytes with the given tag, and what is behind it.
+/// The content of a length-delimited field with the given tag, and the rest of the message.
 fn delimited(message: &[u8], tag: u8) -> (&[u8], &[u8]) {
     assert_eq!(message[0], tag);
     let (mut length, mut at) = (0, 1);
@@ -303,7 +309,7 @@ fn delimited(message: &[u8], tag: u8) -> (&[u8], &[u8]) {
     }
 }
 
-impl Watch {
+impl TestWatch {
     /// The next event as `TYPE name@version`; bookmarks as `BOOKMARK @version`.
     pub(crate) async fn brief(&mut self) -> String {
         let event = self.next().await.expect("an event");
@@ -317,7 +323,7 @@ impl Watch {
         )
     }
 
-    /// True if nothing is there to read now.
+    /// True if no event comes within 50 milliseconds.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         tokio::time::timeout(Duration::from_millis(50), self.next())
             .await

@@ -1,12 +1,12 @@
-//! PUT: what changes, and what conflicts.
+//! PUT: changes, conflicts, and refused updates.
 
 use serde_json::{Value, json};
 
-use crate::support::{CONFIGMAPS, Server, pods_of};
+use crate::support::{CONFIGMAPS, TestServer, pods_of};
 
 #[tokio::test]
 async fn w136_generation_counts_changes_of_the_spec() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let path = "/apis/apps/v1/namespaces/default/deployments";
     let body = |replicas: u64, label: &str| json!({"metadata": {"name": "d", "labels": {"l": label}, "generation": 99}, "spec": pods_of(json!({"replicas": replicas}))});
     let generation = async |method: &str, path: &str, body: Value| {
@@ -17,7 +17,7 @@ async fn w136_generation_counts_changes_of_the_spec() {
     assert_eq!(
         generation("PUT", &item, body(1, "b")).await,
         1,
-        "metadata does not count"
+        "a change of metadata does not count"
     );
     assert_eq!(generation("PUT", &item, body(2, "b")).await, 2);
     let status = json!({"metadata": {"name": "d"}, "spec": pods_of(json!({"replicas": 9})), "status": {"replicas": 2}});
@@ -30,7 +30,10 @@ async fn w136_generation_counts_changes_of_the_spec() {
         (&json!(2), &json!(2)),
         "W146"
     );
-    assert_eq!(answer["metadata"]["generation"], 2, "status does not count");
+    assert_eq!(
+        answer["metadata"]["generation"], 2,
+        "a change of the status does not count"
+    );
     let main = server
         .request(
             "PUT",
@@ -46,8 +49,8 @@ async fn w136_generation_counts_changes_of_the_spec() {
 }
 
 #[tokio::test]
-async fn w51_w142_w143_w144_w145_updates_that_are_refused() {
-    let server = Server::start().await;
+async fn w51_w142_w143_w144_w145_invalid_updates_are_refused() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let item = format!("{CONFIGMAPS}/a");
     // Deviation W62: 400 with the same text for a version of a PUT that is not a number
@@ -133,11 +136,11 @@ async fn w51_w142_w143_w144_w145_updates_that_are_refused() {
 
 #[tokio::test]
 async fn w148_unconditional_updates_do_not_conflict() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let writers: Vec<_> = (0..8)
         .map(|writer| {
-            let server = Server {
+            let server = TestServer {
                 api: server.api.clone(),
             };
             tokio::spawn(async move {
@@ -155,15 +158,15 @@ async fn w148_unconditional_updates_do_not_conflict() {
 }
 
 #[tokio::test]
-async fn w143_of_concurrent_conditional_updates_one_wins() {
-    let server = Server::start().await;
+async fn w143_one_of_several_concurrent_conditional_updates_succeeds() {
+    let server = TestServer::start().await;
     for round in 0..20 {
         let name = format!("a{round}");
         let at = server.create(&name, json!({})).await;
         let item = format!("{CONFIGMAPS}/{name}");
         let tries: Vec<_> = (0..6)
             .map(|writer| {
-                let (server, item, name) = (Server { api: server.api.clone() }, item.clone(), name.clone());
+                let (server, item, name) = (TestServer { api: server.api.clone() }, item.clone(), name.clone());
                 tokio::spawn(async move {
                     let body = json!({"metadata": {"name": name, "resourceVersion": at.to_string()}, "data": {"k": format!("by {writer}")}});
                     server.request("PUT", &item, body).await.code
@@ -180,8 +183,8 @@ async fn w143_of_concurrent_conditional_updates_one_wins() {
 }
 
 #[tokio::test]
-async fn immutable_objects_stay_as_they_are() {
-    let server = Server::start().await;
+async fn immutable_objects_cannot_be_changed() {
+    let server = TestServer::start().await;
     let body = json!({"metadata": {"name": "a"}, "data": {"k": "1"}, "immutable": true});
     server.request("POST", CONFIGMAPS, &body).await;
     let answer = server
@@ -198,8 +201,8 @@ async fn immutable_objects_stay_as_they_are() {
 }
 
 #[tokio::test]
-async fn w143_w145_what_put_does_depends_on_the_kind() {
-    let server = Server::start().await;
+async fn w143_w145_put_creates_leases_and_services() {
+    let server = TestServer::start().await;
     let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let body = json!({"metadata": {"name": "l"}});
     let at = server.request("PUT", lease, &body).await.version();

@@ -1,15 +1,15 @@
-//! WATCH: starting, events, bookmarks, ends.
+//! WATCH: start, events, bookmarks, end.
 
 use serde_json::json;
 
-use crate::support::{CONFIGMAPS, Server};
+use crate::support::{CONFIGMAPS, TestServer};
 
 const STREAM: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
 
 #[tokio::test]
-async fn w92_w99_changes_after_a_version_in_order() {
-    let server = Server::start().await;
+async fn w92_w99_changes_after_a_version_come_in_order() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let b = server.create("b", json!({})).await;
     let mut watch = server
@@ -37,8 +37,8 @@ async fn w92_w99_changes_after_a_version_in_order() {
 }
 
 #[tokio::test]
-async fn w93_w63_a_silent_watch_starts_with_the_state() {
-    let server = Server::start().await;
+async fn w93_w63_a_watch_without_a_version_starts_with_the_state() {
+    let server = TestServer::start().await;
     let b = server.create("b", json!({})).await;
     let a = server.create("a", json!({})).await;
     for query in ["watch=1", "watch=", "watch=1&resourceVersion=0"] {
@@ -63,8 +63,8 @@ async fn w93_w63_a_silent_watch_starts_with_the_state() {
 }
 
 #[tokio::test]
-async fn w94_a_version_from_the_future_is_silent_until_it_is_passed() {
-    let server = Server::start().await;
+async fn w94_a_watch_from_a_future_version_is_silent_until_then() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let mut watch = server
         .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={}", a + 2))
@@ -76,8 +76,8 @@ async fn w94_a_version_from_the_future_is_silent_until_it_is_passed() {
 }
 
 #[tokio::test]
-async fn w95_mistakes_are_refused_before_the_stream() {
-    let server = Server::start().await;
+async fn w95_invalid_options_are_refused_before_the_stream() {
+    let server = TestServer::start().await;
     for (query, code) in [
         ("watch=1&resourceVersion=abc", 400),
         ("watch=1&labelSelector=a%3Db%3Dc", 400),
@@ -94,7 +94,7 @@ async fn w95_mistakes_are_refused_before_the_stream() {
 
 #[tokio::test]
 async fn w97_w98_w110_the_end_of_a_watch() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let negative = server
         .get(&format!(
@@ -104,7 +104,7 @@ async fn w97_w98_w110_the_end_of_a_watch() {
     assert_eq!(
         (negative.code, negative.text.as_str()),
         (200, ""),
-        "ends at once"
+        "a negative timeout ends the watch at once"
     );
     let started = std::time::Instant::now();
     let timed = server
@@ -123,8 +123,8 @@ async fn w97_w98_w110_the_end_of_a_watch() {
 }
 
 #[tokio::test]
-async fn w100_objects_come_into_and_leave_a_selection() {
-    let server = Server::start().await;
+async fn w100_objects_enter_and_leave_a_selection() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let mut watch = server
         .watch(&format!(
@@ -144,17 +144,20 @@ async fn w100_objects_come_into_and_leave_a_selection() {
     assert_eq!(
         left["object"]["metadata"]["resourceVersion"],
         off.to_string(),
-        "the revision of the change"
+        "DELETED has the revision of the change"
     );
-    assert_eq!(left["object"]["data"]["k"], "2", "with the old content");
+    assert_eq!(
+        left["object"]["data"]["k"], "2",
+        "DELETED has the old content"
+    );
     assert_eq!(watch.brief().await, format!("ADDED a@{on_again}"));
     assert_eq!(watch.brief().await, format!("DELETED a@{}", on_again + 1));
     assert!(watch.is_quiet().await);
 }
 
 #[tokio::test]
-async fn w102_w107_scopes_see_their_part_of_one_sequence() {
-    let server = Server::start().await;
+async fn w102_w107_each_scope_sees_its_part_of_one_sequence() {
+    let server = TestServer::start().await;
     let start = server.create("seed", json!({})).await;
     let paths = [
         "/api/v1/configmaps?watch=1".to_owned(),
@@ -205,8 +208,8 @@ async fn w102_w107_scopes_see_their_part_of_one_sequence() {
 }
 
 #[tokio::test]
-async fn w103_a_write_that_changes_nothing_is_no_event() {
-    let server = Server::start().await;
+async fn w103_a_write_that_changes_nothing_gives_no_event() {
+    let server = TestServer::start().await;
     server.create("a", json!({})).await;
     let first = server.update("a", json!({}), "1").await;
     let mut watch = server
@@ -217,8 +220,8 @@ async fn w103_a_write_that_changes_nothing_is_no_event() {
 }
 
 #[tokio::test]
-async fn w109_w112_w113_the_streamed_state() {
-    let server = Server::start().await;
+async fn w109_w112_w113_initial_events() {
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let mut watch = server.watch(&format!("{CONFIGMAPS}?{STREAM}")).await;
     assert_eq!(watch.brief().await, format!("ADDED a@{a}"));
@@ -246,7 +249,7 @@ async fn w109_w112_w113_the_streamed_state() {
 
     let from_now = STREAM.replace("sendInitialEvents=true", "sendInitialEvents=false");
     let mut watch = server.watch(&format!("{CONFIGMAPS}?{from_now}")).await;
-    assert!(watch.is_quiet().await, "W113: no state");
+    assert!(watch.is_quiet().await, "W113: no initial events");
     let c = server.create("c", json!({})).await;
     assert_eq!(watch.brief().await, format!("ADDED c@{c}"));
     let mut later = server
@@ -263,8 +266,8 @@ async fn w109_w112_w113_the_streamed_state() {
 }
 
 #[tokio::test]
-async fn w114_a_streamed_state_from_the_future_fails_in_the_stream() {
-    let server = Server::start().await;
+async fn w114_initial_events_at_a_future_version_fail_in_the_stream() {
+    let server = TestServer::start().await;
     let mut watch = server
         .watch(&format!("{CONFIGMAPS}?{STREAM}&resourceVersion=999999"))
         .await;
@@ -282,7 +285,7 @@ async fn w114_a_streamed_state_from_the_future_fails_in_the_stream() {
 
 #[tokio::test]
 async fn w111_bookmarks_advance_with_other_resources() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     let mut watch = server
         .watch(&format!(
@@ -296,7 +299,7 @@ async fn w111_bookmarks_advance_with_other_resources() {
 
 #[tokio::test]
 async fn w19_legacy_watches() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
     server.create("b", json!({})).await;
     let mut watch = server
@@ -320,9 +323,9 @@ async fn w19_legacy_watches() {
 
 #[tokio::test]
 async fn watches_end_with_a_bookmark_when_the_server_stops() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let a = server.create("a", json!({})).await;
-    let mut told = server
+    let mut bookmarked = server
         .watch(&format!(
             "{CONFIGMAPS}?watch=1&allowWatchBookmarks=1&resourceVersion={a}"
         ))
@@ -330,17 +333,17 @@ async fn watches_end_with_a_bookmark_when_the_server_stops() {
     let mut silent = server
         .watch(&format!("{CONFIGMAPS}?watch=1&resourceVersion={a}"))
         .await;
-    assert!(told.is_quiet().await && silent.is_quiet().await);
+    assert!(bookmarked.is_quiet().await && silent.is_quiet().await);
     server.api.stop_watches();
-    assert_eq!(told.brief().await, format!("BOOKMARK @{a}"));
-    assert!(told.next().await.is_none());
+    assert_eq!(bookmarked.brief().await, format!("BOOKMARK @{a}"));
+    assert!(bookmarked.next().await.is_none());
     assert!(silent.next().await.is_none());
-    assert_eq!(server.get("/readyz").await.code, 500, "not ready any more");
+    assert_eq!(server.get("/readyz").await.code, 500, "/readyz fails");
 }
 
 #[tokio::test]
 async fn w116_a_watch_gets_every_event_once_under_load() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let start = server.create("seed", json!({})).await;
     let mut watches = Vec::new();
     for _ in 0..20 {
@@ -352,7 +355,7 @@ async fn w116_a_watch_gets_every_event_once_under_load() {
     }
     let writers: Vec<_> = (0..8)
         .map(|writer| {
-            let server = Server {
+            let server = TestServer {
                 api: server.api.clone(),
             };
             tokio::spawn(async move {
@@ -391,13 +394,13 @@ async fn w116_a_watch_gets_every_event_once_under_load() {
 }
 
 #[tokio::test]
-async fn w115_the_events_before_the_end_marker_are_the_state_at_its_version() {
-    let server = Server::start().await;
+async fn w115_the_initial_events_are_the_state_at_the_version_of_the_end_bookmark() {
+    let server = TestServer::start().await;
     for number in 0..500 {
         server.create(&format!("n{number}"), json!({})).await;
     }
     let writer = {
-        let server = Server {
+        let server = TestServer {
             api: server.api.clone(),
         };
         tokio::spawn(async move {
@@ -443,7 +446,7 @@ async fn w115_the_events_before_the_end_marker_are_the_state_at_its_version() {
             })
             .collect();
         assert_eq!(state, listed);
-        server.create(&format!("after{round}"), json!({})).await; // there is a next event
+        server.create(&format!("after{round}"), json!({})).await; // so that another event follows
         let next = watch.brief().await;
         let at: u64 = next.rsplit_once('@').unwrap().1.parse().unwrap();
         assert!(at > version.parse().unwrap(), "live events follow: {next}");

@@ -1,9 +1,9 @@
-//! Which object owns which, and which to look at next. Pure: it is told events and returns tasks.
+//! The graph of owners and dependents. Pure: events go in, tasks for the collector come out.
 //!
-//! It keeps the objects that have owners and those that wait for their dependents: where they are, the uids of their owners, and how far
-//! their deletion is. Of an object that only owns others it keeps the uid; of all others nothing.
+//! A node stands for an object that has owners or waits for its dependents. It holds the object's location, the uids of its owners, and the
+//! phase of its deletion. Of an object that only owns others the graph keeps just the uid; of all other objects it keeps nothing.
 //!
-//! Back of the envelope: an object with one owner takes some 250 bytes, so 50 000 pods take 12 MiB.
+//! Back of the envelope: a node with one owner takes some 250 bytes, so 50 000 pods take 12 MiB.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -11,10 +11,10 @@ use tidings_api::ObjectKey;
 
 use crate::core::ResourceId;
 
-/// Room for this many nodes is never given back.
+/// The graph never shrinks its memory below room for this many nodes.
 const KEPT_MIN: usize = 1024;
 
-/// The uid of an object. Most are UUIDs, which are shorter as numbers.
+/// The uid of an object. Most are UUIDs, which take less memory as numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Uid {
     Uuid(u128),
@@ -24,7 +24,7 @@ pub(crate) enum Uid {
 impl Uid {
     pub(crate) fn new(text: &str) -> Uid {
         match uuid::Uuid::try_parse(text) {
-            // Another spelling of the same UUID is another uid.
+            // Uids are compared as text: another spelling of the same UUID is another uid.
             Ok(uuid) if uuid.hyphenated().encode_lower(&mut [0; 36]) == text => {
                 Uid::Uuid(uuid.as_u128())
             }
@@ -33,71 +33,71 @@ impl Uid {
     }
 }
 
-/// Where an object is.
+/// The resource and key of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ObjectPlace {
+pub(crate) struct ObjectLocation {
     pub(crate) resource: ResourceId,
     pub(crate) key: ObjectKey,
 }
 
-/// How far the deletion of an object is.
+/// How far the deletion of an object has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
+pub(crate) enum DeletionPhase {
     Living,
-    /// It is being deleted, whatever its dependents do.
+    /// It is being deleted and does not wait for its dependents.
     Leaving,
-    /// It is being deleted and goes when no dependent blocks it.
+    /// It is being deleted in the foreground: it goes when no dependent blocks it.
     Foreground,
-    /// It is being deleted and goes when its dependents no longer name it.
+    /// It is being deleted and orphans its dependents: it goes when no dependent refers to it.
     Orphaning,
 }
 
-impl Phase {
+impl DeletionPhase {
     /// True if the object waits for its dependents.
     fn waits(self) -> bool {
-        matches!(self, Phase::Foreground | Phase::Orphaning)
+        matches!(self, DeletionPhase::Foreground | DeletionPhase::Orphaning)
     }
 }
 
-/// A reference to an owner.
+/// A reference from a dependent to its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Owner {
+pub(crate) struct OwnerLink {
     pub(crate) uid: Uid,
-    /// The owner waits for the dependent if it is deleted in the foreground.
+    /// `blockOwnerDeletion`: if the owner is deleted in the foreground, it waits for the dependent.
     pub(crate) blocks: bool,
 }
 
-/// An object as the graph has to know it.
+/// What the graph needs to know of an object that exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenObject {
     pub(crate) uid: Uid,
-    pub(crate) place: ObjectPlace,
-    pub(crate) owners: Vec<Owner>,
-    pub(crate) phase: Phase,
+    pub(crate) location: ObjectLocation,
+    pub(crate) owners: Vec<OwnerLink>,
+    pub(crate) phase: DeletionPhase,
 }
 
-/// Something to do with an object.
+/// A task of the collector about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum GraphTask {
-    /// Look whether the object still has an owner.
+    /// Check whether the object still has an owner.
     Examine {
         uid: Uid,
-        place: ObjectPlace,
-        /// Others name it as their owner.
+        location: ObjectLocation,
+        /// Other objects refer to it as their owner.
         owns: bool,
     },
-    /// Take these owners from the object: they leave it as an orphan.
+    /// Remove the references to these owners, which are deleted with the policy Orphan.
     Disown {
         uid: Uid,
-        place: ObjectPlace,
+        location: ObjectLocation,
         owners: Vec<Uid>,
     },
-    /// Take the finalizer from the object: no dependent blocks it any longer.
-    Release { uid: Uid, place: ObjectPlace },
+    /// Remove the deletion finalizer of the object, because no dependent blocks it any longer.
+    Release { uid: Uid, location: ObjectLocation },
 }
 
 impl GraphTask {
-    /// The object of the task.
+    /// The uid of the object.
     pub(crate) fn uid(&self) -> &Uid {
         match self {
             GraphTask::Examine { uid, .. }
@@ -109,9 +109,9 @@ impl GraphTask {
 
 #[derive(Debug, PartialEq, Eq)]
 struct GraphNode {
-    place: ObjectPlace,
-    owners: Box<[Owner]>,
-    phase: Phase,
+    location: ObjectLocation,
+    owners: Box<[OwnerLink]>,
+    phase: DeletionPhase,
 }
 
 impl GraphNode {
@@ -121,7 +121,7 @@ impl GraphNode {
     }
 }
 
-/// Uids in the order in which they came, each once.
+/// A queue of uids, each at most once.
 ///
 /// Bound: the nodes of the graph.
 #[derive(Debug, Default)]
@@ -141,7 +141,7 @@ impl UidQueue {
         let uid = self.order.pop_front();
         match &uid {
             Some(uid) => drop(self.waiting.remove(uid)),
-            // The memory of a burst is given back.
+            // Frees the memory that a burst has taken.
             None => *self = UidQueue::default(),
         }
         uid
@@ -150,9 +150,9 @@ impl UidQueue {
 
 /// The graph of owners and dependents.
 #[derive(Debug, Default)]
-pub(crate) struct Graph {
+pub(crate) struct OwnershipGraph {
     nodes: HashMap<Uid, GraphNode>,
-    /// The nodes that name a uid as their owner, whether it exists or not.
+    /// The nodes that refer to a uid as their owner, whether the owner exists or not.
     dependents: HashMap<Uid, HashSet<Uid>>,
     /// Objects that may have lost their owners.
     examined: UidQueue,
@@ -160,12 +160,12 @@ pub(crate) struct Graph {
     released: UidQueue,
 }
 
-impl Graph {
-    /// An object is there, new or changed.
+impl OwnershipGraph {
+    /// Notes that an object exists: it is new or has changed.
     pub(crate) fn seen(&mut self, seen: SeenObject) {
         let SeenObject {
             uid,
-            place,
+            location,
             owners,
             phase,
         } = seen;
@@ -174,11 +174,13 @@ impl Graph {
             return;
         }
         let before = self.nodes.remove(&uid);
-        let known: &[Owner] = before.as_ref().map_or(&[], |node| &node.owners);
-        let known_phase = before.as_ref().map_or(Phase::Living, |node| node.phase);
+        let known: &[OwnerLink] = before.as_ref().map_or(&[], |node| &node.owners);
+        let known_phase = before
+            .as_ref()
+            .map_or(DeletionPhase::Living, |node| node.phase);
         let mut unblocked = Vec::new();
         if *known != *owners {
-            // Objects may have thousands of owners.
+            // A map, because objects may have thousands of owners.
             let now: HashMap<&Uid, bool> = owners
                 .iter()
                 .map(|owner| (&owner.uid, owner.blocks))
@@ -205,41 +207,41 @@ impl Graph {
         if !owners.is_empty() || waits {
             let owners = owners.into();
             let node = GraphNode {
-                place,
+                location,
                 owners,
                 phase,
             };
             self.nodes.insert(uid, node);
         }
-        // Only now: an object may own itself.
+        // After the node is inserted, because an object may own itself.
         for owner in unblocked {
-            self.look_at_waiting(&owner);
+            self.recheck_waiting(&owner);
         }
     }
 
-    /// An object is gone.
+    /// Notes that an object is gone.
     pub(crate) fn gone(&mut self, uid: &Uid) {
         if let Some(node) = self.nodes.remove(uid) {
             for owner in &node.owners {
                 self.forget_dependent(&owner.uid, uid);
-                self.look_at_waiting(&owner.uid);
+                self.recheck_waiting(&owner.uid);
             }
         }
         self.examine_dependents(uid);
-        // The memory of many objects is given back when they are gone.
+        // Frees memory after many objects are gone.
         if self.nodes.capacity() > 4 * self.nodes.len() + KEPT_MIN {
             self.nodes.shrink_to_fit();
             self.dependents.shrink_to_fit();
         }
     }
 
-    /// All objects of a resource, given at once because the events between are not known.
+    /// Replaces all objects of a resource: events were missed, or the resource is new to the graph.
     pub(crate) fn replace(&mut self, resource: ResourceId, all: Vec<SeenObject>) {
         let there: HashSet<&Uid> = all.iter().map(|seen| &seen.uid).collect();
         let of_resource = self
             .nodes
             .iter()
-            .filter(|(_, node)| node.place.resource == resource);
+            .filter(|(_, node)| node.location.resource == resource);
         let gone: Vec<Uid> = of_resource
             .filter(|(uid, _)| !there.contains(uid))
             .map(|(uid, _)| uid.clone())
@@ -250,7 +252,7 @@ impl Graph {
         for seen in all {
             self.seen(seen);
         }
-        // Owners of which the graph keeps nothing may be gone too.
+        // Owners that have no node of their own may be gone too.
         self.examine_all();
     }
 
@@ -259,7 +261,7 @@ impl Graph {
         self.replace(resource, Vec::new());
     }
 
-    /// Looks at every object again: owners of kinds that were unknown may be known now.
+    /// Queues every object to be examined again: owners of a kind that was not served may be found now.
     pub(crate) fn examine_all(&mut self) {
         for (uid, node) in &self.nodes {
             self.examined.push(uid);
@@ -269,25 +271,25 @@ impl Graph {
         }
     }
 
-    /// A task failed: it comes again, if it is still to be done.
-    pub(crate) fn again(&mut self, uid: &Uid) {
+    /// Queues an object again whose task failed.
+    pub(crate) fn retry(&mut self, uid: &Uid) {
         if self.nodes.contains_key(uid) {
             self.examined.push(uid);
-            self.look_at_waiting(uid);
+            self.recheck_waiting(uid);
         }
     }
 
-    /// The objects that no dependent seems to block any longer. The caller tells the graph of everything that has happened until then, and
-    /// asks about each of them again with [`Graph::release`].
+    /// Takes the objects that no dependent seems to block any longer. The caller must then bring the graph up to date, and call
+    /// [`OwnershipGraph::release`] for each of them.
     pub(crate) fn take_free(&mut self) -> Vec<Uid> {
         let mut free: Vec<Uid> = std::iter::from_fn(|| self.released.pop()).collect();
-        let (mut circles, mut rest) = (0, Vec::new());
+        let (mut in_cycle, mut rest) = (0, Vec::new());
         free.retain(|uid| {
             let is_free = self.is_free(uid);
             if is_free && self.blocking(uid).next().is_some() {
-                circles += 1;
-                if circles > 1 {
-                    // When one of a circle has gone, the others may have to wait for it.
+                in_cycle += 1;
+                if in_cycle > 1 {
+                    // One object of a cycle at a time: once it is gone, the others may not be free any more.
                     rest.push(uid.clone());
                     return false;
                 }
@@ -298,69 +300,78 @@ impl Graph {
         free
     }
 
-    /// The task for an object that no dependent seemed to block. If one blocks it after all, it comes again later.
+    /// The task to release an object that [`OwnershipGraph::take_free`] returned. `None` if a dependent blocks it after all; it is queued again
+    /// when that dependent changes.
     pub(crate) fn release(&self, uid: Uid) -> Option<GraphTask> {
         let node = self.nodes.get(&uid).filter(|_| self.is_free(&uid))?;
-        let place = node.place.clone();
-        Some(GraphTask::Release { uid, place })
+        let location = node.location.clone();
+        Some(GraphTask::Release { uid, location })
     }
 
     fn is_free(&self, uid: &Uid) -> bool {
         match self.nodes.get(uid).map(|node| node.phase) {
-            Some(Phase::Foreground) => !self.is_blocked(uid),
-            Some(Phase::Orphaning) => !self.dependents.contains_key(uid),
-            Some(Phase::Living | Phase::Leaving) | None => false,
+            Some(DeletionPhase::Foreground) => !self.is_blocked(uid),
+            Some(DeletionPhase::Orphaning) => !self.dependents.contains_key(uid),
+            Some(DeletionPhase::Living | DeletionPhase::Leaving) | None => false,
         }
     }
 
-    /// The next task for an object that has owners.
+    /// The next task about an object that has owners.
     pub(crate) fn next(&mut self) -> Option<GraphTask> {
         while let Some(uid) = self.examined.pop() {
             let Some(node) = self.nodes.get(&uid) else {
                 continue;
             };
-            let place = node.place.clone();
+            let location = node.location.clone();
             let orphans = |uid: &Uid| {
                 let node = self.nodes.get(uid);
-                node.is_some_and(|node| node.phase == Phase::Orphaning)
+                node.is_some_and(|node| node.phase == DeletionPhase::Orphaning)
             };
             let owners = node.owners.iter().map(|owner| owner.uid.clone());
             let owners: Vec<Uid> = owners.filter(orphans).collect();
             if !owners.is_empty() {
-                return Some(GraphTask::Disown { uid, place, owners });
+                return Some(GraphTask::Disown {
+                    uid,
+                    location,
+                    owners,
+                });
             }
-            if node.phase == Phase::Living {
+            if node.phase == DeletionPhase::Living {
                 let owns = self.dependents.contains_key(&uid);
-                return Some(GraphTask::Examine { uid, place, owns });
+                return Some(GraphTask::Examine {
+                    uid,
+                    location,
+                    owns,
+                });
             }
         }
         None
     }
 
-    /// How many objects are kept.
+    /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// True if there is nothing to do.
+    /// True if no task is queued.
     pub(crate) fn is_idle(&self) -> bool {
         self.released.order.is_empty() && self.examined.order.is_empty()
     }
 
     #[cfg(test)]
-    pub(super) fn knows_the_same_as(&self, other: &Graph) -> bool {
+    pub(super) fn has_same_nodes_as(&self, other: &OwnershipGraph) -> bool {
         self.nodes == other.nodes && self.dependents == other.dependents
     }
 
-    /// True if an object that is deleted in the foreground has to wait. Objects that would wait for each other and for nobody
-    /// else do not: the first of them goes. (Upstream guesses that there is a circle and makes one of them block no longer. It
-    /// does so too for some that are in none, and not for objects that were all deleted in the foreground.)
+    /// True if an object that is deleted in the foreground has to wait for a dependent. Objects in a cycle that wait only for each other
+    /// are not blocked, so that the first of them can go. (kube-controller-manager breaks a cycle by making one dependent non-blocking. It also
+    /// does so for some objects outside of cycles, and does not for objects that were all deleted in the foreground.)
     fn is_blocked(&self, uid: &Uid) -> bool {
         let mut reached: HashSet<&Uid> = HashSet::new();
         let mut left = vec![uid];
         while let Some(at) = left.pop() {
             for (dependent, node) in self.blocking(at) {
-                if node.phase != Phase::Foreground {
+                if node.phase != DeletionPhase::Foreground {
                     return true;
                 }
                 if reached.insert(dependent) {
@@ -369,11 +380,11 @@ impl Graph {
             }
         }
         let mut others = reached.into_iter().filter(|other| *other != uid);
-        others.any(|other| !self.blocks_in_the_end(other, uid))
+        others.any(|other| !self.is_blocked_by(other, uid))
     }
 
-    /// True if an object blocks another one, or one that does.
-    fn blocks_in_the_end(&self, from: &Uid, to: &Uid) -> bool {
+    /// True if `from` is blocked by `to`, directly or through other blocking dependents.
+    fn is_blocked_by(&self, from: &Uid, to: &Uid) -> bool {
         let mut reached: HashSet<&Uid> = HashSet::new();
         let mut left = vec![from];
         while let Some(at) = left.pop() {
@@ -403,8 +414,8 @@ impl Graph {
         }
     }
 
-    /// A dependent changed for which an owner may have waited.
-    fn look_at_waiting(&mut self, owner: &Uid) {
+    /// Queues an owner that may have waited for a dependent that has changed.
+    fn recheck_waiting(&mut self, owner: &Uid) {
         let node = self.nodes.get(owner);
         if node.is_some_and(|node| node.phase.waits()) {
             self.released.push(owner);

@@ -1,11 +1,11 @@
-//! The garbage collector: what is owned goes with its owners.
+//! The garbage collector: deletes objects whose owners are gone.
 //!
-//! `graph` knows who owns whom and says whom to look at; `plan` says what becomes of one object; both are pure. Here is the worker
-//! that feeds the one from the caches' logs and does what the other says. It never trusts the graph alone: owners are looked up
-//! in the caches, and before one is taken for absent the cache is brought up to date.
+//! `graph` knows owners and dependents and returns tasks; `plan` decides what to do with one object; both are pure. This file feeds the graph
+//! from the event logs of the caches and performs the tasks. It never trusts the graph alone: owners are looked up in the caches, and before
+//! an owner counts as absent its cache is brought up to date.
 //!
-//! Several servers may stand on one store. Each of them collects; a deletion names the uid and the version that was looked at,
-//! and all other writes are made from the current object, so whoever is second does nothing.
+//! Several servers may share one store, and each of them collects. A deletion has the examined uid and resourceVersion as preconditions, and
+//! all other writes start from the current object, so the second server to write changes nothing.
 
 mod graph;
 #[cfg(test)]
@@ -24,20 +24,20 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client;
-use crate::core::{Core, DeleteOptions, FOREGROUND, ORPHAN, Resource, ResourceId, Served};
-use graph::{Graph, GraphTask, ObjectPlace, Phase, SeenObject, Uid};
-use plan::{Facts, ObjectAction, OwnerReference, OwnerState, plan};
+use crate::core::{Core, DeleteOptions, FOREGROUND, ORPHAN, Resource, ResourceId, ServedSet};
+use graph::{DeletionPhase, GraphTask, ObjectLocation, OwnershipGraph, SeenObject, Uid};
+use plan::{ObjectAction, OwnerReference, OwnerState, OwnershipFacts, plan};
 
-/// Changes within this time are looked at together, so that a busy server wakes the collector a hundred times a second and not
-/// with every write.
+/// Changes within this time are handled together, so that a busy server wakes the collector a hundred times a second and not with every
+/// write.
 const GATHER: Duration = Duration::from_millis(10);
-/// When what failed is tried again.
+/// After what time failed tasks are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How many tasks are taken before the log is looked at again, and how many of them are done at a time: writes that wait
-/// together are committed together.
+/// How many tasks are taken before the event logs are read again.
 const BATCH: usize = 256;
+/// How many tasks run concurrently: their writes are committed together.
 const AT_ONCE: usize = 16;
-/// How many owners are remembered to be absent, so that not every dependent of a deleted owner asks the store.
+/// How many absent owners are remembered, so that not every dependent of a deleted owner needs a consistent read.
 const ABSENT_MAX: usize = 1024;
 
 /// The counters of the collector.
@@ -45,15 +45,15 @@ const ABSENT_MAX: usize = 1024;
 pub(crate) struct GarbageCounts {
     /// Objects that have owners or wait for dependents.
     pub(crate) known: AtomicUsize,
-    /// Objects that were deleted because their owners were.
+    /// Objects that were deleted because their owners were gone.
     pub(crate) deleted: AtomicU64,
 }
 
-/// Collects until the server is gone. `changed` is notified when a cache changes.
+/// Runs the collector until the server stops. `changed` is notified when a cache changes.
 pub(super) async fn run(core: Weak<Core>, changed: Arc<Notify>, counts: Arc<GarbageCounts>) {
-    let mut collector = Collector {
+    let mut collector = GarbageCollector {
         counts,
-        ..Collector::default()
+        ..GarbageCollector::default()
     };
     loop {
         let next = match core.upgrade() {
@@ -75,43 +75,43 @@ pub(super) async fn run(core: Weak<Core>, changed: Arc<Notify>, counts: Arc<Garb
     }
 }
 
-/// When to look again.
+/// When the next round starts.
 enum NextRound {
     AtOnce,
     /// When a cache changes.
     OnChange,
-    /// When a cache changes, but not later than this: a task failed.
+    /// When a cache changes, but not later than this, because a task failed.
     OnChangeUntil(Instant),
 }
 
-/// A resource whose objects are followed.
+/// A resource whose event log the collector reads.
 struct FollowedResource {
     resource: Arc<Resource>,
-    /// The number of the next event in its cache's log; `None` before the first look.
+    /// The position in its event log; `None` before the first read.
     position: Option<u64>,
 }
 
 #[derive(Default)]
-struct Collector {
-    graph: Graph,
+struct GarbageCollector {
+    graph: OwnershipGraph,
     followed: Vec<FollowedResource>,
     absent: Arc<AbsentOwners>,
     counts: Arc<GarbageCounts>,
-    /// Objects whose task is tried again later.
+    /// Objects whose task failed and is tried again later.
     ///
     /// Bound: the nodes of the graph.
     failed: HashSet<Uid>,
     retry_at: Option<Instant>,
 }
 
-impl Collector {
+impl GarbageCollector {
     async fn round(&mut self, core: &Arc<Core>) -> NextRound {
         self.follow_resources(&collected_resources(&core.served()));
         self.observe();
         let mut tasks = Vec::new();
         let free = self.graph.take_free();
         if !free.is_empty() {
-            // A dependent that is in the store and not yet in its cache would be overlooked.
+            // A dependent that is in the store but not yet in its cache would be missed.
             match catch_up(core, &self.followed).await {
                 Ok(()) => {
                     self.observe();
@@ -119,7 +119,7 @@ impl Collector {
                     tasks.extend(free.into_iter().filter_map(|uid| graph.release(uid)));
                 }
                 Err(status) => {
-                    tracing::warn!(%status, "the caches are behind the store: objects that wait for dependents go on waiting");
+                    tracing::warn!(%status, "the caches are behind the store: cannot release objects that wait for dependents; will retry");
                     free.into_iter().for_each(|uid| self.try_later(uid));
                 }
             }
@@ -139,12 +139,12 @@ impl Collector {
         self.retry_at.get_or_insert(Instant::now() + RETRY);
     }
 
-    /// Tries again what failed, if it is time.
+    /// Queues the failed tasks again, if it is time.
     fn retry(&mut self) {
         if self.retry_at.is_some_and(|at| at <= Instant::now()) {
             self.retry_at = None;
             for uid in std::mem::take(&mut self.failed) {
-                self.graph.again(&uid);
+                self.graph.retry(&uid);
             }
         }
     }
@@ -160,7 +160,7 @@ impl Collector {
         self.followed.retain_mut(|followed| {
             let id = followed.resource.id;
             match now.get(&id) {
-                // Its kind may be another one.
+                // The definition of a custom resource may have changed, and its kind with it.
                 Some(resource) => followed.resource = Arc::clone(resource),
                 None => graph.forget_resource(id),
             }
@@ -186,7 +186,7 @@ impl Collector {
         }
     }
 
-    /// Tells the graph what happened since the last look.
+    /// Tells the graph the events since the last round.
     fn observe(&mut self) {
         for followed in &mut self.followed {
             let (id, cache) = (followed.resource.id, followed.resource.cache());
@@ -197,7 +197,7 @@ impl Collector {
                     let objects = snapshot.state.iter().map(|(_, object)| object);
                     let seen = objects.filter_map(|object| seen(id, object));
                     self.graph.replace(id, seen.collect());
-                    // The store may be another one than before.
+                    // The store may have lost revisions, and the owners may exist again.
                     self.absent.clear();
                     followed.position = Some(end);
                     break;
@@ -236,7 +236,7 @@ impl Collector {
             while running.len() < AT_ONCE
                 && let Some(task) = tasks.next()
             {
-                let worker = Worker {
+                let worker = GarbageWorker {
                     core: core.clone(),
                     resources: resources.clone(),
                     absent: self.absent.clone(),
@@ -256,10 +256,10 @@ impl Collector {
             };
             match status.code {
                 404 => {}
-                // Somebody changed the object: look at it as it is now.
-                409 => self.graph.again(task.uid()),
+                // Another client changed the object: examine its current state.
+                409 => self.graph.retry(task.uid()),
                 _ => {
-                    tracing::warn!(%status, "cannot collect an object; will try again");
+                    tracing::warn!(%status, "cannot garbage-collect an object; will retry");
                     self.try_later(task.uid().clone());
                 }
             }
@@ -268,25 +268,25 @@ impl Collector {
 }
 
 /// The resources whose objects are collected.
-fn collected_resources(served: &Served) -> Vec<Arc<Resource>> {
+fn collected_resources(served: &ServedSet) -> Vec<Arc<Resource>> {
     let all = served.resources().iter();
     all.filter(|resource| resource.kind.collected)
         .cloned()
         .collect()
 }
 
-/// An object as the graph has to know it; `None` for most, which neither have owners nor are being deleted.
+/// What the graph needs to know of an object; `None` for most objects, which neither have owners nor are being deleted.
 fn seen(resource: ResourceId, object: &Object) -> Option<SeenObject> {
     let seen = describe(resource, object);
-    let nothing = seen.owners.is_empty() && seen.phase == Phase::Living;
+    let nothing = seen.owners.is_empty() && seen.phase == DeletionPhase::Living;
     (!nothing).then_some(seen)
 }
 
 fn describe(resource: ResourceId, object: &Object) -> SeenObject {
-    let facts = Facts::of(object);
+    let facts = OwnershipFacts::of(object);
     SeenObject {
         uid: Uid::new(&object.uid()),
-        place: ObjectPlace {
+        location: ObjectLocation {
             resource,
             key: object.key(),
         },
@@ -295,7 +295,7 @@ fn describe(resource: ResourceId, object: &Object) -> SeenObject {
     }
 }
 
-/// Waits until the caches have everything that is in the store now.
+/// Waits until the caches have every change that is in the store now.
 async fn catch_up(core: &Core, followed: &[FollowedResource]) -> Result<(), Status> {
     let revision = core.revision().await?;
     for followed in followed {
@@ -304,7 +304,7 @@ async fn catch_up(core: &Core, followed: &[FollowedResource]) -> Result<(), Stat
     Ok(())
 }
 
-/// Owners that were looked for and are not there. A uid never comes back.
+/// Owners that were looked up and do not exist. This stays true: a uid is never used again.
 #[derive(Default)]
 struct AbsentOwners(Mutex<HashSet<(String, String)>>);
 
@@ -328,68 +328,82 @@ impl AbsentOwners {
     }
 }
 
-/// Does one task.
-struct Worker {
+/// Performs one task.
+struct GarbageWorker {
     core: Arc<Core>,
     resources: Arc<HashMap<ResourceId, Arc<Resource>>>,
     absent: Arc<AbsentOwners>,
     counts: Arc<GarbageCounts>,
 }
 
-impl Worker {
+impl GarbageWorker {
     async fn perform(&self, task: &GraphTask) -> Result<(), Status> {
         match task {
-            GraphTask::Examine { uid, place, owns } => self.examine(uid, place, *owns).await,
-            GraphTask::Disown { uid, place, owners } => {
-                self.disown(uid, place, |known| owners.contains(known))
+            GraphTask::Examine {
+                uid,
+                location,
+                owns,
+            } => self.examine(uid, location, *owns).await,
+            GraphTask::Disown {
+                uid,
+                location,
+                owners,
+            } => {
+                self.disown(uid, location, |known| owners.contains(known))
                     .await
             }
-            GraphTask::Release { uid, place } => self.release(uid, place).await,
+            GraphTask::Release { uid, location } => self.release(uid, location).await,
         }
     }
 
-    fn resource(&self, place: &ObjectPlace) -> Result<&Arc<Resource>, Status> {
-        let resource = self.resources.get(&place.resource);
+    fn resource(&self, location: &ObjectLocation) -> Result<&Arc<Resource>, Status> {
+        let resource = self.resources.get(&location.resource);
         resource.ok_or_else(Status::no_such_resource)
     }
 
-    async fn examine(&self, uid: &Uid, place: &ObjectPlace, owns: bool) -> Result<(), Status> {
-        let resource = self.resource(place)?;
-        let Some(object) = resource.get(&place.key) else {
-            return Ok(()); // its deletion is in the log
+    async fn examine(
+        &self,
+        uid: &Uid,
+        location: &ObjectLocation,
+        owns: bool,
+    ) -> Result<(), Status> {
+        let resource = self.resource(location)?;
+        let Some(object) = resource.get(&location.key) else {
+            return Ok(()); // deleted: the graph learns it from the event log
         };
-        let facts = Facts::of(&object);
-        if Uid::new(&object.uid()) != *uid || facts.phase() != Phase::Living {
+        let facts = OwnershipFacts::of(&object);
+        if Uid::new(&object.uid()) != *uid || facts.phase() != DeletionPhase::Living {
             return Ok(());
         }
         let mut states = Vec::with_capacity(facts.owner_references.len());
         let mut fresh = Vec::new();
         for reference in &facts.owner_references {
-            let found = self.look_up(resource, &place.key, reference, &mut fresh);
+            let found = self.look_up(resource, &location.key, reference, &mut fresh);
             let state = found.await?;
             states.push(state);
             if state == OwnerState::Unknown {
-                break; // the object stays, however its other owners are
+                break; // the object is kept, whatever its other owners are
             }
         }
         match plan(&facts, &states, owns) {
             ObjectAction::Keep => Ok(()),
             ObjectAction::Disown(lost) => {
                 let lost: HashSet<Uid> = lost.iter().map(|uid| Uid::new(uid)).collect();
-                self.disown(uid, place, |known| lost.contains(known)).await
+                self.disown(uid, location, |known| lost.contains(known))
+                    .await
             }
             ObjectAction::Delete(policy) => {
                 let options = DeleteOptions::exactly(policy, &object);
                 let kind = &resource.kind.kind;
-                tracing::debug!(%kind, key = %place.key, "deletes an object whose owners are gone");
-                client::delete(resource, &place.key, &options).await?;
+                tracing::debug!(%kind, key = %location.key, "deleting an object whose owners are gone");
+                client::delete(resource, &location.key, &options).await?;
                 self.counts.deleted.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
         }
     }
 
-    /// The state of an owner that an object of a resource names. `fresh` are the resources whose caches are up to date already.
+    /// The state of an owner to which the object `key` of the resource `of` refers. `fresh` lists the resources whose caches are up to date.
     async fn look_up(
         &self,
         of: &Resource,
@@ -426,21 +440,23 @@ impl Worker {
                 self.absent.insert(asked);
             }
         }
-        Ok(match found.map(|object| Facts::of(&object).phase()) {
-            None => OwnerState::Absent,
-            Some(Phase::Foreground) => OwnerState::Waiting,
-            Some(_) => OwnerState::Solid,
-        })
+        Ok(
+            match found.map(|object| OwnershipFacts::of(&object).phase()) {
+                None => OwnerState::Absent,
+                Some(DeletionPhase::Foreground) => OwnerState::Waiting,
+                Some(_) => OwnerState::Solid,
+            },
+        )
     }
 
-    /// Takes references to owners from an object.
+    /// Removes references to owners from an object.
     async fn disown(
         &self,
         uid: &Uid,
-        place: &ObjectPlace,
+        location: &ObjectLocation,
         lost: impl Fn(&Uid) -> bool + Sync,
     ) -> Result<(), Status> {
-        self.edit(uid, place, |draft| {
+        self.edit(uid, location, |draft| {
             draft.meta.owner_references.retain(|reference| {
                 let uid = reference.get("uid").and_then(tidings_json::Value::as_str);
                 !lost(&Uid::new(uid.unwrap_or_default()))
@@ -449,9 +465,9 @@ impl Worker {
         .await
     }
 
-    /// Takes the finalizer from an object that no dependent blocks any longer.
-    async fn release(&self, uid: &Uid, place: &ObjectPlace) -> Result<(), Status> {
-        self.edit(uid, place, |draft| {
+    /// Removes the deletion finalizer of an object that no dependent blocks any longer.
+    async fn release(&self, uid: &Uid, location: &ObjectLocation) -> Result<(), Status> {
+        self.edit(uid, location, |draft| {
             if draft.meta.deletion_timestamp.is_none() {
                 return;
             }
@@ -466,15 +482,15 @@ impl Worker {
         .await
     }
 
-    /// Changes an object if it is still the same one.
+    /// Changes an object, unless it was deleted and created again.
     async fn edit(
         &self,
         uid: &Uid,
-        place: &ObjectPlace,
+        location: &ObjectLocation,
         edit: impl Fn(&mut Draft) + Sync,
     ) -> Result<(), Status> {
-        let resource = self.resource(place)?;
+        let resource = self.resource(location)?;
         let same = |existing: &Object| Uid::new(&existing.uid()) == *uid;
-        client::edit(resource, &place.key, same, None, edit).await
+        client::edit(resource, &location.key, same, None, edit).await
     }
 }

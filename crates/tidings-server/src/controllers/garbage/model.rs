@@ -1,4 +1,4 @@
-//! The graph against a world that knows everything: random histories, told late and out of order between kinds.
+//! Tests the graph against a model of a cluster: random histories, whose events reach the graph late and in any order between two resources.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,25 +13,25 @@ use crate::core::{FOREGROUND, ORPHAN, PropagationPolicy, ResourceId};
 const OTHER: &str = "example.com/other";
 const SLOTS: usize = 4;
 
-/// An object, as simply as can be.
+/// An object of the model.
 #[derive(Debug, Clone)]
 struct ModelObject {
     uid: u128,
-    facts: Facts,
+    facts: OwnershipFacts,
 }
 
-/// What is true, and what the graph has not been told of yet.
+/// The objects that exist, and the events that the graph has not received yet.
 #[derive(Debug, Default)]
 struct ModelWorld {
-    things: BTreeMap<usize, ModelObject>,
+    objects: BTreeMap<usize, ModelObject>,
     next_uid: u128,
-    /// For each of two kinds.
-    untold: [VecDeque<UntoldEvent>; 2],
-    graph: Graph,
+    /// The events that the graph has not received yet, for each of two resources.
+    pending: [VecDeque<PendingEvent>; 2],
+    graph: OwnershipGraph,
 }
 
 #[derive(Debug)]
-enum UntoldEvent {
+enum PendingEvent {
     Seen(SeenObject),
     Gone(Uid),
 }
@@ -44,47 +44,47 @@ fn kind_of(slot: usize) -> ResourceId {
     ResourceId((slot % 2) as u64)
 }
 
-fn seen(slot: usize, thing: &ModelObject) -> SeenObject {
+fn seen(slot: usize, object: &ModelObject) -> SeenObject {
     SeenObject {
-        uid: Uid::Uuid(thing.uid),
-        place: ObjectPlace {
+        uid: Uid::Uuid(object.uid),
+        location: ObjectLocation {
             resource: kind_of(slot),
             key: ObjectKey::new("", &slot.to_string()),
         },
-        owners: thing.facts.owners(),
-        phase: thing.facts.phase(),
+        owners: object.facts.owners(),
+        phase: object.facts.phase(),
     }
 }
 
 impl ModelWorld {
-    fn tell(&mut self, slot: usize, told: UntoldEvent) {
-        self.untold[slot % 2].push_back(told);
+    fn enqueue(&mut self, slot: usize, event: PendingEvent) {
+        self.pending[slot % 2].push_back(event);
     }
 
     fn create(&mut self, slot: usize, owners: &[(usize, bool)], held: bool) {
-        if self.things.contains_key(&slot) {
+        if self.objects.contains_key(&slot) {
             return;
         }
         self.next_uid += 1;
         let owner_references = self.references(owners);
         let finalizers = held.then(|| OTHER.to_owned()).into_iter().collect();
-        let thing = ModelObject {
+        let object = ModelObject {
             uid: self.next_uid,
-            facts: Facts {
+            facts: OwnershipFacts {
                 owner_references,
                 finalizers,
                 deletion_timestamp: None,
             },
         };
-        self.tell(slot, UntoldEvent::Seen(seen(slot, &thing)));
-        self.things.insert(slot, thing);
+        self.enqueue(slot, PendingEvent::Seen(seen(slot, &object)));
+        self.objects.insert(slot, object);
     }
 
-    /// References to what stands in slots; an empty slot stands for an owner that never was.
+    /// References to the objects in slots; an empty slot stands for an owner that never existed.
     fn references(&self, owners: &[(usize, bool)]) -> Vec<OwnerReference> {
         let mut references: Vec<OwnerReference> = Vec::new();
         for (slot, blocks) in owners {
-            let uid = self.things.get(slot).map_or(1 << 100, |thing| thing.uid);
+            let uid = self.objects.get(slot).map_or(1 << 100, |object| object.uid);
             let uid = uid_text(uid);
             if !references.iter().any(|known| known.uid == uid) {
                 references.push(OwnerReference {
@@ -98,25 +98,26 @@ impl ModelWorld {
         references
     }
 
-    /// Changes an object; it goes if nothing holds it any longer.
-    fn edit(&mut self, slot: usize, uid: Option<&Uid>, edit: impl FnOnce(&mut Facts)) {
-        let Some(thing) = self.things.get_mut(&slot) else {
+    /// Changes an object; it is removed if it is being deleted and has no finalizers.
+    fn edit(&mut self, slot: usize, uid: Option<&Uid>, edit: impl FnOnce(&mut OwnershipFacts)) {
+        let Some(object) = self.objects.get_mut(&slot) else {
             return;
         };
-        if uid.is_some_and(|uid| *uid != Uid::Uuid(thing.uid)) {
+        if uid.is_some_and(|uid| *uid != Uid::Uuid(object.uid)) {
             return;
         }
-        edit(&mut thing.facts);
-        let leaves = thing.facts.deletion_timestamp.is_some() && thing.facts.finalizers.is_empty();
-        let told = if leaves {
-            UntoldEvent::Gone(Uid::Uuid(thing.uid))
+        edit(&mut object.facts);
+        let leaves =
+            object.facts.deletion_timestamp.is_some() && object.facts.finalizers.is_empty();
+        let event = if leaves {
+            PendingEvent::Gone(Uid::Uuid(object.uid))
         } else {
-            UntoldEvent::Seen(seen(slot, thing))
+            PendingEvent::Seen(seen(slot, object))
         };
         if leaves {
-            self.things.remove(&slot);
+            self.objects.remove(&slot);
         }
-        self.tell(slot, told);
+        self.enqueue(slot, event);
     }
 
     fn delete(&mut self, slot: usize, policy: PropagationPolicy) {
@@ -135,35 +136,35 @@ impl ModelWorld {
 
     fn deliver(&mut self, kind: usize, count: usize) {
         for _ in 0..count {
-            match self.untold[kind].pop_front() {
-                Some(UntoldEvent::Seen(seen)) => self.graph.seen(seen),
-                Some(UntoldEvent::Gone(uid)) => self.graph.gone(&uid),
+            match self.pending[kind].pop_front() {
+                Some(PendingEvent::Seen(seen)) => self.graph.seen(seen),
+                Some(PendingEvent::Gone(uid)) => self.graph.gone(&uid),
                 None => return,
             }
         }
     }
 
-    /// What was not told is lost; the graph gets the state instead.
+    /// Drops the pending events; the graph gets all objects instead.
     fn resync(&mut self, kind: usize) {
-        self.untold[kind].clear();
-        let things = self.things.iter();
-        let of_kind = things.filter(|(slot, _)| *slot % 2 == kind);
-        let all = of_kind.map(|(slot, thing)| seen(*slot, thing)).collect();
+        self.pending[kind].clear();
+        let objects = self.objects.iter();
+        let of_kind = objects.filter(|(slot, _)| *slot % 2 == kind);
+        let all = of_kind.map(|(slot, object)| seen(*slot, object)).collect();
         self.graph.replace(ResourceId(kind as u64), all);
     }
 
     fn state_of(&self, reference: &OwnerReference) -> OwnerState {
         let slot: usize = reference.name.parse().unwrap();
-        match self.things.get(&slot) {
+        match self.objects.get(&slot) {
             Some(owner) if uid_text(owner.uid) == reference.uid => match owner.facts.phase() {
-                Phase::Foreground => OwnerState::Waiting,
+                DeletionPhase::Foreground => OwnerState::Waiting,
                 _ => OwnerState::Solid,
             },
             _ => OwnerState::Absent,
         }
     }
 
-    fn states(&self, facts: &Facts) -> Vec<OwnerState> {
+    fn states(&self, facts: &OwnershipFacts) -> Vec<OwnerState> {
         let references = facts.owner_references.iter();
         references
             .map(|reference| self.state_of(reference))
@@ -172,15 +173,15 @@ impl ModelWorld {
 
     fn dependents(&self, uid: u128) -> impl Iterator<Item = (usize, &ModelObject, bool)> {
         let uid = uid_text(uid);
-        self.things.iter().filter_map(move |(slot, thing)| {
-            let mut references = thing.facts.owner_references.iter();
+        self.objects.iter().filter_map(move |(slot, object)| {
+            let mut references = object.facts.owner_references.iter();
             let reference = references.find(|reference| reference.uid == uid)?;
             let blocks = reference.block_owner_deletion == Some(true);
-            Some((*slot, thing, blocks))
+            Some((*slot, object, blocks))
         })
     }
 
-    /// Does what is next, as the worker would. False if there is nothing.
+    /// Performs the next tasks, as the collector would. False if there are none.
     fn work(&mut self, fails: bool) -> bool {
         let mut tasks = Vec::new();
         let free = self.graph.take_free();
@@ -193,7 +194,7 @@ impl ModelWorld {
         let any = !tasks.is_empty();
         for task in tasks {
             if fails {
-                self.graph.again(task.uid());
+                self.graph.retry(task.uid());
             } else {
                 self.perform(task);
             }
@@ -202,23 +203,27 @@ impl ModelWorld {
     }
 
     fn perform(&mut self, task: GraphTask) {
-        let slot_of = |place: &ObjectPlace| place.key.name().parse::<usize>().unwrap();
-        let disown = |facts: &mut Facts, lost: &[Uid]| {
+        let slot_of = |location: &ObjectLocation| location.key.name().parse::<usize>().unwrap();
+        let disown = |facts: &mut OwnershipFacts, lost: &[Uid]| {
             facts
                 .owner_references
                 .retain(|reference| !lost.contains(&Uid::new(&reference.uid)));
         };
         match task {
-            GraphTask::Examine { uid, place, owns } => {
-                let slot = slot_of(&place);
-                let Some(thing) = self.things.get(&slot) else {
+            GraphTask::Examine {
+                uid,
+                location,
+                owns,
+            } => {
+                let slot = slot_of(&location);
+                let Some(object) = self.objects.get(&slot) else {
                     return;
                 };
-                if Uid::Uuid(thing.uid) != uid || thing.facts.phase() != Phase::Living {
+                if Uid::Uuid(object.uid) != uid || object.facts.phase() != DeletionPhase::Living {
                     return;
                 }
-                let states = self.states(&thing.facts);
-                match plan(&thing.facts, &states, owns) {
+                let states = self.states(&object.facts);
+                match plan(&object.facts, &states, owns) {
                     ObjectAction::Keep => {}
                     ObjectAction::Disown(lost) => {
                         let lost: Vec<Uid> = lost.iter().map(|uid| Uid::new(uid)).collect();
@@ -230,25 +235,31 @@ impl ModelWorld {
                     }
                 }
             }
-            GraphTask::Disown { uid, place, owners } => {
-                self.edit(slot_of(&place), Some(&uid), |facts| disown(facts, &owners));
+            GraphTask::Disown {
+                uid,
+                location,
+                owners,
+            } => {
+                self.edit(slot_of(&location), Some(&uid), |facts| {
+                    disown(facts, &owners)
+                });
             }
-            GraphTask::Release { uid, place } => self.release(slot_of(&place), &uid),
+            GraphTask::Release { uid, location } => self.release(slot_of(&location), &uid),
         }
     }
 
     fn release(&mut self, slot: usize, uid: &Uid) {
-        if let Some(thing) = self.things.get(&slot)
-            && Uid::Uuid(thing.uid) == *uid
+        if let Some(object) = self.objects.get(&slot)
+            && Uid::Uuid(object.uid) == *uid
         {
-            let mut dependents = self.dependents(thing.uid);
-            let early = match thing.facts.phase() {
-                Phase::Foreground => dependents.any(|(at, dependent, blocks)| {
-                    let circle = dependent.facts.phase() == Phase::Foreground
+            let mut dependents = self.dependents(object.uid);
+            let early = match object.facts.phase() {
+                DeletionPhase::Foreground => dependents.any(|(at, dependent, blocks)| {
+                    let in_cycle = dependent.facts.phase() == DeletionPhase::Foreground
                         && self.waits_for(at, slot, &mut Vec::new());
-                    blocks && !circle
+                    blocks && !in_cycle
                 }),
-                Phase::Orphaning => dependents.next().is_some(),
+                DeletionPhase::Orphaning => dependents.next().is_some(),
                 _ => false,
             };
             assert!(!early, "{slot} is released though others depend on it");
@@ -256,7 +267,7 @@ impl ModelWorld {
         self.edit(slot, Some(uid), |facts| {
             if facts.deletion_timestamp.is_some() {
                 let finalizer = match facts.phase() {
-                    Phase::Orphaning => ORPHAN,
+                    DeletionPhase::Orphaning => ORPHAN,
                     _ => FOREGROUND,
                 };
                 facts.finalizers.retain(|known| known != finalizer);
@@ -264,10 +275,10 @@ impl ModelWorld {
         });
     }
 
-    /// True if an object waits for another one, or for one that does.
+    /// True if an object waits for another one, directly or through others.
     fn waits_for(&self, from: usize, to: usize, path: &mut Vec<usize>) -> bool {
         path.push(from);
-        let dependents = self.dependents(self.things[&from].uid);
+        let dependents = self.dependents(self.objects[&from].uid);
         let blocking: Vec<usize> = dependents
             .filter(|(_, _, blocks)| *blocks)
             .map(|(slot, _, _)| slot)
@@ -280,55 +291,55 @@ impl ModelWorld {
         for _ in 0..1000 {
             self.deliver(0, usize::MAX);
             self.deliver(1, usize::MAX);
-            if !self.work(false) && self.untold.iter().all(VecDeque::is_empty) {
+            if !self.work(false) && self.pending.iter().all(VecDeque::is_empty) {
                 return;
             }
         }
-        panic!("it does not come to an end");
+        panic!("the collector does not finish");
     }
 
-    /// When nothing is to be done, a look at everything finds nothing to do.
+    /// Checks that nothing is left to collect, and that the graph has exactly the nodes that it needs.
     fn check(&self) {
-        for (slot, thing) in &self.things {
-            let states = self.states(&thing.facts);
-            match thing.facts.phase() {
-                Phase::Living => assert!(
+        for (slot, object) in &self.objects {
+            let states = self.states(&object.facts);
+            match object.facts.phase() {
+                DeletionPhase::Living => assert!(
                     states.iter().all(|state| *state == OwnerState::Solid),
                     "{slot} has owners {states:?}"
                 ),
-                Phase::Leaving => {}
-                Phase::Orphaning => panic!("{slot} waits for orphans"),
-                Phase::Foreground => assert!(
+                DeletionPhase::Leaving => {}
+                DeletionPhase::Orphaning => panic!("{slot} waits for orphans"),
+                DeletionPhase::Foreground => assert!(
                     self.is_held(*slot, &mut Vec::new()),
                     "{slot} waits for nothing"
                 ),
             }
         }
-        let mut anew = ModelWorld::default();
-        for (slot, thing) in &self.things {
-            anew.graph.seen(seen(*slot, thing));
+        let mut rebuilt = ModelWorld::default();
+        for (slot, object) in &self.objects {
+            rebuilt.graph.seen(seen(*slot, object));
         }
         assert!(
-            self.graph.knows_the_same_as(&anew.graph),
-            "what is kept is what is needed"
+            self.graph.has_same_nodes_as(&rebuilt.graph),
+            "the graph has other nodes than a graph built from the existing objects"
         );
     }
 
-    /// True if a finalizer of somebody else holds what the object waits for.
+    /// True if another controller's finalizer holds a dependent for which the object waits.
     fn is_held(&self, slot: usize, path: &mut Vec<usize>) -> bool {
         if path.contains(&slot) {
             return false;
         }
         path.push(slot);
-        let thing = &self.things[&slot];
-        let held = |facts: &Facts| facts.finalizers.iter().any(|known| known == OTHER);
+        let object = &self.objects[&slot];
+        let held = |facts: &OwnershipFacts| facts.finalizers.iter().any(|known| known == OTHER);
         let blocking: Vec<usize> = self
-            .dependents(thing.uid)
+            .dependents(object.uid)
             .filter(|(_, _, blocks)| *blocks)
             .map(|(slot, _, _)| slot)
             .collect();
         blocking.into_iter().any(|slot| {
-            let facts = &self.things[&slot].facts;
+            let facts = &self.objects[&slot].facts;
             facts.deletion_timestamp.is_some() && held(facts) || self.is_held(slot, path)
         })
     }
@@ -339,8 +350,8 @@ enum ModelStep {
     Create(usize, Vec<(usize, bool)>, bool),
     Delete(usize, PropagationPolicy),
     Own(usize, Vec<(usize, bool)>),
-    /// Somebody else's finalizer is removed.
-    LetGo(usize),
+    /// Another controller's finalizer is removed.
+    RemoveFinalizer(usize),
     Deliver(usize, usize),
     Resync(usize),
     Work(bool),
@@ -359,7 +370,7 @@ fn step() -> impl Strategy<Value = ModelStep> {
             .prop_map(|(slot, owners, held)| ModelStep::Create(slot, owners, held)),
         3 => (slot.clone(), policy).prop_map(|(slot, policy)| ModelStep::Delete(slot, policy)),
         3 => (slot.clone(), owners()).prop_map(|(slot, owners)| ModelStep::Own(slot, owners)),
-        2 => slot.prop_map(ModelStep::LetGo),
+        2 => slot.prop_map(ModelStep::RemoveFinalizer),
         4 => (0..2_usize, 1..4_usize).prop_map(|(kind, count)| ModelStep::Deliver(kind, count)),
         3 => (0..2_usize).prop_map(ModelStep::Resync),
         4 => prop::bool::weighted(0.2).prop_map(ModelStep::Work),
@@ -370,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_everything_is_collected_and_nothing_else(
+    fn exactly_the_objects_without_owners_are_collected(
         steps in prop::collection::vec(step(), 1..60)
     ) {
         let mut world = ModelWorld::default();
@@ -382,7 +393,7 @@ proptest! {
                     let references = world.references(&owners);
                     world.edit(slot, None, |facts| facts.owner_references = references);
                 }
-                ModelStep::LetGo(slot) => world.edit(slot, None, |facts| {
+                ModelStep::RemoveFinalizer(slot) => world.edit(slot, None, |facts| {
                     facts.finalizers.retain(|known| known != OTHER);
                 }),
                 ModelStep::Deliver(kind, count) => world.deliver(kind, count),
@@ -396,25 +407,25 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_kept_of_objects_without_owners() {
-    let mut graph = Graph::default();
+fn the_graph_has_no_nodes_for_objects_without_owners() {
+    let mut graph = OwnershipGraph::default();
     for uid in 0..50_000_u128 {
-        let place = ObjectPlace {
+        let location = ObjectLocation {
             resource: ResourceId(0),
             key: ObjectKey::new("default", &uid.to_string()),
         };
         graph.seen(SeenObject {
             uid: Uid::Uuid(uid),
-            place,
+            location,
             owners: Vec::new(),
-            phase: Phase::Living,
+            phase: DeletionPhase::Living,
         });
     }
-    assert!(graph.is_idle() && graph.knows_the_same_as(&Graph::default()));
+    assert!(graph.is_idle() && graph.has_same_nodes_as(&OwnershipGraph::default()));
 }
 
 #[test]
-fn a_uid_is_compared_as_it_is_written() {
+fn uids_are_compared_as_text() {
     let uid = "01234567-89AB-cdef-0123-456789abcdef";
     assert_eq!(Uid::new(uid), Uid::Other(uid.into()));
     assert_ne!(Uid::new(uid), Uid::new(&uid.to_lowercase()));
@@ -422,14 +433,14 @@ fn a_uid_is_compared_as_it_is_written() {
 }
 
 #[test]
-fn what_becomes_of_an_object() {
+fn the_plan_for_an_object_follows_from_the_states_of_its_owners() {
     use OwnerState::{Absent, Solid, Unknown, Waiting};
     let check = |states: &[OwnerState], finalizer: &str, owns| {
         let owner = |at| OwnerReference {
             uid: format!("{at}"),
             ..OwnerReference::default()
         };
-        let facts = Facts {
+        let facts = OwnershipFacts {
             owner_references: (0..states.len()).map(owner).collect(),
             finalizers: vec![finalizer.to_owned()],
             deletion_timestamp: None,
@@ -451,7 +462,7 @@ fn what_becomes_of_an_object() {
     assert_eq!(
         alone(&[Waiting, Absent]),
         ObjectAction::Delete(PropagationPolicy::Background),
-        "it owns nothing itself"
+        "it has no dependents"
     );
     assert_eq!(
         check(&[Waiting], "", true),

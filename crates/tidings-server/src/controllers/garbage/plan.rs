@@ -1,21 +1,21 @@
-//! Decides what to do with one object, from the state of its owners. Pure.
+//! Decides what to do with one object, from the states of its owners. Pure.
 
 use serde::Deserialize;
 use tidings_api::Object;
 
-use super::graph::{Owner, Phase, Uid};
+use super::graph::{DeletionPhase, OwnerLink, Uid};
 use crate::core::{FOREGROUND, ORPHAN, PropagationPolicy};
 
 /// The part of an object that the collector reads.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Facts {
+pub(crate) struct OwnershipFacts {
     pub(crate) owner_references: Vec<OwnerReference>,
     pub(crate) finalizers: Vec<String>,
     pub(crate) deletion_timestamp: Option<String>,
 }
 
-/// One of an object's owners, as the object names it.
+/// One entry of `ownerReferences`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct OwnerReference {
@@ -26,31 +26,31 @@ pub(crate) struct OwnerReference {
     pub(crate) block_owner_deletion: Option<bool>,
 }
 
-impl Facts {
-    /// Reads an object. Most neither have owners nor are being deleted, and are not decoded to find that out.
-    pub(crate) fn of(object: &Object) -> Facts {
+impl OwnershipFacts {
+    /// Reads an object. Most objects neither have owners nor are being deleted; their JSON is searched but not decoded.
+    pub(crate) fn of(object: &Object) -> OwnershipFacts {
         let metadata = object.spans().metadata.of(object.as_bytes());
         let mentions = |member: &[u8]| memchr::memmem::find(metadata, member).is_some();
         if !mentions(b"\"ownerReferences\"") && !mentions(b"\"deletionTimestamp\"") {
-            return Facts::default();
+            return OwnershipFacts::default();
         }
         serde_json::from_slice(metadata).unwrap_or_default()
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    pub(crate) fn phase(&self) -> DeletionPhase {
         let has = |finalizer: &str| self.finalizers.iter().any(|known| known == finalizer);
         match self.deletion_timestamp {
-            None => Phase::Living,
-            Some(_) if has(ORPHAN) => Phase::Orphaning,
-            Some(_) if has(FOREGROUND) => Phase::Foreground,
-            Some(_) => Phase::Leaving,
+            None => DeletionPhase::Living,
+            Some(_) if has(ORPHAN) => DeletionPhase::Orphaning,
+            Some(_) if has(FOREGROUND) => DeletionPhase::Foreground,
+            Some(_) => DeletionPhase::Leaving,
         }
     }
 
-    /// The owners, for the graph.
-    pub(crate) fn owners(&self) -> Vec<Owner> {
+    /// The owners, in the form that the graph needs.
+    pub(crate) fn owners(&self) -> Vec<OwnerLink> {
         let references = self.owner_references.iter();
-        let owner = |reference: &OwnerReference| Owner {
+        let owner = |reference: &OwnerReference| OwnerLink {
             uid: Uid::new(&reference.uid),
             blocks: reference.block_owner_deletion == Some(true),
         };
@@ -61,13 +61,13 @@ impl Facts {
 /// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerState {
-    /// It does not exist, or another object has its name.
+    /// It does not exist, or an object with another uid has its name.
     Absent,
-    /// It exists, though perhaps not for long.
+    /// It exists and does not wait for its dependents, though it may be being deleted.
     Solid,
-    /// It is being deleted in the foreground: it waits for its dependents to go.
+    /// It is being deleted in the foreground and waits for its dependents to go.
     Waiting,
-    /// It cannot be found out: its kind is not served, or it would have to be in a namespace and the dependent is in none.
+    /// It cannot be looked up: its kind is not served, or it is namespaced while the dependent is cluster-scoped.
     Unknown,
 }
 
@@ -82,9 +82,9 @@ pub(crate) enum ObjectAction {
     Delete(PropagationPolicy),
 }
 
-/// Decides about an object that is not being deleted. `states` are those of its owners in their order; `owns` says that other objects name
-/// it as their owner.
-pub(crate) fn plan(facts: &Facts, states: &[OwnerState], owns: bool) -> ObjectAction {
+/// Decides about an object that is not being deleted. `states` are the states of its owners, in order; `owns` is true if other objects refer
+/// to it as their owner.
+pub(crate) fn plan(facts: &OwnershipFacts, states: &[OwnerState], owns: bool) -> ObjectAction {
     let any = |state: OwnerState| states.contains(&state);
     if states.is_empty() || any(OwnerState::Unknown) {
         return ObjectAction::Keep;
@@ -103,10 +103,10 @@ pub(crate) fn plan(facts: &Facts, states: &[OwnerState], owns: bool) -> ObjectAc
     }
     let has = |finalizer: &str| facts.finalizers.iter().any(|known| known == finalizer);
     if any(OwnerState::Waiting) && owns {
-        // The owner that waits for it waits for its dependents too.
+        // The waiting owner must outlive the dependents of this object too.
         return ObjectAction::Delete(PropagationPolicy::Foreground);
     }
-    // A finalizer that it has already says what becomes of its dependents.
+    // A deletion finalizer that the object already has decides what becomes of its dependents.
     ObjectAction::Delete(if has(ORPHAN) {
         PropagationPolicy::Orphan
     } else if has(FOREGROUND) {

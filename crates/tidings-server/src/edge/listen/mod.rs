@@ -1,4 +1,4 @@
-//! Sockets: TLS, HTTP/1.1 and HTTP/2, and draining.
+//! The listener: accepts connections, serves HTTP/1.1 and HTTP/2 over TLS, and drains connections at shutdown.
 
 mod rewound;
 mod takeover;
@@ -21,25 +21,25 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::edge::Api;
-use rewound::Rewound;
-use takeover::{Taken, Takeover};
+use rewound::RewoundStream;
+use takeover::{TakenWatch, WatchTakeover};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// Boxed: it is 1.5 KiB, and a future keeps room for every place that it is moved through.
+/// Boxed, because it takes 1.5 KiB and a future reserves space for each variable that it is moved through.
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 
-/// A client that does not finish its handshake in this time is let go.
+/// The connection of a client that does not finish its TLS handshake in this time is closed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// So is one that has not sent the head of its next request, as the API server does it.
+/// The connection of a client that does not send the head of its next request in this time is closed. As in kube-apiserver.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// The head of an HTTP/1.1 request may be this large; a connection keeps a buffer of this size.
+/// The largest head of an HTTP/1.1 request. Each connection keeps a buffer of this size.
 const HEAD_BYTES_MAX: usize = 8192;
-/// HTTP/2 connections are pinged when they are quiet: dead peers are noticed.
+/// Idle HTTP/2 connections are pinged to detect dead peers.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// What a stream of an HTTP/2 connection may have waiting for its reader.
+/// The send buffer of one HTTP/2 stream.
 const SEND_BYTES_MAX: usize = 64 << 10;
-/// Watches share a connection: one client may have this many.
+/// How many streams an HTTP/2 connection may have. The watches of a client share one connection.
 const STREAMS_MAX: u32 = 1000;
 
 /// A bound socket.
@@ -60,13 +60,13 @@ impl Listener {
         Ok(Listener { socket, address })
     }
 
-    /// The address that it is bound to.
+    /// The address of the socket.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until `stop` resolves. Then it accepts nothing more, tells watches to end, lets requests finish, and returns when
-    /// all is done or `drain` has passed.
+    /// Serves until `stop` resolves. Then it accepts no more connections, ends watches, lets requests finish, and returns when all connections
+    /// are closed or `drain` has passed.
     pub async fn serve(
         self,
         api: Api,
@@ -87,12 +87,12 @@ impl Listener {
                         connections.spawn(connection);
                     }
                     Err(error) => {
-                        // Out of file descriptors, most likely: wait for some to be given back.
-                        tracing::warn!(%error, "a connection cannot be accepted");
+                        // Most likely the process is out of file descriptors: wait until some are closed.
+                        tracing::warn!(%error, "cannot accept a connection");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 },
-                // Reap connections that have ended.
+                // Removes connections that have ended.
                 Some(_) = connections.join_next() => {}
             }
         }
@@ -103,7 +103,7 @@ impl Listener {
         if tokio::time::timeout(drain, all).await.is_err() {
             tracing::warn!(
                 connections = connections.len(),
-                "connections are cut: they did not end in time"
+                "closing connections that did not end within the drain timeout"
             );
         }
     }
@@ -115,9 +115,9 @@ async fn serve_connection(
     api: Api,
     stopping: watch::Receiver<bool>,
 ) {
-    // Events are small and are wanted now.
+    // Events are small and must not wait for more data.
     let _ = stream.set_nodelay(true);
-    // What the handshake needs is boxed and gone before the connection starts: idle connections are many.
+    // Boxed, so that the memory of the handshake is freed before the connection is served: there are many idle connections.
     let handshake = Box::pin(tokio::time::timeout(
         HANDSHAKE_TIMEOUT,
         acceptor.accept(stream),
@@ -137,15 +137,15 @@ async fn serve_connection(
     }
 }
 
-/// Serves HTTP/1.1 requests one after the other. hyper reads the requests and answers them, except for watches: they are taken
-/// over, because a connection that hyper serves keeps 16 KiB of buffers, and idle watches are many. What is boxed here is not
-/// there while a watch is idle.
+/// Serves HTTP/1.1 requests one after the other. hyper reads the requests and answers them, except for watches: these are taken over from
+/// hyper, because a connection that hyper serves keeps 16 KiB of buffers, and there are many idle watches. Futures are boxed here so that
+/// their memory is freed while a watch is idle.
 async fn serve_http1(
     stream: TlsStream,
     api: Api,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
-    let mut io = Rewound::new(stream);
+    let mut io = RewoundStream::new(stream);
     loop {
         let (head, body) = match Box::pin(until_watch(io, &api, &mut stopping)).await? {
             None => return Ok(()),
@@ -164,16 +164,16 @@ async fn serve_http1(
     }
 }
 
-/// Lets hyper serve a connection until a watch is to be taken over. `None` if it has ended before.
+/// Lets hyper serve a connection until a watch has to be taken over. `None` if the connection ended before.
 async fn until_watch(
-    io: Rewound<TlsStream>,
+    io: RewoundStream<TlsStream>,
     api: &Api,
     stopping: &mut watch::Receiver<bool>,
-) -> Result<Option<(Rewound<TlsStream>, Taken)>, BoxError> {
-    let taken = Arc::new(Takeover::default());
+) -> Result<Option<(RewoundStream<TlsStream>, TakenWatch)>, BoxError> {
+    let taken = Arc::new(WatchTakeover::default());
     let service = {
         let (api, taken) = (api.clone(), taken.clone());
-        // Boxed, because hyper keeps the place of the future as long as it serves the connection.
+        // Boxed, because hyper reserves space for the future as long as it serves the connection.
         service_fn(move |request| Box::pin(takeover::answer(api.clone(), taken.clone(), request)))
     };
     let mut builder = http1::Builder::new();

@@ -1,4 +1,4 @@
-//! A stream with bytes put back at its front.
+//! A stream into which bytes that were read too early can be put back.
 
 use std::io;
 use std::pin::Pin;
@@ -7,28 +7,29 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// A stream with bytes in front of it that are read first.
 #[derive(Debug)]
-pub(super) struct Rewound<S> {
+pub(super) struct RewoundStream<S> {
     stream: S,
     front: Bytes,
 }
 
-impl<S> Rewound<S> {
-    pub(super) fn new(stream: S) -> Rewound<S> {
-        Rewound {
+impl<S> RewoundStream<S> {
+    pub(super) fn new(stream: S) -> RewoundStream<S> {
+        RewoundStream {
             stream,
             front: Bytes::new(),
         }
     }
 
-    /// Puts bytes back that were read but not used. What was put back before has been read by then.
+    /// Puts bytes back that were read but not used. The caller has read all bytes that were put back before.
     pub(super) fn rewind(&mut self, front: &[u8]) {
-        // Copied, because a slice of a buffer, an empty one too, keeps all of the buffer.
+        // Copied, because a slice, even an empty one, keeps the whole buffer in memory.
         self.front = Bytes::copy_from_slice(front);
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RewoundStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -44,7 +45,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RewoundStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Watches over HTTP/1.1, written without hyper: a head, then chunks, straight into the TLS stream.
+//! Watches over HTTP/1.1, written without hyper: the head of the response and then chunks go straight into the TLS stream.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -16,38 +16,38 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
-use super::rewound::Rewound;
-use super::websocket::Upgrade;
+use super::rewound::RewoundStream;
+use super::websocket::WebSocketUpgrade;
 use crate::edge::Api;
 use crate::edge::respond::ResponseBody;
 
-/// A client that takes nothing for this long is let go; its watch may resume from where it was.
+/// The connection of a client that reads nothing for this long is closed; the client can resume its watch.
 const STUCK_AFTER: Duration = Duration::from_secs(600);
-/// What a client may send while it watches: the next request, if it is in a hurry.
+/// How many bytes a client may send while it watches: the beginning of its next request.
 const EARLY_BYTES_MAX: usize = 4096;
 
-/// Where a watch waits to be taken over.
+/// Hands a watch from the service that hyper calls to the task that takes it over.
 #[derive(Debug, Default)]
-pub(super) struct Takeover {
-    watch: Mutex<Option<Taken>>,
+pub(super) struct WatchTakeover {
+    watch: Mutex<Option<TakenWatch>>,
     ready: Notify,
 }
 
 /// A watch that is taken over.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct TakenWatch {
     pub(super) response: Response<ResponseBody>,
-    /// It goes over a WebSocket.
-    pub(super) upgrade: Option<Upgrade>,
+    /// The upgrade to a WebSocket, if the client asked for it.
+    pub(super) upgrade: Option<WebSocketUpgrade>,
 }
 
-impl Takeover {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Taken>> {
+impl WatchTakeover {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<TakenWatch>> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The watch to take over. May never come.
-    pub(super) async fn watch(&self) -> Taken {
+    /// Waits for a watch to take over. There may never be one.
+    pub(super) async fn watch(&self) -> TakenWatch {
         loop {
             self.ready.notified().await;
             if let Some(watch) = self.lock().take() {
@@ -57,32 +57,32 @@ impl Takeover {
     }
 }
 
-/// Answers a request for hyper, unless it is a watch: that one is offered for being taken over, and hyper waits in vain.
+/// Answers a request for hyper. A watch is offered to [`WatchTakeover`] instead, and this future then never returns.
 pub(super) async fn answer(
     api: Api,
-    takeover: std::sync::Arc<Takeover>,
+    takeover: std::sync::Arc<WatchTakeover>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {
-    // Chunks do not exist in HTTP/1.0, a body that has not been read would stand in the way, and a client that wants the
-    // connection closed afterwards is left to hyper.
+    // A watch stays with hyper if the client speaks HTTP/1.0, which has no chunks, if its request has a body that is not read yet, or if the
+    // client asks to close the connection.
     let closes = request
         .headers()
         .get(http::header::CONNECTION)
         .is_some_and(|value| value != "keep-alive");
-    let upgrade = Upgrade::of(&request);
+    let upgrade = WebSocketUpgrade::of(&request);
     let plain = request.version() == Version::HTTP_11
         && request.body().is_end_stream()
         && (!closes || upgrade.is_some());
     let response = api.handle(request).await;
     if plain && response.body().is_watch() {
-        *takeover.lock() = Some(Taken { response, upgrade });
+        *takeover.lock() = Some(TakenWatch { response, upgrade });
         takeover.ready.notify_one();
         return std::future::pending().await;
     }
     Ok(response)
 }
 
-/// The head of a response whose body comes in chunks.
+/// The head of a response with a chunked body.
 pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
     let mut head = format!("HTTP/1.1 {} OK\r\n", parts.status.as_u16()).into_bytes();
     for (name, value) in &parts.headers {
@@ -95,9 +95,9 @@ pub(super) fn head(parts: &Parts) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Writes a watch to its end. Returns whether the connection can be used again.
+/// Writes a watch until it ends. Returns whether the connection can be used again.
 pub(super) async fn stream<S>(
-    io: &mut Rewound<S>,
+    io: &mut RewoundStream<S>,
     head: Vec<u8>,
     mut body: ResponseBody,
 ) -> io::Result<bool>
@@ -109,36 +109,37 @@ where
     let mut early = BytesMut::new();
     loop {
         match next(io, &mut body, &mut early).await? {
-            Next::Bytes(bytes) if bytes.is_empty() => {}
-            Next::Bytes(bytes) => {
+            WatchStreamEvent::Bytes(bytes) if bytes.is_empty() => {}
+            WatchStreamEvent::Bytes(bytes) => {
                 let mut size = [0_u8; 18];
                 let mut rest = &mut size[..];
                 write!(rest, "{:x}\r\n", bytes.len())?;
                 let unused = rest.len();
                 send(io, &[&size[..size.len() - unused], &bytes, b"\r\n"]).await?;
             }
-            Next::End => {
+            WatchStreamEvent::End => {
                 send(io, &[b"0\r\n\r\n"]).await?;
                 io.rewind(&early);
                 return Ok(true);
             }
-            Next::ClientLeft => return Ok(false),
+            WatchStreamEvent::ClientLeft => return Ok(false),
         }
     }
 }
 
-enum Next {
+/// What happens next on the connection of a watch.
+enum WatchStreamEvent {
     Bytes(Bytes),
     End,
     ClientLeft,
 }
 
-/// Waits for events, or for the client to leave.
+/// Waits for events, or until the client closes the connection.
 async fn next<S>(
-    io: &mut Rewound<S>,
+    io: &mut RewoundStream<S>,
     body: &mut ResponseBody,
     early: &mut BytesMut,
-) -> io::Result<Next>
+) -> io::Result<WatchStreamEvent>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -150,7 +151,9 @@ where
                     .into_data()
                     .ok()
             });
-            return Poll::Ready(Ok(bytes.map_or(Next::End, Next::Bytes)));
+            return Poll::Ready(Ok(
+                bytes.map_or(WatchStreamEvent::End, WatchStreamEvent::Bytes)
+            ));
         }
         let mut space = [0_u8; 256];
         loop {
@@ -159,12 +162,12 @@ where
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                    return Poll::Ready(Ok(Next::ClientLeft));
+                    return Poll::Ready(Ok(WatchStreamEvent::ClientLeft));
                 }
                 Poll::Ready(Ok(())) => {
                     early.extend_from_slice(buffer.filled());
                     if early.len() > EARLY_BYTES_MAX {
-                        return Poll::Ready(Ok(Next::ClientLeft)); // it does not behave
+                        return Poll::Ready(Ok(WatchStreamEvent::ClientLeft)); // sends too much: disconnect
                     }
                 }
             }
@@ -173,8 +176,8 @@ where
     .await
 }
 
-/// Writes slices as one, and sends them off.
-async fn send<S>(io: &mut Rewound<S>, slices: &[&[u8]]) -> io::Result<()>
+/// Writes slices one after the other, and flushes them.
+async fn send<S>(io: &mut RewoundStream<S>, slices: &[&[u8]]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -199,7 +202,7 @@ where
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// Now, as HTTP headers write it.
+/// The current time, in the format of the header `Date`.
 fn http_date() -> String {
     let now = jiff::Timestamp::now();
     now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()

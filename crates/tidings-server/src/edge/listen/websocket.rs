@@ -1,4 +1,4 @@
-//! Watches over WebSockets (W120–W125): one event a frame, from the same bytes that other watches send.
+//! Watches over WebSockets (W120–W125): one event per frame, made from the body that other watches send in chunks.
 
 use std::future::poll_fn;
 use std::io;
@@ -22,31 +22,31 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use crate::edge::authenticate;
 use crate::edge::respond::ResponseBody;
 
-/// A client that takes nothing for this long is let go.
+/// The connection of a client that reads nothing for this long is closed.
 const STUCK_AFTER: Duration = Duration::from_secs(600);
-/// Idle watches are many, and clients say next to nothing.
+/// Small, because there are many idle watches and clients send next to nothing.
 const BUFFER_BYTES: usize = 2 << 10;
-/// What clients say is ignored; this much of it is read at once.
+/// The largest message that a client may send. Messages of clients are ignored.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// What the client asked for in order to upgrade.
+/// The upgrade that a client requests.
 #[derive(Debug)]
-pub(super) struct Upgrade {
+pub(super) struct WebSocketUpgrade {
     accept: String,
-    /// Said back to the client, if it offered exactly one.
+    /// The subprotocol of the response, if the client offered exactly one.
     protocol: Option<String>,
 }
 
-impl Upgrade {
-    /// Reads a request. `None` if it does not want to upgrade.
-    pub(super) fn of<B>(request: &Request<B>) -> Option<Upgrade> {
+impl WebSocketUpgrade {
+    /// The upgrade that a request asks for; `None` if it is no WebSocket request.
+    pub(super) fn of<B>(request: &Request<B>) -> Option<WebSocketUpgrade> {
         let headers = request.headers();
-        let right = request.version() == Version::HTTP_11
+        let is_valid = request.version() == Version::HTTP_11
             && is_websocket(headers)
             && headers
                 .get(SEC_WEBSOCKET_VERSION)
                 .is_some_and(|version| version == "13");
-        if !right {
+        if !is_valid {
             return None;
         }
         let mut protocols = authenticate::websocket_protocols(headers);
@@ -55,7 +55,7 @@ impl Upgrade {
             [only] => Some((*only).to_owned()),
             _ => None,
         };
-        Some(Upgrade {
+        Some(WebSocketUpgrade {
             accept: derive_accept_key(headers.get(SEC_WEBSOCKET_KEY)?.as_bytes()),
             protocol: only,
         })
@@ -93,8 +93,8 @@ impl Upgrade {
                         return socket.close(Some(normal)).await.map_err(io::Error::other);
                     }
                 },
-                // Pings are answered by reading.
-                said = socket.next() => match said {
+                // Reading also answers pings.
+                received = socket.next() => match received {
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
                     Some(Ok(_)) => {}
                 },
@@ -103,7 +103,7 @@ impl Upgrade {
     }
 }
 
-/// True if the client wants to speak WebSocket.
+/// True if the request asks to upgrade to a WebSocket.
 pub(super) fn is_websocket(headers: &HeaderMap) -> bool {
     let says = |name, word: &str| {
         let values = headers.get_all(name).iter();
@@ -123,7 +123,8 @@ async fn next(body: &mut ResponseBody) -> Option<Bytes> {
         .ok()
 }
 
-/// Events, each in a message of its own (W122): lines, or what stands behind its length.
+/// Splits a chunk into events and puts each into a message of its own (W122). JSON events end with a line break; protobuf events follow their
+/// length.
 fn messages(events: &Bytes, framed: bool) -> io::Result<Vec<Message>> {
     if !framed {
         let lines = events.split_inclusive(|byte| *byte == b'\n');

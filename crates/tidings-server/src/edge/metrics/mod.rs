@@ -1,4 +1,4 @@
-//! Metrics, under the names that dashboards for the API server know.
+//! Metrics, with the names of kube-apiserver's metrics where there are such, so that existing dashboards work.
 
 mod store;
 
@@ -21,7 +21,8 @@ use super::request::Verb;
 use crate::controllers::GarbageCounts;
 use crate::core::{Resource, Target};
 
-/// All values are names of kinds, from tables of this program, or status codes: the number of series is bounded.
+/// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes, so the number of series
+/// is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     verb: &'static str,
@@ -156,7 +157,7 @@ impl Metrics {
         self.rejected.inc();
     }
 
-    /// Everything, as Prometheus reads it.
+    /// All metrics, in the text format of Prometheus.
     pub(crate) fn encode(
         &self,
         resources: &[Arc<Resource>],
@@ -168,27 +169,27 @@ impl Metrics {
         let mut registry = Registry::default();
         registry.register(
             "apiserver_request",
-            "Requests by verb, resource and code",
+            "Counter of apiserver requests by verb, group, version, resource, scope, component and HTTP response code",
             self.requests.clone(),
         );
         registry.register(
             "apiserver_request_duration_seconds",
-            "How long requests took",
+            "Response latency distribution in seconds by verb, group, version and resource",
             self.durations.clone(),
         );
         registry.register(
             "apiserver_rejected_requests",
-            "Requests answered with 429",
+            "Number of requests rejected with 429 because too many were in flight",
             self.rejected.clone(),
         );
         registry.register(
             "tidings_garbage_known_objects",
-            "Objects that have owners or wait for dependents",
+            "Number of objects in the graph of the garbage collector: they have owners or wait for dependents",
             gauge(garbage.known.load(Ordering::Relaxed) as i64),
         );
         registry.register(
             "tidings_garbage_deleted_objects",
-            "Objects deleted because their owners were",
+            "Number of objects that the garbage collector deleted because their owners were gone",
             counter(garbage.deleted.load(Ordering::Relaxed)),
         );
         register_watches(&mut registry, resources);
@@ -196,7 +197,7 @@ impl Metrics {
         store::register(&mut registry, &store);
         registry.register(
             "tidings_log_lines_lost",
-            "Log lines that could not be written, or came faster than they could be",
+            "Number of log lines that were lost because they could not be written, or not fast enough",
             counter(lost_log_lines),
         );
         let current = Family::<InflightLabels, Gauge>::default();
@@ -210,7 +211,7 @@ impl Metrics {
         }
         registry.register(
             "apiserver_current_inflight_requests",
-            "Requests being served",
+            "Number of requests in flight by request kind",
             current,
         );
         let mut text = String::new();
@@ -258,23 +259,27 @@ fn register_watches(registry: &mut Registry, resources: &[Arc<Resource>]) {
     }
     registry.register(
         "apiserver_longrunning_requests",
-        "Watches being served",
+        "Number of open watches",
         open,
     );
-    registry.register("apiserver_watch_events", "Events sent to watches", events);
+    registry.register(
+        "apiserver_watch_events",
+        "Number of events sent in watches",
+        events,
+    );
     registry.register(
         "apiserver_watch_events_bytes",
-        "Bytes of the events sent to watches",
+        "Size of the events sent in watches",
         bytes,
     );
     registry.register(
         "apiserver_init_events",
-        "Synthetic events sent at the start of watches",
+        "Number of initial events sent in watches",
         initial,
     );
     registry.register(
         "apiserver_terminated_watchers",
-        "Watches that fell behind the log and ended",
+        "Number of watches that ended because they fell behind the event log",
         terminated,
     );
 }
@@ -300,30 +305,32 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
     };
     gauge(
         "apiserver_resource_objects",
-        "Objects of the resource",
+        "Number of objects in the watch cache by resource",
         |stats| stats.objects as i64,
     );
     gauge(
         "apiserver_watch_cache_resource_version",
-        "Revision of the cache",
+        "Current revision of the watch cache by resource",
         |stats| stats.revision as i64,
     );
     gauge(
         "tidings_watch_cache_oldest_revision",
-        "The oldest revision that can be listed and watched from",
+        "Oldest revision that can be listed and watched from, by resource",
         |stats| stats.oldest as i64,
     );
-    gauge("watch_cache_capacity", "Events in the log", |stats| {
-        stats.log_events as i64
-    });
+    gauge(
+        "watch_cache_capacity",
+        "Number of events in the event log by resource",
+        |stats| stats.log_events as i64,
+    );
     gauge(
         "tidings_watch_cache_log_bytes",
-        "Bytes of the objects in the log",
+        "Size of the objects in the event log by resource",
         |stats| stats.log_bytes as i64,
     );
     gauge(
         "tidings_watch_cache_watches",
-        "Watches registered with the cache",
+        "Number of watches registered with the watch cache by resource",
         |stats| stats.watches as i64,
     );
     let set_aside = Family::<ResourceLabels, Gauge>::default();
@@ -336,7 +343,7 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
     }
     registry.register(
         "tidings_store_values_set_aside",
-        "Values in the store that are no objects of this server; the log names them",
+        "Number of values in the store that are not objects of their keys; the server logs their keys",
         set_aside,
     );
 }

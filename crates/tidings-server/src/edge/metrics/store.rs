@@ -10,41 +10,57 @@ use prometheus_client::registry::Registry;
 use tidings_storage::{DiskStats, RemoteStats, Stats, SyncTimes};
 
 pub(super) fn register(registry: &mut Registry, store: &Stats) {
-    let mut all = Sink(registry);
-    all.gauge("revision", "The current revision", store.revision.0);
-    all.gauge("oldest_revision", "Where history starts", store.oldest.0);
+    let mut all = StoreRegistry(registry);
+    all.gauge(
+        "revision",
+        "Current revision of the store",
+        store.revision.0,
+    );
+    all.gauge(
+        "oldest_revision",
+        "Oldest revision that was not compacted",
+        store.oldest.0,
+    );
     all.gauge(
         "oldest_age_seconds",
-        "How long ago history starts, in the time that the server has been running",
+        "Age of the oldest revision that was not compacted, in the time that the server has been running",
         store.oldest_age.as_secs(),
     );
-    all.gauge("keys", "Keys that exist", store.keys);
+    all.gauge("keys", "Number of keys in the store", store.keys);
     all.gauge(
         "history_entries",
-        "Values kept as history",
+        "Number of older values kept as history",
         store.history_entries,
     );
-    all.gauge("history_bytes", "Their size", store.history_bytes);
+    all.gauge(
+        "history_bytes",
+        "Size of the older values kept as history",
+        store.history_bytes,
+    );
     all.gauge(
         "tombstones",
-        "Deletions kept because a value of their key still stands on disk",
+        "Number of deletions kept because an older value of their key is still on disk",
         store.tombstones,
     );
     all.gauge(
         "queued_writes",
-        "Writes that wait for a commit",
+        "Number of writes that wait for a commit",
         store.queued,
     );
-    all.counter("commits", "Durable commits", store.commits);
-    all.counter("writes", "Writes in those commits", store.writes);
+    all.counter("commits", "Number of commits made durable", store.commits);
+    all.counter(
+        "writes",
+        "Number of writes in the commits made durable",
+        store.writes,
+    );
     all.counter(
         "failed_commits",
-        "Commits that failed; their writes were refused",
+        "Number of commits that failed; their writes were refused",
         store.failed_commits,
     );
     all.counter(
         "failed_compactions",
-        "Compactions that failed and are tried again",
+        "Number of compactions that failed and are retried",
         store.failed_compactions,
     );
     if let Some(disk) = &store.disk {
@@ -55,22 +71,26 @@ pub(super) fn register(registry: &mut Registry, store: &Stats) {
     }
 }
 
-fn register_disk(all: &mut Sink<'_>, disk: &DiskStats) {
-    all.gauge("disk_bytes", "What the files of the store take", disk.bytes);
-    all.gauge("disk_segments", "Files of the log", disk.segments);
+fn register_disk(all: &mut StoreRegistry<'_>, disk: &DiskStats) {
+    all.gauge("disk_bytes", "Size of the files of the store", disk.bytes);
+    all.gauge("disk_segments", "Number of files of the log", disk.segments);
     all.gauge(
         "disk_reserve_bytes",
-        "Room that is kept for compaction on a full disk; 0 if the disk is full",
+        "Disk space reserved for compaction on a full disk; 0 if the disk is full",
         disk.reserve_bytes,
     );
     if let Some(free_bytes) = disk.free_bytes {
-        all.gauge("disk_free_bytes", "What can still be written", free_bytes);
+        all.gauge(
+            "disk_free_bytes",
+            "Free space on the disk of the store",
+            free_bytes,
+        );
     }
-    let help = "How long commits took to become durable";
+    let help = "Latency distribution of the fsync calls that make commits durable";
     all.0.register(
         "tidings_store_sync_duration_seconds",
         help,
-        Syncs(disk.syncs),
+        SyncHistogram(disk.syncs),
     );
 }
 
@@ -78,22 +98,22 @@ fn register_remote(registry: &mut Registry, remote: &RemoteStats) {
     for (name, help, value) in [
         (
             "tidings_etcd_watched_revision",
-            "The revision up to which every change has come",
+            "Revision up to which the watch of etcd has delivered every change",
             remote.watched.0,
         ),
         (
             "tidings_etcd_watch_opened",
-            "How often the watch of etcd was opened",
+            "Number of times the watch of etcd was opened",
             remote.opened,
         ),
         (
             "tidings_etcd_unanswered",
-            "Calls that no member answered",
+            "Number of calls that no member of etcd answered",
             remote.unanswered,
         ),
         (
             "tidings_etcd_went_back",
-            "How often etcd was found to have lost revisions",
+            "Number of times etcd was found to have lost revisions",
             remote.went_back,
         ),
     ] {
@@ -103,10 +123,10 @@ fn register_remote(registry: &mut Registry, remote: &RemoteStats) {
     }
 }
 
-/// Takes figures of the store under their names.
-struct Sink<'a>(&'a mut Registry);
+/// Registers metrics of the store, whose names begin with `tidings_store_`.
+struct StoreRegistry<'a>(&'a mut Registry);
 
-impl Sink<'_> {
+impl StoreRegistry<'_> {
     fn gauge(&mut self, name: &str, help: &str, value: u64) {
         let gauge = Gauge::<i64>::default();
         gauge.set(value as i64);
@@ -122,11 +142,11 @@ impl Sink<'_> {
     }
 }
 
-/// A histogram that the store has counted.
+/// A histogram whose buckets the store has counted.
 #[derive(Debug)]
-struct Syncs(SyncTimes);
+struct SyncHistogram(SyncTimes);
 
-impl EncodeMetric for Syncs {
+impl EncodeMetric for SyncHistogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let SyncTimes {
             count,
@@ -135,7 +155,7 @@ impl EncodeMetric for Syncs {
         } = self.0;
         let mut before = 0;
         let mut own: Vec<(f64, u64)> = Vec::new();
-        // The encoder adds them up.
+        // The encoder adds up the buckets, so each gets only its own count.
         for (bound, up_to) in SyncTimes::BOUNDS.into_iter().zip(buckets) {
             own.push((bound, up_to - before));
             before = up_to;

@@ -1,4 +1,4 @@
-//! The schemas of custom resources: what their definitions say, and what all objects have.
+//! The schemas of custom resources: the schemas in their definitions, and the members that all objects have.
 
 use tidings_json::{Map, Value, json};
 use tidings_schema::find_type;
@@ -7,21 +7,21 @@ use super::schemas::{Schemas, type_name};
 use super::{OpenApiVersion, group_version_kind};
 use tidings_registry::{CustomVersion, Kind};
 
-/// What the schema of a custom resource is called: `com.example.stable.v1.CronTab`.
+/// The name of the schema of a custom resource: `com.example.stable.v1.CronTab`.
 pub(super) fn name(kind: &Kind) -> String {
     let mut group: Vec<&str> = kind.group.split('.').collect();
     group.reverse();
     format!("{}.{}.{}", group.join("."), kind.version, kind.kind)
 }
 
-/// What the schema of its lists is called.
+/// The name of the schema of its list.
 pub(super) fn list_name(kind: &Kind, custom: &CustomVersion) -> String {
     let object = name(kind);
-    let place = object.strip_suffix(&*kind.kind).unwrap_or_default();
-    format!("{place}{}", custom.definition.names.list_kind)
+    let prefix = object.strip_suffix(&*kind.kind).unwrap_or_default();
+    format!("{prefix}{}", custom.definition.names.list_kind)
 }
 
-/// Adds the schemas of a kind and of its lists.
+/// Adds the schemas of a kind and of its list.
 pub(super) fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind, custom: &CustomVersion) {
     let version = schemas.version();
     let mut object = custom.open_api();
@@ -61,7 +61,7 @@ fn put_selectable_fields(schema: &mut Value, custom: &CustomVersion) {
     }
 }
 
-/// Adds what objects inside of objects have.
+/// Adds kind, apiVersion and metadata to the schemas of embedded resources.
 fn put_embedded(schemas: &mut Schemas<'_>, schema: &mut Value) {
     let Value::Object(members) = schema else {
         return;
@@ -90,7 +90,7 @@ fn put_embedded(schemas: &mut Schemas<'_>, schema: &mut Value) {
     }
 }
 
-/// Says what kind it is, and adds what objects of all kinds have.
+/// Adds the group, version and kind to a schema, and the members that all objects have.
 fn put_type(
     schemas: &mut Schemas<'_>,
     schema: &mut Value,
@@ -108,7 +108,7 @@ fn put_type(
 
 /// Adds kind, apiVersion and metadata.
 fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map, meta: &str) {
-    // They are what they are in all kinds.
+    // The descriptions of these members are the same for all kinds.
     let described = |field: &str| schemas.describe("core/v1", "Pod", field);
     let text = |field: &str| json!({"description": described(field), "type": "string"});
     let (version, kind_text) = (text("apiVersion"), text("kind"));
@@ -128,7 +128,7 @@ fn put_members(schemas: &mut Schemas<'_>, schema: &mut Map, meta: &str) {
     }
 }
 
-/// The properties that may be null: clients that do not know this must not ask for a value.
+/// The names of the properties that may be null.
 fn nullable_properties(schema: &Map) -> impl Iterator<Item = &str> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let properties = properties.into_iter().flatten();
@@ -136,7 +136,7 @@ fn nullable_properties(schema: &Map) -> impl Iterator<Item = &str> {
     nullable.map(|(name, _)| name.as_str())
 }
 
-/// OpenApiVersion 2 of OpenAPI has no words for some things; what clients would check wrongly is left out.
+/// Removes what OpenAPI 2 cannot express, so that clients do not reject valid objects. A nullable property is no longer required.
 fn simplify(schema: &mut Value) {
     let Value::Object(members) = schema else {
         return;

@@ -1,7 +1,6 @@
-//! OpenAPI documents (W32–W34): what kubectl needs to validate, create, apply, edit and explain, and what generators of clients
-//! read.
+//! OpenAPI documents (W32–W34): for kubectl, which validates and explains objects by them, and for generators of clients.
 //!
-//! They are made when they are first asked for and kept packed. What types and fields mean is unpacked only while they are made.
+//! A document is made at its first request and kept compressed. The descriptions of types and fields are decompressed only while it is made.
 
 mod custom;
 mod paths;
@@ -23,7 +22,7 @@ use tidings_schema::Descriptions;
 
 use tidings_registry::{Catalog, Kind};
 
-use crate::core::Served;
+use crate::core::ServedSet;
 use crate::edge::negotiate;
 use crate::edge::request::{OpenApiDocument, Query};
 use crate::edge::respond::{self, ResponseBody, pack};
@@ -39,7 +38,7 @@ enum OpenApiVersion {
 }
 
 impl OpenApiVersion {
-    /// What refers to a schema of that name.
+    /// The `$ref` of a schema.
     fn reference(self, name: &str) -> String {
         match self {
             OpenApiVersion::V2 => format!("#/definitions/{name}"),
@@ -48,43 +47,43 @@ impl OpenApiVersion {
     }
 }
 
-/// The documents of a set of kinds, as far as somebody has asked for them.
+/// The OpenAPI documents of a served set, each made at its first request.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiPages {
-    v2: OnceLock<PackedDocument>,
-    v2_protobuf: OnceLock<PackedDocument>,
-    /// Those of version 3 by their paths. What is always there is the same in every set.
-    builtin: Arc<OnceLock<BTreeMap<String, PackedDocument>>>,
-    custom: OnceLock<BTreeMap<String, PackedDocument>>,
+    v2: OnceLock<CompressedDocument>,
+    v2_protobuf: OnceLock<CompressedDocument>,
+    /// The OpenAPI 3 documents of built-in kinds, by path. They are shared by all served sets.
+    builtin: Arc<OnceLock<BTreeMap<String, CompressedDocument>>>,
+    custom: OnceLock<BTreeMap<String, CompressedDocument>>,
 }
 
-/// A document as it is kept.
+/// A document, compressed with gzip.
 #[derive(Debug)]
-struct PackedDocument {
+struct CompressedDocument {
     bytes: Bytes,
-    /// Of the bytes before they were packed.
+    /// The hash of the uncompressed bytes.
     hash: String,
 }
 
-impl PackedDocument {
-    fn of_json(document: &Value) -> PackedDocument {
+impl CompressedDocument {
+    fn of_json(document: &Value) -> CompressedDocument {
         let mut json = document.to_string().into_bytes();
         json.push(b'\n');
-        PackedDocument::of_bytes(&json)
+        CompressedDocument::of_bytes(&json)
     }
 
-    fn of_bytes(bytes: &[u8]) -> PackedDocument {
-        let mut packer = pack::Packer::default();
+    fn of_bytes(bytes: &[u8]) -> CompressedDocument {
+        let mut packer = pack::GzipEncoder::default();
         let mut packed = packer.push(bytes).to_vec();
         packed.extend_from_slice(&packer.finish());
         packed.shrink_to_fit();
-        PackedDocument {
+        CompressedDocument {
             bytes: packed.into(),
             hash: hash(bytes),
         }
     }
 
-    /// The document, or 304 if the client has it.
+    /// The document, or 304 if the client has it already.
     fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
         let takes_gzip = negotiate::takes_gzip(headers);
         let mut response = answer_tagged(&self.hash, headers, || {
@@ -92,7 +91,7 @@ impl PackedDocument {
                 return self.bytes.clone();
             }
             let mut bytes = Vec::new();
-            // It was packed here, and reading from memory does not fail.
+            // Cannot fail: the bytes were compressed here.
             let _ = GzDecoder::new(&*self.bytes).read_to_end(&mut bytes);
             bytes.into()
         });
@@ -106,16 +105,17 @@ impl PackedDocument {
 }
 
 impl OpenApiPages {
-    fn v2(&self, kinds: &Catalog) -> &PackedDocument {
-        self.v2.get_or_init(|| PackedDocument::of_json(&v2(kinds)))
+    fn v2(&self, kinds: &Catalog) -> &CompressedDocument {
+        self.v2
+            .get_or_init(|| CompressedDocument::of_json(&v2(kinds)))
     }
 
-    fn v2_protobuf(&self, kinds: &Catalog) -> &PackedDocument {
+    fn v2_protobuf(&self, kinds: &Catalog) -> &CompressedDocument {
         self.v2_protobuf
-            .get_or_init(|| PackedDocument::of_bytes(&protobuf::document(&v2(kinds))))
+            .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds))))
     }
 
-    /// For a set that has other custom resources.
+    /// The documents for a served set with other custom resources: those of built-in kinds are kept.
     pub(crate) fn with_other_customs(&self) -> OpenApiPages {
         OpenApiPages {
             builtin: self.builtin.clone(),
@@ -123,8 +123,8 @@ impl OpenApiPages {
         }
     }
 
-    /// All of version 3, in the order of their paths.
-    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &PackedDocument> {
+    /// All OpenAPI 3 documents, by path.
+    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &CompressedDocument> {
         let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
         let custom = self.custom.get_or_init(|| v3_of(kinds, true));
         let all = custom.iter().chain(builtin);
@@ -133,8 +133,8 @@ impl OpenApiPages {
     }
 }
 
-/// The documents of custom resources, or of all others.
-fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, PackedDocument> {
+/// The OpenAPI 3 documents of custom resources, or of built-in kinds.
+fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, CompressedDocument> {
     let mut by_version: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
     for kind in kinds.iter().filter(|kind| kind.is_custom() == custom) {
         by_version.entry(base(kind)).or_default().push(kind);
@@ -145,11 +145,16 @@ fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, PackedDocument> {
     let descriptions = Descriptions::unpack();
     let documents = by_version.into_iter();
     documents
-        .map(|(path, kinds)| (path, PackedDocument::of_json(&v3(&kinds, &descriptions))))
+        .map(|(path, kinds)| {
+            (
+                path,
+                CompressedDocument::of_json(&v3(&kinds, &descriptions)),
+            )
+        })
         .collect()
 }
 
-/// The document of all kinds.
+/// The OpenAPI 2 document, for all kinds.
 fn v2(kinds: &Catalog) -> Value {
     let kinds: Vec<&Arc<Kind>> = kinds.iter().collect();
     let definitions = schemas(&kinds, OpenApiVersion::V2, &Descriptions::unpack());
@@ -164,7 +169,7 @@ fn v2(kinds: &Catalog) -> Value {
     })
 }
 
-/// The document of the kinds of one group and version.
+/// The OpenAPI 3 document for the kinds of one group and version.
 fn v3(kinds: &[&Arc<Kind>], descriptions: &Descriptions) -> Value {
     json!({
         "openapi": "3.0.0",
@@ -177,15 +182,15 @@ fn v3(kinds: &[&Arc<Kind>], descriptions: &Descriptions) -> Value {
     })
 }
 
-/// What kubectl asks for, and what it is told that it got.
+/// The media type that kubectl asks for, and the one in the response, which differ in kube-apiserver too.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const PROTOBUF_SENT: HeaderValue =
     HeaderValue::from_static("application/com.github.proto-openapi.spec.v2.v1.0+protobuf");
 
-/// Answers with a document. Making it takes a while, so it is not done where others wait.
+/// Answers a request for a document. Makes it on a blocking thread, because that takes long.
 pub(crate) async fn answer(
     document: &OpenApiDocument,
-    served: Arc<Served>,
+    served: Arc<ServedSet>,
     pages: Arc<OpenApiPages>,
     parts: &Parts,
     query: &Query,
@@ -202,7 +207,7 @@ pub(crate) async fn answer(
         )
     });
     made.await
-        .map_err(|_| Status::internal("the document could not be made"))
+        .map_err(|_| Status::internal("cannot make the OpenAPI document"))
 }
 
 fn make_answer(
@@ -224,7 +229,7 @@ fn make_answer(
             openapi.v2(kinds).answer(headers)
         }
         OpenApiDocument::V3Index => {
-            let entry = |(path, document): (&str, &PackedDocument)| {
+            let entry = |(path, document): (&str, &CompressedDocument)| {
                 let url = format!("/openapi/v3/{path}?hash={}", document.hash);
                 (path.to_owned(), json!({"serverRelativeURL": url}))
             };
@@ -276,7 +281,7 @@ fn group_version_kind(group: &str, version: &str, kind: &str) -> Value {
     json!({"group": group, "kind": kind, "version": version})
 }
 
-/// The schemas of kinds, of their lists and of what requests and answers hold besides.
+/// The schemas of kinds and lists, and of the other bodies of requests and responses.
 fn schemas(kinds: &[&Arc<Kind>], version: OpenApiVersion, descriptions: &Descriptions) -> Map {
     let mut schemas = Schemas::new(version, descriptions);
     for kind in kinds {
@@ -292,7 +297,7 @@ fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
     if let Some(custom) = custom {
         custom::put_schemas(schemas, kind, custom);
     }
-    // Of custom resources there are no types but those that all objects have.
+    // Custom resources have no types of their own in the table, only the common ones of `v1`.
     let find = |name: &str| match custom {
         Some(_) => tidings_schema::find("", "v1", name),
         None => tidings_schema::find(&kind.group, &kind.version, name),

@@ -1,4 +1,4 @@
-//! The paths of a kind, with what clients look for: operations, their parameters, and what they take and answer.
+//! The paths of a kind in OpenAPI: operations with their parameters, bodies and responses.
 
 use tidings_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use super::{OpenApiVersion, base, custom, group_version_kind, schemas};
 use crate::edge::discovery::{ListedSubresource, subresources};
 use tidings_registry::Kind;
 
-/// What objects are sent as, and what changes of them are.
+/// The media types of responses and of patches.
 const PRODUCED: [&str; 3] = [
     "application/json",
     "application/yaml",
@@ -26,7 +26,7 @@ const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
 ];
 
-/// Parameters: where they stand, their names, their types, and what they are for.
+/// The parameters: location, name, type and description.
 const PARAMETERS: [(&str, &str, &str, &str); 22] = [
     (
         "query",
@@ -38,7 +38,7 @@ const PARAMETERS: [(&str, &str, &str, &str); 22] = [
         "query",
         "continue",
         "string",
-        "Where the next page of a list starts, as the page before said.",
+        "The token of the previous page of a list, which asks for the next page.",
     ),
     (
         "query",
@@ -56,25 +56,25 @@ const PARAMETERS: [(&str, &str, &str, &str); 22] = [
         "query",
         "fieldSelector",
         "string",
-        "Which objects are meant, by their fields.",
+        "Selects objects by their fields.",
     ),
     (
         "query",
         "fieldValidation",
         "string",
-        "What becomes of unknown and duplicate fields: Ignore, Warn or Strict.",
+        "How unknown and duplicate fields are treated: Ignore, Warn or Strict.",
     ),
     (
         "query",
         "force",
         "boolean",
-        "Whether an apply takes fields that others own.",
+        "Whether an apply takes over fields that other managers own.",
     ),
     (
         "query",
         "gracePeriodSeconds",
         "integer",
-        "How long the object may take to end.",
+        "How many seconds the object may take to terminate.",
     ),
     (
         "query",
@@ -86,7 +86,7 @@ const PARAMETERS: [(&str, &str, &str, &str); 22] = [
         "query",
         "labelSelector",
         "string",
-        "Which objects are meant, by their labels.",
+        "Selects objects by their labels.",
     ),
     (
         "query",
@@ -118,25 +118,25 @@ const PARAMETERS: [(&str, &str, &str, &str); 22] = [
         "query",
         "resourceVersion",
         "string",
-        "How new the answer must be, or where a watch starts.",
+        "The version that the response must have reached, or after which a watch starts.",
     ),
     (
         "query",
         "resourceVersionMatch",
         "string",
-        "How resourceVersion is meant for a list: Exact or NotOlderThan.",
+        "How resourceVersion applies to a list: Exact or NotOlderThan.",
     ),
     (
         "query",
         "sendInitialEvents",
         "boolean",
-        "Whether a watch starts with the objects that there are.",
+        "Whether a watch starts with the objects that exist.",
     ),
     (
         "query",
         "shardSelector",
         "string",
-        "Which part of the objects is meant.",
+        "Selects a shard of the objects.",
     ),
     (
         "query",
@@ -148,7 +148,7 @@ const PARAMETERS: [(&str, &str, &str, &str); 22] = [
         "query",
         "watch",
         "boolean",
-        "Whether changes are sent instead of a list.",
+        "Watch for changes instead of listing objects.",
     ),
 ];
 
@@ -191,7 +191,7 @@ const DELETE_COLLECTION: [&str; 14] = [
     "timeoutSeconds",
 ];
 
-/// The parameters that operations of version 2 refer to.
+/// The parameters to which operations in OpenAPI 2 refer.
 pub(super) fn shared_parameters() -> Value {
     let all = PARAMETERS.iter();
     let all = all.map(|(_, name, ..)| ((*name).to_owned(), parameter(name, OpenApiVersion::V2)));
@@ -226,30 +226,31 @@ fn parameters(names: &[&str], version: OpenApiVersion) -> Vec<Value> {
     names.iter().map(one).collect()
 }
 
-/// What is done at a path.
-struct Operation<'a> {
-    /// What it begins with in the names of functions that generators make.
+/// An operation on a path.
+struct OpenApiOperation<'a> {
+    /// The first word of the operation id, from which generators make function names.
     verb: &'a str,
     action: &'a str,
     description: String,
     parameters: &'a [&'a str],
-    /// Schemas, by their full names.
+    /// The full name of the schema of the body.
     body: Option<&'a str>,
+    /// The full name of the schema of the response.
     answer: &'a str,
     codes: &'a [&'a str],
 }
 
-/// A kind at a path.
-struct Place<'a> {
+/// Builds the operations of a kind on one path.
+struct OperationBuilder<'a> {
     kind: &'a Kind,
-    /// Stands behind the verb in the names of functions: `NamespacedDeployment`.
+    /// The last part of the operation id: `NamespacedDeployment`.
     function: String,
     group_version_kind: Value,
     version: OpenApiVersion,
 }
 
-impl Place<'_> {
-    fn operation(&self, operation: &Operation<'_>) -> Value {
+impl OperationBuilder<'_> {
+    fn operation(&self, operation: &OpenApiOperation<'_>) -> Value {
         let version = self.version;
         let group = group_words(&self.kind.group);
         let api_version = &self.kind.version;
@@ -265,7 +266,7 @@ impl Place<'_> {
         );
         made.insert("operationId".into(), id.into());
         let mut all = parameters(operation.parameters, version);
-        // Of custom resources there are no messages, and lists are not merged by their types.
+        // Custom resources have no protobuf form and no strategic merge patch.
         let fits = |media_type: &&&str| {
             !self.kind.is_custom()
                 || !(media_type.contains("protobuf") || media_type.contains("strategic"))
@@ -280,7 +281,7 @@ impl Place<'_> {
             _ => &PRODUCED,
         };
         let produced: Vec<&str> = produced.iter().filter(fits).copied().collect();
-        // A body of options need not be there.
+        // The body of a deletion is optional.
         let required = !operation.action.starts_with("delete");
         let body = operation.body.map(|name| reference(name, version));
         match (version, body) {
@@ -317,7 +318,7 @@ impl Place<'_> {
         made.into()
     }
 
-    fn responses(&self, operation: &Operation<'_>, produced: &[&str]) -> Value {
+    fn responses(&self, operation: &OpenApiOperation<'_>, produced: &[&str]) -> Value {
         let schema = reference(operation.answer, self.version);
         let mut responses = Map::new();
         for code in operation.codes {
@@ -338,12 +339,12 @@ impl Place<'_> {
         responses.into()
     }
 
-    /// What is done to one object, or to a part of it.
+    /// The HTTP method and the operation for a verb on one object or on a subresource.
     fn item(&self, verb: &str, object: &str, of: &str) -> (&'static str, Value) {
         let (method, operation) = match verb {
             "get" => (
                 "get",
-                Operation {
+                OpenApiOperation {
                     verb: "read",
                     action: "get",
                     description: format!("read {of}"),
@@ -355,7 +356,7 @@ impl Place<'_> {
             ),
             "update" => (
                 "put",
-                Operation {
+                OpenApiOperation {
                     verb: "replace",
                     action: "put",
                     description: format!("replace {of}"),
@@ -367,7 +368,7 @@ impl Place<'_> {
             ),
             "patch" => (
                 "patch",
-                Operation {
+                OpenApiOperation {
                     verb: "patch",
                     action: "patch",
                     description: format!("change a part of {of}"),
@@ -379,7 +380,7 @@ impl Place<'_> {
             ),
             _ => (
                 "delete",
-                Operation {
+                OpenApiOperation {
                     verb: "delete",
                     action: "delete",
                     description: format!("delete {of}"),
@@ -408,7 +409,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     } else {
         ("", "")
     };
-    let place = |function: String| Place {
+    let builder = |function: String| OperationBuilder {
         kind,
         function,
         group_version_kind: group_version_kind(&kind.group, &kind.version, &kind.kind),
@@ -435,8 +436,8 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
         Value::Object(path)
     };
 
-    let here = place(format!("{scope}{name}"));
-    let create = here.operation(&Operation {
+    let here = builder(format!("{scope}{name}"));
+    let create = here.operation(&OpenApiOperation {
         verb: "create",
         action: "post",
         description: format!("create an object of kind {name}"),
@@ -450,7 +451,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
         return;
     }
     let listing = |function: String| {
-        place(function).operation(&Operation {
+        builder(function).operation(&OpenApiOperation {
             verb: "list",
             action: "list",
             description: format!("list or watch objects of kind {name}"),
@@ -462,7 +463,7 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     };
     let mut operations = vec![("get", listing(format!("{scope}{name}"))), ("post", create)];
     if kind.collection_delete {
-        let delete = place(format!("Collection{scope}{name}")).operation(&Operation {
+        let delete = builder(format!("Collection{scope}{name}")).operation(&OpenApiOperation {
             verb: "delete",
             action: "deletecollection",
             description: format!("delete objects of kind {name}"),
@@ -495,16 +496,16 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
             elsewhere,
             verbs,
         } = part;
-        let mut place = place(format!("{scope}{name}{}", capitalized(part)));
+        let mut builder = builder(format!("{scope}{name}{}", capitalized(part)));
         let mut object = object.clone();
         if let Some((group, version, kind)) = elsewhere {
-            place.group_version_kind = group_version_kind(group, version, kind);
+            builder.group_version_kind = group_version_kind(group, version, kind);
             object = tidings_schema::find(group, version, kind)
                 .map(schemas::type_name)
                 .unwrap_or_default();
         }
         let of = format!("the {part} of {of}");
-        let operations = verbs.iter().map(|verb| place.item(verb, &object, &of));
+        let operations = verbs.iter().map(|verb| builder.item(verb, &object, &of));
         paths.insert(
             format!("{collection}/{{name}}/{part}"),
             path(operations.collect(), &["name"]),
@@ -523,7 +524,7 @@ fn content(media_types: &[&str], schema: &Value) -> Map {
         .collect()
 }
 
-/// A group as a part of names: `RbacAuthorization`.
+/// A group as a part of operation ids: `RbacAuthorization`.
 fn group_words(group: &str) -> String {
     let group = if group.is_empty() { "core" } else { group };
     let group = group.strip_suffix(".k8s.io").unwrap_or(group);

@@ -1,32 +1,32 @@
-//! The old OpenAPI document in protobuf, in the message types of gnostic, as kubectl asks for it (W34).
+//! The OpenAPI 2 document in protobuf, in the message types of gnostic, for kubectl (W34).
 
 use tidings_json::Value;
 
 /// The document of `/openapi/v2`.
 pub(super) fn document(json: &Value) -> Vec<u8> {
-    let mut out = Message::default();
+    let mut out = ProtobufMessage::default();
     out.text(1, &json["swagger"]);
-    let mut info = Message::default();
+    let mut info = ProtobufMessage::default();
     info.text(1, &json["info"]["title"]);
     info.text(2, &json["info"]["version"]);
     out.message(2, &info);
     out.message(8, &paths(&json["paths"]));
     out.message(9, &named_schemas(&json["definitions"]));
-    let mut shared = Message::default();
+    let mut shared = ProtobufMessage::default();
     for (name, value) in members(&json["parameters"]) {
         shared.message(1, &named(name, &parameter(value)));
     }
     out.message(10, &shared);
     for requirement in elements(&json["security"]) {
-        let mut required = Message::default();
+        let mut required = ProtobufMessage::default();
         for (name, _) in members(requirement) {
-            required.message(1, &named(name, &Message::default()));
+            required.message(1, &named(name, &ProtobufMessage::default()));
         }
         out.message(12, &required);
     }
-    let mut ways = Message::default();
+    let mut ways = ProtobufMessage::default();
     for (name, way) in members(&json["securityDefinitions"]) {
-        let mut key = Message::default();
+        let mut key = ProtobufMessage::default();
         for (field, member) in [(1, "type"), (2, "name"), (3, "in"), (4, "description")] {
             key.text(field, &way[member]);
         }
@@ -36,11 +36,11 @@ pub(super) fn document(json: &Value) -> Vec<u8> {
     out.0
 }
 
-/// A protobuf message, field by field.
+/// A protobuf message that is being encoded.
 #[derive(Debug, Default)]
-struct Message(Vec<u8>);
+struct ProtobufMessage(Vec<u8>);
 
-impl Message {
+impl ProtobufMessage {
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -55,11 +55,11 @@ impl Message {
         self.0.extend_from_slice(bytes);
     }
 
-    fn message(&mut self, field: u64, message: &Message) {
+    fn message(&mut self, field: u64, message: &ProtobufMessage) {
         self.bytes(field, &message.0);
     }
 
-    /// A field of text, if there is any.
+    /// Adds a string field, unless the value is empty or absent.
     fn text(&mut self, field: u64, value: &Value) {
         if let Some(text) = value.as_str().filter(|text| !text.is_empty()) {
             self.bytes(field, text.as_bytes());
@@ -79,19 +79,19 @@ impl Message {
         }
     }
 
-    /// All members that the specification does not know.
+    /// Adds the members whose names begin with `x-`.
     fn extensions(&mut self, field: u64, json: &Value) {
         for (name, value) in members(json).filter(|(name, _)| name.starts_with("x-")) {
-            let mut extension = Message::default();
+            let mut extension = ProtobufMessage::default();
             extension.bytes(1, name.as_bytes());
             extension.any(2, value);
             self.message(field, &extension);
         }
     }
 
-    /// Any value: gnostic takes it as YAML, of which JSON is a part.
+    /// Adds any value as text: gnostic parses it as YAML, which includes JSON.
     fn any(&mut self, field: u64, value: &Value) {
-        let mut any = Message::default();
+        let mut any = ProtobufMessage::default();
         any.bytes(2, value.to_string().as_bytes());
         self.message(field, &any);
     }
@@ -105,24 +105,24 @@ fn elements(json: &Value) -> impl Iterator<Item = &Value> {
     json.as_array().into_iter().flatten()
 }
 
-fn named(name: &str, value: &Message) -> Message {
-    let mut named = Message::default();
+fn named(name: &str, value: &ProtobufMessage) -> ProtobufMessage {
+    let mut named = ProtobufMessage::default();
     named.bytes(1, name.as_bytes());
     named.message(2, value);
     named
 }
 
-/// A message that has no other field than this.
-fn wrapped(field: u64, inner: &Message) -> Message {
-    let mut out = Message::default();
+/// A message with only this field.
+fn wrapped(field: u64, inner: &ProtobufMessage) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     out.message(field, inner);
     out
 }
 
-fn paths(json: &Value) -> Message {
-    let mut out = Message::default();
+fn paths(json: &Value) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     for (name, path) in members(json) {
-        let mut item = Message::default();
+        let mut item = ProtobufMessage::default();
         for (field, method) in [
             (2, "get"),
             (3, "put"),
@@ -142,8 +142,8 @@ fn paths(json: &Value) -> Message {
     out
 }
 
-fn operation(json: &Value) -> Message {
-    let mut out = Message::default();
+fn operation(json: &Value) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     out.texts(1, &json["tags"]);
     out.text(3, &json["description"]);
     out.text(5, &json["operationId"]);
@@ -152,9 +152,9 @@ fn operation(json: &Value) -> Message {
     for value in elements(&json["parameters"]) {
         out.message(8, &parameter_or_reference(value));
     }
-    let mut responses = Message::default();
+    let mut responses = ProtobufMessage::default();
     for (code, value) in members(&json["responses"]) {
-        let mut response = Message::default();
+        let mut response = ProtobufMessage::default();
         response.text(1, &value["description"]);
         if let Some(found) = value.get("schema") {
             response.message(2, &wrapped(1, &schema(found)));
@@ -167,18 +167,18 @@ fn operation(json: &Value) -> Message {
     out
 }
 
-fn parameter_or_reference(json: &Value) -> Message {
+fn parameter_or_reference(json: &Value) -> ProtobufMessage {
     if json.get("$ref").is_some() {
-        let mut reference = Message::default();
+        let mut reference = ProtobufMessage::default();
         reference.text(1, &json["$ref"]);
         return wrapped(2, &reference);
     }
     wrapped(1, &parameter(json))
 }
 
-/// One in the body, in the path, or in the query.
-fn parameter(json: &Value) -> Message {
-    let mut out = Message::default();
+/// A parameter in the body, in the path, or in the query.
+fn parameter(json: &Value) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     if json["in"] == "body" {
         out.text(2, &json["name"]);
         out.text(3, &json["in"]);
@@ -190,7 +190,7 @@ fn parameter(json: &Value) -> Message {
     out.text(2, &json["in"]);
     out.text(3, &json["description"]);
     out.text(4, &json["name"]);
-    // Those of the query have one field more before the type.
+    // In gnostic's messages a query parameter has one more field before the type than a path parameter.
     let (place, type_field, unique_field) = match json["in"].as_str() {
         Some("path") => (4, 5, 19),
         _ => (3, 6, 20),
@@ -200,17 +200,17 @@ fn parameter(json: &Value) -> Message {
     wrapped(2, &wrapped(place, &out))
 }
 
-/// `Definitions` and `Properties`: schemas by name.
-fn named_schemas(schemas: &Value) -> Message {
-    let mut out = Message::default();
+/// The messages `Definitions` and `Properties`: schemas by name.
+fn named_schemas(schemas: &Value) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     for (name, value) in members(schemas) {
         out.message(1, &named(name, &schema(value)));
     }
     out
 }
 
-fn schema(json: &Value) -> Message {
-    let mut out = Message::default();
+fn schema(json: &Value) -> ProtobufMessage {
+    let mut out = ProtobufMessage::default();
     out.text(1, &json["$ref"]);
     out.text(2, &json["format"]);
     out.text(4, &json["description"]);
@@ -224,17 +224,17 @@ fn schema(json: &Value) -> Message {
         out.any(20, value);
     }
     if let Some(values) = json.get("additionalProperties") {
-        let mut item = Message::default();
+        let mut item = ProtobufMessage::default();
         item.message(1, &schema(values));
         out.message(21, &item);
     }
     if json.get("type").is_some() {
-        let mut item = Message::default();
+        let mut item = ProtobufMessage::default();
         item.text(1, &json["type"]);
         out.message(22, &item);
     }
     if let Some(elements) = json.get("items") {
-        let mut item = Message::default();
+        let mut item = ProtobufMessage::default();
         item.message(1, &schema(elements));
         out.message(23, &item);
     }

@@ -1,4 +1,4 @@
-//! The schemas of types, in both versions of OpenAPI.
+//! The schemas of built-in types, in both versions of OpenAPI.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use tidings_schema::{
 
 use super::{OpenApiVersion, group_version_kind};
 
-/// What bodies of patches are.
+/// The name of the schema for bodies of patches.
 pub(super) const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 
-/// Schemas by their names, and all that they refer to.
+/// A set of schemas by name, with all schemas to which they refer.
 pub(super) struct Schemas<'a> {
     version: OpenApiVersion,
     descriptions: &'a Descriptions,
@@ -33,7 +33,7 @@ impl<'a> Schemas<'a> {
         self.version
     }
 
-    /// What is said of a field of a type.
+    /// The description of a field of a type.
     pub(super) fn describe(&self, package: &str, name: &str, field: &str) -> String {
         let mut fields = self.descriptions.of(package, name).into_iter();
         let described = fields.find_map(|described| {
@@ -48,13 +48,13 @@ impl<'a> Schemas<'a> {
         self.made.insert(name, schema);
     }
 
-    /// All schemas, ordered by their names.
+    /// All schemas, sorted by name.
     pub(super) fn finish(mut self) -> Map {
         self.made.sort_keys();
         self.made
     }
 
-    /// Adds the schema of a kind of meta/v1, which is one of every group version.
+    /// Adds the schema of a kind of meta/v1, such as DeleteOptions, which belongs to every group and version.
     pub(super) fn put_shared_kind(&mut self, of: &'static Type, group_version_kind: Value) {
         self.put(of);
         let schema = self.made.get_mut(&type_name(of));
@@ -71,7 +71,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Adds what bodies of patches are.
+    /// Adds the schema for bodies of patches.
     pub(super) fn put_patch(&mut self) {
         let patch = json!({"description": "A patch, of the form that its media type names.", "type": "object"});
         self.made.insert(PATCH.to_owned(), patch);
@@ -83,7 +83,7 @@ impl<'a> Schemas<'a> {
         if self.made.contains_key(&name) {
             return;
         }
-        self.made.insert(name.clone(), Value::Null); // types may hold themselves
+        self.made.insert(name.clone(), Value::Null); // ends the recursion of types that contain themselves
         let described = self.descriptions.of(of.package, of.name);
         let mut fields: HashMap<&str, FieldDescription<'_>> = HashMap::new();
         if let Some(described) = described {
@@ -160,7 +160,7 @@ impl<'a> Schemas<'a> {
         property.into()
     }
 
-    /// What a list or a map holds. Go has no absent values there, only zero.
+    /// The schema of the elements of a list or map. In OpenAPI 3 the default is Go's zero value, because Go has no absent elements.
     fn element(
         &mut self,
         of: &'static Type,
@@ -185,7 +185,7 @@ impl<'a> Schemas<'a> {
         element.into()
     }
 
-    /// Says what there is one of.
+    /// Adds the schema of a single value to `schema`.
     fn put_item(&mut self, schema: &mut Map, around: &'static Type, item: ItemType) {
         let plain = match item {
             ItemType::String => json!({"type": "string"}),
@@ -212,7 +212,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// OpenApiVersion 3 knows what stands beside a reference only around it.
+    /// Adds a `$ref`. OpenAPI 3 ignores the members beside a `$ref`, so it is wrapped in `allOf` if there are any.
     pub(super) fn put_reference(&self, schema: &mut Map, name: &str) {
         let reference = json!(self.version.reference(name));
         if self.version == OpenApiVersion::V3 && !schema.is_empty() {
@@ -222,7 +222,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Adds one of the types whose JSON is no object of their fields, and returns its name.
+    /// Adds the schema of a type whose JSON is not an object with the type's fields, such as Time, and returns its name.
     fn put_scalar(&mut self, around: &'static Type, item: ItemType) -> String {
         let either = |of: &[Value]| match self.version {
             OpenApiVersion::V2 => json!({"type": "string"}),
@@ -262,7 +262,7 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// How lists and objects are merged.
+/// Adds the extensions that say how lists and objects are merged.
 fn put_merging(property: &mut Map, field: &Field) {
     if field.list_declared {
         match &field.list {
@@ -317,18 +317,18 @@ fn either_name(other: StructAlternative) -> &'static str {
     }
 }
 
-/// What a type is called.
+/// The full name of a type.
 pub(super) fn type_name(of: &Type) -> String {
     full_name(of.package, of.name)
 }
 
 fn full_name(package: &str, name: &str) -> String {
-    let place = match package {
+    let prefix = match package {
         "meta/v1" => "io.k8s.apimachinery.pkg.apis",
         "api/resource" | "util/intstr" => "io.k8s.apimachinery.pkg",
         "pkg/runtime" => "io.k8s.apimachinery",
         "apiextensions/v1" => "io.k8s.apiextensions-apiserver.pkg.apis",
         _ => "io.k8s.api",
     };
-    format!("{place}.{}.{name}", package.replace('/', "."))
+    format!("{prefix}.{}.{name}", package.replace('/', "."))
 }

@@ -1,4 +1,4 @@
-//! A backup of the store, written while it is sent: memory does not grow with it.
+//! A backup of the store, encoded while it is sent, so that memory does not grow with its size.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,25 +9,25 @@ use bytes::Bytes;
 use tidings_storage::backup::BackupWriter;
 use tidings_storage::{Error, HistoryHold, Range, Revision, Storage};
 
-/// How many keys are read at once. Values are bounded, so this bounds memory.
+/// How many keys are read at a time. The size of values is bounded, so this bounds memory.
 const PAGE: usize = 64;
 
-/// The pages of a backup that are still to come.
-struct Pages {
+/// The rest of a backup.
+struct BackupPages {
     store: Arc<dyn Storage>,
     writer: BackupWriter,
     revision: Revision,
     start: Option<Bytes>,
-    /// The revision stays readable as long as this lives.
+    /// Keeps the revision readable.
     _history: HistoryHold,
 }
 
-type Next = Pin<Box<dyn Future<Output = Option<(Bytes, Option<Pages>)>> + Send>>;
+type NextBackupPage = Pin<Box<dyn Future<Output = Option<(Bytes, Option<BackupPages>)>> + Send>>;
 
-/// The body of a backup. One that ends early has no end, which whoever reads it notices.
+/// The body of a backup. If the store fails, the body ends early, and the reader notices that the end mark is missing.
 pub(crate) struct BackupBody {
     head: Option<Bytes>,
-    next: Option<Next>,
+    next: Option<NextBackupPage>,
 }
 
 impl BackupBody {
@@ -36,7 +36,7 @@ impl BackupBody {
         let history = store.hold_history();
         let revision = store.revision().await?;
         let (writer, head) = BackupWriter::start(revision, now_ms, store.stats().keys);
-        let pages = Pages {
+        let pages = BackupPages {
             store,
             writer,
             revision,
@@ -58,14 +58,14 @@ impl BackupBody {
         };
         let page = std::task::ready!(next.as_mut().poll(context));
         let (bytes, rest) = page.map_or((None, None), |(bytes, rest)| (Some(bytes), rest));
-        self.next = rest.map(|rest| Box::pin(rest.next()) as Next);
+        self.next = rest.map(|rest| Box::pin(rest.next()) as NextBackupPage);
         Poll::Ready(bytes)
     }
 }
 
-impl Pages {
+impl BackupPages {
     /// The next bytes, and what comes after them.
-    async fn next(mut self) -> Option<(Bytes, Option<Pages>)> {
+    async fn next(mut self) -> Option<(Bytes, Option<BackupPages>)> {
         let range = Range {
             start: self.start.clone(),
             limit: PAGE,
@@ -75,7 +75,7 @@ impl Pages {
         let page = match self.store.range(range).await {
             Ok(page) => page,
             Err(error) => {
-                tracing::error!(%error, "a backup cannot be finished");
+                tracing::error!(%error, "cannot finish a backup");
                 return None;
             }
         };

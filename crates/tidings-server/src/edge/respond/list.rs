@@ -1,18 +1,18 @@
-//! A list, written while it is sent: memory does not grow with it.
+//! A list in JSON, encoded while it is sent, so that memory does not grow with its size.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::view::View;
-use crate::core::{Items, ListHead};
+use super::view::ObjectView;
+use crate::core::{ListHead, ListItems};
 
-/// Bytes that are written at once: four TLS records.
+/// The size of a chunk of a response: four TLS records.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
 /// The members of a list's metadata, as JSON.
 pub(crate) fn metadata_members(head: &ListHead) -> String {
     let mut meta = format!("\"resourceVersion\":\"{}\"", head.revision);
     if !head.continue_token.is_empty() {
-        // The token is of the base64 alphabet: it needs no escapes.
+        // The token is base64 and needs no escapes.
         meta.push_str(&format!(",\"continue\":\"{}\"", head.continue_token));
     }
     if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
@@ -21,7 +21,7 @@ pub(crate) fn metadata_members(head: &ListHead) -> String {
     meta
 }
 
-/// The members of a list's metadata in the order of their names, as lists of custom resources have them: an empty token is written too.
+/// The members of a list's metadata sorted by name, as in lists of custom resources. These contain `continue` even if it is empty.
 pub(crate) fn sorted_metadata_members(head: &ListHead) -> String {
     let mut meta = format!("\"continue\":\"{}\"", head.continue_token);
     if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
@@ -34,18 +34,18 @@ pub(crate) fn sorted_metadata_members(head: &ListHead) -> String {
 /// The body of a LIST.
 #[derive(Debug)]
 pub(crate) struct ListBody {
-    /// The text before the items; empty when it is written.
+    /// The text before the items; empty once it is returned.
     head: String,
-    /// The text behind them.
+    /// The text after the items.
     tail: String,
-    items: Items,
-    view: View,
+    items: ListItems,
+    view: ObjectView,
     first: bool,
     done: bool,
 }
 
 impl ListBody {
-    pub(crate) fn new(head: &ListHead, items: Items, view: View) -> ListBody {
+    pub(crate) fn new(head: &ListHead, items: ListItems, view: ObjectView) -> ListBody {
         tracing::trace!(target: "tidings::walk", "writes the list while it is sent");
         ListBody {
             head: view.list_head(head),
@@ -57,7 +57,7 @@ impl ListBody {
         }
     }
 
-    /// The next bytes.
+    /// The next chunk.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
@@ -79,7 +79,7 @@ impl ListBody {
         Some(buffer.freeze())
     }
 
-    /// True when everything has been handed out.
+    /// True when the last chunk has been returned.
     pub(crate) fn is_done(&self) -> bool {
         self.done
     }

@@ -21,13 +21,13 @@ use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
-use crate::core::{Answer, Created};
+use crate::core::{Answer, ObjectOutcome};
 use crate::edge::negotiate::DocumentFormat;
 use backup::BackupBody;
 use list::ListBody;
-use pack::Packer;
+use pack::GzipEncoder;
 use protobuf::ListMessage;
-use view::View;
+use view::ObjectView;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
@@ -37,20 +37,20 @@ const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernet
 const PROTOBUF_EVENTS: HeaderValue =
     HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 
-/// How an answer is to be written.
+/// How an answer is turned into a response.
 #[derive(Debug, Clone)]
 pub(crate) struct Rendering {
-    pub(crate) view: View,
+    pub(crate) view: ObjectView,
     pub(crate) gzip: bool,
 }
 
 impl Rendering {
-    /// Writes an answer. `Err` is a `Status` of a failure, which has a format of its own: it is never a table (W41).
+    /// Turns an answer into a response. `Err` is the `Status` of a failure, which the caller writes in its own format: it is never a table (W41).
     pub(crate) async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
         tracing::trace!(target: "tidings::walk", "writes the response");
         let view = &self.view;
         match answer {
-            // A success is a document like others.
+            // A Status of success is written like any other document.
             Answer::Status(status) if status.code == 0 => {
                 self.document(StatusCode::OK, status.to_json().into())
             }
@@ -58,9 +58,9 @@ impl Rendering {
             Answer::Document(json) => self.document(StatusCode::OK, Bytes::from(json)),
             Answer::Object(created, object) => {
                 let code = match created {
-                    Created::No => StatusCode::OK,
-                    Created::Yes => StatusCode::CREATED,
-                    Created::Later => StatusCode::ACCEPTED,
+                    ObjectOutcome::Existing => StatusCode::OK,
+                    ObjectOutcome::Created => StatusCode::CREATED,
+                    ObjectOutcome::Accepted => StatusCode::ACCEPTED,
                 };
                 view.check(false)?;
                 if view.is_protobuf() {
@@ -84,7 +84,7 @@ impl Rendering {
         }
     }
 
-    /// A whole JSON document, without a line break behind it.
+    /// A response with a JSON document. `json` has no trailing line break.
     fn document(&self, code: StatusCode, json: Bytes) -> Result<Response<ResponseBody>, Status> {
         let packs = self.gzip && json.len() > pack::MIN_BYTES;
         if self.view.format == DocumentFormat::Json && !packs {
@@ -98,11 +98,11 @@ impl Rendering {
         Ok(self.whole(code, bytes))
     }
 
-    /// A document in the format that the client wants, packed if that is worth it.
+    /// A response with a complete body in the client's format, compressed if it is large.
     fn whole(&self, code: StatusCode, bytes: Vec<u8>) -> Response<ResponseBody> {
         let mut response = typed(code, self.view.format);
         if self.gzip && bytes.len() > pack::MIN_BYTES {
-            let mut packer = Packer::default();
+            let mut packer = GzipEncoder::default();
             let mut packed = packer.push(&bytes).to_vec();
             packed.extend_from_slice(&packer.finish());
             pack::mark(&mut response);
@@ -113,7 +113,7 @@ impl Rendering {
         response
     }
 
-    /// A list that fits into one write is sent with its length; a longer one is written while it is sent.
+    /// A response with a list. A list that fits into one chunk is sent with its length; a longer one is encoded while it is sent.
     fn list(&self, mut list: ListPieces) -> Result<Response<ResponseBody>, Status> {
         if self.view.format == DocumentFormat::Yaml {
             let mut json = Vec::new();
@@ -140,7 +140,7 @@ impl Rendering {
             return Ok(response);
         }
         body.front = front.freeze();
-        body.packer = packs.then(Packer::default);
+        body.packer = packs.then(GzipEncoder::default);
         *response.body_mut() = ResponseBody(BodyKind::List(Box::new(body)));
         if packs {
             pack::mark(&mut response);
@@ -149,7 +149,7 @@ impl Rendering {
     }
 }
 
-/// JSON in another format, with the end of line that documents of the format have.
+/// Converts a JSON document into a format, including the trailing line break of that format.
 fn formatted(json: &[u8], format: DocumentFormat) -> Result<Vec<u8>, String> {
     match format {
         DocumentFormat::Json => Ok([json, b"\n"].concat()),
@@ -159,18 +159,18 @@ fn formatted(json: &[u8], format: DocumentFormat) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The body of a response: bytes that are there, a list or a backup that is written while it is sent, or a watch.
+/// The body of a response: complete bytes, a list or a backup that is encoded while it is sent, or a watch.
 pub struct ResponseBody(BodyKind);
 
 enum BodyKind {
-    /// One or two pieces of bytes.
+    /// Complete bytes in one or two parts.
     Bytes(Option<Bytes>, Option<Bytes>),
     List(Box<StreamedList>),
     Watch(Box<WatchBody>),
     Backup(Box<BackupBody>),
 }
 
-/// A list that is written piece by piece.
+/// A list that is encoded chunk by chunk.
 enum ListPieces {
     Json(ListBody),
     Protobuf(ListMessage),
@@ -192,13 +192,13 @@ impl ListPieces {
     }
 }
 
-/// A list that is indented or packed on its way.
+/// A list that is indented or compressed while it is sent.
 struct StreamedList {
     list: ListPieces,
-    /// The bytes that were made to find out whether the list is long.
+    /// The bytes that were encoded to find out whether the list is long.
     front: Bytes,
     indenter: Option<Indenter>,
-    packer: Option<Packer>,
+    packer: Option<GzipEncoder>,
 }
 
 impl StreamedList {
@@ -224,12 +224,12 @@ impl StreamedList {
                 return bytes;
             };
             match bytes {
-                // The packer keeps what is not worth sending yet.
+                // The encoder may hold back its output.
                 Some(bytes) => match packer.push(&bytes) {
                     packed if packed.is_empty() => {}
                     packed => return Some(packed),
                 },
-                None => return self.packer.take().map(Packer::finish),
+                None => return self.packer.take().map(GzipEncoder::finish),
             }
         }
     }
@@ -251,12 +251,12 @@ impl ResponseBody {
         ResponseBody(BodyKind::Backup(Box::new(backup)))
     }
 
-    /// True if the body is a watch whose events are binary, each behind its length (W117).
+    /// True if the body is a watch in protobuf: each event follows its length (W117).
     pub(crate) fn is_framed(&self) -> bool {
         matches!(&self.0, BodyKind::Watch(watch) if watch.is_framed())
     }
 
-    /// True if the body goes on until the client or the server ends it.
+    /// True if the body is a watch.
     pub(crate) fn is_watch(&self) -> bool {
         matches!(&self.0, BodyKind::Watch(_))
     }
@@ -314,7 +314,7 @@ pub(crate) fn json_response(code: StatusCode, body: ResponseBody) -> Response<Re
     response
 }
 
-/// A `Status`, with the header that goes with it (W47).
+/// A response with a `Status`, and the header `Retry-After` if it has one (W47).
 pub(crate) fn status(status: &Status, format: DocumentFormat) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(if status.code == 0 { 200 } else { status.code });
     let json = status.to_json();
@@ -343,7 +343,7 @@ pub(crate) fn forbidden(status: &Status, format: DocumentFormat) -> Response<Res
     response
 }
 
-/// Plain text.
+/// A response with plain text.
 pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::bytes(body));
     *response.status_mut() = code;
@@ -356,7 +356,7 @@ pub(crate) fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<Respons
     response
 }
 
-/// A JSON document, without a line break behind it, in the given format.
+/// A response with a JSON document in the given format. `json` has no trailing line break.
 pub(crate) fn document(
     json: &[u8],
     format: DocumentFormat,
@@ -366,7 +366,7 @@ pub(crate) fn document(
     Ok(response)
 }
 
-/// A response that says its format, without a body.
+/// A response with a Content-Type and without a body.
 fn typed(code: StatusCode, format: DocumentFormat) -> Response<ResponseBody> {
     let mut response = json_response(code, ResponseBody::bytes(Bytes::new()));
     response
@@ -392,12 +392,12 @@ pub(crate) fn events(format: DocumentFormat, body: ResponseBody) -> Response<Res
     response
 }
 
-/// The response to a path that is not of the API (W24).
+/// The response to a path outside of the API (W24).
 pub(crate) fn page_not_found() -> Response<ResponseBody> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Forbids caching, unless the response says something about it (W2).
+/// Forbids caching, unless the response has a Cache-Control header (W2).
 pub(crate) fn no_cache(response: &mut Response<ResponseBody>) {
     response
         .headers_mut()

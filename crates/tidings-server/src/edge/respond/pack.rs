@@ -1,4 +1,4 @@
-//! gzip for large answers (W8).
+//! Compresses large responses with gzip (W8).
 
 use std::io::Write;
 
@@ -8,20 +8,20 @@ use flate2::write::GzEncoder;
 use http::header::{CONTENT_ENCODING, VARY};
 use http::{HeaderValue, Response};
 
-/// What is larger than this is worth packing.
+/// Responses larger than this are compressed, if the client accepts it.
 pub(crate) const MIN_BYTES: usize = 128 << 10;
 
-/// Packs bytes that come in pieces.
-pub(crate) struct Packer(GzEncoder<Vec<u8>>);
+/// Compresses a stream of bytes.
+pub(crate) struct GzipEncoder(GzEncoder<Vec<u8>>);
 
-impl Default for Packer {
-    fn default() -> Packer {
-        Packer(GzEncoder::new(Vec::new(), Compression::fast()))
+impl Default for GzipEncoder {
+    fn default() -> GzipEncoder {
+        GzipEncoder(GzEncoder::new(Vec::new(), Compression::fast()))
     }
 }
 
-impl Packer {
-    /// Takes a piece and returns what is ready; that may be nothing.
+impl GzipEncoder {
+    /// Compresses some bytes and returns the output that is ready, which may be empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Bytes {
         // Writing into memory does not fail.
         let _ = self.0.write_all(bytes);
@@ -33,7 +33,7 @@ impl Packer {
     }
 }
 
-/// Says that the body is packed.
+/// Sets the headers of a compressed response.
 pub(crate) fn mark<B>(response: &mut Response<B>) {
     let headers = response.headers_mut();
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

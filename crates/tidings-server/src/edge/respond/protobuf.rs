@@ -1,4 +1,4 @@
-//! Answers in protobuf (W42, W117): encoded from the JSON that is stored, by the table of `tidings-schema`.
+//! Responses in protobuf (W42, W117), encoded from the stored JSON by the table of types in `tidings-schema`.
 
 use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, Status};
@@ -6,16 +6,16 @@ use tidings_cache::EncodingKey;
 use tidings_schema::protobuf::{self, EncodeError};
 
 use super::list::{CHUNK_BYTES, metadata_members};
-use super::view::{View, metadata};
-use crate::core::{Items, ListHead};
+use super::view::{ObjectView, metadata};
+use crate::core::{ListHead, ListItems};
 use crate::edge::negotiate::ObjectForm;
 
-/// A list says how long it is before its items. This much of it is encoded once and kept until it is sent; what is behind it is
-/// measured first and encoded again when its turn comes, so that memory does not grow with the list.
+/// A list in protobuf begins with its length, so all items must be encoded before the first byte is sent. This many encoded bytes are kept
+/// until they are sent; the rest is encoded once to measure it and once more to send it, so that memory does not grow with the list.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-impl View {
-    /// The message of an object, without an envelope.
+impl ObjectView {
+    /// Encodes an object, without an envelope.
     fn put_message(&self, object: &Object, out: &mut Vec<u8>) -> Result<(), Status> {
         match self.form {
             ObjectForm::Whole => self.put_json(&self.whole(object), out),
@@ -27,7 +27,7 @@ impl View {
         })
     }
 
-    /// The message of an object as the client sees it, or of its metadata.
+    /// Encodes the JSON of an object, or of its metadata.
     fn put_json(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         match self.schema {
             Some(schema) => protobuf::put_message(schema, json, out),
@@ -35,8 +35,8 @@ impl View {
         }
     }
 
-    /// What the envelope of an object says that it is.
-    fn named(&self) -> (String, &str) {
+    /// The apiVersion and kind in the envelope of an object.
+    fn envelope_names(&self) -> (String, &str) {
         match self.form {
             ObjectForm::Whole => (self.kind.group_version().to_string(), &*self.kind.kind),
             _ => (
@@ -46,42 +46,43 @@ impl View {
         }
     }
 
-    /// An object as a document of its own.
+    /// An object with its envelope.
     pub(super) fn message(&self, object: &Object) -> Result<Vec<u8>, Status> {
-        let (api_version, kind) = self.named();
+        let (api_version, kind) = self.envelope_names();
         protobuf::enclose(&api_version, kind, |out| self.put_message(object, out))
     }
 
-    /// A watch event.
+    /// A watch event as a frame: its length, and the message.
     pub(super) fn frame(&self, event: EventType, object: &Object) -> Result<Bytes, Status> {
         Ok(protobuf::watch_frame(event.as_str(), &self.message(object)?).into())
     }
 
-    /// A bookmark (W109).
+    /// A bookmark as a frame (W109).
     pub(super) fn bookmark_frame(
         &self,
         revision: ResourceVersion,
         initial_events_end: bool,
     ) -> Result<Bytes, Status> {
         let json = self.bookmark_object(revision, initial_events_end);
-        let no_object = |why: String| Status::internal(format!("a bookmark: {why}"));
+        let bookmark_error =
+            |why: String| Status::internal(format!("cannot encode a bookmark: {why}"));
         let body = match self.form {
-            // It stands as the client sees it, not as it would be stored.
+            // The bookmark's JSON already has the client's version, so it is not converted from the stored one.
             ObjectForm::Whole => {
-                let (api_version, kind) = self.named();
+                let (api_version, kind) = self.envelope_names();
                 let put = |out: &mut Vec<u8>| self.put_json(json.as_bytes(), out);
                 protobuf::enclose(&api_version, kind, put)
-                    .map_err(|error| no_object(error.to_string()))?
+                    .map_err(|error| bookmark_error(error.to_string()))?
             }
             _ => {
                 let object = Object::parse(Bytes::from(json));
-                self.message(&object.map_err(|error| no_object(error.to_string()))?)?
+                self.message(&object.map_err(|error| bookmark_error(error.to_string()))?)?
             }
         };
         Ok(protobuf::watch_frame(EventType::Bookmark.as_str(), &body).into())
     }
 
-    /// Names the encoding: watches with the same one share bytes. The log is of one resource.
+    /// The key under which watches of a resource share encoded events.
     pub(super) fn encoding(&self) -> EncodingKey {
         let seen = self.kind.group_version();
         EncodingKey::new(match self.form {
@@ -91,38 +92,38 @@ impl View {
     }
 }
 
-/// `ERROR` with a `Status` (W96).
+/// An ERROR event with a `Status`, as a frame (W96).
 pub(super) fn error_frame(status: &Status) -> Bytes {
-    // Every Status encodes: its type is in the table.
+    // Encoding does not fail: the type Status is in the table.
     let body = protobuf::encode_object(&status.to_json()).unwrap_or_default();
     protobuf::watch_frame(EventType::Error.as_str(), &body).into()
 }
 
-/// The body of a LIST.
+/// The body of a LIST in protobuf.
 #[derive(Debug)]
 pub(crate) struct ListMessage {
-    /// Encoded and not handed out yet.
+    /// Encoded bytes that are not returned yet.
     front: Vec<u8>,
-    /// What is not encoded yet.
-    rest: Option<Items>,
-    view: View,
+    /// The items that are not encoded yet.
+    rest: Option<ListItems>,
+    view: ObjectView,
     end: &'static [u8],
     done: bool,
 }
 
 impl ListMessage {
-    /// Measures a list, and lets others work meanwhile.
+    /// Measures a list, and yields to other tasks meanwhile.
     ///
     /// # Errors
-    /// If an object cannot be encoded: nothing has been sent then.
+    /// If an object cannot be encoded. Nothing has been sent by then.
     pub(super) async fn new(
         head: &ListHead,
-        mut items: Items,
-        view: View,
+        mut items: ListItems,
+        view: ObjectView,
     ) -> Result<ListMessage, Status> {
         let mut kept = Vec::new();
         let list_meta = tidings_schema::find_type("meta/v1", "ListMeta")
-            .ok_or_else(|| Status::internal("there is no ListMeta"))?;
+            .ok_or_else(|| Status::internal("the type ListMeta is not in the schema"))?;
         let json = format!("{{{}}}", metadata_members(head));
         protobuf::put_nested(1, &mut kept, |out| {
             protobuf::put_message(list_meta, json.as_bytes(), out)
@@ -145,7 +146,7 @@ impl ListMessage {
             length += buffer.len();
             tokio::task::yield_now().await;
         }
-        let (api_version, kind) = view.named();
+        let (api_version, kind) = view.envelope_names();
         let (mut front, end) = protobuf::envelope(&api_version, &format!("{kind}List"), length);
         front.append(&mut kept);
         Ok(ListMessage {
@@ -157,7 +158,7 @@ impl ListMessage {
         })
     }
 
-    /// The next bytes.
+    /// The next chunk.
     pub(super) fn next(&mut self) -> Option<Bytes> {
         if self.done {
             return None;
@@ -166,7 +167,7 @@ impl ListMessage {
         if bytes.is_empty()
             && let Some(items) = &mut self.rest
         {
-            // The same objects were encoded when the list was measured.
+            // Encoding cannot fail here: the objects were encoded before, when the list was measured.
             let ended = put_items(&self.view, items, CHUNK_BYTES, &mut bytes).unwrap_or(true);
             if ended {
                 self.rest = None;
@@ -179,16 +180,16 @@ impl ListMessage {
         Some(bytes.into())
     }
 
-    /// True when everything has been handed out.
+    /// True when the last chunk has been returned.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 }
 
-/// Encodes items until there are enough bytes. Returns true at the end.
+/// Encodes items until `out` has `enough` bytes. Returns true if the last item is encoded.
 fn put_items(
-    view: &View,
-    items: &mut Items,
+    view: &ObjectView,
+    items: &mut ListItems,
     enough: usize,
     out: &mut Vec<u8>,
 ) -> Result<bool, Status> {

@@ -1,4 +1,4 @@
-//! How a client sees objects: whole, their metadata, or rows of a table (W126-W131).
+//! How a response shows objects: whole, only their metadata, or as rows of a table (W126-W131).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tidings_schema::Type;
 
 use super::list::{metadata_members, sorted_metadata_members};
 use crate::core::{ListHead, clock};
-use crate::edge::negotiate::{self, Accepted, DocumentFormat, ObjectForm};
+use crate::edge::negotiate::{self, AcceptedRepresentation, DocumentFormat, ObjectForm};
 use crate::edge::request::Query;
 
-/// How much of an object stands beside its cells in a table.
+/// How much of an object a table row contains besides the cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TableInclude {
     None,
@@ -23,20 +23,24 @@ enum TableInclude {
     Object,
 }
 
-/// A view of the objects of one kind.
+/// How a response shows the objects of one kind.
 #[derive(Debug, Clone)]
-pub(crate) struct View {
+pub(crate) struct ObjectView {
     pub(crate) kind: Arc<Kind>,
     pub(crate) format: DocumentFormat,
     pub(super) form: ObjectForm,
     pub(super) meta_version: &'static str,
     include: TableInclude,
-    /// The type that protobuf is encoded by: that of the kind, or of metadata.
+    /// The type for encoding protobuf: that of the kind, or of metadata.
     pub(super) schema: Option<&'static Type>,
 }
 
-impl View {
-    pub(crate) fn new(kind: Arc<Kind>, accepted: Accepted, query: &Query) -> Result<View, Status> {
+impl ObjectView {
+    pub(crate) fn new(
+        kind: Arc<Kind>,
+        accepted: AcceptedRepresentation,
+        query: &Query,
+    ) -> Result<ObjectView, Status> {
         let include = match query.get("includeObject").unwrap_or_default() {
             "" | "Metadata" => TableInclude::Metadata,
             "Object" => TableInclude::Object,
@@ -57,7 +61,7 @@ impl View {
             (DocumentFormat::Protobuf, _) => tidings_schema::find_type("meta/v1", "ObjectMeta"),
             _ => None,
         };
-        Ok(View {
+        Ok(ObjectView {
             kind,
             format: accepted.format,
             form: accepted.form,
@@ -67,7 +71,7 @@ impl View {
         })
     }
 
-    /// True if the client sees the bytes of an object as they are stored, so that they are sent without a copy.
+    /// True if the stored bytes of an object can be sent as they are, without a copy.
     pub(crate) fn is_plain(&self, object: &Object) -> bool {
         self.form == ObjectForm::Whole && !self.is_protobuf() && self.kind.shows_as_stored(object)
     }
@@ -76,7 +80,7 @@ impl View {
         self.format == DocumentFormat::Protobuf
     }
 
-    /// Refuses a list as the metadata of an object, and an object as a list of metadata (W131).
+    /// Refuses a list if the client asked for the metadata of one object, and an object if it asked for a list of metadata (W131).
     pub(crate) fn check(&self, list: bool) -> Result<(), Status> {
         let go_type = || format!("*{}.{}", self.kind.go_package, self.kind.kind);
         let message = match (self.form, list) {
@@ -93,7 +97,7 @@ impl View {
         Err(Status::failure(406, Reason::NotAcceptable, message))
     }
 
-    /// An object as a document of its own. Of several tables in one stream only the first names the columns (W130).
+    /// Writes an object as a document. In a watch of tables only the first one has column definitions (W130).
     pub(crate) fn put_object(&self, object: &Object, with_columns: bool, out: &mut BytesMut) {
         match self.form {
             ObjectForm::Whole => out.put_slice(&self.whole(object)),
@@ -110,10 +114,10 @@ impl View {
         }
     }
 
-    /// An object as an item of a list, in which built-in kinds leave their kind out (W70).
+    /// Writes an object as an item of a list. Items of built-in kinds have no `kind` and `apiVersion` (W70).
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
         match self.form {
-            // Items of custom resources keep their kind.
+            // Items of custom resources have their `kind` and `apiVersion`.
             ObjectForm::Whole if self.kind.is_custom() => out.put_slice(&self.whole(object)),
             ObjectForm::Whole => {
                 out.put_u8(b'{');
@@ -147,7 +151,7 @@ impl View {
         }
     }
 
-    /// The text behind the items of a list. Members of custom resources are in the order of their names.
+    /// The text after the items of a list. In lists of custom resources the members are sorted by name.
     pub(crate) fn list_tail(&self, head: &ListHead) -> String {
         match self.form {
             ObjectForm::Whole if self.kind.is_custom() => format!(
@@ -159,7 +163,7 @@ impl View {
         }
     }
 
-    /// A watch event.
+    /// A watch event in JSON.
     pub(crate) fn event(&self, event: EventType, object: &Object, with_columns: bool) -> Bytes {
         let mut out = BytesMut::with_capacity(object.as_bytes().len());
         out.put_slice(event.json_prefix());
@@ -168,7 +172,7 @@ impl View {
         out.freeze()
     }
 
-    /// The object of a bookmark, as this kind shows it (W109).
+    /// The JSON of the object in a bookmark (W109).
     pub(super) fn bookmark_object(
         &self,
         revision: ResourceVersion,
@@ -202,7 +206,7 @@ impl View {
         )
     }
 
-    /// `{"type":"BOOKMARK",…}`.
+    /// A bookmark in JSON: `{"type":"BOOKMARK",…}`.
     pub(crate) fn bookmark(
         &self,
         revision: ResourceVersion,
@@ -210,7 +214,7 @@ impl View {
         with_columns: bool,
     ) -> Bytes {
         let object = self.bookmark_object(revision, initial_events_end);
-        // It is written as the client sees it, not as it would be stored.
+        // The bookmark's JSON already has the client's version, so it is not converted from the stored one.
         let whole = |out: &mut BytesMut| out.put_slice(object.as_bytes());
         let mut out = BytesMut::new();
         out.put_slice(EventType::Bookmark.json_prefix());
@@ -222,7 +226,7 @@ impl View {
         out.freeze()
     }
 
-    /// The JSON of an object, as this kind shows it.
+    /// The JSON of an object, in the version of this kind.
     pub(super) fn whole<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
         self.kind.shown(object)
     }

@@ -3,11 +3,11 @@
 use http::Response;
 use http::header::{HeaderValue, WARNING};
 
-/// All warnings together may have this many characters; beyond it each is cut to `CUT_TO`.
+/// If all warnings together have more characters than this, each is cut to `CUT_TO`, and those beyond the total are dropped.
 const TOTAL_MAX: usize = 4096;
 const CUT_TO: usize = 256;
 
-/// Adds one header for each warning, once.
+/// Adds a `Warning` header for each different warning.
 pub(crate) fn warn<B>(response: &mut Response<B>, warnings: &[String]) {
     let mut texts: Vec<&str> = Vec::new();
     for warning in warnings {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn w10_each_text_once_and_escaped() {
+    fn w10_repeated_warnings_are_sent_once_and_escaped() {
         let twice = [
             r#"unknown field "a\b""#.to_owned(),
             r#"unknown field "a\b""#.to_owned(),
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn w10_too_much_is_cut() {
+    fn w10_long_warnings_are_cut() {
         let many: Vec<String> = (0..20)
             .map(|at| format!("{at:02}{}", "x".repeat(400)))
             .collect();

@@ -1,7 +1,7 @@
-//! A watch: a cursor in the log of its resource, turned into bytes.
+//! The body of a watch: reads events from the log of its resource and encodes them.
 //!
-//! There is no queue: events that a watch has not sent yet stand in the log, which all watches share. A woken watch writes everything that is
-//! pending for it at once. One that has fallen behind the log is told so and ends.
+//! A watch has no queue: events that it has not sent yet are in the event log, which all watches share. A woken watch sends all its pending
+//! events at once. A watch that has fallen behind the log sends an ERROR event and ends.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -17,30 +17,31 @@ use tokio::time::{Instant, Sleep};
 
 use super::list::CHUNK_BYTES;
 use super::protobuf::error_frame;
-use super::view::View;
-use crate::core::{OpenWatch, Walk, too_old};
+use super::view::ObjectView;
+use crate::core::{OpenWatch, SnapshotWalk, too_old};
 use crate::edge::negotiate::DocumentFormat;
 
-/// How often a quiet watch tells where it is (W110).
+/// How often an idle watch sends a bookmark (W110).
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// A last bookmark comes this long before the end.
+/// How long before its end a watch sends the last bookmark.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// How many events a watch looks at before it lets others have the thread.
+/// How many events a watch examines before it yields to other tasks.
 const EVENTS_AT_ONCE: usize = 4096;
 
 /// The body of a watch.
 pub(crate) struct WatchBody {
-    view: View,
+    view: ObjectView,
     watch: OpenWatch,
-    /// Names the encoding of the view, if that is protobuf.
+    /// The key of the shared encoding, if the format is protobuf.
     encoding: Option<EncodingKey>,
-    /// Events in that encoding, shared with other watches; `None` if the watch is idle.
+    /// Encoded events of the current log segment, shared with other watches; `None` if the watch is idle.
     encoded: Option<Arc<EncodedSegment>>,
     ended: bool,
-    /// How often the cache had been read again, and the kinds been replaced, when the watch last looked.
+    /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) at the start of the watch.
     rereads: u64,
+    /// The value of `Resource::kind_changes` when the watch last checked it.
     kind_changes: u64,
-    /// The next table is the first and names the columns.
+    /// The next table is the first one of the watch and has column definitions.
     columns: bool,
     ends_at: Instant,
     next_bookmark: Instant,
@@ -48,7 +49,7 @@ pub(crate) struct WatchBody {
 }
 
 impl WatchBody {
-    pub(crate) fn new(view: View, watch: OpenWatch) -> WatchBody {
+    pub(crate) fn new(view: ObjectView, watch: OpenWatch) -> WatchBody {
         let now = Instant::now();
         let ends_at = now + watch.timeout;
         let next_bookmark = next_bookmark(now, ends_at);
@@ -68,7 +69,7 @@ impl WatchBody {
         }
     }
 
-    /// Shows objects as the definition says now, if it has changed: a watch outlives a change of its definition.
+    /// Switches to the current kind if the definition of a custom resource has changed since the last check.
     fn follow_definition(&mut self) {
         let changes = self.watch.resource.kind_changes();
         if changes != self.kind_changes {
@@ -77,7 +78,7 @@ impl WatchBody {
         }
     }
 
-    /// True if events are binary.
+    /// True if events are in protobuf, each after its length.
     pub(crate) fn is_framed(&self) -> bool {
         self.view.is_protobuf()
     }
@@ -87,7 +88,7 @@ impl WatchBody {
         if self.ended {
             return Poll::Ready(None);
         }
-        // The selection may mean other objects under the changed definition: the client has to list again.
+        // Under the changed definition the selector may select other objects. The watch ends, and the client has to list again.
         let rereads = self.watch.resource.cache().rereads();
         if self.watch.selection.is_by_definition() && rereads != self.rereads {
             self.ended = true;
@@ -95,7 +96,7 @@ impl WatchBody {
         }
         if let Some(initial) = self.watch.initial.take() {
             let bytes = self.send_initial(initial);
-            // An empty piece would read as the end of a chunked body.
+            // An empty chunk would end a chunked body.
             if !bytes.is_empty() {
                 return Poll::Ready(Some(bytes));
             }
@@ -111,15 +112,15 @@ impl WatchBody {
             return Poll::Ready(Some(bytes));
         }
         let Some(revision) = caught_up else {
-            // Many events were for other watches, or the watch has fallen behind and said so above.
+            // Not all events are examined yet, and none so far was for this watch. Yield to other tasks and go on.
             context.waker().wake_by_ref();
             return Poll::Pending;
         };
         self.poll_time(context, revision)
     }
 
-    /// The state as synthetic events, a chunk at a time, and the bookmark behind it (W93, W112).
-    fn send_initial(&mut self, mut initial: Box<(Walk, ResourceVersion)>) -> Bytes {
+    /// The next chunk of initial events, and the bookmark after the last one (W93, W112).
+    fn send_initial(&mut self, mut initial: Box<(SnapshotWalk, ResourceVersion)>) -> Bytes {
         let (walk, revision) = &mut *initial;
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
@@ -155,8 +156,8 @@ impl WatchBody {
         buffer.freeze()
     }
 
-    /// Takes the events of the log for this watch. Breaks if the watch is over. Returns the revision up to which the watch is complete, if it
-    /// has read all of the log.
+    /// Adds pending events to a chunk. Breaks if the watch has to end. Returns the revision up to which the watch has sent everything, if it has
+    /// read the whole log.
     fn collect(&mut self, chunk: &mut EventChunk) -> ControlFlow<(), Option<ResourceVersion>> {
         let mut looked_at = 0;
         loop {
@@ -221,7 +222,7 @@ impl WatchBody {
         }
     }
 
-    /// The watch cannot go on.
+    /// Ends the watch with an ERROR event.
     fn end_with(&mut self, status: &Status, chunk: &mut EventChunk) {
         chunk.push_bytes(&error_event(status, self.view.format));
         self.ended = true;
@@ -239,7 +240,7 @@ impl WatchBody {
         self.view.bookmark(revision, initial_events_end, columns)
     }
 
-    /// Nothing is pending: looks whether it is time for a bookmark or for the end.
+    /// Without pending events: checks whether it is time for a bookmark or for the end.
     fn poll_time(
         &mut self,
         context: &mut Context<'_>,
@@ -247,9 +248,9 @@ impl WatchBody {
     ) -> Poll<Option<Bytes>> {
         if *self.watch.stopping.borrow() {
             self.ended = true;
-            // The client resumes from here, wherever the server comes up again.
-            let told = self.watch.bookmarks && revision >= self.watch.after;
-            return Poll::Ready(told.then(|| self.bookmark(revision, false)));
+            // The client can resume from here after a restart, or on another server.
+            let sends_bookmark = self.watch.bookmarks && revision >= self.watch.after;
+            return Poll::Ready(sends_bookmark.then(|| self.bookmark(revision, false)));
         }
         if self.watch.resource.cache().is_closed() {
             self.ended = true;
@@ -264,7 +265,7 @@ impl WatchBody {
             let due = now >= self.next_bookmark;
             if due {
                 self.next_bookmark = next_bookmark(now, self.ends_at);
-                // A watch that has nothing to send need not keep encoded events; others may still share them.
+                // An idle watch does not keep encoded events; other watches may still share them.
                 self.encoded = None;
             }
             self.timer
@@ -278,7 +279,7 @@ impl WatchBody {
     }
 }
 
-/// A bookmark every minute, and one shortly before the end; none if the end is nearer than that.
+/// The time of the next bookmark: every minute, and shortly before the end. If the end is nearer than that, a time after it, which means none.
 fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
     let last = ends_at.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now);
     let regular = now + BOOKMARK_EVERY;
@@ -289,7 +290,7 @@ fn next_bookmark(now: Instant, ends_at: Instant) -> Instant {
     }
 }
 
-/// `{"type":"ERROR",…}` (W96).
+/// An ERROR event: `{"type":"ERROR",…}` or its protobuf frame (W96).
 pub(crate) fn error_event(status: &Status, format: DocumentFormat) -> Bytes {
     if format == DocumentFormat::Protobuf {
         return error_frame(status);
@@ -300,7 +301,7 @@ pub(crate) fn error_event(status: &Status, format: DocumentFormat) -> Bytes {
     Bytes::from(event)
 }
 
-/// Events on their way into one write. A single event is sent from where it stands; several are copied together.
+/// Events that are sent in one chunk. A single event is sent without a copy; several are copied into one buffer.
 #[derive(Default)]
 struct EventChunk {
     only: Option<Bytes>,
@@ -308,7 +309,7 @@ struct EventChunk {
 }
 
 impl EventChunk {
-    /// Adds an event and returns its size.
+    /// Adds a JSON event and returns its size.
     fn push(&mut self, kind: EventType, object: &Object) -> usize {
         let bytes = object.event_bytes_len(kind);
         if self.only.is_none() && self.many.is_empty() {
@@ -320,7 +321,7 @@ impl EventChunk {
         bytes
     }
 
-    /// Adds an event that other watches send too.
+    /// Adds an encoded event that is shared with other watches, and returns its size.
     fn push_shared(&mut self, event: Bytes) -> usize {
         if self.only.is_none() && self.many.is_empty() {
             let bytes = event.len();

@@ -1,4 +1,4 @@
-//! Definitions: what is refused, how they come to be served, what follows them, how they go.
+//! CustomResourceDefinitions: validation, establishing, discovery and OpenAPI, deletion.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,15 +8,15 @@ use tidings_server::{Api, ApiOptions};
 use tidings_storage::{Embedded, EmbeddedOptions};
 
 use super::{
-    DEFINITIONS, WIDGETS, condition, define, properties, reversion, seen, settled, until, version,
-    warnings, widget, widgets, with_widgets,
+    DEFINITIONS, WIDGETS, change_versions, condition, define, next_event, properties, until,
+    until_condition, version, warnings, widget, widgets, with_widgets,
 };
 use crate::late::LateStore;
-use crate::support::Server;
+use crate::support::TestServer;
 
 #[tokio::test]
 async fn w177_w178_a_definition_is_completed_established_and_served() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let missing = server.get(WIDGETS).await;
     assert_eq!(
         (missing.code, missing.text.as_str()),
@@ -36,11 +36,11 @@ async fn w177_w178_a_definition_is_completed_established_and_served() {
         "storedVersions": ["v1"],
     });
     assert_eq!(created["status"], status);
-    let established = settled(&server, "widgets.ex.com", "Established").await;
+    let established = until_condition(&server, "widgets.ex.com", "Established").await;
     assert_eq!(established["status"]["acceptedNames"], *names);
     let accepted = condition(&established, "NamesAccepted");
     assert_eq!(accepted["reason"], "NoConflicts");
-    // Whoever sees it established can use it at once.
+    // A client that sees the condition Established can use the resource at once.
     let created = server
         .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
         .await;
@@ -60,8 +60,8 @@ async fn w177_w178_a_definition_is_completed_established_and_served() {
 }
 
 #[tokio::test]
-async fn w10_w177_formats_that_nobody_checks_are_told() {
-    let server = Server::start().await;
+async fn w10_w177_unknown_formats_give_a_warning() {
+    let server = TestServer::start().await;
     let odd = json!({"size": {"type": "string", "format": "odd"}});
     let definition = widgets(&[version("v1", true, &odd)]);
     let created = server.request("POST", DEFINITIONS, &definition).await;
@@ -73,7 +73,7 @@ async fn w10_w177_formats_that_nobody_checks_are_told() {
 }
 
 #[tokio::test]
-async fn w177_names_that_are_taken_are_not_accepted() {
+async fn w177_names_of_another_definition_are_not_accepted() {
     let server = with_widgets().await;
     let mut other = widgets(&[version("v1", true, &properties())]);
     other["metadata"]["name"] = "gadgets.ex.com".into();
@@ -93,7 +93,7 @@ async fn w177_names_that_are_taken_are_not_accepted() {
         .get("/apis/ex.com/v1/namespaces/default/gadgets")
         .await;
     assert_eq!(missing.code, 404);
-    // When the other goes, the name is free.
+    // When the other definition is deleted, its names are free.
     let path = format!("{DEFINITIONS}/widgets.ex.com");
     assert_eq!(server.request("DELETE", &path, "").await.code, 200);
     until(&mut watch, |definition| {
@@ -107,8 +107,8 @@ async fn w177_names_that_are_taken_are_not_accepted() {
 }
 
 #[tokio::test]
-async fn w177_a_definition_that_makes_no_sense_is_refused_and_not_stored() {
-    let server = Server::start().await;
+async fn w177_an_invalid_definition_is_refused_and_not_stored() {
+    let server = TestServer::start().await;
     let mut typeless = widgets(&[version("v1", true, &json!({"size": {"minimum": 1}}))]);
     let cases = [
         (
@@ -157,16 +157,16 @@ async fn w177_a_definition_that_makes_no_sense_is_refused_and_not_stored() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_when_the_definition_changes() {
+async fn a_watch_continues_when_the_definition_changes() {
     let server = with_widgets().await;
     let mut watch = server.watch(&format!("{WIDGETS}?watch=true")).await;
     server
         .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
         .await;
-    assert_eq!(seen(&mut watch).await, "ADDED a");
+    assert_eq!(next_event(&mut watch).await, "ADDED a");
     let mut more = properties();
     more["shape"] = json!({"type": "string", "default": "round"});
-    reversion(&server, &[version("v1", true, &more)]).await;
+    change_versions(&server, &[version("v1", true, &more)]).await;
     assert!(watch.is_quiet().await, "the objects have not changed");
     let b = widget("b", &json!({"size": 1}));
     server.request("POST", WIDGETS, b).await;
@@ -175,7 +175,7 @@ async fn a_watch_goes_on_when_the_definition_changes() {
 }
 
 #[tokio::test]
-async fn w186_a_definition_goes_when_its_objects_are_gone() {
+async fn w186_a_deleted_definition_goes_after_its_objects() {
     let server = with_widgets().await;
     let mut held = widget("held", &json!({"size": 1}));
     held["metadata"]["finalizers"] = json!(["ex.com/hold"]);
@@ -183,8 +183,8 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
     let plain = widget("plain", &json!({"size": 1}));
     server.request("POST", WIDGETS, &plain).await;
     let mut watch = server.watch(&format!("{WIDGETS}?watch=true")).await;
-    assert_eq!(seen(&mut watch).await, "ADDED held");
-    assert_eq!(seen(&mut watch).await, "ADDED plain");
+    assert_eq!(next_event(&mut watch).await, "ADDED held");
+    assert_eq!(next_event(&mut watch).await, "ADDED plain");
     let path = format!("{DEFINITIONS}/widgets.ex.com");
     let mut definitions = server.watch(&format!("{DEFINITIONS}?watch=true")).await;
     let deleted = server.request("DELETE", &path, "").await;
@@ -194,9 +194,9 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
     assert_eq!(deleted["metadata"]["finalizers"], json!([finalizer]));
     let terminating = condition(&deleted, "Terminating");
     assert_eq!(terminating["reason"], "InstanceDeletionPending");
-    assert_eq!(seen(&mut watch).await, "MODIFIED held");
-    assert_eq!(seen(&mut watch).await, "DELETED plain");
-    // What a finalizer holds can still be read and changed, but nothing new comes.
+    assert_eq!(next_event(&mut watch).await, "MODIFIED held");
+    assert_eq!(next_event(&mut watch).await, "DELETED plain");
+    // Objects held by a finalizer can still be read and changed, but none can be created.
     let refused = server.request("POST", WIDGETS, &plain).await;
     assert_eq!(
         (refused.code, refused.message().as_str()),
@@ -208,7 +208,9 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
     let apply = format!("{WIDGETS}/applied?fieldManager=m");
     let headers = [("content-type", "application/apply-patch+yaml")];
     let body = widget("applied", &json!({"size": 1}));
-    let refused = server.ask("PATCH", &apply, &headers, body).await;
+    let refused = server
+        .request_with_headers("PATCH", &apply, &headers, body)
+        .await;
     assert_eq!(refused.code, 403, "{}", refused.text);
     let definition = server.get(&path).await.json();
     assert_eq!(
@@ -219,7 +221,7 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
     let merge = "merge";
     let freed = server.patch(&format!("{WIDGETS}/held"), merge, free).await;
     assert_eq!(freed.code, 200, "{}", freed.text);
-    assert_eq!(seen(&mut watch).await, "DELETED held");
+    assert_eq!(next_event(&mut watch).await, "DELETED held");
     assert_eq!(watch.next().await, None, "the watch ends");
     loop {
         let event = definitions.next().await.unwrap();
@@ -231,7 +233,7 @@ async fn w186_a_definition_goes_when_its_objects_are_gone() {
         tokio::task::yield_now().await;
     }
     assert_eq!(server.get("/apis/ex.com").await.code, 404);
-    // The names are free for something else.
+    // The names can be used by another definition.
     let mut other = widgets(&[version("v1", true, &json!({"other": {"type": "string"}}))]);
     other["spec"]["scope"] = "Cluster".into();
     define(&server, &other).await;
@@ -278,7 +280,7 @@ async fn w27_w187_discovery_follows_definitions() {
         version("v1", true, &properties()),
         version("v2", false, &properties()),
     ];
-    reversion(&server, &more).await;
+    change_versions(&server, &more).await;
     let groups = server.get_as("/apis", aggregated).await;
     assert_ne!(groups.headers["etag"], tag);
     let group = server.get("/apis/ex.com").await.json();
@@ -313,7 +315,7 @@ async fn w32_w187_openapi_follows_definitions() {
     let validates = |parameter: &Value| parameter["name"] == "fieldValidation";
     assert!(
         parameters.iter().any(validates),
-        "kubectl looks for it before it leaves validation to the server"
+        "kubectl looks for fieldValidation before it leaves validation to the server"
     );
     let status = format!("{item}/status");
     assert!(document["paths"][&status].is_object());
@@ -328,7 +330,7 @@ async fn w32_w187_openapi_follows_definitions() {
     );
     let mut more = properties();
     more["shape"] = json!({"type": "string"});
-    reversion(&server, &[version("v1", true, &more)]).await;
+    change_versions(&server, &[version("v1", true, &more)]).await;
     let index = server.get("/openapi/v3").await.json();
     let changed = &index["paths"]["apis/ex.com/v1"]["serverRelativeURL"];
     assert_ne!(*changed, url);
@@ -339,8 +341,8 @@ async fn w32_w187_openapi_follows_definitions() {
 }
 
 #[tokio::test]
-async fn w187_openapi_knows_objects_in_objects_null_and_selectable_fields() {
-    let server = Server::start().await;
+async fn w187_openapi_shows_embedded_resources_nullable_and_selectable_fields() {
+    let server = TestServer::start().await;
     let mut properties = properties();
     properties["inner"] = json!({
         "type": "object",
@@ -371,7 +373,7 @@ async fn w187_openapi_knows_objects_in_objects_null_and_selectable_fields() {
     let meta = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
     assert_eq!(inner["properties"]["metadata"]["allOf"][0]["$ref"], meta);
     assert_eq!(inner["properties"]["kind"]["type"], "string");
-    // Version 2 has no word for null, and clients refuse what is open and has properties.
+    // OpenAPI 2 cannot express null, and clients reject a schema that preserves unknown fields and has properties.
     let old = spec(&v2["definitions"]);
     assert_eq!(old["properties"]["maybe"], json!({}));
     let inner = &old["properties"]["inner"];
@@ -382,18 +384,18 @@ async fn w187_openapi_knows_objects_in_objects_null_and_selectable_fields() {
 }
 
 #[tokio::test]
-async fn custom_resources_are_served_from_the_start() {
+async fn custom_resources_are_served_right_after_a_start() {
     let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
     let options = ApiOptions::default;
-    let first = Server {
+    let first = TestServer {
         api: Api::start(store.clone(), options()).await.unwrap(),
     };
     define(&first, &widgets(&[version("v1", true, &properties())])).await;
     let body = widget("a", &json!({"size": 1}));
     first.request("POST", WIDGETS, body).await;
-    let second = Server::over(LateStore::of(store)).await;
+    let second = TestServer::over(LateStore::of(store)).await;
     assert_eq!(second.get(WIDGETS).await.names(), ["a"]);
-    // What one server defines, the other serves as well, though it may hear of it later.
+    // A definition created on one server is served by the other one too, whose watch delivers it late.
     let mut other = widgets(&[version("v1", true, &properties())]);
     other["metadata"]["name"] = "gadgets.ex.com".into();
     other["spec"]["names"] = json!({"plural": "gadgets", "kind": "Gadget"});
@@ -403,15 +405,15 @@ async fn custom_resources_are_served_from_the_start() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_about_a_definition_is_written_later() {
+async fn the_status_of_a_definition_is_written_when_the_store_is_back() {
     let store = LateStore::new();
     let refuses = store.refuses();
-    let server = Server::over(store).await;
+    let server = TestServer::over(store).await;
     refuses.store(true, Ordering::Relaxed);
     let definition = widgets(&[version("v1", true, &properties())]);
     let created = server.request("POST", DEFINITIONS, &definition).await;
     assert_eq!(created.code, 201, "{}", created.text);
-    // It is served before it is said to be.
+    // The resource is served before the status says so.
     while server.get(WIDGETS).await.code != 200 {
         tokio::task::yield_now().await;
     }
@@ -421,5 +423,5 @@ async fn what_cannot_be_written_about_a_definition_is_written_later() {
         Value::Null
     );
     refuses.store(false, Ordering::Relaxed);
-    settled(&server, "widgets.ex.com", "Established").await;
+    until_condition(&server, "widgets.ex.com", "Established").await;
 }

@@ -6,12 +6,12 @@ mod versions;
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Server, Watch};
+use crate::support::{TestResponse, TestServer, TestWatch};
 
 pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 pub(super) const WIDGETS: &str = "/apis/ex.com/v1/namespaces/default/widgets";
 
-/// A version whose spec has these properties.
+/// A version of a definition, whose `spec` has these properties.
 pub(super) fn version(name: &str, storage: bool, properties: &Value) -> Value {
     json!({
         "name": name,
@@ -62,8 +62,8 @@ pub(super) fn widget(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// The next event whose object is as wanted.
-pub(super) async fn until(watch: &mut Watch, wanted: impl Fn(&Value) -> bool) -> Value {
+/// The object of the next event that meets a condition.
+pub(super) async fn until(watch: &mut TestWatch, wanted: impl Fn(&Value) -> bool) -> Value {
     loop {
         let event = watch.next().await.expect("the watch goes on");
         if wanted(&event["object"]) {
@@ -72,8 +72,8 @@ pub(super) async fn until(watch: &mut Watch, wanted: impl Fn(&Value) -> bool) ->
     }
 }
 
-/// The next event in short: `ADDED a`.
-pub(super) async fn seen(watch: &mut Watch) -> String {
+/// The type and name of the next event: `ADDED a`.
+pub(super) async fn next_event(watch: &mut TestWatch) -> String {
     let event = watch.brief().await;
     event.split('@').next().unwrap_or_default().to_owned()
 }
@@ -86,7 +86,7 @@ pub(super) fn condition<'a>(definition: &'a Value, kind: &str) -> &'a Value {
 }
 
 /// Waits until a definition has a condition.
-pub(super) async fn settled(server: &Server, name: &str, kind: &str) -> Value {
+pub(super) async fn until_condition(server: &TestServer, name: &str, kind: &str) -> Value {
     let path = format!("{DEFINITIONS}?watch=true&fieldSelector=metadata.name%3D{name}");
     let mut watch = server.watch(&path).await;
     let has = |definition: &Value| condition(definition, kind)["status"] == "True";
@@ -94,23 +94,24 @@ pub(super) async fn settled(server: &Server, name: &str, kind: &str) -> Value {
 }
 
 /// Creates a definition and waits until it is served.
-pub(super) async fn define(server: &Server, definition: &Value) -> Value {
+pub(super) async fn define(server: &TestServer, definition: &Value) -> Value {
     let answer = server.request("POST", DEFINITIONS, definition).await;
     assert_eq!(answer.code, 201, "{}", answer.text);
     let name = definition["metadata"]["name"].as_str().unwrap();
-    settled(server, name, "Established").await
+    until_condition(server, name, "Established").await
 }
 
-pub(super) async fn with_widgets() -> Server {
-    let server = Server::start().await;
+/// A server with the definition of widgets.
+pub(super) async fn with_widgets() -> TestServer {
+    let server = TestServer::start().await;
     let mut version = version("v1", true, &properties());
     version["subresources"] = json!({"status": {}});
     define(&server, &widgets(&[version])).await;
     server
 }
 
-/// Changes a definition and waits until the change is served: discovery says so, since it is made anew with what is served.
-pub(super) async fn redefine(server: &Server, patch: &Value, served: impl Fn(&str) -> bool) {
+/// Changes a definition and waits until discovery shows the change: the discovery documents are made from the served set.
+pub(super) async fn redefine(server: &TestServer, patch: &Value, served: impl Fn(&str) -> bool) {
     let path = format!("{DEFINITIONS}/widgets.ex.com");
     let answer = server.patch(&path, "merge", patch).await;
     assert_eq!(answer.code, 200, "{}", answer.text);
@@ -119,13 +120,13 @@ pub(super) async fn redefine(server: &Server, patch: &Value, served: impl Fn(&st
     }
 }
 
-/// A change of the versions, with another category to tell that it is served.
-pub(super) async fn reversion(server: &Server, versions: &[Value]) {
+/// Changes the versions of a definition. Also changes its categories, in which discovery shows that the change is served.
+pub(super) async fn change_versions(server: &TestServer, versions: &[Value]) {
     let patch = json!({"spec": {"versions": versions, "names": {"categories": ["changed"]}}});
     redefine(server, &patch, |text| text.contains("changed")).await;
 }
 
-pub(super) fn warnings(answer: &Answer) -> Vec<&str> {
+pub(super) fn warnings(answer: &TestResponse) -> Vec<&str> {
     let all = answer.headers.get_all("warning").into_iter();
     all.map(|warning| warning.to_str().unwrap()).collect()
 }

@@ -1,35 +1,39 @@
-//! Objects of custom resources: what is checked, what is filled in, what can be done with them.
+//! Objects of custom resources: validation, pruning, defaults, subresources, apply and deletion.
 
 use serde_json::{Value, json};
 
 use super::{
-    WIDGETS, define, properties, reversion, seen, version, warnings, widget, widgets, with_widgets,
+    WIDGETS, change_versions, define, next_event, properties, version, warnings, widget, widgets,
+    with_widgets,
 };
-use crate::support::{PROTOBUF, Server};
+use crate::support::{PROTOBUF, TestServer};
 
 #[tokio::test]
-async fn w179_all_that_is_wrong_with_an_object_is_told_at_once() {
+async fn w179_all_validation_errors_are_reported_together() {
     let server = with_widgets().await;
     let spec = json!({"size": 0, "color": "green", "ports": [{"port": "x"}, {}]});
     let refused = server.request("POST", WIDGETS, widget("a", &spec)).await;
     assert_eq!(refused.code, 422, "{}", refused.text);
     let causes = &refused.json()["details"]["causes"];
-    let told = |field: &str, reason: &str| {
+    let reports = |field: &str, reason: &str| {
         let mut causes = causes.as_array().into_iter().flatten();
         causes.any(|cause| cause["field"] == field && cause["reason"] == reason)
     };
-    assert!(told("spec.size", "FieldValueInvalid"), "{causes}");
-    assert!(told("spec.color", "FieldValueNotSupported"), "{causes}");
+    assert!(reports("spec.size", "FieldValueInvalid"), "{causes}");
+    assert!(reports("spec.color", "FieldValueNotSupported"), "{causes}");
     assert!(
-        told("spec.ports[0].port", "FieldValueTypeInvalid"),
+        reports("spec.ports[0].port", "FieldValueTypeInvalid"),
         "{causes}"
     );
-    assert!(told("spec.ports[1].port", "FieldValueRequired"), "{causes}");
+    assert!(
+        reports("spec.ports[1].port", "FieldValueRequired"),
+        "{causes}"
+    );
     assert_eq!(server.get(&format!("{WIDGETS}/a")).await.code, 404);
 }
 
 #[tokio::test]
-async fn w132_an_object_says_what_it_is() {
+async fn w132_a_body_must_have_the_kind_and_api_version_of_the_url() {
     let server = with_widgets().await;
     let body = json!({"metadata": {"name": "a"}, "spec": {}});
     let answer = server.request("POST", WIDGETS, &body).await;
@@ -78,7 +82,7 @@ async fn w139_a_dry_run_stores_nothing() {
 }
 
 #[tokio::test]
-async fn w173_w180_unknown_fields_are_dropped_and_told() {
+async fn w173_w180_unknown_fields_are_pruned_with_a_warning() {
     let server = with_widgets().await;
     let mut body = widget("a", &json!({"size": 1, "junk": {"x": 1}}));
     body["metadata"]["odd"] = 1.into();
@@ -105,8 +109,8 @@ async fn w173_w180_unknown_fields_are_dropped_and_told() {
 }
 
 #[tokio::test]
-async fn w180_w181_a_status_that_is_dropped_has_its_defaults() {
-    let server = Server::start().await;
+async fn w180_w181_a_create_replaces_the_status_by_its_defaults() {
+    let server = TestServer::start().await;
     let mut version = version("v1", true, &properties());
     version["subresources"] = json!({"status": {}});
     let waiting = json!({"phase": "Waiting"});
@@ -125,7 +129,7 @@ async fn w180_w181_a_status_that_is_dropped_has_its_defaults() {
 }
 
 #[tokio::test]
-async fn w136_w181_the_status_is_changed_by_its_subresource_only() {
+async fn w136_w181_only_the_subresource_changes_the_status() {
     let server = with_widgets().await;
     let mut body = widget("a", &json!({"size": 1}));
     body["status"] = json!({"ready": true});
@@ -146,9 +150,9 @@ async fn w136_w181_the_status_is_changed_by_its_subresource_only() {
     assert_eq!(changed["metadata"]["generation"], 2);
     let patch = json!({"status": {"ready": false}});
     let ignored = server.patch(&path, merge, patch).await.json();
-    assert_eq!(ignored, changed, "nothing changes");
-    // Without the subresource, the status is a member like others.
-    reversion(&server, &[version("v1", true, &properties())]).await;
+    assert_eq!(ignored, changed, "the status is ignored");
+    // Without the subresource, the status is a member like any other.
+    change_versions(&server, &[version("v1", true, &properties())]).await;
     let patch = json!({"status": {"ready": false}});
     let changed = server.patch(&path, merge, patch).await.json();
     assert_eq!(changed["status"], json!({"ready": false}));
@@ -157,7 +161,7 @@ async fn w136_w181_the_status_is_changed_by_its_subresource_only() {
 }
 
 #[tokio::test]
-async fn w143_an_update_names_the_version_that_it_replaces() {
+async fn w143_an_update_must_have_a_resource_version() {
     let server = with_widgets().await;
     let path = format!("{WIDGETS}/a");
     let mut body = widget("a", &json!({"size": 1}));
@@ -179,7 +183,7 @@ async fn w143_an_update_names_the_version_that_it_replaces() {
 
 #[tokio::test]
 async fn w182_the_scale_of_a_custom_resource() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let mut scaled = version("v1", true, &json!({"copies": {"type": "integer"}}));
     scaled["subresources"] = json!({"status": {}, "scale": {
         "specReplicasPath": ".spec.copies",
@@ -220,7 +224,7 @@ async fn w182_the_scale_of_a_custom_resource() {
 
 #[tokio::test]
 async fn w184_columns_and_selectable_fields() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let mut shown = version("v1", true, &properties());
     shown["additionalPrinterColumns"] = json!([
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "description": "how big"},
@@ -257,18 +261,18 @@ async fn w184_columns_and_selectable_fields() {
         (refused.code, refused.message().as_str()),
         (400, "field label not supported: spec.size")
     );
-    // A watch with a selector sees an object come and go.
+    // A watch with a field selector sees an object enter and leave its selection.
     let mut watch = server.watch(&format!("{selected}&watch=true")).await;
-    assert_eq!(seen(&mut watch).await, "ADDED b");
+    assert_eq!(next_event(&mut watch).await, "ADDED b");
     let merge = "merge";
     let paint = |color: &str| json!({"spec": {"color": color}});
     let path = format!("{WIDGETS}/b");
     server.patch(&path, merge, paint("red")).await;
-    assert_eq!(seen(&mut watch).await, "DELETED b");
+    assert_eq!(next_event(&mut watch).await, "DELETED b");
 }
 
 #[tokio::test]
-async fn w149_w185_what_custom_resources_do_not_have() {
+async fn w149_w185_unsupported_requests_for_custom_resources() {
     let server = with_widgets().await;
     for path in [
         "/apis/ex.com/v1/widgets/a",
@@ -317,7 +321,7 @@ async fn w154_apply_merges_lists_by_their_keys() {
         let path = format!("{path}?fieldManager={manager}");
         let headers = [("content-type", "application/apply-patch+yaml")];
         server
-            .ask("PATCH", &path, &headers, widget("a", &spec))
+            .request_with_headers("PATCH", &path, &headers, widget("a", &spec))
             .await
     };
     let one = json!({"size": 1, "ports": [{"port": 80, "name": "http"}]});
@@ -347,7 +351,7 @@ async fn w154_apply_merges_lists_by_their_keys() {
 }
 
 #[tokio::test]
-async fn w175_a_namespace_takes_its_custom_resources_with_it() {
+async fn w175_custom_resources_are_deleted_with_their_namespace() {
     let server = with_widgets().await;
     let namespace = json!({"metadata": {"name": "n"}});
     server
@@ -365,7 +369,7 @@ async fn w175_a_namespace_takes_its_custom_resources_with_it() {
 }
 
 #[tokio::test]
-async fn what_a_custom_resource_owns_goes_with_it() {
+async fn dependents_of_a_custom_resource_are_collected() {
     let server = with_widgets().await;
     let body = widget("a", &json!({"size": 1}));
     let owner = server.request("POST", WIDGETS, body).await.json();
@@ -382,20 +386,20 @@ async fn what_a_custom_resource_owns_goes_with_it() {
             "{configmaps}?watch=true&fieldSelector=metadata.name%3Downed"
         ))
         .await;
-    assert_eq!(seen(&mut watch).await, "ADDED owned");
+    assert_eq!(next_event(&mut watch).await, "ADDED owned");
     let path = format!("{WIDGETS}/a");
     assert_eq!(server.request("DELETE", &path, "").await.code, 200);
-    assert_eq!(seen(&mut watch).await, "DELETED owned");
+    assert_eq!(next_event(&mut watch).await, "DELETED owned");
 }
 
 #[tokio::test]
-async fn w170_finalizers_of_custom_resources_may_have_any_name() {
+async fn w170_unqualified_finalizers_of_custom_resources_give_a_warning() {
     let server = with_widgets().await;
     let mut body = widget("a", &json!({"size": 1}));
     body["metadata"]["finalizers"] = json!(["x", "a.b", "ex.com/y"]);
     let created = server.request("POST", WIDGETS, &body).await;
     assert_eq!(created.code, 201, "{}", created.text);
-    let told = |name: &str, how: &str| {
+    let warning = |name: &str, how: &str| {
         format!(
             "299 - \"metadata.finalizers: \\\"{name}\\\": prefer a domain-qualified finalizer name {how}to avoid accidental \
              conflicts with other finalizer writers\""
@@ -403,12 +407,12 @@ async fn w170_finalizers_of_custom_resources_may_have_any_name() {
     };
     assert_eq!(
         warnings(&created),
-        [told("a.b", "including a path (/) "), told("x", "")]
+        [warning("a.b", "including a path (/) "), warning("x", "")]
     );
 }
 
 #[tokio::test]
-async fn numbers_without_a_fraction_are_written_without_one() {
+async fn whole_floats_are_written_as_integers() {
     let server = with_widgets().await;
     let whole = widget("a", &json!({"size": 2.0}));
     let created = server.request("POST", WIDGETS, whole).await;
@@ -420,8 +424,8 @@ async fn numbers_without_a_fraction_are_written_without_one() {
 }
 
 #[tokio::test]
-async fn w157_what_is_kept_without_being_known_has_owners() {
-    let server = Server::start().await;
+async fn w157_preserved_unknown_fields_have_managers() {
+    let server = TestServer::start().await;
     let keep = json!({"keep": {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
@@ -431,7 +435,10 @@ async fn w157_what_is_kept_without_being_known_has_owners() {
     let headers = [("content-type", "application/apply-patch+yaml")];
     let path = format!("{WIDGETS}/a?fieldManager=m");
     let body = widget("a", &json!({"keep": {"z": {"y": 1}, "a": "s"}}));
-    let applied = server.ask("PATCH", &path, &headers, body).await.json();
+    let applied = server
+        .request_with_headers("PATCH", &path, &headers, body)
+        .await
+        .json();
     assert_eq!(
         applied["metadata"]["managedFields"][0]["fieldsV1"],
         json!({"f:spec": {"f:keep": {"f:a": {}, "f:z": {".": {}, "f:y": {}}}}})
@@ -439,14 +446,16 @@ async fn w157_what_is_kept_without_being_known_has_owners() {
 }
 
 #[tokio::test]
-async fn w156_fields_that_do_not_exist_are_not_applied_inside_lists_either() {
-    let server = Server::start().await;
+async fn w156_applying_an_unknown_field_inside_a_list_is_refused() {
+    let server = TestServer::start().await;
     let list = json!({"list": {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "integer"}}}}});
     define(&server, &widgets(&[version("v1", true, &list)])).await;
     let headers = [("content-type", "application/apply-patch+yaml")];
     let path = format!("{WIDGETS}/a?fieldManager=m");
     let body = widget("a", &json!({"list": [{"zz": 1}]}));
-    let refused = server.ask("PATCH", &path, &headers, body).await;
+    let refused = server
+        .request_with_headers("PATCH", &path, &headers, body)
+        .await;
     assert_eq!(refused.code, 500);
     assert!(
         refused

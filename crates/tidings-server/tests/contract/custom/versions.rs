@@ -1,4 +1,4 @@
-//! Versions of a definition, and what becomes of objects when it changes.
+//! Versions of a definition, and what happens to objects when the definition changes.
 
 use std::convert::Infallible;
 
@@ -9,13 +9,13 @@ use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 use super::{
-    DEFINITIONS, WIDGETS, define, properties, redefine, reversion, seen, version, warnings, widget,
-    widgets, with_widgets,
+    DEFINITIONS, WIDGETS, change_versions, define, next_event, properties, redefine, version,
+    warnings, widget, widgets, with_widgets,
 };
-use crate::support::Server;
+use crate::support::TestServer;
 
 #[tokio::test]
-async fn w180_a_default_that_comes_later_is_read_from_objects_that_were_there() {
+async fn w180_existing_objects_show_a_default_that_is_added_later() {
     let server = with_widgets().await;
     let created = server
         .request("POST", WIDGETS, widget("a", &json!({"size": 1})))
@@ -23,7 +23,7 @@ async fn w180_a_default_that_comes_later_is_read_from_objects_that_were_there() 
         .json();
     let mut more = properties();
     more["shape"] = json!({"type": "string", "default": "round"});
-    reversion(&server, &[version("v1", true, &more)]).await;
+    change_versions(&server, &[version("v1", true, &more)]).await;
     let read = server.get(&format!("{WIDGETS}/a")).await.json();
     assert_eq!(
         read["spec"],
@@ -32,7 +32,7 @@ async fn w180_a_default_that_comes_later_is_read_from_objects_that_were_there() 
     let resource_version = |object: &Value| object["metadata"]["resourceVersion"].clone();
     assert_eq!(resource_version(&read), resource_version(&created));
     assert_eq!(server.get(WIDGETS).await.json()["items"][0], read);
-    // And without the field, what was stored of it is gone.
+    // When the field is removed from the schema, objects no longer show its stored value.
     let patch = json!({"spec": {"shape": "flat"}});
     let path = format!("{WIDGETS}/a");
     let changed = server.patch(&path, "merge", patch).await;
@@ -48,7 +48,7 @@ async fn w180_a_default_that_comes_later_is_read_from_objects_that_were_there() 
 
 #[tokio::test]
 async fn w183_every_version_shows_the_same_objects() {
-    let server = Server::start().await;
+    let server = TestServer::start().await;
     let mut old = version("v1beta1", false, &json!({"size": {"type": "integer"}}));
     old["deprecated"] = true.into();
     let both = [version("v1", true, &properties()), old];
@@ -63,7 +63,7 @@ async fn w183_every_version_shows_the_same_objects() {
     assert_eq!(warnings(&read), [warning]);
     let object = read.json();
     assert_eq!(object["apiVersion"], "ex.com/v1beta1");
-    assert_eq!(object["spec"], json!({"size": 1}), "it has no colour");
+    assert_eq!(object["spec"], json!({"size": 1}), "v1beta1 has no color");
     let list = server.get(&old_path).await.json();
     assert_eq!(list["apiVersion"], "ex.com/v1beta1");
     assert_eq!(list["items"], json!([object]));
@@ -82,11 +82,11 @@ async fn w183_every_version_shows_the_same_objects() {
     let new = server.get(&format!("{WIDGETS}/b")).await.json();
     assert_eq!(new["apiVersion"], "ex.com/v1");
     assert_eq!(new["spec"], json!({"color": "red", "size": 2}));
-    // The other one becomes the one that is stored.
+    // The other version becomes the storage version.
     let (mut new, mut old) = (both[0].clone(), both[1].clone());
     new["storage"] = false.into();
     old["storage"] = true.into();
-    reversion(&server, &[new, old]).await;
+    change_versions(&server, &[new, old]).await;
     let definition = server.get(&format!("{DEFINITIONS}/widgets.ex.com")).await;
     assert_eq!(
         definition.json()["status"]["storedVersions"],
@@ -99,9 +99,9 @@ async fn w183_every_version_shows_the_same_objects() {
     assert_eq!(read["spec"]["size"], 1);
 }
 
-/// A definition may take a field away and give it back, and defaults come and go: what is stored counts.
+/// A definition may remove a field and add it again, and change defaults: stored values are not lost, and defaults are not stored.
 #[tokio::test]
-async fn w180_what_a_definition_hides_is_not_lost() {
+async fn w180_a_field_removed_from_the_schema_returns_with_it() {
     let server = with_widgets().await;
     let path = format!("{WIDGETS}/a");
     let blue = widget("a", &json!({"size": 1, "color": "blue"}));
@@ -126,9 +126,9 @@ async fn w180_what_a_definition_hides_is_not_lost() {
     assert_eq!(plain, json!({"color": "blue", "size": 1}));
 }
 
-/// An object is read by the version that it is stored in.
+/// A stored object is read with the schema of the version in which it is stored.
 #[tokio::test]
-async fn w183_another_storage_version_hides_nothing_of_the_old_one() {
+async fn w183_objects_keep_their_fields_when_the_storage_version_changes() {
     let server = with_widgets().await;
     let blue = widget("a", &json!({"size": 1, "color": "blue"}));
     server.request("POST", WIDGETS, blue).await;
@@ -138,7 +138,7 @@ async fn w183_another_storage_version_hides_nothing_of_the_old_one() {
         version("v1", false, &properties()),
         version("v2", true, &small),
     ];
-    reversion(&server, &versions).await;
+    change_versions(&server, &versions).await;
     let newer = WIDGETS.replace("/v1/", "/v2/");
     let old = server.get(&format!("{WIDGETS}/a")).await.json();
     assert_eq!(old["spec"], json!({"color": "blue", "size": 1}));
@@ -147,13 +147,13 @@ async fn w183_another_storage_version_hides_nothing_of_the_old_one() {
         (new["apiVersion"].as_str(), &new["spec"]),
         (Some("ex.com/v2"), &json!({"size": 1}))
     );
-    // Whatever is older is seen in the version that is asked for.
+    // Older revisions are shown in the requested version too.
     let before = before.as_str().unwrap();
     let exact = format!("{newer}?resourceVersion={before}&resourceVersionMatch=Exact");
     for item in server.get(&exact).await.json()["items"].as_array().unwrap() {
         assert_eq!(item["apiVersion"], "ex.com/v2");
     }
-    // A write stores it in the other version.
+    // A write stores the object in the new storage version.
     let patched = server
         .patch(
             &format!("{newer}/a"),
@@ -166,10 +166,10 @@ async fn w183_another_storage_version_hides_nothing_of_the_old_one() {
     assert_eq!(old["spec"], json!({"size": 1}), "v1 has no depth");
 }
 
-/// What the storage version does not have is not answered either.
+/// The answer to a write does not have fields that the storage version lacks.
 #[tokio::test]
-async fn w183_a_write_answers_what_is_stored() {
-    let server = Server::start().await;
+async fn w183_the_answer_to_a_write_has_only_fields_of_the_storage_version() {
+    let server = TestServer::start().await;
     let small = json!({"size": {"type": "integer"}});
     let versions = [
         version("v1", false, &properties()),
@@ -183,10 +183,10 @@ async fn w183_a_write_answers_what_is_stored() {
     assert_eq!(read, created);
 }
 
-/// A watch whose selection sees other objects than it began with ends, so that its client looks again.
+/// Under a changed definition a field selector may select other objects. The watch ends, so that its client lists again.
 #[tokio::test]
-async fn w184_a_selection_that_a_definition_changes_is_begun_anew() {
-    let server = Server::start().await;
+async fn w184_a_watch_with_a_field_selector_ends_when_the_definition_changes() {
+    let server = TestServer::start().await;
     let mut selectable = version("v1", true, &json!({"color": {"type": "string"}}));
     selectable["selectableFields"] = json!([{"jsonPath": ".spec.color"}]);
     define(&server, &widgets(std::slice::from_ref(&selectable))).await;
@@ -195,25 +195,29 @@ async fn w184_a_selection_that_a_definition_changes_is_begun_anew() {
     let colourless = format!("{WIDGETS}?watch=true&fieldSelector=spec.color%3D");
     let mut selected = server.watch(&colourless).await;
     let mut whole = server.watch(&format!("{WIDGETS}?watch=true")).await;
-    assert_eq!(seen(&mut selected).await, "ADDED a");
-    assert_eq!(seen(&mut whole).await, "ADDED a");
+    assert_eq!(next_event(&mut selected).await, "ADDED a");
+    assert_eq!(next_event(&mut whole).await, "ADDED a");
     let schema = &mut selectable["schema"]["openAPIV3Schema"]["properties"]["spec"];
     schema["default"] = json!({});
     schema["properties"]["color"]["default"] = "red".into();
-    reversion(&server, &[selectable]).await;
-    assert_eq!(selected.next().await, None, "it ends");
+    change_versions(&server, &[selectable]).await;
+    assert_eq!(selected.next().await, None, "the watch ends");
     let version = created.version();
     let since = format!("{colourless}&resourceVersion={version}");
-    let told = server.watch(&since).await.next().await.unwrap();
-    assert_eq!(told["object"]["code"], 410, "{told}");
+    let event = server.watch(&since).await.next().await.unwrap();
+    assert_eq!(event["object"]["code"], 410, "{event}");
     server.request("DELETE", &format!("{WIDGETS}/a"), "").await;
-    assert_eq!(seen(&mut whole).await, "DELETED a", "others go on");
+    assert_eq!(
+        next_event(&mut whole).await,
+        "DELETED a",
+        "other watches continue"
+    );
 }
 
-/// A write that is on its way when its version goes is refused, and not lost.
+/// A write whose version is removed while its body is read gets 404, rather than being stored where no version shows it.
 #[tokio::test]
-async fn a_version_that_goes_while_a_body_is_read_takes_no_object() {
-    let server = Server::start().await;
+async fn a_create_is_refused_if_its_version_is_removed_while_the_body_is_read() {
+    let server = TestServer::start().await;
     let (old, new) = (
         version("v1", false, &properties()),
         version("v2", true, &properties()),
