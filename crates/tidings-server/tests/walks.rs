@@ -14,7 +14,9 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 async fn send(api: &Api, method: &str, path: &str, content_type: &str, body: &Value) -> u16 {
     let request = http::Request::builder().method(method).uri(path);
     let request = request.header("content-type", content_type);
-    let response = api.handle(request.body(body.to_string()).unwrap()).await;
+    let response = api
+        .handle(request.body(body.to_string()).expect("a request"))
+        .await;
     response.status().as_u16()
 }
 

@@ -143,8 +143,8 @@ mod tests {
 
     use super::*;
 
-    fn texts(errors: Vec<FieldError>) -> Vec<String> {
-        errors.iter().map(ToString::to_string).collect()
+    fn texts(errors: impl IntoIterator<Item = FieldError>) -> Vec<String> {
+        errors.into_iter().map(|error| error.to_string()).collect()
     }
 
     #[test]
