@@ -13,7 +13,7 @@ use tidings_testing::{WalkRecorder, check_walk};
 
 fn object(version: u64) -> Object {
     let json = format!(r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"{version}"}}}}"#);
-    Object::parse(Bytes::from(json)).unwrap()
+    Object::parse(Bytes::from(json)).expect("an object")
 }
 
 #[tokio::test]
