@@ -19,7 +19,7 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The server binary to start
-    #[arg(long, default_value = "target/release/tidings")]
+    #[arg(long, default_value = "target/dist/tidings")]
     server: PathBuf,
     /// How many members etcd has
     #[arg(long, default_value_t = 1)]

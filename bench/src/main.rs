@@ -1,6 +1,6 @@
 //! Measures a Kubernetes API server from a second process.
 //!
-//! Without arguments it starts `target/release/tidings` in a new directory and prints every figure. With `--url`, `--token` and
+//! Without arguments it starts `target/dist/tidings` in a new directory and prints every figure. With `--url`, `--token` and
 //! `--pid` it measures a running server, which can be another implementation, with the same client.
 
 mod custom;
@@ -17,7 +17,7 @@ use tidings_testing::{Server, StartOptions};
 #[command(name = "tidings-bench")]
 struct Arguments {
     /// The server binary to start
-    #[arg(long, default_value = "target/release/tidings")]
+    #[arg(long, default_value = "target/dist/tidings")]
     server: PathBuf,
 
     /// Measure the server at this https URL instead of starting one

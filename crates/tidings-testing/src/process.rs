@@ -55,7 +55,7 @@ impl Server {
             .spawn()
             .with_context(|| {
                 format!(
-                    "{} cannot be started: build it with cargo build --release",
+                    "{} cannot be started: build it with cargo build --profile dist",
                     start.binary.display()
                 )
             })?;
