@@ -12,7 +12,7 @@ pub enum EventType {
     Modified,
     /// An object left the selection.
     Deleted,
-    /// Nothing happened up to a revision.
+    /// Everything up to a revision has been delivered.
     Bookmark,
     /// The watch cannot go on.
     Error,

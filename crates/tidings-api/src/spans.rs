@@ -67,7 +67,7 @@ impl SpanCollector {
         self.key_start = position;
     }
 
-    /// `depth` counts the containers inside the object: 1 for its own members. `key` has its quotes.
+    /// `depth` counts the containers inside the object: 1 for its own members.
     pub(crate) fn key_end(&mut self, position: u32, depth: usize) {
         if depth == 1 || (depth == 2 && self.in_metadata) {
             self.current[depth] = Some((self.key_start, position));

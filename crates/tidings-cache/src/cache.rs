@@ -341,8 +341,10 @@ impl Cache {
         }
         let mut state = self.state_mut();
         state.oldest = state.revision;
-        let oldest = state.oldest;
+        let (oldest, objects) = (state.oldest, state.objects.clone());
         state.log.trim(oldest);
+        // Reads at an exact revision begin here, not with events that the reader before has translated. Watches that are behind still find them.
+        state.log.start_segment(objects, oldest);
         drop(state);
         self.rereads.fetch_add(1, Ordering::AcqRel);
         self.wake_all();
@@ -522,6 +524,40 @@ mod tests {
         let changed = object("a", 20, EventType::Modified);
         store.apply(vec![WatchEvent::Modified(changed)]);
         assert!(at(20).is_ok(), "the store has reached it again");
+    }
+
+    #[tokio::test]
+    async fn every_revision_shows_objects_as_the_current_reader_translates_them() {
+        let (cache, mut store) = filled(5, &["a"]);
+        let changed = |revision| WatchEvent::Modified(object("a", revision, EventType::Modified));
+        store.apply(vec![changed(6), changed(7)]);
+        let behind = cache.follow_after(ResourceVersion::new(6), WatchScope::All);
+        let behind = behind.unwrap();
+        cache.set_reader(Arc::new(|json: &[u8]| {
+            let text = String::from_utf8_lossy(json);
+            Some(text.replace(r#""uid":"u""#, r#""uid":"v""#).into_bytes())
+        }));
+        cache.reread().await;
+        let at = |revision| cache.snapshot_at(ResourceVersion::new(revision));
+        assert!(matches!(at(6), Err(Unavailable::TooOld(_))));
+        let shown = at(7).unwrap().state.get(&ObjectKey::new("", "a")).cloned();
+        assert_eq!(shown.unwrap().uid(), "v");
+        let (segment, end, _) = cache.read(&behind).unwrap();
+        assert_eq!(segment.from(behind.position()).count(), 1, "goes on");
+        let (next, ..) = cache.read_at(end).unwrap();
+        store.apply(vec![changed(8)]);
+        let event = next.from(end).next().unwrap();
+        assert_eq!(event.object.uid(), "v", "in the new segment");
+        // A definition may change often without a change of its objects.
+        for uid in ["w", "x", "y"] {
+            cache.set_reader(Arc::new(move |json: &[u8]| {
+                let text = String::from_utf8_lossy(json);
+                let new = format!(r#""uid":"{uid}""#);
+                Some(text.replace(r#""uid":"u""#, &new).into_bytes())
+            }));
+            cache.reread().await;
+        }
+        assert_eq!(cache.snapshot().state.len(), 1);
     }
 
     #[test]

@@ -219,19 +219,28 @@ impl EventLog {
         else {
             return;
         };
-        let written = last.written();
         // A segment of large objects is full earlier: only whole segments can be dropped.
-        if written == last.events.len() || *last_bytes > self.bytes_max / SEGMENTS_MIN {
-            let capacity = (last.events.len() * 2).min(SEGMENT_EVENTS_MAX);
-            let first = last.first + written as u64;
-            self.segments.push_back(Arc::new(LogSegment::new(
-                first,
-                state.clone(),
-                revision,
-                capacity,
-            )));
-            self.segment_bytes.push_back(0);
+        if last.written() == last.events.len() || *last_bytes > self.bytes_max / SEGMENTS_MIN {
+            self.start_segment(state.clone(), revision);
         }
+    }
+
+    /// Starts a new segment: reads at `revision` and later begin with `base`. A last segment without events is replaced.
+    pub(crate) fn start_segment(&mut self, base: ObjectMap, revision: ResourceVersion) {
+        let first = self.end();
+        let last = self.segments.back();
+        let (written, size) = last.map_or((0, 0), |last| (last.written(), last.events.len()));
+        let capacity = match written {
+            0 => {
+                self.segments.pop_back();
+                self.segment_bytes.pop_back();
+                size.max(SEGMENT_EVENTS_MIN)
+            }
+            _ => (size * 2).min(SEGMENT_EVENTS_MAX),
+        };
+        let segment = LogSegment::new(first, base, revision, capacity);
+        self.segments.push_back(Arc::new(segment));
+        self.segment_bytes.push_back(0);
     }
 
     /// Appends an event. The caller has called [`EventLog::make_room`].

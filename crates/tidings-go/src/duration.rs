@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::quote;
 
-/// `time.ParseDuration`.
+/// `time.ParseDuration`, except that negative durations are read as zero.
 ///
 /// # Errors
-/// With Go's message, if the text is not a duration. Negative durations read as zero.
+/// With Go's message, if the text is not a duration.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("time: invalid duration {}", quote(text));
     let (negative, mut rest) = match text.as_bytes().first() {

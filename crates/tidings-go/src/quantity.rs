@@ -7,7 +7,7 @@ const NO_SUFFIX: &str = "unable to parse quantity's suffix";
 /// Checks a quantity, which is a number with a suffix: `1500m`, `1.5Gi`, `1e3`.
 ///
 /// # Errors
-/// With the message of the original.
+/// With upstream's message.
 pub fn check_quantity(text: &str) -> Result<(), String> {
     let number = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = number.find(|letter: char| !letter.is_ascii_digit() && letter != '.');

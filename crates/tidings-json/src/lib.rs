@@ -33,7 +33,7 @@ macro_rules! json {
     };
 }
 
-/// Makes a tree of something else.
+/// Converts a value that serde can write to a [`Value`].
 ///
 /// # Errors
 /// If it cannot be written as JSON.
@@ -41,10 +41,10 @@ pub fn to_value(value: impl serde::Serialize) -> serde_json::Result<Value> {
     serde_json::to_value(value).map(Value::from)
 }
 
-/// Makes something else of a tree.
+/// Converts a [`Value`] to a type that serde can read.
 ///
 /// # Errors
-/// If it is not of that form.
+/// If the value does not fit the type.
 pub fn from_value<T: serde::de::DeserializeOwned>(value: Value) -> serde_json::Result<T> {
     serde_json::from_value(value.into())
 }

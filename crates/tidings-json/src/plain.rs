@@ -168,6 +168,7 @@ impl<'a> Plain<'a> {
 
     /// Reads an integer of at most 18 digits, which cannot overflow.
     fn number(&mut self) -> Option<Value> {
+        /// A number with more digits is left to serde_json.
         const DIGITS_MAX: usize = 18;
         let rest = &self.text.as_bytes()[self.at..];
         let negative = rest.first() == Some(&b'-');

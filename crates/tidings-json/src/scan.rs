@@ -1,6 +1,6 @@
 //! An incremental JSON scanner: bytes in, structure out, no values.
 //!
-//! It accepts exactly the JSON grammar (RFC 8259), keeps one bit of state per open container, and can be fed chunks that
+//! It accepts exactly the JSON grammar (RFC 8259), keeps one entry per open container, and can be fed chunks that
 //! are split anywhere. The meaning of the structure is up to the implementation of
 //! [`ScanEvents`].
 

@@ -12,20 +12,24 @@ pub trait JsonOutput {
 }
 
 impl JsonOutput for String {
+    #[inline]
     fn put(&mut self, text: &str) {
         self.push_str(text);
     }
 
+    #[inline]
     fn put_byte(&mut self, byte: u8) {
         self.push(char::from(byte));
     }
 }
 
 impl JsonOutput for Vec<u8> {
+    #[inline]
     fn put(&mut self, text: &str) {
         self.extend_from_slice(text.as_bytes());
     }
 
+    #[inline]
     fn put_byte(&mut self, byte: u8) {
         self.push(byte);
     }
@@ -85,6 +89,7 @@ const SPECIAL: [u8; 256] = {
 };
 
 /// True if no character of the text is escaped in JSON.
+#[inline]
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| SPECIAL[usize::from(byte)] == 0)
 }

@@ -8,8 +8,7 @@ use tidings_json::{Map, Value};
 use tidings_merge::Manager;
 
 use crate::managed::{self, ApplyOutcome, ApplyRequest};
-use crate::model::Draft;
-use crate::model::{Kind, Subresource, stored};
+use crate::model::{Draft, Kind, Subresource, stored};
 use crate::options::FieldValidation;
 use crate::reading::{self, RepeatedMember};
 use crate::{scale, yaml};

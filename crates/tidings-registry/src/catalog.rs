@@ -7,7 +7,7 @@ use tidings_structural::definition::compare_versions;
 
 use crate::kinds;
 use crate::members::members;
-use crate::model::{Kind, Name};
+use crate::model::{Kind, KindView, Name, ViewOf};
 
 /// A set of kinds in the order in which discovery lists them, indexed by name.
 #[derive(Debug, Default)]
@@ -42,11 +42,27 @@ fn builtin_kinds() -> Vec<Arc<Kind>> {
     let mut all: Vec<Arc<Kind>> = Vec::new();
     for mut kind in kinds::entries() {
         kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
-        kind.view = kinds::view(&kind, &all);
+        kind.view = kind.view_of.and_then(|view| resolved(view, &all));
         kind.members = members(&kind);
         all.push(Arc::new(kind));
     }
     all
+}
+
+/// A view with its stored kind, which must be one of `before`.
+fn resolved(view: ViewOf, before: &[Arc<Kind>]) -> Option<KindView> {
+    let ViewOf {
+        stored,
+        show,
+        store,
+    } = view;
+    let is_stored = |kind: &&Arc<Kind>| (&*kind.group, &*kind.version, &*kind.kind) == stored;
+    let stored = before.iter().find(is_stored)?.clone();
+    Some(KindView {
+        stored,
+        show,
+        store,
+    })
 }
 
 impl Catalog {

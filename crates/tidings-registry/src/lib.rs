@@ -35,8 +35,8 @@ pub use field_schema::FieldSchema;
 pub use managed::{keep_times, track_created, track_updated};
 pub use model::{
     CustomVersion, DEPTH_MAX, Draft, FixedField, FixedRefusal, Generation, Kind, KindView, Member,
-    Meta, Name, NameRule, Review, Scale, SelectableField, Strategy, Subresource, document, stored,
-    unregistered,
+    Meta, NAMESPACE_FINALIZER, Name, NameRule, Review, Scale, SelectableField, StatusKeeps,
+    Strategy, Subresource, document, stored, unregistered,
 };
 pub use options::{FieldValidation, WriteOptions};
 pub use patch::{Patch, PatchTarget, PatchType};

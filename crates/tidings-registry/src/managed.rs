@@ -7,9 +7,7 @@ use tidings_merge::{
 };
 
 use crate::field_schema::FieldSchema;
-use crate::model::Draft;
-use crate::model::Kind;
-use crate::model::Meta;
+use crate::model::{Draft, Kind, Meta};
 use crate::stored::StoredObject;
 
 /// Members of metadata that the server sets: they have no owner.
@@ -336,7 +334,7 @@ pub(crate) fn ignored<'a>(kind: &'a Kind, manager: &Manager) -> FieldSet<'a> {
             let others = kind.member_names().into_iter();
             let others = others.filter(|name| *name != "status");
             paths.extend(others.map(|name| vec![name]));
-            paths.extend(kind.status_keeps.map(|name| vec!["metadata", name]));
+            paths.extend(kind.status_keeps.map(|kept| vec!["metadata", kept.name()]));
         }
         _ if kind.status => paths.push(vec!["status"]),
         _ => {}

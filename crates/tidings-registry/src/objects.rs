@@ -8,6 +8,7 @@ use tidings_api::{Object, Status, UnstampedObject};
 use tidings_json::{Map, Value};
 use tidings_merge::Touched;
 
+use crate::custom;
 use crate::field_schema::FieldSchema;
 use crate::model::{Draft, Kind, KindView};
 use crate::stored::StoredObject;
@@ -20,7 +21,7 @@ impl Draft {
     /// If it is not an object of the kind.
     pub fn read(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         match &kind.custom {
-            Some(custom) => custom.read_body(kind, body),
+            Some(custom) => custom.read_sent(kind, body),
             None => typed::read_body(kind, body),
         }
     }
@@ -112,7 +113,7 @@ impl Kind {
     /// Checks kind and apiVersion of the result of a patch.
     pub(crate) fn check_type(&self, members: &Map) -> Result<(), Status> {
         match &self.custom {
-            Some(custom) => custom.check_type(self, members),
+            Some(_) => custom::check_type(self, members),
             None => Ok(()),
         }
     }

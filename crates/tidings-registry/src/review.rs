@@ -3,9 +3,7 @@
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Status, validate};
 use tidings_json::{Map, Value, json};
 
-use crate::model::Draft;
-use crate::model::Meta;
-use crate::model::Review;
+use crate::model::{Draft, Meta, Review};
 
 /// Checks an access review.
 ///

@@ -5,8 +5,8 @@ use tidings_go::{json_type, mismatch, quote};
 use tidings_json::{Map, Value, json};
 use tidings_structural::definition::{self, MemberPath};
 
-use crate::model::{Draft, document};
-use crate::model::{Kind, Scale};
+use crate::model::{Draft, Kind, Scale, document};
+use crate::table::format::selector;
 
 /// The scale of an object, as GET returns it.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ fn scaled(object: &Object, kind: &Kind, absent: Option<i64>) -> Result<ScaleView
         None => return Err(Status::no_such_resource()),
         Some(Scale::Defined(scale)) => return custom_scale(&whole, metadata, scale, absent),
         Some(Scale::LabelMap) => labels(&whole["spec"]["selector"]).join(","),
-        Some(Scale::LabelSelector) => selector(&whole["spec"]["selector"]),
+        Some(Scale::LabelSelector) => selector(&whole, &["spec", "selector"]).unwrap_or_default(),
     };
     Ok(ScaleView {
         metadata,
@@ -255,29 +255,4 @@ fn labels(value: &Value) -> Vec<String> {
         .collect();
     labels.sort();
     labels
-}
-
-/// A label selector in query syntax, sorted.
-fn selector(value: &Value) -> String {
-    let mut parts = labels(&value["matchLabels"]);
-    let expressions = value["matchExpressions"].as_array().into_iter().flatten();
-    for expression in expressions {
-        let key = expression["key"].as_str().unwrap_or_default();
-        let mut values: Vec<&str> = expression["values"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        values.sort_unstable();
-        let values = values.join(",");
-        parts.push(match expression["operator"].as_str().unwrap_or_default() {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            _ => format!("!{key}"),
-        });
-    }
-    parts.sort();
-    parts.join(",")
 }

@@ -9,10 +9,10 @@ use tidings_merge::Touched;
 use tidings_schema::{FieldKind, ItemType};
 
 use crate::complete;
-use crate::model::Member;
-use crate::model::{Draft, document, document_with_duplicates, odd, unregistered};
-use crate::model::{Kind, stored};
-use crate::model::{Meta, strings};
+use crate::model::{
+    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, strings,
+    unregistered,
+};
 use crate::reading::{self, FieldPath};
 use crate::stored::StoredObject;
 

@@ -467,14 +467,7 @@ fn integer(value: &Value, path: &FieldPath) -> Result<i64, FieldError> {
 
 /// The error of Go's JSON decoder for a value of the wrong type.
 fn wrong(path: &FieldPath, value: &Value, wanted: &str) -> FieldError {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
+    let found = tidings_go::json_type(value);
     let detail = format!("json: cannot unmarshal {found} into Go value of type {wanted}");
     FieldError::invalid_value(path.clone(), bad_value(value), detail)
 }

@@ -54,13 +54,18 @@ pub fn generation(path: &str, generation: Option<i64>) -> Vec<FieldError> {
     error.into_iter().collect()
 }
 
+/// The finalizer that holds an object until no dependent refers to it.
+pub const ORPHAN_FINALIZER: &str = "orphan";
+/// The finalizer that holds an object until no dependent blocks it.
+pub const FOREGROUND_FINALIZER: &str = "foregroundDeletion";
+
 /// The errors of the names of finalizers, and of finalizers that contradict each other.
 pub fn finalizers(path: &str, finalizers: &[&str]) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for name in finalizers {
         errors.extend(invalid(path, name, qualified_name(name)));
     }
-    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+    if finalizers.contains(&ORPHAN_FINALIZER) && finalizers.contains(&FOREGROUND_FINALIZER) {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         let printed = go::json_text(finalizers);
         errors.push(FieldError::invalid_value(path, printed, why));

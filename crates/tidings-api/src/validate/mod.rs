@@ -2,7 +2,10 @@
 
 mod metadata;
 
-pub use metadata::{annotations, finalizers, generation, labels, owner_references};
+pub use metadata::{
+    FOREGROUND_FINALIZER, ORPHAN_FINALIZER, annotations, finalizers, generation, labels,
+    owner_references,
+};
 
 /// The reasons why a text is not a DNS-1123 label; empty if it is one.
 pub fn dns1123_label(text: &str) -> Vec<String> {

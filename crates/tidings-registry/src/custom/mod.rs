@@ -8,6 +8,7 @@
 //! reads them.
 
 mod columns;
+mod finalizers;
 mod object;
 
 use std::borrow::Cow;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
-use tidings_json::{Map, Value};
+use tidings_json::Value;
 use tidings_structural::definition::{DefinedVersion, Definition};
 
 use crate::field_schema::FieldSchema;
@@ -26,6 +27,7 @@ use crate::model::{
 use crate::stored::StoredObject;
 
 pub use object::as_read;
+pub(crate) use object::check_type;
 
 /// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from. Objects of
 /// a `terminating` definition cannot be created.
@@ -66,12 +68,16 @@ fn kind(
         go_package: "unstructured",
         namespaced: definition.namespaced,
         store_prefix: format!("{}/{}", definition.group, names.plural).into(),
-        generation: Generation::Counted,
+        generation: match version.status {
+            true => Generation::Counted,
+            false => Generation::CountedWithStatus,
+        },
         conditional_update: true,
         status: version.status,
         scale: version.scale.clone().map(Scale::Defined),
         warning: version.warning.clone().unwrap_or_default().into(),
         bare_finalizers: true,
+        sorted_members: true,
         terminating,
         strategy: Arc::new(CustomStrategy(custom.clone())),
         custom: Some(custom),
@@ -81,10 +87,6 @@ fn kind(
 
 /// The form of objects of a custom resource.
 impl CustomVersion {
-    pub(crate) fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
-        self.read_sent(kind, body)
-    }
-
     pub(crate) fn read_value(&self, kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
         match value {
             Value::Object(members) => self.read_members(kind, members),
@@ -136,10 +138,6 @@ impl CustomVersion {
         object.as_bytes().starts_with(self.object_head.as_bytes())
     }
 
-    pub(crate) fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
-        object::check_type(kind, members)
-    }
-
     pub(crate) fn field_schema(&self) -> FieldSchema<'_> {
         FieldSchema::CustomResource(self.version().schema.view())
     }
@@ -180,6 +178,10 @@ impl Strategy for CustomStrategy {
 
     fn cells(&self, _: &Kind, object: &Value, now: Timestamp) -> Vec<Value> {
         columns::cells(&self.0, object, now)
+    }
+
+    fn created_warnings(&self, object: &Object) -> Vec<String> {
+        finalizers::warnings(object)
     }
 
     fn prepare_update(&self, new: &mut Draft, old: &Draft, subresource: Option<Subresource>) {

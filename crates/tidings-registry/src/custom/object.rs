@@ -11,9 +11,7 @@ use tidings_structural::Malformed;
 use tidings_structural::definition::{DefinedVersion, Definition, MemberPath};
 
 use super::CustomVersion;
-use crate::model::Meta;
-use crate::model::{Draft, document_with_duplicates, odd};
-use crate::model::{Kind, Subresource};
+use crate::model::{Draft, Kind, Meta, Subresource, document_with_duplicates, odd};
 
 /// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
 fn prune_and_default(
@@ -64,7 +62,7 @@ impl CustomVersion {
     }
 
     /// Reads the body of a request.
-    pub(super) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+    pub(crate) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the schema of its version");
         let unrecognized = |why: String| {
             Status::bad_request(format!(
@@ -196,7 +194,7 @@ fn whole_numbers(value: &mut Value) {
 }
 
 /// Refuses an object of another kind or apiVersion (W132).
-pub(super) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
+pub(crate) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
     let said = |name: &str| {
         members
             .get(name)

@@ -27,10 +27,8 @@ mod scheduling;
 mod storage;
 mod workload;
 
-use std::sync::Arc;
-
 use crate::defaults::TypeDefaults;
-use crate::model::{FixedField, FixedRefusal, Kind, KindView, Name, SelectableField};
+use crate::model::{FixedField, FixedRefusal, Kind, Name, SelectableField};
 
 /// A selectable field whose value is an empty text if it is absent.
 const fn selectable(
@@ -85,30 +83,6 @@ const GROUPS: &[GroupKinds] = &[
 /// The entries of all built-in kinds, without their schemas, views and members.
 pub(crate) fn entries() -> impl Iterator<Item = Kind> {
     GROUPS.iter().flat_map(|kinds| kinds())
-}
-
-/// How the members of objects that are stored as another kind are translated. That kind must be in `before`.
-pub(crate) fn view(kind: &Kind, before: &[Arc<Kind>]) -> Option<KindView> {
-    let (stored, show, store) = match (&*kind.group, &*kind.version, &*kind.kind) {
-        ("events.k8s.io", "v1", "Event") => (
-            ("", "v1", "Event"),
-            events::event::show as _,
-            events::event::store as _,
-        ),
-        ("autoscaling", "v1", "HorizontalPodAutoscaler") => (
-            ("autoscaling", "v2", "HorizontalPodAutoscaler"),
-            autoscaling::v1::show as _,
-            autoscaling::v1::store as _,
-        ),
-        _ => return None,
-    };
-    let named = |kind: &&Arc<Kind>| (&*kind.group, &*kind.version, &*kind.kind) == stored;
-    let stored = before.iter().find(named)?.clone();
-    Some(KindView {
-        stored,
-        show,
-        store,
-    })
 }
 
 /// The defaults of all types, of all kinds.

@@ -7,7 +7,7 @@ use tidings_api::{FieldError, FieldErrors, Status};
 use tidings_go::quote;
 use tidings_json::{Map, Value};
 
-use super::kind::{FixedRefusal, Generation, Kind, Subresource};
+use super::kind::{FixedRefusal, Generation, Kind, StatusKeeps, Subresource};
 use super::meta::Meta;
 use crate::reading::{self, depth};
 
@@ -150,12 +150,12 @@ impl Draft {
                     None => drop(self.members.remove("status")),
                 }
                 match kind.status_keeps {
-                    Some("ownerReferences") => {
+                    Some(StatusKeeps::OwnerReferences) => {
                         let owners = &old.meta.owner_references;
                         self.meta.owner_references.clone_from(owners);
                     }
-                    Some("labels") => self.meta.labels.clone_from(&old.meta.labels),
-                    _ => {}
+                    Some(StatusKeeps::Labels) => self.meta.labels.clone_from(&old.meta.labels),
+                    None => {}
                 }
             }
             Some(Subresource::Finalize) => {}
@@ -181,7 +181,9 @@ impl Draft {
             Generation::CountedWithAnnotations => {
                 main && self.meta.annotations != old.meta.annotations
             }
-            Generation::Counted | Generation::CountedFromZero => false,
+            Generation::Counted | Generation::CountedWithStatus | Generation::CountedFromZero => {
+                false
+            }
         };
         let changed = marked || self.counted() != old.counted();
         let next = old
@@ -194,8 +196,7 @@ impl Draft {
 
     /// The members whose changes the generation counts, sorted by name: all but the status.
     fn counted(&self) -> Vec<(&String, &Value)> {
-        // A custom resource without a status subresource may have an ordinary member that is called status.
-        let all = self.kind.is_custom() && !self.kind.status;
+        let all = self.kind.generation == Generation::CountedWithStatus;
         let mut members: Vec<_> = self.members.iter().collect();
         members.retain(|(name, _)| all || *name != "status");
         members.sort_by_key(|(name, _)| *name);

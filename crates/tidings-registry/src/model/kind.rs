@@ -42,7 +42,9 @@ pub struct Kind {
     pub namespaced: bool,
     /// The prefix of store keys if it is not the plural: kube-apiserver stores some resources under older names.
     pub store_prefix: Name,
-    /// The stored kind and the conversions, if this kind is a view of it.
+    /// The kind that objects are stored as, by name, and the conversions, if this kind is a view.
+    pub(crate) view_of: Option<ViewOf>,
+    /// The same with the stored kind itself. The catalog fills it in.
     pub view: Option<KindView>,
     /// The question that objects ask, if they are reviews: they are answered and not stored.
     pub review: Option<Review>,
@@ -62,7 +64,7 @@ pub struct Kind {
     /// A new object keeps the status that the client sends.
     pub created_with_status: bool,
     /// The member of metadata that a write to the status subresource does not change.
-    pub status_keeps: Option<&'static str>,
+    pub status_keeps: Option<StatusKeeps>,
     /// The kind has a `finalize` subresource.
     pub finalize: bool,
     /// The `scale` subresource, if the kind has one.
@@ -81,8 +83,10 @@ pub struct Kind {
     pub returns_deleted: bool,
     /// The garbage collector watches the objects.
     pub collected: bool,
-    /// A finalizer without a domain gets a warning instead of an error.
+    /// Finalizers without a domain are allowed.
     pub bare_finalizers: bool,
+    /// The members of objects and lists are sorted by name, and the items of a list have `kind` and `apiVersion`.
+    pub sorted_members: bool,
     /// The definition is being deleted: no objects can be created.
     pub terminating: bool,
     /// The warning in every answer; empty if there is none.
@@ -98,6 +102,22 @@ pub struct Kind {
     /// The version of a definition that it comes from, if it is a custom resource.
     pub custom: Option<Arc<CustomVersion>>,
     pub(crate) members: Box<[Member]>,
+}
+
+/// What the entry of a view says: the group, version and kind that its objects are stored as, and the conversions.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewOf {
+    pub(crate) stored: (&'static str, &'static str, &'static str),
+    /// Converts the members of a stored object to this kind.
+    pub(crate) show: fn(&mut Map),
+    /// Converts the members of an object of this kind to the stored kind.
+    pub(crate) store: fn(&mut Map),
+}
+
+impl fmt::Debug for ViewOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "view of {:?}", self.stored)
+    }
 }
 
 /// A kind that is a view: the kind that its objects are stored as, and the conversions.
@@ -141,6 +161,25 @@ pub enum NameRule {
     IpAddress,
 }
 
+/// A member of metadata that a write to the status subresource does not change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusKeeps {
+    /// `labels`
+    Labels,
+    /// `ownerReferences`
+    OwnerReferences,
+}
+
+impl StatusKeeps {
+    /// The name of the member.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            StatusKeeps::Labels => "labels",
+            StatusKeeps::OwnerReferences => "ownerReferences",
+        }
+    }
+}
+
 /// What `metadata.generation` counts (W136).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generation {
@@ -148,6 +187,8 @@ pub enum Generation {
     None,
     /// 1 at creation; a change of anything but metadata and status adds 1.
     Counted,
+    /// As `Counted`, and a changed status counts too: it is an ordinary member.
+    CountedWithStatus,
     /// As `Counted`, and changed labels count too.
     CountedWithLabels,
     /// As `Counted`, and changed annotations count too.
@@ -243,6 +284,7 @@ impl Kind {
             go_package: "",
             namespaced: true,
             store_prefix: "".into(),
+            view_of: None,
             view: None,
             review: None,
             schema: None,
@@ -263,6 +305,7 @@ impl Kind {
             returns_deleted: false,
             collected: true,
             bare_finalizers: false,
+            sorted_members: false,
             terminating: false,
             warning: "".into(),
             fixed: Vec::new(),
@@ -337,14 +380,18 @@ impl Kind {
         )
     }
 
-    /// The length of [`Kind::object_head`].
-    pub fn object_head_len(&self) -> usize {
-        let group = match self.group.len() {
-            0 => 0,
-            length => length + "/".len(),
-        };
-        let rest = "{\"kind\":\"\",\"apiVersion\":\"\",".len();
-        rest + self.kind.len() + group + self.version.len()
+    /// The JSON of an object after its [`Kind::object_head`]; `None` if it does not begin so.
+    pub fn strip_head<'j>(&self, json: &'j [u8]) -> Option<&'j [u8]> {
+        let rest = json.strip_prefix(b"{\"kind\":\"")?;
+        let rest = rest.strip_prefix(self.kind.as_bytes())?;
+        let mut rest = rest.strip_prefix(b"\",\"apiVersion\":\"")?;
+        if !self.group.is_empty() {
+            rest = rest
+                .strip_prefix(self.group.as_bytes())?
+                .strip_prefix(b"/")?;
+        }
+        let rest = rest.strip_prefix(self.version.as_bytes())?;
+        rest.strip_prefix(b"\",")
     }
 
     /// True if the kind has a subresource.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use tidings_api::{FieldError, FieldErrors, validate};
 use tidings_go::{mismatch, quote};
 use tidings_json::{Map, Value};
@@ -70,13 +71,17 @@ pub struct Meta {
 
 /// A text member. `Err` is Go's message.
 fn text(value: Value, field: &str) -> Result<String, String> {
+    text_of_type(value, field, "string")
+}
+
+fn text_of_type(value: Value, field: &str, go_type: &str) -> Result<String, String> {
     match value {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text),
         other => Err(mismatch(
             &other,
             &format!("ObjectMeta.metadata.{field}"),
-            "string",
+            go_type,
         )),
     }
 }
@@ -161,7 +166,7 @@ impl Meta {
                 "name" => meta.name = text(value, "name")?,
                 "generateName" => meta.generate_name = text(value, "generateName")?,
                 "namespace" => meta.namespace = text(value, "namespace")?,
-                "uid" => meta.uid = text(value, "uid")?,
+                "uid" => meta.uid = text_of_type(value, "uid", "types.UID")?,
                 "resourceVersion" => meta.resource_version = text(value, "resourceVersion")?,
                 "selfLink" => drop(text(value, "selfLink")?),
                 "generation" => {
@@ -263,26 +268,6 @@ impl Meta {
              reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
             repeated.join(", ")
         ))
-    }
-
-    /// Warnings for finalizers of a custom resource without a domain, except those in `known`.
-    pub fn finalizer_warnings(&self, known: &[String]) -> Vec<String> {
-        let bare = |name: &&String| !name.contains('/') && !known.contains(name);
-        let mut bare: Vec<&String> = self.finalizers.iter().filter(bare).collect();
-        bare.retain(|name| !STANDARD_FINALIZERS.contains(&name.as_str()));
-        bare.sort();
-        let said = |name: &&String| {
-            let how = match name.contains('.') {
-                true => "name including a path (/)",
-                false => "name",
-            };
-            format!(
-                "metadata.finalizers: {}: prefer a domain-qualified finalizer {how} to avoid accidental conflicts with other \
-                 finalizer writers",
-                quote(name)
-            )
-        };
-        bare.iter().map(said).collect()
     }
 
     /// Appends the errors of the metadata (W169, W170).
@@ -398,5 +383,9 @@ impl NameRule {
     }
 }
 
+/// The finalizer in the spec that holds a namespace until it is empty.
+pub const NAMESPACE_FINALIZER: &str = "kubernetes";
+
 /// Finalizers of Kubernetes itself, which have no domain.
-const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+pub(crate) const STANDARD_FINALIZERS: [&str; 3] =
+    [NAMESPACE_FINALIZER, ORPHAN_FINALIZER, FOREGROUND_FINALIZER];

@@ -10,12 +10,13 @@ mod strategy;
 pub use custom_version::CustomVersion;
 pub use draft::{DEPTH_MAX, Draft, document, unregistered};
 pub(crate) use draft::{document_with_duplicates, odd};
+pub(crate) use kind::ViewOf;
 pub use kind::{
     FixedField, FixedRefusal, Generation, Kind, KindView, Name, NameRule, Review, Scale,
-    SelectableField, Subresource, stored,
+    SelectableField, StatusKeeps, Subresource, stored,
 };
 pub use member::Member;
-pub use meta::Meta;
-pub(crate) use meta::strings;
+pub use meta::{Meta, NAMESPACE_FINALIZER};
+pub(crate) use meta::{STANDARD_FINALIZERS, strings};
 pub use strategy::Strategy;
 pub(crate) use strategy::{check_builtin_field, unsupported_field};

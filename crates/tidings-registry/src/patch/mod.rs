@@ -10,8 +10,7 @@ use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Reason, Statu
 use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
-use crate::model::{Draft, odd};
-use crate::model::{Kind, Subresource};
+use crate::model::{Draft, Kind, Subresource, odd};
 use crate::options::FieldValidation;
 use crate::reading;
 use crate::scale::{self, ScaleRequest};
@@ -43,10 +42,10 @@ impl PatchType {
         match media_type {
             "application/json-patch+json" => Ok(PatchType::Json),
             "application/merge-patch+json" => Ok(PatchType::Merge),
-            "application/strategic-merge-patch+json" if !kind.is_custom() => {
+            "application/strategic-merge-patch+json" if kind.schema.is_some() => {
                 Ok(PatchType::Strategic)
             }
-            _ if kind.is_custom() => Err(Status::failure(
+            _ if kind.schema.is_none() => Err(Status::failure(
                 415,
                 Reason::UnsupportedMediaType,
                 "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \

@@ -58,7 +58,7 @@ impl<'a> MessageEncoder<'a> {
             };
             match field.inlined() {
                 Some(inner) => {
-                    self.tag(field, wire::BYTES);
+                    self.tag(field, wire::LENGTH_DELIMITED);
                     self.delimited(|encoder| encoder.message(inner, name, object))?;
                 }
                 None => self.field(field, value)?,
@@ -136,9 +136,9 @@ impl<'a> MessageEncoder<'a> {
         entries.reverse();
         entries.dedup_by(|(a, _), (b, _)| a == b);
         for (key, value) in entries.into_iter().rev() {
-            self.tag(field, wire::BYTES);
+            self.tag(field, wire::LENGTH_DELIMITED);
             self.delimited(|encoder| {
-                encoder.out.push(wire::tag_byte(1, wire::BYTES));
+                encoder.out.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
                 wire::put_bytes(encoder.out, &key);
                 encoder.entry_value(field, item, value)
             })?;
@@ -194,7 +194,7 @@ impl<'a> MessageEncoder<'a> {
         let wire_type = match item {
             ItemType::Bool | ItemType::Int32 | ItemType::Int64 => wire::VARINT,
             ItemType::Double => wire::FIXED64,
-            _ => wire::BYTES,
+            _ => wire::LENGTH_DELIMITED,
         };
         wire::put_varint(self.out, u64::from(number) << 3 | wire_type);
         let Some(value) = value else {
@@ -252,7 +252,7 @@ impl<'a> MessageEncoder<'a> {
                             b"null" => Some(Cow::default()),
                             text => unquote(text),
                         };
-                        encoder.out.push(wire::tag_byte(1, wire::BYTES));
+                        encoder.out.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
                         wire::put_bytes(encoder.out, &text.ok_or(EncodeError::Value(field.name))?);
                     }
                     Ok(())
@@ -346,7 +346,7 @@ impl<'a> MessageEncoder<'a> {
         self.out.push(kind);
         self.out.push(wire::tag_byte(2, wire::VARINT));
         wire::put_varint(self.out, i64::from(number) as u64);
-        self.out.push(wire::tag_byte(3, wire::BYTES));
+        self.out.push(wire::tag_byte(3, wire::LENGTH_DELIMITED));
         wire::put_bytes(self.out, &string);
         wire::close(self.out, message);
         Ok(())
@@ -355,7 +355,7 @@ impl<'a> MessageEncoder<'a> {
     /// Appends a message whose only field is number 1.
     fn single(&mut self, bytes: &[u8]) {
         let message = wire::open(self.out);
-        self.out.push(wire::tag_byte(1, wire::BYTES));
+        self.out.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
         wire::put_bytes(self.out, bytes);
         wire::close(self.out, message);
     }

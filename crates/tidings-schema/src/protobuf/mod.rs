@@ -33,9 +33,9 @@ const ZERO_TIME: i64 = -62_135_596_800;
 
 /// The end of an envelope: empty `contentEncoding` and `contentType`.
 const ENVELOPE_END: &[u8] = &[
-    wire::tag_byte(3, wire::BYTES),
+    wire::tag_byte(3, wire::LENGTH_DELIMITED),
     0,
-    wire::tag_byte(4, wire::BYTES),
+    wire::tag_byte(4, wire::LENGTH_DELIMITED),
     0,
 ];
 
@@ -214,7 +214,7 @@ pub fn put_nested<E>(
     out: &mut Vec<u8>,
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
-    wire::put_varint(out, u64::from(number) << 3 | wire::BYTES);
+    wire::put_varint(out, u64::from(number) << 3 | wire::LENGTH_DELIMITED);
     let message = wire::open(out);
     write(out)?;
     wire::close(out, message);
@@ -230,14 +230,14 @@ pub fn envelope(api_version: &str, kind: &str, message_bytes: usize) -> (Vec<u8>
 
 fn envelope_front(api_version: &str, kind: &str) -> Vec<u8> {
     let mut front = MAGIC.to_vec();
-    front.push(wire::tag_byte(1, wire::BYTES));
+    front.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
     let type_meta = wire::open(&mut front);
-    front.push(wire::tag_byte(1, wire::BYTES));
+    front.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
     wire::put_bytes(&mut front, api_version.as_bytes());
-    front.push(wire::tag_byte(2, wire::BYTES));
+    front.push(wire::tag_byte(2, wire::LENGTH_DELIMITED));
     wire::put_bytes(&mut front, kind.as_bytes());
     wire::close(&mut front, type_meta);
-    front.push(wire::tag_byte(2, wire::BYTES));
+    front.push(wire::tag_byte(2, wire::LENGTH_DELIMITED));
     front
 }
 
@@ -290,11 +290,11 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let length = field(event.len()) + field(extension);
     let mut frame = Vec::with_capacity(FRAME_LENGTH_BYTES + length);
     frame.extend_from_slice(&(length as u32).to_be_bytes());
-    frame.push(wire::tag_byte(1, wire::BYTES));
+    frame.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
     wire::put_bytes(&mut frame, event.as_bytes());
-    frame.push(wire::tag_byte(2, wire::BYTES));
+    frame.push(wire::tag_byte(2, wire::LENGTH_DELIMITED));
     wire::put_varint(&mut frame, extension as u64);
-    frame.push(wire::tag_byte(1, wire::BYTES));
+    frame.push(wire::tag_byte(1, wire::LENGTH_DELIMITED));
     wire::put_bytes(&mut frame, object);
     frame
 }

@@ -111,7 +111,7 @@ const MAX_NUMBER: u32 = (1 << 29) - 1;
 
 pub(super) const VARINT: u64 = 0;
 pub(super) const FIXED64: u64 = 1;
-pub(super) const BYTES: u64 = 2;
+pub(super) const LENGTH_DELIMITED: u64 = 2;
 
 /// The tag of a field whose number is below 16.
 pub(super) const fn tag_byte(number: u8, wire_type: u64) -> u8 {

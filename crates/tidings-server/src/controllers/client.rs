@@ -1,27 +1,28 @@
 //! How controllers write: with the commands of the core, under the field manager `tidings`.
 
+use std::sync::Arc;
+
 use tidings_api::{Object, ObjectKey, Status};
 use tidings_json::Value;
 use tidings_registry::{Draft, Subresource, WriteOptions};
 
-use crate::core::{Call, Command, Core, DeleteOptions, Resource, Target, User, change, delete_one};
+use crate::core::{Call, Command, Core, DeleteOptions, Resource, Target, User};
 
 /// The server's field manager in managedFields.
 const MANAGER: &str = "tidings";
 
-fn call(resource: &Resource, key: &ObjectKey, subresource: Option<Subresource>) -> Call {
+fn call(resource: &Arc<Resource>, key: &ObjectKey, subresource: Option<Subresource>) -> Call {
     let kind = resource.kind.clone();
     let namespace = Some(key.namespace().to_owned()).filter(|_| kind.namespaced);
     let name = Some(key.name().to_owned()).filter(|name| !name.is_empty());
-    let resource = Some(std::sync::Arc::new(resource.clone()));
-    let target = Target::new(kind, resource, namespace, name, subresource);
+    let target = Target::new(kind, Some(resource.clone()), namespace, name, subresource);
     Call::new(target, User::Admin, MANAGER.to_owned())
 }
 
 /// Creates an object.
 pub(super) async fn create(
     core: &Core,
-    resource: &Resource,
+    resource: &Arc<Resource>,
     namespace: &str,
     object: &Value,
 ) -> Result<(), Status> {
@@ -35,13 +36,14 @@ pub(super) async fn create(
 
 /// Changes an object if `is_meant` accepts the current one; 404 otherwise, for example if it was deleted and created again.
 pub(super) async fn edit(
-    resource: &Resource,
+    core: &Core,
+    resource: &Arc<Resource>,
     key: &ObjectKey,
     is_meant: impl Fn(&Object) -> bool + Sync,
     subresource: Option<Subresource>,
     edit: impl Fn(&mut Draft) + Sync,
 ) -> Result<(), Status> {
-    tracing::trace!(target: "tidings::walk", "says in the status that the definition is established");
+    tracing::trace!(target: "tidings::walk", "changes an object for a controller");
     let call = call(resource, key, subresource);
     let edited = |existing: &Object| {
         if !is_meant(existing) {
@@ -51,16 +53,17 @@ pub(super) async fn edit(
         edit(&mut draft);
         Ok(draft)
     };
-    let changed = change(&call, WriteOptions::default(), &edited).await;
-    changed.map(drop)
+    core.edit(&call, &edited).await.map(drop)
 }
 
 /// Deletes an object, or marks it as being deleted.
 pub(super) async fn delete(
-    resource: &Resource,
+    core: &Core,
+    resource: &Arc<Resource>,
     key: &ObjectKey,
-    options: &DeleteOptions,
+    options: DeleteOptions,
 ) -> Result<(), Status> {
-    let deleted = delete_one(resource, &resource.kind, key, options).await;
+    let mut call = call(resource, key, None);
+    let deleted = core.perform(&mut call, Command::Delete(options)).await;
     deleted.map(drop)
 }

@@ -404,7 +404,7 @@ async fn delete_objects_or_release(
             report_deletion(core, name, known).await?;
         }
         for key in &waiting {
-            match client::delete(resource, key, &DeleteOptions::background()).await {
+            match client::delete(core, resource, key, DeleteOptions::background()).await {
                 Err(status) if status.code != 404 => return Err(status),
                 _ => {}
             }
@@ -455,5 +455,5 @@ async fn edit_definition(
 ) -> Result<(), Status> {
     let key = ObjectKey::new("", name);
     let same = |existing: &Object| existing.uid() == known.uid;
-    client::edit(&core.definitions, &key, same, subresource, change).await
+    client::edit(core, &core.definitions, &key, same, subresource, change).await
 }

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use tidings_api::{Object, ObjectKey, Status};
 use tidings_json::{Value, json};
-use tidings_registry::{Draft, Selection, Subresource};
+use tidings_registry::{Draft, NAMESPACE_FINALIZER, Selection, Subresource};
 
 use super::client;
 use crate::core::{Core, DeleteOptions, Resource, SnapshotWalk, clock};
 
 /// The namespaces that every cluster has.
 const ALWAYS: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-/// The finalizer in the spec of a namespace, which is removed when the namespace is empty.
-const FINALIZER: &str = "kubernetes";
 /// How often terminating namespaces are checked: another server may have marked one as being deleted, or a finalizer of an object in one
 /// may be gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -42,7 +40,7 @@ pub(super) async fn create_defaults(core: &Core) {
     }
 }
 
-async fn create_if_absent(core: &Core, resource: &Resource, namespace: &str, object: &Value) {
+async fn create_if_absent(core: &Core, resource: &Arc<Resource>, namespace: &str, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if resource.get(&ObjectKey::new(namespace, name)).is_some() {
         return;
@@ -75,7 +73,11 @@ pub(super) async fn run(core: Weak<Core>) {
             }
             Arc::clone(&core.namespaces)
         };
-        let _ = tokio::time::timeout(LOOK_EVERY, namespaces.marked()).await;
+        let marked = tokio::time::timeout(LOOK_EVERY, namespaces.marked()).await;
+        if marked.is_ok() {
+            // The mark is in the store, and the cache may not have it yet. If it cannot be reached, the next look is in a second.
+            let _ = namespaces.refresh().await;
+        }
     }
 }
 
@@ -96,7 +98,7 @@ async fn delete_content(core: &Core, namespace: &Object) -> Result<(), Status> {
     let mut remaining = RemainingContent::default();
     for resource in core.served().resources() {
         if resource.kind.namespaced {
-            match delete_all(resource, &namespace.name(), &mut remaining).await {
+            match delete_all(core, resource, &namespace.name(), &mut remaining).await {
                 // The definition of a custom resource was deleted meanwhile, and its objects with it.
                 Err(status) if status.code == 404 => {}
                 deleted => deleted?,
@@ -111,12 +113,13 @@ async fn delete_content(core: &Core, namespace: &Object) -> Result<(), Status> {
 
 fn has_finalizer(draft: &Draft) -> bool {
     let finalizers = draft.at(&["spec", "finalizers"]).and_then(Value::as_array);
-    finalizers.is_some_and(|names| names.iter().any(|name| name == FINALIZER))
+    finalizers.is_some_and(|names| names.iter().any(|name| name == NAMESPACE_FINALIZER))
 }
 
 /// Deletes all objects of a resource in a namespace, and counts those that remain.
 async fn delete_all(
-    resource: &Resource,
+    core: &Core,
+    resource: &Arc<Resource>,
     namespace: &str,
     remaining: &mut RemainingContent,
 ) -> Result<(), Status> {
@@ -136,7 +139,7 @@ async fn delete_all(
         return Ok(());
     }
     for object in found.iter().filter(|object| !object.is_terminating()) {
-        match client::delete(resource, &object.key(), &DeleteOptions::background()).await {
+        match client::delete(core, resource, &object.key(), DeleteOptions::background()).await {
             Err(status) if status.code != 404 => return Err(status),
             _ => {}
         }
@@ -161,7 +164,7 @@ async fn finalize(core: &Core, namespace: &Object) -> Result<(), Status> {
         let spec = draft.members.get_mut("spec");
         let finalizers = spec.and_then(|spec| spec.get_mut("finalizers"));
         if let Some(names) = finalizers.and_then(Value::as_array_mut) {
-            names.retain(|name| name != FINALIZER);
+            names.retain(|name| name != NAMESPACE_FINALIZER);
         }
     })
     .await
@@ -180,7 +183,16 @@ async fn edit(
         draft.applied = true;
         change(draft);
     };
-    match client::edit(&core.namespaces, &key, same, Some(subresource), untracked).await {
+    match client::edit(
+        core,
+        &core.namespaces,
+        &key,
+        same,
+        Some(subresource),
+        untracked,
+    )
+    .await
+    {
         Err(status) if status.code != 404 => Err(status),
         _ => Ok(()),
     }

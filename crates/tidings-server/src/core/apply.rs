@@ -43,7 +43,7 @@ pub(super) async fn apply(
         }
         let Some((mut draft, _)) = applied(None)? else {
             return Err(Status::internal(
-                "an object that does not exist has changed",
+                "applying to an object that does not exist reported no change",
             ));
         };
         if !draft.meta.uid.is_empty() {

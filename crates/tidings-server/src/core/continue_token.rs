@@ -5,6 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use tidings_api::Status;
 use tidings_go::quote;
+use tidings_json::write_string;
 
 const FORMAT: &str = "meta.k8s.io/v1";
 
@@ -28,11 +29,9 @@ impl ContinueToken {
     /// Encodes the token for the page that starts after `last_key`. `prefix` is the part that the keys of all listed objects share.
     pub(crate) fn write(revision: i64, last_key: &str, prefix: &str, issued_ms: u64) -> String {
         let relative = last_key.strip_prefix(prefix).unwrap_or(last_key);
-        let start = quote(relative);
-        let start = start.trim_matches('"');
-        let json = format!(
-            r#"{{"v":"{FORMAT}","rv":{revision},"start":"{start}\u0000","t":{issued_ms}}}"#
-        );
+        let mut json = format!(r#"{{"v":"{FORMAT}","rv":{revision},"start":"#);
+        write_string(&mut json, &format!("{relative}\0"));
+        json.push_str(&format!(r#","t":{issued_ms}}}"#));
         URL_SAFE_NO_PAD.encode(json)
     }
 
@@ -50,8 +49,8 @@ impl ContinueToken {
             serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
         if read.v != FORMAT {
             return Err(bad(&format!(
-                "server does not recognize this encoded version {:?}",
-                read.v
+                "server does not recognize this encoded version {}",
+                quote(&read.v)
             )));
         }
         if read.rv == 0 {

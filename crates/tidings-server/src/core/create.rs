@@ -30,9 +30,6 @@ pub(super) async fn create(
     call.warnings.extend(odd);
     draft.settle_namespace(&kind, call.target.key.namespace())?;
     call.warnings.extend(draft.meta.deduplicate_owners(false));
-    if kind.is_custom() {
-        call.warnings.extend(draft.meta.finalizer_warnings(&[]));
-    }
     let resource = call.target.resource()?;
     let created = create_from(core, resource, draft, options, &call.manager()).await?;
     Ok(Answer::Object(ObjectOutcome::Created, created))
@@ -47,11 +44,7 @@ pub(super) async fn create_from(
     manager: &Manager,
 ) -> Result<Object, Status> {
     let kind = draft.kind.clone();
-    if kind.terminating || resource.refuses_creates() {
-        let why = "create not allowed while custom resource definition is terminating";
-        let name = &draft.meta.name;
-        return Err(Status::forbidden(kind.group_resource(), name, why));
-    }
+    resource.check_accepts_creates(&kind, &draft.meta.name)?;
     let meta = &mut draft.meta;
     // kube-apiserver treats a resourceVersion that is not a number as unset.
     let version: ResourceVersion = meta.resource_version.parse().unwrap_or_default();

@@ -1,5 +1,8 @@
 //! DELETE of one object or of a collection (W159-W168).
 
+use std::sync::Arc;
+
+use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupResource, Object, ObjectKey, Status, StatusDetails,
 };
@@ -14,11 +17,6 @@ use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
 use super::walk::ListItems;
 
-/// The finalizer that holds an object until no dependent refers to it.
-pub(crate) const ORPHAN: &str = "orphan";
-/// The finalizer that holds an object until no dependent blocks it.
-pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-
 /// The options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeleteOptions {
@@ -27,6 +25,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) orphan_dependents: Option<bool>,
     pub(crate) propagation_policy: Option<PropagationPolicy>,
     pub(crate) dry_run: bool,
+    /// The caller has seen the object in the cache, so the cache is not brought up to date first.
+    pub(crate) from_cache: bool,
 }
 
 /// The object is deleted only if it has this uid and resourceVersion.
@@ -79,6 +79,7 @@ impl DeleteOptions {
     pub(crate) fn background() -> DeleteOptions {
         DeleteOptions {
             propagation_policy: Some(PropagationPolicy::Background),
+            from_cache: true,
             ..DeleteOptions::default()
         }
     }
@@ -91,6 +92,7 @@ impl DeleteOptions {
                 uid: Some(object.uid().into_owned()),
                 resource_version: Some(object.resource_version().into_owned()),
             },
+            from_cache: true,
             ..DeleteOptions::default()
         }
     }
@@ -102,18 +104,18 @@ impl DeleteOptions {
         let orphan = match (policy, self.orphan_dependents) {
             (Some(policy), _) => policy == PropagationPolicy::Orphan,
             (None, Some(orphan)) => orphan,
-            (None, None) => had(ORPHAN) || (kind.orphans && !had(FOREGROUND)),
+            (None, None) => had(ORPHAN_FINALIZER) || (kind.orphans && !had(FOREGROUND_FINALIZER)),
         };
         let foreground = match policy {
             Some(policy) => policy == PropagationPolicy::Foreground,
-            None => self.orphan_dependents.is_none() && had(FOREGROUND),
+            None => self.orphan_dependents.is_none() && had(FOREGROUND_FINALIZER),
         };
         let own = known
             .iter()
-            .filter(|known| *known != ORPHAN && *known != FOREGROUND)
+            .filter(|known| *known != ORPHAN_FINALIZER && *known != FOREGROUND_FINALIZER)
             .cloned();
-        own.chain(orphan.then(|| ORPHAN.into()))
-            .chain(foreground.then(|| FOREGROUND.into()))
+        own.chain(orphan.then(|| ORPHAN_FINALIZER.into()))
+            .chain(foreground.then(|| FOREGROUND_FINALIZER.into()))
             .collect()
     }
 
@@ -159,7 +161,9 @@ pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<A
     if let Err(why) = kind.strategy.check_delete(key.name()) {
         return Err(Status::forbidden(kind.group_resource(), key.name(), why));
     }
-    resource.refresh().await?;
+    if !options.from_cache {
+        resource.refresh().await?;
+    }
     let deletion = delete_one(resource, &kind, key, options).await?;
     Ok(deletion.answer(&kind))
 }
@@ -189,9 +193,9 @@ pub(super) async fn delete_collection(
 }
 
 /// Deletes an object, or marks it as being deleted. Retries if another write was faster.
-pub(crate) async fn delete_one(
+async fn delete_one(
     resource: &Resource,
-    kind: &std::sync::Arc<Kind>,
+    kind: &Arc<Kind>,
     key: &ObjectKey,
     options: &DeleteOptions,
 ) -> Result<DeletionResult, Status> {
@@ -220,7 +224,7 @@ pub(crate) enum DeletionResult {
 impl DeletionResult {
     fn answer(self, kind: &Kind) -> Answer {
         match self {
-            DeletionResult::Held(created, object) => Answer::Object(created, object),
+            DeletionResult::Held(outcome, object) => Answer::Object(outcome, object),
             DeletionResult::Done(object) if kind.returns_deleted => {
                 Answer::Object(ObjectOutcome::Existing, object)
             }
@@ -267,19 +271,19 @@ async fn remove(
             let object = written.stamped(existing.revision(), EventType::Modified);
             return Ok(Some(DeletionResult::Held(ObjectOutcome::Existing, object)));
         }
-        let update = ObjectWrite::Update(existing.revision(), &written);
-        marked = resource.commit(&kind, key, update).await?;
+        let mark = ObjectWrite::Mark(existing.revision(), &written);
+        marked = resource.commit(&kind, key, mark).await?;
         if marked.is_none() {
             return Ok(None);
         }
     }
     let object = marked.unwrap_or_else(|| existing.clone());
     if held {
-        let created = match options.orphan_dependents {
+        let outcome = match options.orphan_dependents {
             Some(false) => ObjectOutcome::Accepted,
             _ => ObjectOutcome::Existing,
         };
-        return Ok(Some(DeletionResult::Held(created, object)));
+        return Ok(Some(DeletionResult::Held(outcome, object)));
     }
     if options.dry_run {
         return Ok(Some(DeletionResult::Done(object)));

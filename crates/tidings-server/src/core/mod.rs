@@ -35,10 +35,7 @@ pub(crate) use call::Call;
 pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]
 pub(crate) use continue_token::ContinueToken;
-pub(crate) use delete::{
-    DeleteOptions, FOREGROUND, ORPHAN, Preconditions, PropagationPolicy, delete_one,
-};
-pub(crate) use edit::change;
+pub(crate) use delete::{DeleteOptions, Preconditions, PropagationPolicy};
 pub(crate) use failure::store_failed;
 pub(crate) use list::{ListCommand, parse_version};
 pub(crate) use resource::{Resource, ResourceId};

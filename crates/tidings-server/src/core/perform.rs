@@ -1,10 +1,12 @@
 //! The entry point for all commands.
 
 use tidings_api::Status;
+use tidings_registry::{Draft, WriteOptions};
 
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
+use super::edit::{EditFn, change};
 use super::state::Core;
 use super::{apply, create, delete, get, list, patch, review, update};
 
@@ -23,31 +25,46 @@ impl Core {
         Ok(answer)
     }
 
+    /// Changes an existing object by a function instead of a body: the command of controllers. `edit` is called again if another write was
+    /// faster.
+    pub(crate) async fn edit(
+        &self,
+        call: &Call,
+        edit: EditFn<'_, Draft>,
+    ) -> Result<Answer, Status> {
+        change(call, WriteOptions::default(), edit).await
+    }
+
+    /// The futures of writes are boxed: they are large, and every request, also a GET, would otherwise move a future of that size.
     async fn dispatch(&self, call: &mut Call, command: Command) -> Result<Answer, Status> {
         tracing::trace!(target: "tidings::walk", "chooses the command");
         match command {
             Command::Get(version) => get::get(call, version).await,
             Command::List(list) => list::list(self, call, &list).await,
-            Command::Create { options, body } => create::create(self, call, options, &body).await,
+            Command::Create { options, body } => {
+                Box::pin(create::create(self, call, options, &body)).await
+            }
             Command::Review {
                 review,
                 options,
                 body,
             } => review::review(self, call, review, options, &body),
-            Command::Update { options, body } => update::update(self, call, options, &body).await,
+            Command::Update { options, body } => {
+                Box::pin(update::update(self, call, options, &body)).await
+            }
             Command::Patch {
                 options,
                 patch_type,
                 body,
-            } => patch::patch(call, options, patch_type, &body).await,
+            } => Box::pin(patch::patch(call, options, patch_type, &body)).await,
             Command::Apply {
                 options,
                 force,
                 body,
-            } => apply::apply(self, call, options, force, &body).await,
-            Command::Delete(options) => delete::delete(call, &options).await,
+            } => Box::pin(apply::apply(self, call, options, force, &body)).await,
+            Command::Delete(options) => Box::pin(delete::delete(call, &options)).await,
             Command::DeleteCollection(options, list) => {
-                delete::delete_collection(self, call, &options, &list).await
+                Box::pin(delete::delete_collection(self, call, &options, &list)).await
             }
         }
     }

@@ -91,9 +91,13 @@ impl Resource {
         }
     }
 
-    /// True if objects cannot be created because the definition is being deleted.
-    pub(crate) fn refuses_creates(&self) -> bool {
-        self.state.refuses_creates.load(Ordering::Acquire)
+    /// Refuses a create while the definition is being deleted. The definition may have changed since the request was routed.
+    pub(super) fn check_accepts_creates(&self, kind: &Kind, name: &str) -> Result<(), Status> {
+        if kind.terminating || self.state.refuses_creates.load(Ordering::Acquire) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::forbidden(kind.group_resource(), name, why));
+        }
+        Ok(())
     }
 
     /// The cache of the objects.
@@ -137,10 +141,10 @@ impl Resource {
         answer.map_err(cache_failed)
     }
 
-    /// Refuses a write in a version that is no longer served: the definition may have changed while the body was read.
+    /// Refuses a write in a version that the definition no longer has: it may have changed while the body was read.
     fn check_kind(&self, kind: &Kind) -> Result<(), Status> {
         self.check_served()?;
-        if !kind.is_custom() {
+        if self.kind_changes() == 0 {
             return Ok(());
         }
         let kinds = self.state.kinds.read();
@@ -159,19 +163,22 @@ impl Resource {
         key: &ObjectKey,
         write: ObjectWrite<'_>,
     ) -> Result<Option<Object>, Status> {
-        tracing::trace!(target: "tidings::walk", "makes the write real");
+        tracing::trace!(target: "tidings::walk", "commits the write");
         self.check_kind(kind)?;
         match write {
             ObjectWrite::Create(object) => {
+                self.check_accepts_creates(kind, key.name())?;
                 let written = self.store.put(key, None, object).await;
                 written.map_err(store_failed)
             }
             ObjectWrite::Update(at, object) => {
                 let written = self.store.put(key, Some(at), object).await;
+                written.map_err(store_failed)
+            }
+            ObjectWrite::Mark(at, object) => {
+                let written = self.store.put(key, Some(at), object).await;
                 let written = written.map_err(store_failed)?;
-                if written.as_ref().is_some_and(Object::is_terminating) {
-                    self.state.marked.notify_one();
-                }
+                self.state.marked.notify_one();
                 Ok(written)
             }
             ObjectWrite::Delete(last) => {
@@ -189,6 +196,8 @@ pub(crate) enum ObjectWrite<'a> {
     Create(&'a UnstampedObject),
     /// The object must be at this revision.
     Update(ResourceVersion, &'a UnstampedObject),
+    /// Marks the object as being deleted, or changes an earlier mark. It must be at this revision.
+    Mark(ResourceVersion, &'a UnstampedObject),
     /// The object must be at the revision of this state.
     Delete(&'a Object),
 }

@@ -86,7 +86,7 @@ impl ServedSet {
 
     /// This set with these custom resources in place of its own.
     pub(crate) fn with(&self, customs: &[CustomResource]) -> ServedSet {
-        tracing::trace!(target: "tidings::walk", "makes the next set of what is served");
+        tracing::trace!(target: "tidings::walk", "makes the next served set");
         let builtin = self.resources[..self.builtin].to_vec();
         ServedSet::of(builtin, customs, self.number + 1)
     }

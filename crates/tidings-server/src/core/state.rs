@@ -65,7 +65,7 @@ impl Core {
         let resource = |group: &str, plural: &str| {
             let found = served.find(group, "v1", plural);
             let found = found.and_then(|(_, resource)| resource);
-            found.unwrap_or_else(|| served.resources()[0].clone())
+            found.expect("namespaces and definitions are built in")
         };
         Core {
             namespaces: resource("", "namespaces"),
@@ -87,12 +87,14 @@ impl Core {
 
     /// Replaces the custom resources that are served.
     pub(crate) fn serve_custom(&self, customs: &[CustomResource]) {
-        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        // Made before the lock is taken, for which every request would wait. Only the controller of definitions calls this.
+        let served = self.served();
         let next = Arc::new(served.with(customs));
         served.retire_all_but(&next);
-        *served = next;
-        drop(served);
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = next;
         self.served_changed.notify_waiters();
+        // The garbage collector follows the resources that are served.
+        self.opener.changed.notify_one();
     }
 
     /// Opens a custom resource, which is not served yet.

@@ -41,6 +41,8 @@ pub(crate) struct OpenWatch {
     /// Becomes true when the server stops.
     pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
     pub(crate) counter: WatchCounter,
+    /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) before the watch was opened.
+    pub(crate) rereads: u64,
 }
 
 impl WatchCommand {
@@ -72,6 +74,7 @@ impl Core {
         command: WatchCommand,
     ) -> Result<OpenWatch, Status> {
         let resource = target.resource()?.clone();
+        let rereads = resource.cache().rereads();
         let (options, selection) = (command.options(), command.list.selection());
         let timeout = match options.timeout_seconds {
             Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(TIMEOUT_MAX),
@@ -118,6 +121,7 @@ impl Core {
             cursor,
             stopping: self.stopping(),
             counter: WatchCounter::open(resource.watches.clone()),
+            rereads,
             resource,
         })
     }

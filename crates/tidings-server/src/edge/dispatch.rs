@@ -273,7 +273,8 @@ impl Edge {
             view,
             gzip: negotiate::takes_gzip(headers),
         };
-        let done = self.perform(verb, context, rendering, body);
+        // Pinned here, because a future that is moved into the timeout takes its space twice.
+        let done = pin!(self.perform(verb, context, rendering, body));
         tokio::time::timeout(timeout, done)
             .await
             .unwrap_or_else(|_| Err(Status::request_timeout()))

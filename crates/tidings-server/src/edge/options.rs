@@ -174,6 +174,7 @@ pub(super) fn delete_options(query: &Query, body: Option<&Bytes>) -> Result<Dele
         orphan_dependents: sent.orphan_dependents,
         propagation_policy,
         dry_run,
+        from_cache: false,
     };
     checked(options, "DeleteOptions", &errors)
 }

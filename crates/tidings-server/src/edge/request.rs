@@ -106,7 +106,7 @@ impl Verb {
 
 /// Finds the route of a path.
 pub(crate) fn route(path: &str, served: &ServedSet) -> Route {
-    tracing::trace!(target: "tidings::walk", "finds the resource in the set of what is served");
+    tracing::trace!(target: "tidings::walk", "finds the resource in the served set");
     let kinds = &served.catalog;
     let Some(segments) = segments(path) else {
         // An invalid path: below the API it is a missing resource, elsewhere a missing page.

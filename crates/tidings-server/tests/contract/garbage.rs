@@ -461,6 +461,20 @@ async fn two_servers_collect_from_one_store() {
     assert_eq!(other.get(SECRETS).await.names().len(), 40, "the orphans");
 }
 
+/// The collector deletes with the command that clients use, and the command refuses it.
+#[tokio::test]
+async fn a_protected_namespace_is_not_collected() {
+    let server = TestServer::start().await;
+    let owner = json!({"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "u"});
+    let owned = json!({"metadata": {"ownerReferences": [owner]}});
+    let namespace = "/api/v1/namespaces/default";
+    let patched = server.patch(namespace, "merge", owned).await;
+    assert_eq!(patched.code, 200, "{}", patched.text);
+    server.until_collected().await;
+    let metadata = &server.get(namespace).await.json()["metadata"];
+    assert_eq!(metadata["deletionTimestamp"], Value::Null);
+}
+
 #[tokio::test]
 async fn objects_left_by_an_earlier_server_are_collected() {
     let store: Arc<dyn Storage> = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));

@@ -186,7 +186,9 @@ async fn replicas_are_scaled() {
     let server = TestServer::start().await;
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
     let labels = json!({"b": "2", "a": "1"});
-    let mut spec = pods_of(json!({"replicas": 2, "selector": {"matchLabels": labels}}));
+    let absent = json!([{"key": "aa", "operator": "DoesNotExist"}]);
+    let selector = json!({"matchLabels": labels, "matchExpressions": absent});
+    let mut spec = pods_of(json!({"replicas": 2, "selector": selector}));
     spec["template"]["metadata"]["labels"] = labels;
     server
         .request(
@@ -205,7 +207,7 @@ async fn replicas_are_scaled() {
         (&scale["spec"], &scale["status"]),
         (
             &json!({"replicas": 2}),
-            &json!({"replicas": 0, "selector": "a=1,b=2"})
+            &json!({"replicas": 0, "selector": "a=1,!aa,b=2"})
         )
     );
     let patched = server

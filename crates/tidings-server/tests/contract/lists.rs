@@ -355,6 +355,40 @@ async fn w81_w82_w83_all_pages_of_a_list_have_one_revision() {
     );
 }
 
+/// Names of RBAC objects may have any characters but `/` and `%`.
+#[tokio::test]
+async fn w81_pages_continue_after_names_with_any_character() {
+    let server = TestServer::start().await;
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let names = [
+        "a\u{7}",
+        "b\u{b}\u{7f}",
+        "c\"",
+        "d\"\"",
+        "e\\",
+        "f<&>",
+        "g\u{2028}h",
+    ];
+    for name in names {
+        let role = json!({"metadata": {"name": name}, "rules": []});
+        let created = server.request("POST", path, role).await;
+        assert_eq!(created.code, 201, "{}", created.text);
+    }
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = server
+            .get(&format!("{path}?limit=1&continue={token}"))
+            .await;
+        assert_eq!(page.code, 200, "{}", page.text);
+        seen.extend(page.names());
+        match page.json()["metadata"]["continue"].as_str() {
+            Some(next) => token = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!(seen, names);
+}
+
 #[tokio::test]
 async fn w81_continue_tokens_of_kube_apiserver_are_accepted() {
     let (server, [.., c]) = with_three_objects().await;

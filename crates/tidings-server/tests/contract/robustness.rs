@@ -150,3 +150,12 @@ proptest! {
         })?;
     }
 }
+
+/// The future is allocated and moved for every request.
+#[tokio::test]
+async fn the_future_of_a_request_is_small() {
+    let server = TestServer::start().await;
+    let answer = server.api.handle(Request::new(String::new()));
+    let bytes = size_of_val(&answer);
+    assert!(bytes < 5 * 1024, "{bytes} bytes");
+}

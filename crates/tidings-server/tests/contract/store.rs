@@ -301,6 +301,21 @@ async fn seen_from(
     (items, events)
 }
 
+/// Another program may have written objects whose first members are not kind and apiVersion. Lists stay valid JSON.
+#[tokio::test]
+async fn w70_objects_that_another_program_wrote_are_listed_as_they_are() {
+    let store = Arc::new(Embedded::ephemeral(Default::default()));
+    for name in ["a", "longer-than-kind-and-apiversion-together"] {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","namespace":"default"}}}}"#);
+        let write = tidings_storage::Write::create(format!("configmaps/default/{name}"), json);
+        store.write(write).await.unwrap();
+    }
+    let api = tidings_server::Api::start(store, Default::default()).await;
+    let server = TestServer { api: api.unwrap() };
+    let names = server.get(crate::support::CONFIGMAPS).await.names();
+    assert_eq!(names, ["a", "longer-than-kind-and-apiversion-together"]);
+}
+
 /// Objects enter and leave a selection, are deleted and created again while segments of the log are rolled and rewritten. After a restart a
 /// list and a watch from every version show the same as before, including the types of events and the last states in DELETED events
 /// (W100, W101).

@@ -28,9 +28,11 @@ const BUDGET_OF_PAGE: Duration = Duration::from_secs(60);
 const BUDGET_IN_TROUBLE: Duration = Duration::from_millis(500);
 /// The time without an answer after which [`BUDGET_IN_TROUBLE`] applies.
 const TROUBLE_AFTER: Duration = Duration::from_secs(2);
+/// How long a connection to a member may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// etcd closes connections that send pings more often than every five seconds, or pings without open calls.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(6);
+/// How long the answer to a ping may take.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A page of a list can be larger than gRPC's default limit of 4 MiB.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;

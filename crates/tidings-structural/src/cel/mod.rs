@@ -33,7 +33,7 @@ use crate::text::FieldPath;
 const RULE_ESTIMATE_MAX: u64 = 10_000_000;
 /// The maximum estimated cost of all rules of a schema.
 const SCHEMA_ESTIMATE_MAX: u64 = 100_000_000;
-/// When the errors of the rules of a schema are longer than this, only the first line is told of the errors of each further rule.
+/// When the errors of the rules of a schema are longer than this, each further rule reports only the first line of its errors.
 const SCHEMA_ERROR_BYTES_MAX: usize = 1 << 20;
 
 /// The maximum number of values in one object that one schema node describes.

@@ -249,7 +249,7 @@ fn check_version(
     version::columns(own.columns, &path.child("additionalPrinterColumns"), errors);
     if !own.fields.is_empty() && own.open_api().is_none() {
         let path = path.child("selectableFields");
-        // Upstream says the opposite of what it means.
+        // Upstream's message has a `not` too many; clients know it so.
         let detail = "may only be set when `version.schema.openAPIV3Schema` is not included";
         errors.push(FieldError::invalid(path, "", detail));
     } else {

@@ -13,7 +13,7 @@
 //! | `ratchet` | errors that an update may keep |
 //! | `status` | accepted names and conditions |
 //! | `order` | the order of versions |
-//! | `member`, `url` | helpers: members of JSON objects, parts of URLs |
+//! | `member` | helpers: members of JSON objects |
 
 mod approval;
 mod check;

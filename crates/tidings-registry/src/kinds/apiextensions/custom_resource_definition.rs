@@ -7,9 +7,7 @@ use tidings_json::{Value, json};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER};
 
 use crate::kinds::names;
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, Subresource};
+use crate::model::{Draft, Generation, Kind, Strategy, Subresource};
 
 pub(super) fn kind() -> Kind {
     Kind {

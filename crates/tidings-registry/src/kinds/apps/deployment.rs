@@ -6,11 +6,10 @@ use tidings_api::FieldErrors;
 use tidings_json::json;
 
 use crate::defaults::{TypeDefaults, defaults};
+use crate::kinds::workload;
 use crate::kinds::workload::{TEMPLATE_CONTAINERS, complete_rolling_update};
 use crate::kinds::{immutable, names};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, Scale, Subresource};
+use crate::model::{Draft, Generation, Kind, Scale, StatusKeeps, Strategy, Subresource};
 use crate::table::fields::{int, name};
 use crate::table::format::{age, containers, selector};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, string};
@@ -24,7 +23,7 @@ pub(super) fn kind() -> Kind {
         categories: names(["all"]),
         generation: Generation::CountedWithAnnotations,
         status: true,
-        status_keeps: Some("labels"),
+        status_keeps: Some(StatusKeeps::Labels),
         scale: Some(Scale::LabelSelector),
         fixed: vec![immutable(&["spec", "selector"])],
         bookmark_replicas: true,
@@ -63,6 +62,7 @@ impl Strategy for DeploymentStrategy {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
+        workload::check_replicas(new, errors);
         super::check_workload(new, errors);
     }
 }

@@ -10,8 +10,7 @@ use tidings_api::FieldErrors;
 use tidings_json::Value;
 
 use crate::kinds::workload::{self, RestartPolicies, TEMPLATE};
-use crate::model::Draft;
-use crate::model::Kind;
+use crate::model::{Draft, Kind};
 use crate::table::fields::{int, int_or};
 
 fn plain() -> Kind {
@@ -32,9 +31,8 @@ pub(super) fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// Refuses a workload with invalid replicas, selector or Pod spec.
+/// Refuses a workload with an invalid selector or Pod spec.
 fn check_workload(draft: &Draft, errors: &mut FieldErrors) {
-    workload::check_replicas(draft, errors);
     workload::check_selector(draft, errors);
     workload::check_pods(draft, &TEMPLATE, RestartPolicies::OnlyAlways, errors);
 }

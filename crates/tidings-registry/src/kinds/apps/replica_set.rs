@@ -5,11 +5,10 @@ use std::sync::Arc;
 use tidings_api::FieldErrors;
 
 use crate::defaults::{TypeDefaults, defaults};
+use crate::kinds::workload;
 use crate::kinds::workload::TEMPLATE_CONTAINERS;
 use crate::kinds::{immutable, names};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, Scale, Subresource};
+use crate::model::{Draft, Generation, Kind, Scale, Strategy, Subresource};
 use crate::table::fields::{int, int_or, name};
 use crate::table::format::{age, containers, selector_or_none};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, integer};
@@ -45,6 +44,7 @@ impl Strategy for ReplicaSetStrategy {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
+        workload::check_replicas(new, errors);
         super::check_workload(new, errors);
     }
 }

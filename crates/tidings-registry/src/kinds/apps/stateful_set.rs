@@ -7,12 +7,11 @@ use tidings_json::{Map, Value, json};
 
 use crate::defaults::{TypeDefaults, defaults, is_empty, rule};
 use crate::kinds::names;
+use crate::kinds::workload;
 use crate::kinds::workload::{
     TEMPLATE_CONTAINERS, complete_rolling_update, differs_beyond, spec_mut,
 };
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, NameRule, Scale, Subresource};
+use crate::model::{Draft, Generation, Kind, NameRule, Scale, Strategy, Subresource};
 use crate::table::fields::name;
 use crate::table::format::{age, containers};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, TablePrinter, string};
@@ -107,6 +106,7 @@ impl Strategy for StatefulSetStrategy {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
+        workload::check_replicas(new, errors);
         super::check_workload(new, errors);
     }
 }

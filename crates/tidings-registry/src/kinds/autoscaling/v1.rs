@@ -5,7 +5,7 @@
 use tidings_json::{Map, Value, json};
 
 use super::v2::PRINTER;
-use crate::model::Kind;
+use crate::model::{Kind, ViewOf};
 
 /// The annotations of v1 that hold members of v2: the annotation, and the two names that lead to the member.
 const AUTOSCALER_ANNOTATIONS: [(&str, &str, &str); 4] = [
@@ -31,6 +31,11 @@ pub(super) fn kind() -> Kind {
     Kind {
         version: "v1".into(),
         printer: &PRINTER,
+        view_of: Some(ViewOf {
+            stored: ("autoscaling", "v2", "HorizontalPodAutoscaler"),
+            show,
+            store,
+        }),
         ..super::plain()
     }
 }
@@ -46,7 +51,7 @@ fn cpu_utilization<'a>(metric: &'a Value, values: &str) -> Option<&'a Value> {
 }
 
 /// Converts the members of a stored autoscaler to v1.
-pub(in crate::kinds) fn show(members: &mut Map) {
+fn show(members: &mut Map) {
     let mut kept = Vec::new();
     for (annotation, member, field) in AUTOSCALER_ANNOTATIONS {
         let Some(owner) = members.get_mut(member).and_then(Value::as_object_mut) else {
@@ -89,7 +94,7 @@ pub(in crate::kinds) fn show(members: &mut Map) {
 }
 
 /// Converts the members of an autoscaler of v1 to v2, which is stored.
-pub(in crate::kinds) fn store(members: &mut Map) {
+fn store(members: &mut Map) {
     let mut kept = Map::new();
     let annotations = members
         .get_mut("metadata")

@@ -9,9 +9,7 @@ use tidings_json::Value;
 use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
 use crate::kinds::workload::{self, JOB_TEMPLATE, RestartPolicies};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, Subresource};
+use crate::model::{Draft, Generation, Kind, Strategy, Subresource};
 use crate::table::fields::{count, field, flag, has, name, text, text_or};
 use crate::table::format::{age, containers, selector_or_none, since};
 use crate::table::{
@@ -53,7 +51,6 @@ impl Strategy for CronJobStrategy {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        workload::check_replicas(new, errors);
         workload::check_pods(new, &JOB_TEMPLATE, RestartPolicies::NotAlways, errors);
     }
 }

@@ -10,10 +10,9 @@ use tidings_json::{Map, Value, json};
 use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::workload::{self, RestartPolicies, TEMPLATE, TEMPLATE_CONTAINERS};
 use crate::kinds::{immutable, names, selectable};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::check_builtin_field;
-use crate::model::{Generation, Kind, SelectableField, Subresource};
+use crate::model::{
+    Draft, Generation, Kind, SelectableField, Strategy, Subresource, check_builtin_field,
+};
 use crate::table::fields::{has, int, int_or, is_deleting, is_true, name};
 use crate::table::format::{age, containers, human_duration, selector_or_none, time};
 use crate::table::{AGE, CONTAINERS, IMAGES, NAME, SELECTOR, TablePrinter, string};
@@ -85,7 +84,6 @@ impl Strategy for JobStrategy {
         _: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        workload::check_replicas(new, errors);
         workload::check_pods(new, &TEMPLATE, RestartPolicies::NotAlways, errors);
     }
 }

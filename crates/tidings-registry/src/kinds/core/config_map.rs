@@ -6,9 +6,7 @@ use tidings_api::{FieldError, FieldErrors};
 
 use super::{DATA_BYTES_MAX, check_immutable, check_keys, decoded_len};
 use crate::kinds::names;
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Kind, Subresource};
+use crate::model::{Draft, Kind, Strategy, Subresource};
 use crate::table::fields::{count, name};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -22,8 +22,7 @@ mod service_account;
 use tidings_api::{FieldError, FieldErrors};
 use tidings_json::Value;
 
-use crate::model::Draft;
-use crate::model::Kind;
+use crate::model::{Draft, Kind};
 use crate::table::fields::{is_deleting, text, text_or, texts};
 use crate::table::{Column, string, wide};
 

@@ -6,17 +6,13 @@ use tidings_api::{FieldError, FieldErrors};
 use tidings_json::{Value, json};
 
 use crate::kinds::{names, selectable};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Kind, NameRule, Subresource};
+use crate::model::{Draft, Kind, NAMESPACE_FINALIZER, NameRule, Strategy, Subresource};
 use crate::table::fields::{name, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};
 
 /// The label that carries a namespace's own name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The finalizer in the spec that holds a namespace until it is empty.
-const FINALIZER: &str = "kubernetes";
 /// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
@@ -49,8 +45,11 @@ impl Strategy for NamespaceStrategy {
     fn prepare_create(&self, draft: &mut Draft) {
         let finalizers = draft.at(&["spec", "finalizers"]).and_then(Value::as_array);
         let mut finalizers = finalizers.cloned().unwrap_or_default();
-        if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-            finalizers.push(FINALIZER.into());
+        if !finalizers
+            .iter()
+            .any(|finalizer| finalizer == NAMESPACE_FINALIZER)
+        {
+            finalizers.push(NAMESPACE_FINALIZER.into());
         }
         let spec = json!({ "finalizers": finalizers });
         draft.members.insert("spec".into(), spec);

@@ -11,9 +11,7 @@ use super::{
 use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
 use crate::kinds::workload::differs_beyond;
-use crate::model::Draft;
-use crate::model::Kind;
-use crate::model::Strategy;
+use crate::model::{Draft, Kind, Strategy};
 use crate::table::fields::{name, quantity, text};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -9,9 +9,7 @@ use tidings_json::Value;
 
 use super::{DATA_BYTES_MAX, check_immutable, check_keys, decoded_len};
 use crate::kinds::selectable;
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Kind, Subresource};
+use crate::model::{Draft, Kind, Strategy, Subresource};
 use crate::table::fields::{count, name, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};

@@ -7,9 +7,7 @@ use tidings_json::{Map, Value, json};
 
 use crate::defaults::{TypeDefaults, defaults, is_empty, member_text};
 use crate::kinds::{names, selectable};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Kind, NameRule, SelectableField, Subresource};
+use crate::model::{Draft, Kind, NameRule, SelectableField, Strategy, Subresource};
 use crate::table::fields::{int, list, name, nonempty, text, text_or, texts};
 use crate::table::format::{age, labels, load_balancer};
 use crate::table::{AGE, NAME, SELECTOR, TablePrinter, string};

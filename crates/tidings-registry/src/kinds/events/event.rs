@@ -4,7 +4,7 @@ use tidings_json::Map;
 
 use crate::kinds::core::event::PRINTER;
 use crate::kinds::{names, selectable};
-use crate::model::Kind;
+use crate::model::{Kind, ViewOf};
 
 /// Members with different names: the name in `events.k8s.io`, and the name in the core group, which is stored.
 const EVENT_NAMES: [(&str, &str); 7] = [
@@ -25,6 +25,11 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         short_names: names(["ev"]),
         go_package: "core",
+        view_of: Some(ViewOf {
+            stored: ("", "v1", "Event"),
+            show,
+            store,
+        }),
         // The paths are those of the stored object.
         fields: vec![
             selectable("reason", &[&["reason"]]),
@@ -49,14 +54,14 @@ pub(super) fn kind() -> Kind {
 }
 
 /// Renames the members of a stored event to their names in this group.
-pub(in crate::kinds) fn show(members: &mut Map) {
+fn show(members: &mut Map) {
     for (shown, stored) in EVENT_NAMES {
         rename(members, stored, shown);
     }
 }
 
 /// Renames the members of an event of this group to their stored names.
-pub(in crate::kinds) fn store(members: &mut Map) {
+fn store(members: &mut Map) {
     for (shown, stored) in EVENT_NAMES {
         rename(members, shown, stored);
     }

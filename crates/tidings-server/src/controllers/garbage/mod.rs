@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use tidings_api::{Object, ObjectKey, Status};
 use tidings_registry::Draft;
 use tokio::sync::Notify;
@@ -24,7 +25,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client;
-use crate::core::{Core, DeleteOptions, FOREGROUND, ORPHAN, Resource, ResourceId, ServedSet};
+use crate::core::{Core, DeleteOptions, Resource, ResourceId, ServedSet};
 use graph::{DeletionPhase, GraphTask, ObjectLocation, OwnershipGraph, SeenObject, Uid};
 use plan::{ObjectAction, OwnerReference, OwnerState, OwnershipFacts, plan};
 
@@ -94,6 +95,8 @@ struct FollowedResource {
 #[derive(Default)]
 struct GarbageCollector {
     graph: OwnershipGraph,
+    /// The number of the served set whose resources are followed.
+    served: Option<u64>,
     followed: Vec<FollowedResource>,
     absent: Arc<AbsentOwners>,
     counts: Arc<GarbageCounts>,
@@ -106,7 +109,11 @@ struct GarbageCollector {
 
 impl GarbageCollector {
     async fn round(&mut self, core: &Arc<Core>) -> NextRound {
-        self.follow_resources(&collected_resources(&core.served()));
+        let served = core.served();
+        if self.served != Some(served.number) {
+            self.follow_resources(&collected_resources(&served));
+            self.served = Some(served.number);
+        }
         self.observe();
         let mut tasks = Vec::new();
         let free = self.graph.take_free();
@@ -151,7 +158,6 @@ impl GarbageCollector {
 
     /// Follows these resources from now on and forgets all others.
     fn follow_resources(&mut self, resources: &[Arc<Resource>]) {
-        let before = self.followed.len();
         let now: HashMap<ResourceId, &Arc<Resource>> = resources
             .iter()
             .map(|resource| (resource.id, resource))
@@ -166,7 +172,6 @@ impl GarbageCollector {
             }
             now.contains_key(&id)
         });
-        let mut changed = self.followed.len() != before;
         let known: HashSet<ResourceId> = self
             .followed
             .iter()
@@ -178,12 +183,10 @@ impl GarbageCollector {
                     resource: resource.clone(),
                     position: None,
                 });
-                changed = true;
             }
         }
-        if changed {
-            self.graph.examine_all();
-        }
+        // An owner of a kind that was not served before may now be found.
+        self.graph.examine_all();
     }
 
     /// Tells the graph the events since the last round.
@@ -225,6 +228,9 @@ impl GarbageCollector {
     }
 
     async fn perform(&mut self, core: &Arc<Core>, tasks: Vec<GraphTask>) {
+        if tasks.is_empty() {
+            return;
+        }
         let followed = self.followed.iter();
         let resources: HashMap<ResourceId, Arc<Resource>> = followed
             .map(|followed| (followed.resource.id, followed.resource.clone()))
@@ -396,7 +402,7 @@ impl GarbageWorker {
                 let options = DeleteOptions::exactly(policy, &object);
                 let kind = &resource.kind.kind;
                 tracing::debug!(%kind, key = %location.key, "deleting an object whose owners are gone");
-                client::delete(resource, &location.key, &options).await?;
+                client::delete(&self.core, resource, &location.key, options).await?;
                 self.counts.deleted.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
@@ -472,10 +478,10 @@ impl GarbageWorker {
                 return;
             }
             let finalizers = &mut draft.meta.finalizers;
-            let finalizer = if finalizers.iter().any(|known| known == ORPHAN) {
-                ORPHAN
+            let finalizer = if finalizers.iter().any(|known| known == ORPHAN_FINALIZER) {
+                ORPHAN_FINALIZER
             } else {
-                FOREGROUND
+                FOREGROUND_FINALIZER
             };
             finalizers.retain(|known| known != finalizer);
         })
@@ -491,6 +497,6 @@ impl GarbageWorker {
     ) -> Result<(), Status> {
         let resource = self.resource(location)?;
         let same = |existing: &Object| Uid::new(&existing.uid()) == *uid;
-        client::edit(resource, &location.key, same, None, edit).await
+        client::edit(&self.core, resource, &location.key, same, None, edit).await
     }
 }

@@ -8,7 +8,8 @@ use super::graph::*;
 use super::plan::*;
 use tidings_api::ObjectKey;
 
-use crate::core::{FOREGROUND, ORPHAN, PropagationPolicy, ResourceId};
+use crate::core::{PropagationPolicy, ResourceId};
+use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 
 const OTHER: &str = "example.com/other";
 const SLOTS: usize = 4;
@@ -124,11 +125,11 @@ impl ModelWorld {
         self.edit(slot, None, |facts| {
             facts
                 .finalizers
-                .retain(|known| known != ORPHAN && known != FOREGROUND);
+                .retain(|known| known != ORPHAN_FINALIZER && known != FOREGROUND_FINALIZER);
             match policy {
                 PropagationPolicy::Background => {}
-                PropagationPolicy::Foreground => facts.finalizers.push(FOREGROUND.into()),
-                PropagationPolicy::Orphan => facts.finalizers.push(ORPHAN.into()),
+                PropagationPolicy::Foreground => facts.finalizers.push(FOREGROUND_FINALIZER.into()),
+                PropagationPolicy::Orphan => facts.finalizers.push(ORPHAN_FINALIZER.into()),
             }
             facts.deletion_timestamp = Some("now".into());
         });
@@ -267,8 +268,8 @@ impl ModelWorld {
         self.edit(slot, Some(uid), |facts| {
             if facts.deletion_timestamp.is_some() {
                 let finalizer = match facts.phase() {
-                    DeletionPhase::Orphaning => ORPHAN,
-                    _ => FOREGROUND,
+                    DeletionPhase::Orphaning => ORPHAN_FINALIZER,
+                    _ => FOREGROUND_FINALIZER,
                 };
                 facts.finalizers.retain(|known| known != finalizer);
             }
@@ -469,8 +470,8 @@ fn the_plan_for_an_object_follows_from_the_states_of_its_owners() {
         ObjectAction::Delete(PropagationPolicy::Foreground)
     );
     for (finalizer, policy) in [
-        (ORPHAN, PropagationPolicy::Orphan),
-        (FOREGROUND, PropagationPolicy::Foreground),
+        (ORPHAN_FINALIZER, PropagationPolicy::Orphan),
+        (FOREGROUND_FINALIZER, PropagationPolicy::Foreground),
     ] {
         assert_eq!(
             check(&[Absent], finalizer, true),

@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 use tidings_api::Object;
+use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 
 use super::graph::{DeletionPhase, OwnerLink, Uid};
-use crate::core::{FOREGROUND, ORPHAN, PropagationPolicy};
+use crate::core::PropagationPolicy;
 
 /// The part of an object that the collector reads.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -41,8 +42,8 @@ impl OwnershipFacts {
         let has = |finalizer: &str| self.finalizers.iter().any(|known| known == finalizer);
         match self.deletion_timestamp {
             None => DeletionPhase::Living,
-            Some(_) if has(ORPHAN) => DeletionPhase::Orphaning,
-            Some(_) if has(FOREGROUND) => DeletionPhase::Foreground,
+            Some(_) if has(ORPHAN_FINALIZER) => DeletionPhase::Orphaning,
+            Some(_) if has(FOREGROUND_FINALIZER) => DeletionPhase::Foreground,
             Some(_) => DeletionPhase::Leaving,
         }
     }
@@ -107,9 +108,9 @@ pub(crate) fn plan(facts: &OwnershipFacts, states: &[OwnerState], owns: bool) ->
         return ObjectAction::Delete(PropagationPolicy::Foreground);
     }
     // A deletion finalizer that the object already has decides what becomes of its dependents.
-    ObjectAction::Delete(if has(ORPHAN) {
+    ObjectAction::Delete(if has(ORPHAN_FINALIZER) {
         PropagationPolicy::Orphan
-    } else if has(FOREGROUND) {
+    } else if has(FOREGROUND_FINALIZER) {
         PropagationPolicy::Foreground
     } else {
         PropagationPolicy::Background

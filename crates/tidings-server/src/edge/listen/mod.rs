@@ -182,12 +182,15 @@ async fn until_watch(
         .header_read_timeout(IDLE_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX);
     let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
-    let watch = tokio::select! {
-        ended = &mut *connection => return ended.map(|()| None).map_err(Into::into),
-        watch = taken.watch() => watch,
-        () = stopped(stopping) => {
-            std::pin::Pin::new(&mut *connection).graceful_shutdown();
-            return connection.await.map(|()| None).map_err(Into::into);
+    let mut drains = false;
+    let watch = loop {
+        tokio::select! {
+            ended = &mut *connection => return ended.map(|()| None).map_err(Into::into),
+            watch = taken.watch() => break watch,
+            () = stopped(stopping), if !drains => {
+                drains = true;
+                std::pin::Pin::new(&mut *connection).graceful_shutdown();
+            }
         }
     };
     let parts = connection.into_parts();

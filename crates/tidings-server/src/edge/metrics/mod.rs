@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tidings_cache::CacheStats;
-use tidings_registry::{Name, Subresource};
+use tidings_registry::Name;
 use tidings_storage::Stats;
 
 use super::request::Verb;
@@ -116,10 +116,8 @@ impl Metrics {
             Some(_) => "cluster",
             None => "",
         };
-        let subresource = match target.and_then(|target| target.subresource) {
-            Some(part @ (Subresource::Status | Subresource::Finalize)) => part.as_str(),
-            _ => "",
-        };
+        let subresource = target.and_then(|target| target.subresource);
+        let subresource = subresource.map_or("", |part| part.as_str());
         let none = || (Name::default(), Name::default(), Name::default());
         let (group, version, resource) = kind.map_or_else(none, |kind| {
             (

@@ -266,9 +266,9 @@ impl OperationBuilder<'_> {
         );
         made.insert("operationId".into(), id.into());
         let mut all = parameters(operation.parameters, version);
-        // Custom resources have no protobuf form and no strategic merge patch.
+        // Protobuf and strategic merge patches need a built-in type.
         let fits = |media_type: &&&str| {
-            !self.kind.is_custom()
+            self.kind.schema.is_some()
                 || !(media_type.contains("protobuf") || media_type.contains("strategic"))
         };
         let consumed: &[&str] = match operation.action {

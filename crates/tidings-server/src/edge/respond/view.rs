@@ -114,14 +114,20 @@ impl ObjectView {
         }
     }
 
-    /// Writes an object as an item of a list. Items of built-in kinds have no `kind` and `apiVersion` (W70).
+    /// Writes an object as an item of a list, mostly without `kind` and `apiVersion` (W70).
     pub(crate) fn put_item(&self, object: &Object, out: &mut BytesMut) {
         match self.form {
-            // Items of custom resources have their `kind` and `apiVersion`.
-            ObjectForm::Whole if self.kind.is_custom() => out.put_slice(&self.whole(object)),
+            ObjectForm::Whole if self.kind.sorted_members => out.put_slice(&self.whole(object)),
             ObjectForm::Whole => {
-                out.put_u8(b'{');
-                out.put_slice(&self.whole(object)[self.kind.object_head_len()..]);
+                let whole = self.whole(object);
+                match self.kind.strip_head(&whole) {
+                    Some(rest) => {
+                        out.put_u8(b'{');
+                        out.put_slice(rest);
+                    }
+                    // Another program wrote the object to the store in another form.
+                    None => out.put_slice(&whole),
+                }
             }
             ObjectForm::Metadata | ObjectForm::MetadataList => self.put_metadata(object, out),
             ObjectForm::Table => self.put_row(object, out),
@@ -133,7 +139,7 @@ impl ObjectView {
         let meta = metadata_members(head);
         match self.form {
             ObjectForm::Table => self.table_head(&meta, true),
-            ObjectForm::Whole if self.kind.is_custom() => {
+            ObjectForm::Whole if self.kind.sorted_members => {
                 format!(
                     "{{\"apiVersion\":\"{}\",\"items\":[",
                     self.kind.group_version()
@@ -151,10 +157,10 @@ impl ObjectView {
         }
     }
 
-    /// The text after the items of a list. In lists of custom resources the members are sorted by name.
+    /// The text after the items of a list.
     pub(crate) fn list_tail(&self, head: &ListHead) -> String {
         match self.form {
-            ObjectForm::Whole if self.kind.is_custom() => format!(
+            ObjectForm::Whole if self.kind.sorted_members => format!(
                 "],\"kind\":{},\"metadata\":{{{}}}}}\n",
                 quote(&self.kind.list_kind()),
                 sorted_metadata_members(head)
@@ -186,7 +192,7 @@ impl ObjectView {
         } else {
             String::new()
         };
-        if self.kind.is_custom() {
+        if self.kind.sorted_members {
             let first = annotations.strip_prefix(',').map(|text| format!("{text},"));
             return format!(
                 "{{\"apiVersion\":\"{}\",\"kind\":\"{}\",\"metadata\":{{{}\"resourceVersion\":\"{revision}\"}}}}",

@@ -5,6 +5,7 @@ use http::header::{HeaderValue, WARNING};
 
 /// If all warnings together have more characters than this, each is cut to `CUT_TO`, and those beyond the total are dropped.
 const TOTAL_MAX: usize = 4096;
+/// How many characters of each warning are kept if all together are too long.
 const CUT_TO: usize = 256;
 
 /// Adds a `Warning` header for each different warning.

@@ -37,8 +37,6 @@ pub(crate) struct WatchBody {
     /// Encoded events of the current log segment, shared with other watches; `None` if the watch is idle.
     encoded: Option<Arc<EncodedSegment>>,
     ended: bool,
-    /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) at the start of the watch.
-    rereads: u64,
     /// The value of `Resource::kind_changes` when the watch last checked it.
     kind_changes: u64,
     /// The next table is the first one of the watch and has column definitions.
@@ -57,8 +55,8 @@ impl WatchBody {
         WatchBody {
             encoding: view.is_protobuf().then(|| view.encoding()),
             view,
-            rereads: watch.resource.cache().rereads(),
-            kind_changes: watch.resource.kind_changes(),
+            // The kind was found when the request was routed; the definition may have changed since.
+            kind_changes: 0,
             watch,
             encoded: None,
             ended: false,
@@ -90,10 +88,11 @@ impl WatchBody {
         }
         // Under the changed definition the selector may select other objects. The watch ends, and the client has to list again.
         let rereads = self.watch.resource.cache().rereads();
-        if self.watch.selection.is_by_definition() && rereads != self.rereads {
+        if self.watch.selection.is_by_definition() && rereads != self.watch.rereads {
             self.ended = true;
             return Poll::Ready(None);
         }
+        self.follow_definition();
         if let Some(initial) = self.watch.initial.take() {
             let bytes = self.send_initial(initial);
             // An empty chunk would end a chunked body.
@@ -101,7 +100,6 @@ impl WatchBody {
                 return Poll::Ready(Some(bytes));
             }
         }
-        self.follow_definition();
         self.watch.cursor.wait(context.waker());
         let mut chunk = EventChunk::default();
         let caught_up = match self.collect(&mut chunk) {

@@ -12,9 +12,7 @@ use tidings_json::{Map, Value, json};
 use crate::defaults::{TypeDefaults, defaults, is_empty, is_zero, member_text};
 use crate::kinds::workload::{self, POD, RestartPolicies, items};
 use crate::kinds::{names, selectable};
-use crate::model::Draft;
-use crate::model::Strategy;
-use crate::model::{Generation, Kind, SelectableField, Subresource};
+use crate::model::{Draft, Generation, Kind, SelectableField, StatusKeeps, Strategy, Subresource};
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 /// `terminationGracePeriodSeconds` of a spec without it.
@@ -50,7 +48,7 @@ pub(super) fn kind() -> Kind {
         ],
         generation: Generation::Counted,
         status: true,
-        status_keeps: Some("ownerReferences"),
+        status_keeps: Some(StatusKeeps::OwnerReferences),
         returns_deleted: true,
         strategy: Arc::new(PodStrategy),
         ..super::plain()
