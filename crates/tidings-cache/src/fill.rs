@@ -70,7 +70,7 @@ impl ReflectorStore for CacheFiller {
     }
 
     fn replace(&mut self, version: &ServerVersion) {
-        tracing::trace!(target: "tidings::walk", "puts the first list into the cache");
+        tracing::trace!(target: "tidings::walk", "puts a list into the cache");
         let listed = std::mem::take(&mut self.collected);
         let revision = ResourceVersion::new(version.number().unwrap_or_default());
         {

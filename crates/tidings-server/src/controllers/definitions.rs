@@ -38,6 +38,8 @@ struct KnownDefinition {
     brief: Value,
     /// The compiled definition; `None` if it cannot be served.
     definition: Option<Arc<Definition>>,
+    /// The revision that `definition` was compiled from. Later revisions changed only the status.
+    compiled_at: ResourceVersion,
     /// The kinds of its versions, one each.
     kinds: Vec<Arc<Kind>>,
     open: Option<OpenDefinition>,
@@ -47,8 +49,8 @@ struct KnownDefinition {
 /// A definition whose cache is filled.
 struct OpenDefinition {
     resource: Arc<Resource>,
-    /// The compiled definition by which the cache translates stored objects.
-    read_by: Arc<Definition>,
+    /// The revision of the compiled definition by which the cache translates stored objects.
+    read_by: ResourceVersion,
     /// The revision of the definition from which the kinds of `resource` were made.
     shown_at: ResourceVersion,
 }
@@ -173,8 +175,8 @@ impl DefinitionController {
         let before = self.known.get(name).filter(|known| {
             known.generation == generation && names_of(&known.brief) == names_of(&value)
         });
-        let definition = match before {
-            Some(known) => known.definition.clone(),
+        let (definition, compiled_at) = match before {
+            Some(known) => (known.definition.clone(), known.compiled_at),
             None => {
                 // On another thread: large schemas take long to compile.
                 let whole = value.clone();
@@ -186,7 +188,7 @@ impl DefinitionController {
                         "cannot serve a CustomResourceDefinition"
                     );
                 });
-                read.ok().map(Arc::new)
+                (read.ok().map(Arc::new), object.revision())
             }
         };
         let before = self.known.remove(name);
@@ -212,6 +214,7 @@ impl DefinitionController {
             generation,
             brief,
             definition,
+            compiled_at,
             kinds: kinds.unwrap_or_default(),
             open,
             filling,
@@ -328,7 +331,7 @@ impl KnownDefinition {
         let resource = core.open_resource(stored, reader(definition), from);
         let open = OpenDefinition {
             resource: Arc::new(resource),
-            read_by: definition.clone(),
+            read_by: self.compiled_at,
             shown_at: ResourceVersion::default(),
         };
         self.filling = Some(FillingDefinition {
@@ -350,7 +353,7 @@ impl KnownDefinition {
                 true => ResourceVersion::default(),
                 false => core.revision().await.map_err(drop)?,
             };
-            let filled = filling.open.resource.store().fill(Revision(until.get()));
+            let filled = filling.open.resource.fill(Revision(until.get()));
             if tokio::time::timeout(FILL_TIMEOUT, filled).await.is_err() {
                 let definition = &self.brief["metadata"]["name"];
                 tracing::warn!(%definition, "the cache for a CustomResourceDefinition is not filled yet");
@@ -358,19 +361,19 @@ impl KnownDefinition {
             }
             self.open = self.filling.take().map(|filled| filled.open);
         }
-        let (kinds, served, revision) = (self.kinds.clone(), self.served_kinds(), self.revision);
+        let (kinds, served) = (self.kinds.clone(), self.served_kinds());
+        let (revision, compiled_at) = (self.revision, self.compiled_at);
         let Some(open) = &mut self.open else {
             return Ok(None);
         };
-        // If it is the same compiled definition, only the status has changed and the objects need no new translation.
-        if !Arc::ptr_eq(&open.read_by, &definition) {
+        if open.read_by != compiled_at {
             open.resource.cache().set_reader(reader(&definition));
             // The cache must reach the revision of the definition first: objects up to it were translated by the definition before.
             if let Err(status) = open.resource.reach(revision).await {
                 tracing::warn!(%status, "the cache for a CustomResourceDefinition is behind the definition");
             }
             open.resource.cache().reread().await;
-            open.read_by = definition;
+            open.read_by = compiled_at;
         }
         if open.shown_at != revision {
             open.resource = Arc::new(open.resource.with_kinds(stored, kinds));
@@ -395,6 +398,9 @@ async fn delete_objects_or_release(
     name: &str,
     known: &KnownDefinition,
 ) -> Result<Option<Duration>, Status> {
+    if known.filling.is_some() {
+        return Ok(Some(LOOK_EVERY)); // it is not known yet whether there are objects
+    }
     if let Some(OpenDefinition { resource, .. }) = &known.open {
         resource.refresh().await?;
         let state = resource.cache().snapshot().state;

@@ -1,11 +1,13 @@
 //! A stored resource: a kind, the cache of its objects, and [`Resource::commit`], through which all writes go.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status, UnstampedObject};
 use tidings_cache::{Cache, CacheError, StoreCache};
-use tidings_registry::Kind;
+use tidings_registry::{Kind, Name};
+use tidings_storage::Revision;
 use tokio::sync::Notify;
 
 use super::counts::WatchCounts;
@@ -33,8 +35,8 @@ struct ResourceState {
     retired: AtomicBool,
     /// The definition is being deleted: creates are refused.
     refuses_creates: AtomicBool,
-    /// The kinds of a custom resource, one for each version.
-    kinds: RwLock<Vec<Arc<Kind>>>,
+    /// The kinds of a custom resource, by version.
+    kinds: RwLock<HashMap<Name, Arc<Kind>>>,
     /// How often `kinds` was replaced.
     changes: AtomicU64,
     /// Notified when this server marks an object as being deleted.
@@ -57,8 +59,9 @@ impl Resource {
         let terminating = kind.terminating;
         let refuses = &self.state.refuses_creates;
         refuses.store(terminating, Ordering::Release);
+        let by_version = kinds.into_iter().map(|kind| (kind.version.clone(), kind));
         let known = self.state.kinds.write();
-        *known.unwrap_or_else(PoisonError::into_inner) = kinds;
+        *known.unwrap_or_else(PoisonError::into_inner) = by_version.collect();
         self.state.changes.fetch_add(1, Ordering::AcqRel);
         Resource {
             kind,
@@ -68,10 +71,7 @@ impl Resource {
 
     /// The current kind for the version of `kind`. A watch that outlives a change of its definition needs it.
     pub(crate) fn current_kind(&self, kind: &Arc<Kind>) -> Arc<Kind> {
-        let kinds = self.state.kinds.read();
-        let kinds = kinds.unwrap_or_else(PoisonError::into_inner);
-        let same = |other: &&Arc<Kind>| other.version == kind.version && other.kind == kind.kind;
-        kinds.iter().find(same).unwrap_or(kind).clone()
+        self.kind_of_version(kind).unwrap_or_else(|| kind.clone())
     }
 
     /// How often the kinds of the resource were replaced.
@@ -105,9 +105,24 @@ impl Resource {
         self.store.cache()
     }
 
-    /// The cache together with the task that fills it.
-    pub(crate) fn store(&self) -> &StoreCache {
-        &self.store
+    /// Waits until the cache is filled up to a revision.
+    pub(crate) async fn fill(&self, revision: Revision) {
+        self.store.fill(revision).await;
+    }
+
+    /// Asks the store how far its changes have been delivered, so that an idle cache keeps up.
+    pub(super) fn request_progress(&self) {
+        self.store.request_progress();
+    }
+
+    /// True if the task that fills the cache has ended.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.store.is_dead()
+    }
+
+    /// How many stored values are set aside because they are no objects.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.store.set_aside()
     }
 
     /// Waits until this server has marked an object as being deleted.
@@ -147,13 +162,18 @@ impl Resource {
         if self.kind_changes() == 0 {
             return Ok(());
         }
+        match self.kind_of_version(kind) {
+            Some(_) => Ok(()),
+            None => Err(Status::no_such_resource()),
+        }
+    }
+
+    /// The kind that the definition has now for the version and the name of `kind`.
+    fn kind_of_version(&self, kind: &Kind) -> Option<Arc<Kind>> {
         let kinds = self.state.kinds.read();
         let kinds = kinds.unwrap_or_else(PoisonError::into_inner);
-        let same = |other: &Arc<Kind>| other.version == kind.version && other.kind == kind.kind;
-        match kinds.iter().any(same) {
-            true => Ok(()),
-            false => Err(Status::no_such_resource()),
-        }
+        let current = kinds.get(&kind.version);
+        current.filter(|current| current.kind == kind.kind).cloned()
     }
 
     /// Writes an object to the store. All writes of the server go through here. `None` if another write was faster.

@@ -108,27 +108,24 @@ impl Core {
         self.opener.open(kind, Some(reader), from)
     }
 
-    /// Waits until the custom resource of a path is served, if its definition is established. A client that has seen the condition Established,
-    /// on this server or on another one, must not get 404. Returns true if the resource is served now.
-    pub(crate) async fn wait_until_served(&self, path: &str) -> bool {
-        let mut segments = path.trim_matches('/').split('/');
-        let (Some("apis"), Some(group), Some(version)) =
-            (segments.next(), segments.next(), segments.next())
-        else {
-            return false;
-        };
-        // The plural is the first segment, or the third one after `namespaces/{namespace}`.
-        let plurals: Vec<&str> = segments.take(3).collect();
-        if plurals.is_empty() || self.definitions.refresh().await.is_err() {
+    /// Waits until a custom resource is served, if its definition is established. `plurals` are the names that it may have. A client that has
+    /// seen the condition Established, on this server or on another one, must not get 404. Returns true if the resource is served now.
+    pub(crate) async fn wait_until_served(
+        &self,
+        group: &str,
+        version: &str,
+        plurals: &[&str],
+    ) -> bool {
+        if self.definitions.refresh().await.is_err() {
             return false;
         }
-        let established = |plural: &&str| {
+        let established = |plural: &&&str| {
             let key = ObjectKey::new("", &format!("{plural}.{group}"));
             let found = self.definitions.get(&key);
             let found = found.filter(|found| !found.is_terminating());
             found.is_some_and(|found| serves(found.as_bytes(), version))
         };
-        let Some(plural) = plurals.into_iter().find(established) else {
+        let Some(plural) = plurals.iter().find(established) else {
             return false;
         };
         let served = async {
@@ -212,7 +209,7 @@ impl Core {
     pub(crate) async fn catch_up(&self) -> Result<(), Error> {
         let revision = self.store.revision().await?;
         for resource in self.served().resources() {
-            resource.store().fill(revision).await;
+            resource.fill(revision).await;
         }
         Ok(())
     }
@@ -224,7 +221,7 @@ impl Core {
         let revision = self.store.revision().await.unwrap_or(last);
         if revision != last {
             for resource in served.resources() {
-                resource.store().request_progress();
+                resource.request_progress();
             }
         }
         if let Ok(oldest) = self.store.oldest().await {

@@ -117,6 +117,18 @@ impl Api {
     /// # Errors
     /// If the store cannot be read.
     pub async fn start(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
+        Api::start_boxed(store, options).await
+    }
+
+    /// Boxed, so that it is compiled with this crate and not once more with every program that starts a server.
+    fn start_boxed(
+        store: Arc<dyn Storage>,
+        options: ApiOptions,
+    ) -> Pin<Box<dyn Future<Output = Result<Api, StartError>> + Send>> {
+        Box::pin(Api::open(store, options))
+    }
+
+    async fn open(store: Arc<dyn Storage>, options: ApiOptions) -> Result<Api, StartError> {
         // The caches read the whole history, so it must not be compacted before they are filled.
         let _history = store.hold_history();
         let core_options = CoreOptions {

@@ -1,6 +1,7 @@
 //! Handles one request: authenticates, routes and authorises it, negotiates the format, performs the command, and writes the response.
 
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -17,15 +18,17 @@ use tidings_schema::Type;
 use super::api::{Api, Edge};
 use super::health::HealthCheck;
 use super::negotiate::{BodyFormat, ResponseContent, UnreadableBody};
-use super::request::{OpenApiDocument, Query, ResourceRequest, Route, Verb, route};
+use super::request::{
+    OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
+};
 use super::respond::backup::BackupBody;
 use super::respond::view::ObjectView;
 use super::respond::watch::{WatchBody, error_event};
 use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{authenticate, body, discovery, health, negotiate, openapi, options};
 use crate::core::{
-    Call, Command, RequestAttributes, Target, User, WatchCommand, authorize, clock, parse_version,
-    store_failed,
+    Call, Command, RequestAttributes, ServedSet, Target, User, WatchCommand, authorize, clock,
+    parse_version, store_failed,
 };
 
 /// The media type of server-side apply.
@@ -63,7 +66,7 @@ impl Edge {
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let user = authenticate::user(self.core.authentication(), &parts.headers);
-        let route = self.route(&parts, user.as_ref().ok()).await;
+        let (route, served) = self.route(&parts, user.as_ref().ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
             _ => None,
@@ -90,7 +93,7 @@ impl Edge {
                         self.serve(verb, context, body.as_mut()).await
                     }
                     (Some(_), Some(Err(status))) => Err(status),
-                    _ => self.serve_other(&route, &parts, &query).await,
+                    _ => self.serve_other(&route, &served, &parts, &query).await,
                 },
             },
         };
@@ -113,27 +116,38 @@ impl Edge {
         response
     }
 
-    /// Finds the route of a path in the served set. A path that is not found may belong to a definition that is about to be served.
-    async fn route(&self, parts: &Parts, user: Option<&User>) -> Route {
+    /// Finds the route of a path, in the served set that the request uses from here on. A path that is not found may belong to a definition
+    /// that is about to be served.
+    async fn route(&self, parts: &Parts, user: Option<&User>) -> (Route, Arc<ServedSet>) {
         let path = parts.uri.path();
-        let found = route(path, &self.core.served());
+        let served = self.core.served();
+        let found = route(path, &served);
         if !matches!(found, Route::NoSuchPath | Route::NoSuchResource) {
-            return found;
+            return (found, served);
         }
         let may = user.is_some_and(|user| {
             let attributes = attributes(parts, &found, None);
             authorize(*user, &attributes).is_ok()
         });
-        if may && self.core.wait_until_served(path).await {
-            return route(path, &self.core.served());
+        if may
+            && let Some((group, version, plurals)) = custom_resource_names(path)
+            && let plurals = plurals.iter().map(String::as_str).collect::<Vec<_>>()
+            && self
+                .core
+                .wait_until_served(&group, &version, &plurals)
+                .await
+        {
+            let served = self.core.served();
+            return (route(path, &served), served);
         }
-        found
+        (found, served)
     }
 
     /// Serves the routes that are not resources.
     async fn serve_other(
         &self,
         route: &Route,
+        served: &Arc<ServedSet>,
         parts: &Parts,
         query: &Query,
     ) -> Result<Response<ResponseBody>, Status> {
@@ -155,14 +169,12 @@ impl Edge {
             }
             Route::Version => Ok(health::version()),
             Route::Discovery(page) => {
-                let served = self.core.served();
-                let documents = self.documents(&served);
+                let documents = self.documents(served);
                 discovery::answer(page, &served.catalog, &documents.discovery, parts, query)
             }
             Route::OpenApi(document) => {
-                let served = self.core.served();
-                let pages = self.documents(&served).openapi.clone();
-                openapi::answer(document, served, pages, parts, query).await
+                let pages = self.documents(served).openapi.clone();
+                openapi::answer(document, served.clone(), pages, parts, query).await
             }
             Route::Root => Ok(health::root()),
             Route::Backup => self.backup().await,
@@ -207,7 +219,7 @@ impl Edge {
         let dead = if self.controllers.is_dead() {
             Some("a controller has stopped: restart the server".to_owned())
         } else {
-            let dead = resources.iter().any(|resource| resource.store().is_dead());
+            let dead = resources.iter().any(|resource| resource.is_dead());
             dead.then(|| "a watch cache is no longer updated: restart the server".to_owned())
         };
         checks.push(("reflectors", dead));

@@ -104,6 +104,19 @@ impl Verb {
     }
 }
 
+/// The group, the version and the possible plurals of a custom resource that a path may mean.
+pub(crate) fn custom_resource_names(path: &str) -> Option<(String, String, Vec<String>)> {
+    let segments = segments(path)?;
+    let mut segments = segments.iter().map(|segment| segment.to_string());
+    if segments.next()? != "apis" {
+        return None;
+    }
+    let (group, version) = (segments.next()?, segments.next()?);
+    // The plural is the first segment, or the third one after `namespaces/{namespace}`.
+    let plurals: Vec<String> = segments.take(3).collect();
+    (!plurals.is_empty()).then_some((group, version, plurals))
+}
+
 /// Finds the route of a path.
 pub(crate) fn route(path: &str, served: &ServedSet) -> Route {
     tracing::trace!(target: "tidings::walk", "finds the resource in the served set");

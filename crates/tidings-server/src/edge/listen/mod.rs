@@ -7,6 +7,7 @@ mod websocket;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,8 +84,7 @@ impl Listener {
                 () = &mut stop => break,
                 accepted = self.socket.accept() => match accepted {
                     Ok((stream, _)) => {
-                        let connection = serve_connection(stream, acceptor.clone(), api.clone(), stopping.subscribe());
-                        connections.spawn(connection);
+                        connections.spawn(connection(stream, acceptor.clone(), api.clone(), stopping.subscribe()));
                     }
                     Err(error) => {
                         // Most likely the process is out of file descriptors: wait until some are closed.
@@ -107,6 +107,16 @@ impl Listener {
             );
         }
     }
+}
+
+/// Boxed, so that it is compiled with this crate and not once more with every program that serves.
+fn connection(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    api: Api,
+    stopping: watch::Receiver<bool>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(serve_connection(stream, acceptor, api, stopping))
 }
 
 async fn serve_connection(
@@ -189,7 +199,7 @@ async fn until_watch(
             watch = taken.watch() => break watch,
             () = stopped(stopping), if !drains => {
                 drains = true;
-                std::pin::Pin::new(&mut *connection).graceful_shutdown();
+                Pin::new(&mut *connection).graceful_shutdown();
             }
         }
     };

@@ -21,8 +21,8 @@ use super::request::Verb;
 use crate::controllers::GarbageCounts;
 use crate::core::{Resource, Target};
 
-/// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes, so the number of series
-/// is bounded.
+/// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes: the number of series grows
+/// only with the kinds that were served since the start.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     verb: &'static str,
@@ -333,7 +333,7 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
     );
     let set_aside = Family::<ResourceLabels, Gauge>::default();
     for resource in resources {
-        let count = resource.store().set_aside();
+        let count = resource.set_aside();
         if count > 0 {
             let labels = resource_labels(resource);
             set_aside.get_or_create(&labels).set(count as i64);
