@@ -19,26 +19,45 @@ pub fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// The message for a value that is not of the Go type of its field: `json: cannot unmarshal ...`.
+/// The message for a value that is not of the Go type of its struct field: `json: cannot unmarshal ...`.
 pub fn mismatch(value: &Value, field: &str, go_type: &str) -> String {
     format!(
         "json: cannot unmarshal {} into Go struct field {field} of type {go_type}",
-        json_type(value)
+        found(value, go_type)
     )
 }
 
-/// Checks base64, in which line breaks are ignored.
+/// The message for a value, not of a struct field, that is not of the Go type it is decoded into.
+pub fn mismatch_value(value: &Value, go_type: &str) -> String {
+    format!(
+        "json: cannot unmarshal {} into Go value of type {go_type}",
+        found(value, go_type)
+    )
+}
+
+/// What the message says of the value. The digits of a number are named if an integer was expected.
+fn found(value: &Value, go_type: &str) -> String {
+    match value {
+        Value::Number(number) if matches!(go_type, "int32" | "int64") => format!("number {number}"),
+        other => json_type(other).to_owned(),
+    }
+}
+
+/// Decodes base64, in which line breaks are ignored.
 ///
 /// # Errors
 /// With Go's message, which names the first wrong byte.
-pub fn check_base64(text: &str) -> Result<(), String> {
-    let joined: Cow<'_, str> = if text.contains(['\n', '\r']) {
-        text.replace(['\n', '\r'], "").into()
-    } else {
-        text.into()
+pub fn decode_base64(text: &[u8]) -> Result<Vec<u8>, String> {
+    let joined: Cow<'_, [u8]> = match memchr::memchr2(b'\n', b'\r', text) {
+        None => text.into(),
+        Some(_) => {
+            let is_break = |byte: &u8| matches!(byte, b'\n' | b'\r');
+            let bytes = text.iter().copied();
+            bytes.filter(|byte| !is_break(byte)).collect()
+        }
     };
     let at = match STANDARD.decode(&*joined) {
-        Ok(_) => return Ok(()),
+        Ok(bytes) => return Ok(bytes),
         Err(InvalidByte(at, _)) => at,
         Err(InvalidLastSymbol { offset, .. }) => offset,
         Err(_) => text.len(),
@@ -51,10 +70,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn digits_are_named_where_an_integer_was_expected() {
+        let number = tidings_json::json!(1.5);
+        let why = mismatch_value(&number, "int32");
+        assert!(why.contains("unmarshal number 1.5 into"), "{why}");
+        let why = mismatch(&number, "A.b", "string");
+        assert!(why.contains("unmarshal number into"), "{why}");
+    }
+
+    #[test]
     fn line_breaks_in_binary_data_mean_nothing() {
-        assert_eq!(check_base64("AAEC\r\nAAEC\n"), Ok(()));
+        assert_eq!(decode_base64(b"AAEC\r\nAA==\n"), Ok(vec![0, 1, 2, 0]));
         assert_eq!(
-            check_base64("!!!"),
+            decode_base64(b"!!!"),
             Err("illegal base64 data at input byte 0".into())
         );
     }

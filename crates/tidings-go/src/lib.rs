@@ -9,10 +9,11 @@ mod text;
 mod time;
 mod url;
 
-pub use decode::{check_base64, json_type, mismatch};
+pub use decode::{decode_base64, json_type, mismatch, mismatch_value};
 pub use duration::parse_duration;
 pub use number::{
     GoNumber, ParseNumberError, json_float, parse_int, parse_uint, print_float, query_bool,
+    whole_number, whole_numbers,
 };
 pub use quantity::{canonical_quantity, check_quantity};
 pub use quote::quote;

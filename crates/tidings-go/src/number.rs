@@ -106,6 +106,26 @@ impl std::fmt::Display for GoNumber {
     }
 }
 
+/// The integer that Go writes for a float without a fraction. Above 2^53 not every integer is a float.
+pub fn whole_number(float: f64) -> Option<i64> {
+    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
+    (float.fract() == 0.0 && float.abs() <= WHOLE_MAX).then_some(float as i64)
+}
+
+/// Turns floats without a fraction into integers, at every depth, as Go writes them.
+pub fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            if let Some(whole) = number.as_f64().and_then(whole_number) {
+                *value = whole.into();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        _ => {}
+    }
+}
+
 /// A float as Go's `encoding/json` writes it: with an exponent below 1e-6 and from 1e21 on.
 pub fn json_float(value: f64) -> String {
     let size = value.abs();

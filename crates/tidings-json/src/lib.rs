@@ -8,6 +8,7 @@ mod pretty;
 mod scan;
 mod serial;
 mod span;
+mod touched;
 mod value;
 mod write;
 
@@ -18,6 +19,7 @@ pub use pretty::{Indenter, indent};
 pub use scan::{ScanError, ScanEvents, Scanner, ValueKind};
 pub use serde_json::Number;
 pub use span::{Span, unquote};
+pub use touched::{Touched, TouchedPart};
 pub use value::map::{self, Map};
 pub use value::{Index, Value};
 pub use write::{JsonOutput, is_plain, write_string};

@@ -1,6 +1,6 @@
 //! The values that a merge has replaced, so that the object can be restored.
 
-use tidings_json::Value;
+use tidings_json::{Touched, TouchedPart, Value};
 
 /// The number of changes above which [`Displaced::touched`] returns [`Touched::Whole`].
 const TOUCHED_MAX: usize = 32;
@@ -79,7 +79,7 @@ impl DisplacedTree<'_> {
             (part, tree.touched())
         };
         match self {
-            DisplacedTree::Nothing => Touched::nothing(),
+            DisplacedTree::Nothing => Touched::NOTHING,
             DisplacedTree::Here(_) => Touched::Whole,
             DisplacedTree::Below(parts) => Touched::Parts(parts.iter().map(touched).collect()),
         }
@@ -115,61 +115,6 @@ impl DisplacedTree<'_> {
                     }
                 }
                 _ => {}
-            }
-        }
-    }
-}
-
-/// Which parts of a value have changed.
-#[derive(Debug, Clone)]
-pub enum Touched {
-    /// Any part may have changed.
-    Whole,
-    /// Only these members or items have changed.
-    Parts(Vec<(TouchedPart, Touched)>),
-}
-
-/// A member or an item of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TouchedPart {
-    /// The member of this name.
-    Member(String),
-    /// The item at this index.
-    Item(usize),
-}
-
-impl Touched {
-    /// No part has changed.
-    pub fn nothing() -> Touched {
-        Touched::Parts(Vec::new())
-    }
-
-    /// True if the value, a member or an item has changed as a whole.
-    pub fn has_whole(&self) -> bool {
-        match self {
-            Touched::Whole => true,
-            Touched::Parts(parts) => parts
-                .iter()
-                .any(|(_, touched)| matches!(touched, Touched::Whole)),
-        }
-    }
-
-    /// The changes of a member; `None` if it has none.
-    pub fn member(&self, name: &str) -> Option<&Touched> {
-        self.part(|part| matches!(part, TouchedPart::Member(known) if known == name))
-    }
-
-    /// The changes of an item; `None` if it has none.
-    pub fn item(&self, place: usize) -> Option<&Touched> {
-        self.part(|part| *part == TouchedPart::Item(place))
-    }
-
-    fn part(&self, is_meant: impl Fn(&TouchedPart) -> bool) -> Option<&Touched> {
-        match self {
-            Touched::Whole => Some(&Touched::Whole),
-            Touched::Parts(parts) => {
-                let found = parts.iter().find(|(part, _)| is_meant(part))?;
-                Some(&found.1)
             }
         }
     }

@@ -14,7 +14,7 @@ mod written;
 
 pub use compare::Changes;
 pub use configuration::Configuration;
-pub use displaced::{Displaced, Touched, TouchedPart};
+pub use displaced::Displaced;
 pub use element::{ElementValue, PathElement};
 pub use fields::OwnedFields;
 pub use managed::{Apply, Conflict, Conflicts, Managed, ManagedFieldsEntry, Manager, Operation};

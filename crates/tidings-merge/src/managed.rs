@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
+use tidings_go::quote;
 use tidings_json::{Map, Plain, Value, write_string};
 
 use crate::compare::Changes;
@@ -172,9 +173,9 @@ impl ManagedFieldsEntry {
 /// The form in conflicts: `"name"`, or `"name" using v1` for an updater.
 impl fmt::Display for ManagedFieldsEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.manager.name)?;
+        f.write_str(&quote(&self.manager.name))?;
         if !self.manager.subresource.is_empty() {
-            write!(f, " with subresource {:?}", self.manager.subresource)?;
+            write!(f, " with subresource {}", quote(&self.manager.subresource))?;
         }
         if self.operation == Operation::Update {
             write!(f, " using {}", self.manager.api_version)?;

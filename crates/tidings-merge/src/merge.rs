@@ -260,9 +260,9 @@ mod tests {
 
     use super::*;
     use crate::configuration::Configuration;
-    use crate::displaced::Touched;
     use crate::schema::{ListKeys, Scalar};
     use crate::typed::fields_of;
+    use tidings_json::Touched;
 
     /// A schema for tests: `text` is a scalar, `whole` is atomic, `set` a set, `list` a list of structs by `name`, `map` a map of
     /// scalars, `words` a map of text.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidings_api::{Object, ObjectKey, Status};
-use tidings_go::{json_type, quote};
+use tidings_go::{mismatch_value, quote};
 use tidings_json::{Map, Value};
 use tidings_merge::Manager;
 
@@ -154,13 +154,10 @@ fn read(body: &[u8]) -> Result<(Value, Vec<RepeatedMember>), String> {
     match value {
         Value::Object(_) => Ok((value, repeated)),
         Value::Null => Ok((Value::Object(Map::new()), repeated)),
-        other => {
-            let kind = json_type(&other);
-            let why = format!(
-                "json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-            );
-            Err(unmarshal(&why))
-        }
+        other => Err(unmarshal(&mismatch_value(
+            &other,
+            "map[string]interface {}",
+        ))),
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
+use tidings_json::Touched;
 use tidings_json::{Map, Number, Value, json};
-use tidings_merge::Touched;
 use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 use crate::defaults::{TypeDefaults, is_empty, is_zero};
@@ -190,12 +190,8 @@ fn is_kept(value: &Value, field: &'static Field) -> bool {
 
 /// Turns a float without a fraction into an integer, as Go writes it.
 fn shorten(number: &mut Number) {
-    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
-    if let Some(whole) = number.as_f64()
-        && whole.fract() == 0.0
-        && whole.abs() <= WHOLE_MAX
-    {
-        *number = (whole as i64).into();
+    if let Some(whole) = number.as_f64().and_then(tidings_go::whole_number) {
+        *number = whole.into();
     }
 }
 
@@ -238,7 +234,7 @@ fn zero_with(field: &'static Field, zero_struct: fn(&'static Type) -> Value) -> 
 
 #[cfg(test)]
 mod tests {
-    use tidings_merge::TouchedPart;
+    use tidings_json::TouchedPart;
 
     use super::*;
     use crate::test_kinds::kind;

@@ -1,9 +1,9 @@
 //! managedFields: the fields that each manager owns (W157), and the application of configurations to objects (W154-W156).
 
 use tidings_api::{Cause, Object, Reason, Status};
-use tidings_json::{Map, Value};
+use tidings_json::{Map, Touched, Value};
 use tidings_merge::{
-    Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, Touched, fields_of,
+    Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, fields_of,
 };
 
 use crate::field_schema::FieldSchema;

@@ -16,10 +16,6 @@ pub(crate) fn members(kind: &Kind) -> Box<[Member]> {
 }
 
 fn member(kind: &Kind, field: &'static Field) -> Member {
-    let named_text = kind
-        .named_texts
-        .iter()
-        .find(|(name, _)| *name == field.name);
     let unset = field.keep.then(|| match field.name {
         "spec" if kind.bookmark_replicas => with_replicas(complete::unset(field)),
         _ => complete::unset(field),
@@ -31,7 +27,6 @@ fn member(kind: &Kind, field: &'static Field) -> Member {
     Member {
         name: field.name,
         field,
-        named_text: named_text.map(|(_, go_type)| *go_type),
         absent: absent.map_or(String::new(), |value| value.to_string()),
         unset,
     }
@@ -48,8 +43,6 @@ fn with_replicas(spec: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::reading::go_type;
-
     /// The members of every kind with their Go types and the JSON of absent ones, and the object of a bookmark. Clients see all
     /// of it, so a change must be intended: `TIDINGS_WRITE=1` writes the file again.
     const OBSERVED: &str = include_str!("members.txt");
@@ -60,9 +53,7 @@ mod tests {
         for kind in crate::builtin().iter() {
             found.push_str(&format!("== {} {}\n", kind.group_version(), kind.kind));
             for member in kind.members() {
-                let go_type = member
-                    .named_text
-                    .map_or_else(|| go_type(member.field), ToOwned::to_owned);
+                let go_type = member.field.go_type();
                 found.push_str(&format!("{} {go_type} {}\n", member.name, member.absent));
             }
             let unset = tidings_json::Value::Object(kind.unset_members());

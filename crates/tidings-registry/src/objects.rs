@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidings_api::{Object, Status, UnstampedObject};
+use tidings_json::Touched;
 use tidings_json::{Map, Value};
-use tidings_merge::Touched;
 
 use crate::custom;
 use crate::field_schema::FieldSchema;
@@ -67,7 +67,7 @@ impl Draft {
     pub fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
         match &kind.custom {
             Some(custom) => custom.read_stored(kind, stored),
-            None => typed::read_stored(kind, stored, &Touched::nothing()),
+            None => typed::read_stored(kind, stored, &Touched::NOTHING),
         }
     }
 

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use tidings_api::{Object, Spans, Status, UnstampedObject};
-use tidings_go::{check_base64, mismatch, quote};
-use tidings_json::{Map, Value, json};
-use tidings_merge::Touched;
-use tidings_schema::{FieldKind, ItemType};
+use tidings_go::{mismatch, quote};
+use tidings_json::{Map, Touched, Value, json};
+use tidings_schema::{Field, FieldKind, FieldPath, ItemType, fit};
 
 use crate::complete;
 use crate::model::{
-    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, strings,
-    unregistered,
+    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, texts, unregistered,
 };
-use crate::reading::{self, FieldPath};
+use crate::reading;
 use crate::stored::StoredObject;
 
 /// Reads the body of a request (W132, W133).
@@ -116,8 +114,7 @@ fn to_stored(mut draft: Draft) -> Draft {
     draft.members.insert("metadata".into(), metadata);
     (view.store)(&mut draft.members);
     if let Some(metadata) = draft.members.remove("metadata") {
-        let annotations = strings(metadata["annotations"].clone(), "annotations");
-        draft.meta.annotations = annotations.unwrap_or_default();
+        draft.meta.annotations = texts(metadata["annotations"].clone());
     }
     draft.kind = view.stored.clone();
     draft
@@ -156,7 +153,12 @@ fn from_members(
     let mut unknown = Vec::new();
     let meta = match members.remove("metadata") {
         None | Some(Value::Null) => Meta::default(),
-        Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)?,
+        Some(Value::Object(meta)) => {
+            let path = FieldPath::Member(&FieldPath::Top, "metadata");
+            let nothing = Touched::NOTHING;
+            let touched = touched.member("metadata").unwrap_or(&nothing);
+            Meta::read(meta, &path, touched, &mut unknown)?
+        }
         Some(other) => {
             let field = format!("{}.metadata", kind.kind);
             return Err(mismatch(&other, &field, "v1.ObjectMeta"));
@@ -165,20 +167,23 @@ fn from_members(
     let mut known = Map::new();
     for member in kind.members() {
         let name = member.name;
-        let Some(value) = members.remove(name).filter(|value| !value.is_null()) else {
+        let Some(mut value) = members.remove(name).filter(|value| !value.is_null()) else {
             continue;
         };
-        let wrong = |value: &Value, go_type: &str| {
-            mismatch(value, &format!("{}.{name}", kind.kind), go_type)
-        };
-        if let Some(mut value) = in_form(member, value, &wrong)? {
-            if let Some(owner) = kind.schema
-                && let Some(touched) = touched.member(name)
-            {
-                let path = FieldPath::Member(&FieldPath::Top, name);
-                let field = member.field;
-                reading::fit(&mut value, field, owner, &path, touched, &mut unknown)?;
-            }
+        if let Some(owner) = kind.schema
+            && let Some(touched) = touched.member(name)
+        {
+            let path = FieldPath::Member(&FieldPath::Top, name);
+            fit(
+                &mut value,
+                member.field,
+                owner,
+                &path,
+                touched,
+                &mut unknown,
+            )?;
+        }
+        if let Some(value) = in_form(member.field, value) {
             known.insert(name.to_owned(), value);
         }
     }
@@ -186,61 +191,31 @@ fn from_members(
     Ok((Draft::new(kind.clone(), meta, known), unknown))
 }
 
-/// Makes the message that a value is not of a Go type.
-type MismatchMessage<'a> = &'a dyn Fn(&Value, &str) -> String;
-
-/// A top-level member in the form in which it is stored; `None` if it is empty and left out. `Err` is Go's message.
-fn in_form(
-    member: &Member,
-    value: Value,
-    wrong: MismatchMessage<'_>,
-) -> Result<Option<Value>, String> {
-    let pointer = member.field.pointer;
-    let go_type = || reading::go_type(member.field);
-    match member.field.kind {
-        FieldKind::List(_) => match value {
-            Value::Array(values) => Ok((!values.is_empty()).then_some(Value::Array(values))),
-            other => Err(wrong(&other, &go_type())),
-        },
-        FieldKind::Map(item) => texts_in_form(value, item, &go_type(), wrong),
-        FieldKind::One(ItemType::Struct(_)) if !value.is_object() => Err(wrong(&value, &go_type())),
-        FieldKind::One(ItemType::Int32 | ItemType::Int64) => match value.as_i64() {
-            Some(number) => Ok((number != 0 || pointer).then_some(value)),
-            None => Err(wrong(&value, &go_type())),
-        },
-        FieldKind::One(ItemType::Bool) => match value {
-            Value::Bool(flag) => Ok((flag || pointer).then_some(value)),
-            other => Err(wrong(&other, "bool")),
-        },
-        FieldKind::One(ItemType::String) => match value {
-            Value::String(text) => Ok((!text.is_empty()).then_some(Value::String(text))),
-            other => Err(wrong(&other, member.named_text.unwrap_or("string"))),
-        },
-        FieldKind::One(_) => Ok(Some(value)),
-    }
+/// A top-level member in the form in which it is stored; `None` if it is empty and left out.
+fn in_form(field: &Field, value: Value) -> Option<Value> {
+    let is_kept = match (&value, field.kind) {
+        (Value::Array(values), FieldKind::List(_)) => !values.is_empty(),
+        (Value::Object(_), FieldKind::Map(_)) => return map_in_form(value),
+        (Value::Number(number), FieldKind::One(ItemType::Int32 | ItemType::Int64)) => {
+            field.pointer || number.as_i64() != Some(0)
+        }
+        (Value::Bool(flag), FieldKind::One(ItemType::Bool)) => field.pointer || *flag,
+        (Value::String(text), FieldKind::One(ItemType::String)) => !text.is_empty(),
+        _ => true,
+    };
+    is_kept.then_some(value)
 }
 
-/// A map of texts, sorted by name; `None` if it is empty. The texts of a map of bytes must be base64.
-fn texts_in_form(
-    value: Value,
-    item: ItemType,
-    go_type: &str,
-    wrong: MismatchMessage<'_>,
-) -> Result<Option<Value>, String> {
-    let mut members = match value {
-        Value::Object(members) => members,
-        other => return Err(wrong(&other, go_type)),
-    };
+/// A map of texts, sorted by name; `None` if it is empty.
+fn map_in_form(mut value: Value) -> Option<Value> {
+    let members = value.as_object_mut()?;
     for value in members.values_mut() {
-        match value {
-            Value::String(text) if matches!(item, ItemType::Bytes) => check_base64(text)?,
-            Value::String(_) => {}
-            Value::Null => *value = "".into(),
-            other => return Err(wrong(other, "string")),
+        if value.is_null() {
+            *value = "".into();
         }
     }
     members.sort_keys();
-    Ok((!members.is_empty()).then_some(Value::Object(members)))
+    (!members.is_empty()).then_some(value)
 }
 
 /// True if both drafts would be stored as the same bytes.

@@ -1,11 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod descriptions;
+mod field_path;
+mod fit;
 pub mod protobuf;
 mod table;
 mod types;
 
 pub use descriptions::{Descriptions, FieldDescription, TypeDescription};
+pub use field_path::{FieldPath, NOTE_CHARS_MAX, NOTES_MAX};
+pub use fit::fit;
 pub use types::{
     Field, FieldKind, ItemType, ListKey, ListKind, Members, PatchStrategy, StructAlternative, Type,
 };

@@ -147,6 +147,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
         patch_strategy: PatchStrategy::default(),
         merge_key: None,
         default,
+        go_name: None,
         keys: OnceLock::new(),
     };
     for word in words {
@@ -167,6 +168,7 @@ fn field(types: &'static [Type], around: &Type, line: &'static str) -> Result<Fi
             ("merge", _) => field.patch_strategy.merge = true,
             ("retainKeys", _) => field.patch_strategy.retain_keys = true,
             ("replace", _) => field.patch_strategy.replace = true,
+            ("go", name) => field.go_name = Some(name),
             ("mergekey", key) => field.merge_key = Some(key),
             _ => return Err(bad()),
         }

@@ -1,5 +1,6 @@
 //! A type of the table and its fields.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -59,11 +60,16 @@ impl Type {
 
     /// The member with this name in JSON.
     pub fn field(&self, name: &str) -> Option<&Field> {
+        self.field_and_inlined(name).map(|(field, _)| field)
+    }
+
+    /// The member with this name in JSON, and the type of the inlined field that it is a member of.
+    pub(crate) fn field_and_inlined(&self, name: &str) -> Option<(&Field, Option<&'static Type>)> {
         let names = self.by_name.get_or_init(|| MemberNames::of(self.fields()));
         let field = &self.fields()[names.find(name)?];
         match field.inlined() {
-            Some(inner) => inner.field(name),
-            None => Some(field),
+            Some(inner) => Some((inner.field(name)?, Some(inner))),
+            None => Some((field, None)),
         }
     }
 
@@ -186,6 +192,8 @@ pub struct Field {
     pub merge_key: Option<&'static str>,
     /// The default of the OpenAPI document, as JSON.
     pub default: Option<&'static str>,
+    /// The name of the type in Go, if it does not follow from `kind`. See [`Field::go_type`].
+    pub(crate) go_name: Option<&'static str>,
     /// The result of [`Field::keys`]; computed at first use.
     pub(crate) keys: OnceLock<Box<[ListKey]>>,
 }
@@ -214,6 +222,27 @@ impl Field {
             let keys = keys.iter();
             keys.map(|key| ((*key).into(), default(key))).collect()
         })
+    }
+
+    /// The type of the field in Go's messages, without a pointer: `v1.SecretType`, `[]string`.
+    pub fn go_type(&self) -> Cow<'static, str> {
+        match (self.go_name, self.kind) {
+            (Some(name), _) => name.into(),
+            (None, FieldKind::One(item)) => item.go_type(),
+            (None, FieldKind::List(item)) => format!("[]{}", item.go_type()).into(),
+            (None, FieldKind::Map(item)) => format!("map[string]{}", item.go_type()).into(),
+        }
+    }
+
+    /// The type of the field's value, or of the items of the list or map, in Go's messages.
+    pub fn item_go_type(&self) -> Cow<'static, str> {
+        let named = self.go_name.and_then(|name| match self.kind {
+            FieldKind::One(_) => Some(name),
+            FieldKind::List(_) => name.strip_prefix("[]"),
+            // A map can have a name of its own, such as `v1.ResourceList`.
+            FieldKind::Map(_) => Some(name.strip_prefix("map[")?.split_once(']')?.1),
+        });
+        named.map_or_else(|| self.item().go_type(), Cow::Borrowed)
     }
 
     /// The struct type of the field's value, or of the items of the list or map.
@@ -278,6 +307,27 @@ pub enum ItemType {
     Struct(&'static Type),
     /// A struct or an alternative type. Readers of JSON may treat it as any JSON, as OpenAPI does.
     Either(&'static Type, StructAlternative),
+}
+
+impl ItemType {
+    /// The type in Go's messages. Go decodes a time as a string first.
+    pub(crate) fn go_type(self) -> Cow<'static, str> {
+        match self {
+            ItemType::String | ItemType::Time | ItemType::MicroTime => "string".into(),
+            ItemType::Bytes => "[]uint8".into(),
+            ItemType::Bool => "bool".into(),
+            ItemType::Int32 | ItemType::IntOrString => "int32".into(),
+            ItemType::Int64 => "int64".into(),
+            ItemType::Double => "float64".into(),
+            ItemType::Quantity => "resource.Quantity".into(),
+            ItemType::Raw => "runtime.RawExtension".into(),
+            ItemType::Fields => "v1.FieldsV1".into(),
+            ItemType::Strings => "v1.ExtraValue".into(),
+            ItemType::Struct(of) | ItemType::Either(of, _) => {
+                format!("{}.{}", of.version, of.name).into()
+            }
+        }
+    }
 }
 
 /// The alternative to a struct in [`ItemType::Either`]; fields of JSONSchemaProps have such types.

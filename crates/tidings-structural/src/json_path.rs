@@ -153,7 +153,7 @@ fn step<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPat
     match text.chars().next() {
         Some(c) if c.is_alphanumeric() || c == '_' => field(text, steps),
         Some(c) => error(format!(
-            "unrecognized character in action: {:?}",
+            "unrecognized character in action: {}",
             PrintedChar(c)
         )),
         None => Ok(text),
@@ -163,7 +163,7 @@ fn step<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPat
 /// A character as Go's `%#U` prints it.
 struct PrintedChar(char);
 
-impl std::fmt::Debug for PrintedChar {
+impl std::fmt::Display for PrintedChar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "U+{:04X} '{}'", self.0 as u32, self.0)
     }
@@ -198,7 +198,7 @@ fn field<'t>(text: &'t str, steps: &mut Vec<PathStep>) -> Result<&'t str, JsonPa
     match rest.chars().next() {
         None | Some('.' | '[') => Ok(rest),
         Some(c) => error(format!(
-            "unrecognized character in action: {:?}",
+            "unrecognized character in action: {}",
             PrintedChar(c)
         )),
     }

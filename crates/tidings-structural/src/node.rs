@@ -467,7 +467,6 @@ fn integer(value: &Value, path: &FieldPath) -> Result<i64, FieldError> {
 
 /// The error of Go's JSON decoder for a value of the wrong type.
 fn wrong(path: &FieldPath, value: &Value, wanted: &str) -> FieldError {
-    let found = tidings_go::json_type(value);
-    let detail = format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+    let detail = tidings_go::mismatch_value(value, wanted);
     FieldError::invalid_value(path.clone(), bad_value(value), detail)
 }

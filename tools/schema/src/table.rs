@@ -37,7 +37,8 @@ const HEADER: &str = "\
 # TYPE is `*T` a pointer, `[]T` a list, `{}T` a map of strings to T. A type of another package has its package before it.
 # `T|bool`, `T|list` and `T|strings` are a T or, in its place, true or false, a list of T, a list of strings.
 # WORDs: keep: written even if empty; required; list type: listatomic, set, keys=A,B; map type: atomic, granular;
-# patch strategy: merge, retainKeys, replace; mergekey=NAME; default=JSON to the end of the line.
+# patch strategy: merge, retainKeys, replace; mergekey=NAME; go=TYPE: what Go calls the type, if TYPE does not say it;
+# default=JSON to the end of the line.
 ";
 
 /// The whole table as text.
@@ -175,6 +176,10 @@ fn line(
     if !field.omit_zero && (always || !field.omit_empty) {
         line.push_str(" keep");
     }
+    let plain = plain_go_type(package, wire.label, &item);
+    if plain.is_some_and(|plain| plain != field.go_type) {
+        write!(line, " go={}", field.go_type)?;
+    }
     if let Some(schema) = schema {
         if openapi::requires(schema, name) {
             line.push_str(" required");
@@ -229,6 +234,32 @@ fn words(property: &Map<String, Value>) -> Result<String> {
 const SCALARS: [&str; 7] = [
     "string", "bytes", "bool", "int32", "int64", "double", "strings",
 ];
+
+/// The Go type of a field that has no name of its own for it, as the reader of the table derives it. `None` if Go's messages
+/// never have the type of the field, because the type has a decoder of its own.
+fn plain_go_type(package: &str, label: Label, item: &str) -> Option<String> {
+    let version = |package: &str| package.rsplit(['.', '/']).next().unwrap_or_default().to_owned();
+    let item = match item {
+        "bytes" => "[]uint8".to_owned(),
+        "double" => "float64".to_owned(),
+        "strings" => "v1.ExtraValue".to_owned(),
+        "quantity" => "resource.Quantity".to_owned(),
+        "intorstring" => "intstr.IntOrString".to_owned(),
+        "raw" | "time" | "microtime" | "fields" => return None,
+        either if either.contains('|') => return None,
+        scalar if SCALARS.contains(&scalar) => scalar.to_owned(),
+        item => match item.split_once('.') {
+            Some((package, name)) => format!("{}.{name}", version(package)),
+            None => format!("{}.{item}", version(package)),
+        },
+    };
+    match label {
+        Label::Optional if matches!(&*item, "resource.Quantity" | "intstr.IntOrString") => None,
+        Label::Optional => Some(item),
+        Label::Repeated => Some(format!("[]{item}")),
+        Label::Map => Some(format!("map[string]{item}")),
+    }
+}
 
 const APIEXTENSIONS: &str = "k8s.io.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 

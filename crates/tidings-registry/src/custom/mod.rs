@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
-use tidings_json::Value;
+use tidings_json::{Touched, Value};
+use tidings_schema::FieldPath;
 use tidings_structural::definition::{DefinedVersion, Definition};
 
 use crate::field_schema::FieldSchema;
@@ -109,7 +110,9 @@ impl CustomVersion {
             managed,
         } = stored;
         let meta = match members.remove("metadata") {
-            Some(Value::Object(meta)) => Meta::read(meta, &mut Vec::new()),
+            Some(Value::Object(meta)) => {
+                Meta::read(meta, &FieldPath::Top, &Touched::Whole, &mut Vec::new())
+            }
             _ => Ok(Meta::default()),
         };
         members.remove("kind");

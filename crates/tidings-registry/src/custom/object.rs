@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status};
-use tidings_go::quote;
-use tidings_json::{Map, Value};
+use tidings_go::{mismatch_value, quote, whole_numbers};
+use tidings_json::{Map, Touched, Value};
+use tidings_schema::FieldPath;
 use tidings_structural::Malformed;
 use tidings_structural::definition::{DefinedVersion, Definition, MemberPath};
 
@@ -93,21 +94,23 @@ impl CustomVersion {
     }
 
     /// Reads an object whose kind and apiVersion have been checked. `Err` is upstream's message.
-    pub(super) fn read_members(&self, kind: &Arc<Kind>, mut members: Map) -> Result<Draft, String> {
-        let mut unknown = Vec::new();
-        let meta = match members.remove("metadata") {
-            None | Some(Value::Null) => Meta::default(),
-            Some(Value::Object(meta)) => Meta::read(meta, &mut unknown)
-                .map_err(|why| why.replace("ObjectMeta.metadata.", "ObjectMeta."))?,
-            Some(other) => {
-                let found = tidings_go::json_type(&other);
-                return Err(format!(
-                    "json: cannot unmarshal {found} into Go value of type v1.ObjectMeta"
-                ));
-            }
-        };
+    pub(super) fn read_members(&self, kind: &Arc<Kind>, members: Map) -> Result<Draft, String> {
         let mut object = Value::Object(members);
         whole_numbers(&mut object);
+        let mut unknown = Vec::new();
+        let meta = match object
+            .as_object_mut()
+            .and_then(|members| members.remove("metadata"))
+        {
+            None | Some(Value::Null) => Meta::default(),
+            Some(Value::Object(meta)) => {
+                // Upstream decodes the metadata alone: paths in Go's messages begin there.
+                Meta::read(meta, &FieldPath::Top, &Touched::Whole, &mut unknown)?
+            }
+            Some(other) => return Err(mismatch_value(&other, "v1.ObjectMeta")),
+        };
+        let unknown_metadata = unknown.iter().map(|field| format!("metadata.{field}"));
+        let mut unknown: Vec<String> = unknown_metadata.collect();
         unknown.extend(
             prune_and_default(self.version(), &mut object).map_err(|error| error.to_string())?,
         );
@@ -174,23 +177,6 @@ fn check_replicas(object: &Value, path: &MemberPath, errors: &mut FieldErrors) {
         _ => "should be less than or equal to 2147483647",
     };
     errors.push(FieldError::invalid_value(&*path.text, replicas, why));
-}
-
-/// Turns floats without a fraction into integers, as Go writes them.
-fn whole_numbers(value: &mut Value) {
-    match value {
-        Value::Number(number) if number.is_f64() => {
-            let float = number.as_f64().unwrap_or_default();
-            // Above 2^53 not every integer is a float.
-            const EXACT: f64 = 9_007_199_254_740_992.0;
-            if float.fract() == 0.0 && float.abs() <= EXACT {
-                *value = (float as i64).into();
-            }
-        }
-        Value::Array(values) => values.iter_mut().for_each(whole_numbers),
-        Value::Object(members) => members.values_mut().for_each(whole_numbers),
-        _ => {}
-    }
 }
 
 /// Refuses an object of another kind or apiVersion (W132).

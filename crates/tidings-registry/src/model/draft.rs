@@ -299,10 +299,7 @@ pub(crate) fn document_with_duplicates(body: &[u8]) -> Result<(Map, Vec<String>)
         Value::Null => Map::new(),
         other => {
             let go_type = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-            let kind = tidings_go::json_type(&other);
-            return Err(error(format!(
-                "json: cannot unmarshal {kind} into Go value of type {go_type}"
-            )));
+            return Err(error(tidings_go::mismatch_value(&other, go_type)));
         }
     };
     for name in ["apiVersion", "kind"] {

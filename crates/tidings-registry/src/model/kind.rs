@@ -50,8 +50,6 @@ pub struct Kind {
     pub review: Option<Review>,
     /// The Go type of objects; `None` for custom resources.
     pub schema: Option<&'static Type>,
-    /// Top-level text members with a named Go type, and the type: the table of types does not have it.
-    pub named_texts: &'static [(&'static str, &'static str)],
     /// Fields that field selectors may name besides `metadata.name` and `metadata.namespace`. Those of custom resources are in
     /// their strategy.
     pub fields: Vec<SelectableField>,
@@ -288,7 +286,6 @@ impl Kind {
             view: None,
             review: None,
             schema: None,
-            named_texts: &[],
             fields: Vec::new(),
             name_rule: NameRule::Subdomain,
             generation: Generation::None,

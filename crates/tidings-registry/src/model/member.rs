@@ -10,8 +10,6 @@ pub struct Member {
     pub name: &'static str,
     /// The field of the kind's Go type.
     pub(crate) field: &'static Field,
-    /// The Go type of a text member that has a named type, such as `v1.SecretType`.
-    pub(crate) named_text: Option<&'static str>,
     /// The JSON that is written for an absent member, with defaults; empty if an absent member is left out.
     pub(crate) absent: String,
     /// The value in an object in which nothing is set; `None` if the member is left out.

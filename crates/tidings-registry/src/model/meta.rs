@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use tidings_api::{FieldError, FieldErrors, validate};
-use tidings_go::{mismatch, quote};
-use tidings_json::{Map, Value};
-use tidings_merge::{Managed, Touched};
+use tidings_go::quote;
+use tidings_json::{Map, Touched, Value};
+use tidings_merge::Managed;
+use tidings_schema::{FieldPath, fit};
 
 use super::kind::{Kind, NameRule};
-use crate::reading::{self, FieldPath};
 
 /// The most owner references that a warning about duplicates lists.
 const REPEATED_MAX: usize = 100;
@@ -69,151 +69,104 @@ pub struct Meta {
     pub managed_reset: bool,
 }
 
-/// A text member. `Err` is Go's message.
-fn text(value: Value, field: &str) -> Result<String, String> {
-    text_of_type(value, field, "string")
-}
-
-fn text_of_type(value: Value, field: &str, go_type: &str) -> Result<String, String> {
+/// A text; empty if it is null.
+fn text(value: Value) -> String {
     match value {
-        Value::Null => Ok(String::new()),
-        Value::String(text) => Ok(text),
-        other => Err(mismatch(
-            &other,
-            &format!("ObjectMeta.metadata.{field}"),
-            go_type,
-        )),
+        Value::String(text) => text,
+        _ => String::new(),
     }
 }
 
-/// A number member; `None` if it is null.
-fn integer(value: &Value, field: &str) -> Result<Option<i64>, String> {
-    match value {
-        Value::Null => Ok(None),
-        value => match value.as_i64() {
-            Some(number) => Ok(Some(number)),
-            None => Err(mismatch(
-                value,
-                &format!("ObjectMeta.metadata.{field}"),
-                "int64",
-            )),
-        },
-    }
+/// A time in RFC 3339, normalised to seconds in UTC; `None` if it is null.
+fn time(value: &Value) -> Option<String> {
+    let time = tidings_go::parse_time(value.as_str()?).ok()?;
+    Some(tidings_go::rfc3339(time))
 }
 
-/// A time member in RFC 3339, normalised to seconds in UTC; `None` if it is null.
-fn time(value: Value, field: &str) -> Result<Option<String>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::String(text) => {
-            let time = tidings_go::parse_time(&text)?;
-            Ok(Some(tidings_go::rfc3339(time)))
-        }
-        other => Err(mismatch(
-            &other,
-            &format!("ObjectMeta.metadata.{field}"),
-            "v1.Time",
-        )),
-    }
-}
-
-/// A map of texts. `field` is the name of the member in Go's messages.
-pub(crate) fn strings(value: Value, field: &str) -> Result<BTreeMap<String, String>, String> {
+/// A map of texts; empty if it is null.
+pub(crate) fn texts(value: Value) -> BTreeMap<String, String> {
     let members = match value {
-        Value::Null => return Ok(BTreeMap::new()),
         Value::Object(members) => members,
-        other => return Err(mismatch(&other, field, "map[string]string")),
+        _ => Map::new(),
     };
-    let string = |(key, value)| match value {
-        Value::String(text) => Ok((key, text)),
-        Value::Null => Ok((key, String::new())),
-        other => Err(mismatch(&other, field, "string")),
-    };
-    members.into_iter().map(string).collect()
+    let text = |(name, value)| (name, text(value));
+    members.into_iter().map(text).collect()
 }
 
-/// A list member; empty if it is null.
-fn array(value: Value, field: &str, go_type: &str) -> Result<Vec<Value>, String> {
+/// A list; empty if it is null.
+fn array(value: Value) -> Vec<Value> {
     match value {
-        Value::Null => Ok(Vec::new()),
-        Value::Array(values) => Ok(values),
-        other => Err(mismatch(
-            &other,
-            &format!("ObjectMeta.metadata.{field}"),
-            go_type,
-        )),
+        Value::Array(values) => values,
+        _ => Vec::new(),
     }
 }
 
 impl Meta {
-    /// Reads metadata. Unknown members are left out, and their paths are appended to `unknown`.
+    /// Reads metadata that stands at the path `at` of a document. Unknown members are left out, and their paths are appended to
+    /// `unknown`. Parts that are not in `touched` have been checked before.
     ///
     /// # Errors
-    /// With Go's message.
-    pub fn read(members: Map, unknown: &mut Vec<String>) -> Result<Meta, String> {
+    /// With Go's message about the first value of another type.
+    pub fn read(
+        members: Map,
+        at: &FieldPath<'_>,
+        touched: &Touched,
+        unknown: &mut Vec<String>,
+    ) -> Result<Meta, String> {
         let mut meta = Meta::default();
         let schema = tidings_schema::find_type("meta/v1", "ObjectMeta");
         for (name, mut value) in members {
-            if matches!(name.as_str(), "ownerReferences" | "managedFields")
-                && let Some(owner) = schema
-                && let Some(field) = owner.field(&name)
+            if let Some(owner) = schema
+                && let Some(touched) = touched.member(&name)
             {
-                let metadata = FieldPath::Member(&FieldPath::Top, "metadata");
-                let path = FieldPath::Member(&metadata, &name);
-                reading::fit(&mut value, field, owner, &path, &Touched::Whole, unknown)?;
+                let path = FieldPath::Member(at, &name);
+                match owner.field(&name) {
+                    Some(field) => fit(&mut value, field, owner, &path, touched, unknown)?,
+                    None => path.note(unknown),
+                }
             }
-            match name.as_str() {
-                "name" => meta.name = text(value, "name")?,
-                "generateName" => meta.generate_name = text(value, "generateName")?,
-                "namespace" => meta.namespace = text(value, "namespace")?,
-                "uid" => meta.uid = text_of_type(value, "uid", "types.UID")?,
-                "resourceVersion" => meta.resource_version = text(value, "resourceVersion")?,
-                "selfLink" => drop(text(value, "selfLink")?),
-                "generation" => {
-                    meta.generation = integer(&value, "generation")?.filter(|number| *number != 0)
-                }
-                "creationTimestamp" => meta.creation_timestamp = time(value, "creationTimestamp")?,
-                "deletionTimestamp" => meta.deletion_timestamp = time(value, "deletionTimestamp")?,
-                "deletionGracePeriodSeconds" => {
-                    meta.deletion_grace_period_seconds =
-                        integer(&value, "deletionGracePeriodSeconds")?;
-                }
-                "labels" => meta.labels = strings(value, "ObjectMeta.metadata.labels")?,
-                "annotations" => {
-                    meta.annotations = strings(value, "ObjectMeta.metadata.annotations")?
-                }
-                "ownerReferences" => {
-                    meta.owner_references = array(value, "ownerReferences", "[]v1.OwnerReference")?;
-                    for reference in &meta.owner_references {
-                        if !reference.is_object() {
-                            let field = "ObjectMeta.metadata.ownerReferences";
-                            return Err(mismatch(reference, field, "v1.OwnerReference"));
-                        }
-                    }
-                }
-                "finalizers" => {
-                    let values = array(value, "finalizers", "[]string")?;
-                    meta.finalizers = values
-                        .into_iter()
-                        .map(|value| text(value, "finalizers"))
-                        .collect::<Result<_, _>>()?;
-                }
-                // Null is the same as absent.
-                "managedFields" if value.is_null() => {}
-                "managedFields" => {
-                    let entries = array(value, "managedFields", "[]v1.ManagedFieldsEntry")?;
-                    // A list of nothing but empty entries removes all managedFields (W157).
-                    meta.managed_reset = entries
-                        .iter()
-                        .all(|entry| entry.as_object().is_none_or(Map::is_empty));
-                    if !meta.managed_reset {
-                        meta.managed_sent = entries;
-                    }
-                }
-                _ => unknown.push(format!("metadata.{name}")),
-            }
+            meta.set(&name, value);
         }
         Ok(meta)
+    }
+
+    /// Sets a member whose type has been checked. Null is the same as absent.
+    fn set(&mut self, name: &str, value: Value) {
+        match name {
+            "name" => self.name = text(value),
+            "generateName" => self.generate_name = text(value),
+            "namespace" => self.namespace = text(value),
+            "uid" => self.uid = text(value),
+            "resourceVersion" => self.resource_version = text(value),
+            "generation" => self.generation = value.as_i64().filter(|number| *number != 0),
+            "creationTimestamp" => self.creation_timestamp = time(&value),
+            "deletionTimestamp" => self.deletion_timestamp = time(&value),
+            "deletionGracePeriodSeconds" => self.deletion_grace_period_seconds = value.as_i64(),
+            "labels" => self.labels = texts(value),
+            "annotations" => self.annotations = texts(value),
+            "ownerReferences" => {
+                self.owner_references = array(value);
+                for reference in &mut self.owner_references {
+                    if reference.is_null() {
+                        *reference = Map::new().into();
+                    }
+                }
+            }
+            "finalizers" => self.finalizers = array(value).into_iter().map(text).collect(),
+            "managedFields" if value.is_null() => {}
+            "managedFields" => {
+                let entries = array(value);
+                // A list of nothing but empty entries removes all managedFields (W157).
+                self.managed_reset = entries
+                    .iter()
+                    .all(|entry| entry.as_object().is_none_or(Map::is_empty));
+                if !self.managed_reset {
+                    self.managed_sent = entries;
+                }
+            }
+            // `selfLink` is never stored.
+            _ => {}
+        }
     }
 
     /// Appends the metadata as JSON.

@@ -17,6 +17,6 @@ pub use kind::{
 };
 pub use member::Member;
 pub use meta::{Meta, NAMESPACE_FINALIZER};
-pub(crate) use meta::{STANDARD_FINALIZERS, strings};
+pub(crate) use meta::{STANDARD_FINALIZERS, texts};
 pub use strategy::Strategy;
 pub(crate) use strategy::{check_builtin_field, unsupported_field};

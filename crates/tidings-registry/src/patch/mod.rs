@@ -248,10 +248,8 @@ fn decoded(body: &Bytes, go_type: &str, fits: fn(&Value) -> bool) -> Result<Valu
     if fits(&value) {
         return Ok(value);
     }
-    Err(Status::bad_request(format!(
-        "error decoding patch: json: cannot unmarshal {} into Go value of type {go_type}",
-        tidings_go::json_type(&value)
-    )))
+    let why = tidings_go::mismatch_value(&value, go_type);
+    Err(Status::bad_request(format!("error decoding patch: {why}")))
 }
 
 fn object(body: &Bytes) -> Result<Value, Status> {

@@ -1,17 +1,12 @@
-//! Reads JSON from clients, and finds mistakes that a plain JSON reader ignores: duplicate fields, unknown fields (W173), and
-//! values that do not have the type of their field.
+//! Reads JSON from clients, and finds mistakes that a plain JSON reader ignores: duplicate and unknown fields (W173).
 
-mod fit;
 mod odd;
-mod path;
 
 use tidings_json::map::Entry;
 use tidings_json::{Map, Outline, OutlineIndex, Plain, Value};
 
-pub(crate) use fit::{fit, go_type};
 pub(crate) use odd::odd_in_order;
-pub(crate) use path::FieldPath;
-use path::{NOTES_MAX, noted};
+use tidings_schema::{FieldPath, NOTES_MAX};
 
 /// Reads a document. Returns it and the paths of members that occur more than once.
 ///
@@ -108,8 +103,8 @@ impl RepetitionReader<'_> {
     fn note(&mut self, at: OutlineIndex, object: &FieldPath<'_>, name: &str) {
         if self.repeated.len() < NOTES_MAX {
             self.repeated.push(RepeatedMember {
-                path: noted(&FieldPath::Member(object, name)),
-                name: noted(&FieldPath::Member(&FieldPath::Top, name)),
+                path: FieldPath::Member(object, name).noted(),
+                name: FieldPath::Member(&FieldPath::Top, name).noted(),
                 line: self.outline.line(at),
             });
         }
@@ -144,7 +139,8 @@ pub(crate) fn depth(value: &Value) -> usize {
 mod tests {
     use tidings_json::json;
 
-    use super::path::NOTE_CHARS_MAX;
+    use tidings_schema::NOTE_CHARS_MAX;
+
     use super::*;
 
     #[test]

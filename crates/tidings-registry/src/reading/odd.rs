@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tidings_json::{Outline, OutlineIndex, unquote};
 
-use super::path::{FieldPath, noted};
+use tidings_schema::FieldPath;
 
 /// The unknown and duplicate fields of a document, each once and in the order of the document. Duplicates of an unknown field, or
 /// inside of it, are left out.
@@ -48,7 +48,7 @@ impl OddFields<'_> {
             let name = unquote(outline.text(name)).unwrap_or_default();
             let name = String::from_utf8_lossy(&name).into_owned();
             let path = FieldPath::Member(path, &name);
-            let text = noted(&path);
+            let text = path.noted();
             if self.unknown.contains(&*text) {
                 if self.reported.insert(text.clone()) {
                     self.found.push(("unknown", text));

@@ -5,7 +5,7 @@
 //! an unexpected type; such a field prints as if it were unset.
 
 use jiff::Timestamp;
-use tidings_go::quote;
+use tidings_go::json_text;
 use tidings_json::Value;
 
 /// Builds a row: every argument becomes one JSON cell.
@@ -41,10 +41,10 @@ impl Column {
     pub(crate) fn to_json(&self) -> String {
         format!(
             "{{\"name\":{},\"type\":\"{}\",\"format\":\"{}\",\"description\":{},\"priority\":{}}}",
-            quote(self.name),
+            json_text(self.name),
             self.kind,
             self.format,
-            quote(self.description),
+            json_text(self.description),
             self.wide
         )
     }

@@ -5,9 +5,8 @@
 
 use std::borrow::Cow;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use tidings_go::decode_base64;
 use tidings_json::{Outline, OutlineIndex, unquote};
 
 use super::EncodeError;
@@ -219,7 +218,7 @@ impl<'a> MessageEncoder<'a> {
             ItemType::String => wire::put_bytes(self.out, &unquote(text).ok_or_else(bad)?),
             ItemType::Bytes => {
                 let text = unquote(text).ok_or_else(bad)?;
-                let bytes = base64_bytes(&text).ok_or_else(bad)?;
+                let bytes = decode_base64(&text).map_err(|_| bad())?;
                 wire::put_bytes(self.out, &bytes);
             }
             ItemType::Struct(inner) => {
@@ -402,17 +401,4 @@ fn truth(text: &[u8]) -> Option<u8> {
 
 fn parsed<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
     std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// Decodes base64; like Go, skips line breaks.
-fn base64_bytes(text: &[u8]) -> Option<Vec<u8>> {
-    if memchr::memchr2(b'\n', b'\r', text).is_none() {
-        return STANDARD.decode(text).ok();
-    }
-    let joined: Vec<u8> = text
-        .iter()
-        .copied()
-        .filter(|byte| !matches!(byte, b'\n' | b'\r'))
-        .collect();
-    STANDARD.decode(joined).ok()
 }

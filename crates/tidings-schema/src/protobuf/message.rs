@@ -278,9 +278,8 @@ pub(super) fn text(bytes: &[u8]) -> String {
 
 /// A number as Go writes it: whole numbers without a fraction.
 fn double(field: &Field, number: f64) -> Result<Value, DecodeError> {
-    const WHOLE_MAX: f64 = (1_u64 << 53) as f64;
-    if number.fract() == 0.0 && number.abs() <= WHOLE_MAX {
-        return Ok((number as i64).into());
+    if let Some(whole) = tidings_go::whole_number(number) {
+        return Ok(whole.into());
     }
     // JSON has no NaN and no infinity.
     match tidings_json::Number::from_f64(number) {

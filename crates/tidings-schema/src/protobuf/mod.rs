@@ -20,6 +20,7 @@ mod wire;
 
 use std::borrow::Cow;
 
+use tidings_go::quote;
 use tidings_json::Value;
 
 use crate::types::Type;
@@ -73,7 +74,11 @@ pub enum DecodeError {
     #[error("too many values")]
     Values,
     /// The kind of the envelope is not in the type table.
-    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    #[error(
+        "no kind {} is registered for version {}",
+        quote(kind),
+        quote(api_version)
+    )]
     UnknownKind {
         /// The `apiVersion` of the envelope.
         api_version: String,
@@ -93,7 +98,11 @@ pub enum EncodeError {
     #[error("invalid value for field {0}")]
     Value(&'static str),
     /// The kind of the object is not in the type table.
-    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    #[error(
+        "no kind {} is registered for version {}",
+        quote(kind),
+        quote(api_version)
+    )]
     UnknownKind {
         /// The `apiVersion` of the object.
         api_version: String,

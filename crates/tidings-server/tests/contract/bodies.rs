@@ -213,7 +213,7 @@ async fn w133_values_of_the_wrong_json_type_are_refused() {
         ),
         (
             json!({"strategy": {"rollingUpdate": {"maxSurge": 1.5}}}),
-            "number into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
+            "number 1.5 into Go struct field RollingUpdateDeployment.spec.strategy.rollingUpdate.maxSurge of type int32",
         ),
     ] {
         let body = json!({"metadata": {"name": "d"}, "spec": spec});

@@ -19,7 +19,6 @@ pub(super) fn kind() -> Kind {
         kind: "Secret".into(),
         plural: "secrets".into(),
         printer: &PRINTER,
-        named_texts: &[("type", "v1.SecretType")],
         fields: vec![selectable("type", &[&["type"]])],
         strategy: Arc::new(SecretStrategy),
         ..super::plain()

@@ -15,7 +15,6 @@ pub(super) fn kind() -> Kind {
         plural: "endpointslices".into(),
         printer: &PRINTER,
         go_package: "discovery",
-        named_texts: &[("addressType", "v1.AddressType")],
         generation: Generation::CountedWithLabels,
         ..Kind::plain()
     }

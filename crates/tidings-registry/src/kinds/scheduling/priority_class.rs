@@ -16,7 +16,6 @@ pub(super) fn kind() -> Kind {
         short_names: names(["pc"]),
         go_package: "scheduling",
         namespaced: false,
-        named_texts: &[("preemptionPolicy", "v1.PreemptionPolicy")],
         generation: Generation::Fixed,
         fixed: vec![
             FixedField {

@@ -13,10 +13,6 @@ pub(super) fn kind() -> Kind {
         plural: "storageclasses".into(),
         printer: &PRINTER,
         short_names: names(["sc"]),
-        named_texts: &[
-            ("reclaimPolicy", "v1.PersistentVolumeReclaimPolicy"),
-            ("volumeBindingMode", "v1.VolumeBindingMode"),
-        ],
         fixed: vec![
             immutable(&["parameters"]),
             immutable(&["provisioner"]),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tidings_api::{EventType, Object, Reason, ResourceVersion, Status};
-use tidings_go::quote;
+use tidings_go::{json_text, quote};
 use tidings_json::Value;
 use tidings_registry::Kind;
 use tidings_schema::Type;
@@ -103,7 +103,7 @@ impl ObjectView {
             ObjectForm::Whole => out.put_slice(&self.whole(object)),
             ObjectForm::Metadata | ObjectForm::MetadataList => self.put_metadata(object, out),
             ObjectForm::Table => {
-                let version = quote(&object.resource_version());
+                let version = json_text(&object.resource_version());
                 out.put_slice(
                     self.table_head(&format!("\"resourceVersion\":{version}"), with_columns)
                         .as_bytes(),
@@ -162,7 +162,7 @@ impl ObjectView {
         match self.form {
             ObjectForm::Whole if self.kind.sorted_members => format!(
                 "],\"kind\":{},\"metadata\":{{{}}}}}\n",
-                quote(&self.kind.list_kind()),
+                json_text(&self.kind.list_kind()),
                 sorted_metadata_members(head)
             ),
             _ => "]}\n".to_owned(),

@@ -2,6 +2,7 @@
 
 mod definitions;
 mod objects;
+mod type_errors;
 mod versions;
 
 use serde_json::{Value, json};

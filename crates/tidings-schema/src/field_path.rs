@@ -3,28 +3,13 @@
 use std::fmt;
 
 /// The most paths that are reported of one document: messages must not become much larger than the request.
-pub(super) const NOTES_MAX: usize = 100;
+pub const NOTES_MAX: usize = 100;
 /// The most characters of a reported path.
-pub(super) const NOTE_CHARS_MAX: usize = 1000;
-
-/// Appends a path to the reported ones, unless there are too many.
-pub(super) fn note(notes: &mut Vec<String>, path: &FieldPath<'_>) {
-    if notes.len() < NOTES_MAX {
-        notes.push(noted(path));
-    }
-}
-
-/// The text of a path, cut if it is too long.
-pub(super) fn noted(path: &FieldPath<'_>) -> String {
-    let mut text = path.to_string();
-    if let Some((end, _)) = text.char_indices().nth(NOTE_CHARS_MAX) {
-        text.truncate(end);
-    }
-    text
-}
+pub const NOTE_CHARS_MAX: usize = 1000;
 
 /// The path of a value in a document.
-pub(crate) enum FieldPath<'a> {
+#[derive(Debug, Clone, Copy)]
+pub enum FieldPath<'a> {
     /// The document itself.
     Top,
     /// A member of a struct.
@@ -33,6 +18,8 @@ pub(crate) enum FieldPath<'a> {
     Entry(&'a FieldPath<'a>, &'a str),
     /// An element of a list.
     Element(&'a FieldPath<'a>, usize),
+    /// An inlined struct of this name. Only Go's messages have it in their paths.
+    Inlined(&'a FieldPath<'a>, &'a str),
 }
 
 impl fmt::Display for FieldPath<'_> {
@@ -44,17 +31,36 @@ impl fmt::Display for FieldPath<'_> {
                 write!(f, "{owner}.{name}")
             }
             FieldPath::Element(owner, at) => write!(f, "{owner}[{at}]"),
+            FieldPath::Inlined(owner, _) => owner.fmt(f),
         }
     }
 }
 
 impl FieldPath<'_> {
+    /// The text of the path, cut if it is too long to be reported.
+    pub fn noted(&self) -> String {
+        let mut text = self.to_string();
+        if let Some((end, _)) = text.char_indices().nth(NOTE_CHARS_MAX) {
+            text.truncate(end);
+        }
+        text
+    }
+
+    /// Appends the path to the reported ones, unless there are too many.
+    pub fn note(&self, notes: &mut Vec<String>) {
+        if notes.len() < NOTES_MAX {
+            notes.push(self.noted());
+        }
+    }
+
     /// The names of struct members on the path, without list indexes and map keys, as Go's messages have them.
-    pub(super) fn members(&self) -> String {
+    pub(crate) fn members(&self) -> String {
         match self {
             FieldPath::Top => String::new(),
             FieldPath::Member(FieldPath::Top, name) => (*name).to_owned(),
-            FieldPath::Member(owner, name) => format!("{}.{name}", owner.members()),
+            FieldPath::Member(owner, name) | FieldPath::Inlined(owner, name) => {
+                format!("{}.{name}", owner.members())
+            }
             FieldPath::Element(owner, _) | FieldPath::Entry(owner, _) => owner.members(),
         }
     }
