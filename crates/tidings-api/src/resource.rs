@@ -64,6 +64,16 @@ pub struct GroupVersionKind<'a> {
     pub kind: &'a str,
 }
 
+impl<'a> GroupVersionKind<'a> {
+    /// The group and the version.
+    pub fn group_version(&self) -> GroupVersion<'a> {
+        GroupVersion {
+            group: self.group,
+            version: self.version,
+        }
+    }
+}
+
 impl fmt::Display for GroupVersionKind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         qualified(f, self.kind, self.group)

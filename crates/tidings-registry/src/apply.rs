@@ -63,10 +63,9 @@ impl Configured {
             _ => Vec::new(),
         };
         let scales = subresource == Some(Subresource::Scale);
-        let wanted = match scales {
-            true => ("autoscaling/v1".to_owned(), "Scale"),
-            false => (kind.group_version().to_string(), &*kind.kind),
-        };
+        let other = subresource.and_then(Subresource::other_kind);
+        let expected = other.unwrap_or_else(|| kind.group_version_kind());
+        let wanted = (expected.group_version().to_string(), expected.kind);
         let said = |name: &str| config[name].as_str().unwrap_or_default();
         let (version, said_kind) = (said("apiVersion"), said("kind"));
         if (version, said_kind) != (wanted.0.as_str(), wanted.1) {

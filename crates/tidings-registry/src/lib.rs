@@ -19,7 +19,6 @@ mod objects;
 mod options;
 mod patch;
 mod reading;
-mod review;
 mod scale;
 mod selection;
 mod stored;
@@ -32,15 +31,15 @@ pub use apply::Configured;
 pub use catalog::{Catalog, builtin};
 pub use custom::{as_read, kinds as custom_kinds};
 pub use field_schema::FieldSchema;
+pub use kinds::check_review;
 pub use managed::{keep_times, track_created, track_updated};
 pub use model::{
     CustomVersion, DEPTH_MAX, Draft, FixedField, FixedRefusal, Generation, Kind, KindView, Member,
-    Meta, NAMESPACE_FINALIZER, Name, NameRule, Review, Scale, SelectableField, StatusKeeps,
-    Strategy, Subresource, document, stored, unregistered,
+    Meta, NAMESPACE_FINALIZER, Name, NameRule, Review, SCALE, Scale, SelectableField, StatusKeeps,
+    Strategy, Subresource, document, stored, unhandled, unrecognized, unregistered,
 };
 pub use options::{FieldValidation, WriteOptions};
 pub use patch::{Patch, PatchTarget, PatchType};
-pub use review::check_review;
 pub use scale::{ScaleRequest, ScaleView};
 pub use selection::Selection;
 pub use stored::StoredObject;

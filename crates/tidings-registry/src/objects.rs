@@ -4,9 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidings_api::{Object, Status, UnstampedObject};
-use tidings_json::Touched;
-use tidings_json::{Map, Value};
+use tidings_api::{GroupVersion, Object, Status, UnstampedObject};
+use tidings_json::{Map, Touched, Value};
 
 use crate::custom;
 use crate::field_schema::FieldSchema;
@@ -108,6 +107,14 @@ impl Kind {
                 .custom
                 .as_ref()
                 .is_none_or(|custom| custom.shows_as_stored(object))
+    }
+
+    /// The group and the version in which objects are stored.
+    pub fn stored_version(&self) -> GroupVersion<'_> {
+        match &self.custom {
+            Some(custom) => custom.stored_version(),
+            None => self.group_version(),
+        }
     }
 
     /// Checks kind and apiVersion of the result of a patch.

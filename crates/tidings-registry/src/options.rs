@@ -1,7 +1,6 @@
 //! The options of a write.
 
 use tidings_api::Status;
-use tidings_go::quote;
 
 use crate::model::Kind;
 
@@ -33,13 +32,10 @@ impl FieldValidation {
     /// If there are such fields and the validation is strict.
     pub fn odd_fields(self, kind: &Kind, odd: &[String]) -> Result<Vec<String>, Status> {
         match self {
-            FieldValidation::Strict if !odd.is_empty() => Err(Status::bad_request(format!(
-                "{} in version {} cannot be handled as a {}: strict decoding error: {}",
-                kind.kind,
-                quote(&kind.version),
-                kind.kind,
-                odd.join(", ")
-            ))),
+            FieldValidation::Strict if !odd.is_empty() => {
+                let odd = odd.join(", ");
+                Err(kind.unhandled(format!("strict decoding error: {odd}")))
+            }
             FieldValidation::Warn => Ok(odd.to_vec()),
             _ => Ok(Vec::new()),
         }

@@ -1,11 +1,11 @@
 //! The `scale` subresource: the replicas of an object as an `autoscaling/v1` Scale.
 
-use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Status};
+use tidings_api::{FieldError, Object, ObjectKey, Status};
 use tidings_go::{json_type, mismatch, quote};
 use tidings_json::{Map, Value, json};
 use tidings_structural::definition::{self, MemberPath};
 
-use crate::model::{Draft, Kind, Scale, document};
+use crate::model::{Draft, Kind, SCALE, Scale, document, unhandled, unrecognized};
 use crate::table::format::selector;
 
 /// The scale of an object, as GET returns it.
@@ -127,8 +127,8 @@ impl ScaleView {
             status.insert("selector".into(), self.selector.clone().into());
         }
         let whole = json!({
-            "kind": "Scale",
-            "apiVersion": "autoscaling/v1",
+            "kind": SCALE.kind,
+            "apiVersion": SCALE.group_version().to_string(),
             "metadata": self.metadata,
             "spec": spec,
             "status": status,
@@ -153,11 +153,7 @@ impl ScaleRequest {
     /// # Errors
     /// If it is not a Scale, is for another namespace, or its replicas are not a number from 0 to 2147483647.
     pub fn read(body: &[u8], key: &ObjectKey) -> Result<ScaleRequest, Status> {
-        let members = document(body).map_err(|why| {
-            Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type Scale): {why}"
-            ))
-        })?;
+        let members = document(body).map_err(|why| unrecognized(SCALE.kind, why))?;
         let said = |name: &str| {
             members
                 .get(name)
@@ -165,13 +161,12 @@ impl ScaleRequest {
                 .unwrap_or_default()
         };
         let (kind, version) = (said("kind"), said("apiVersion"));
-        if !matches!((kind, version), ("" | "Scale", "" | "autoscaling/v1")) {
-            return Err(Status::bad_request(format!(
-                "{kind} in version {} cannot be handled as a Scale: no kind {} is registered for version {}",
-                quote(version.rsplit('/').next().unwrap_or_default()),
-                quote(kind),
-                quote(version)
-            )));
+        let is_scale = (kind.is_empty() || kind == SCALE.kind)
+            && (version.is_empty() || version == SCALE.group_version().to_string());
+        if !is_scale {
+            let (said_kind, said_version) = (quote(kind), quote(version));
+            let why = format!("no kind {said_kind} is registered for version {said_version}");
+            return Err(unhandled(kind, version, SCALE.kind, why));
         }
         let meta = |name: &str| {
             members
@@ -187,10 +182,8 @@ impl ScaleRequest {
                 .as_i64()
                 .filter(|count| i32::try_from(*count).is_ok())
                 .ok_or_else(|| {
-                    Status::bad_request(format!(
-                        "Scale in version \"v1\" cannot be handled as a Scale: {}",
-                        mismatch(value, "ScaleSpec.spec.replicas", "int32")
-                    ))
+                    let why = mismatch(value, "ScaleSpec.spec.replicas", "int32");
+                    unhandled(SCALE.kind, SCALE.version, SCALE.kind, why)
                 })?,
         };
         if !matches!(meta("namespace").as_str(), namespace if namespace.is_empty() || namespace == key.namespace())
@@ -204,12 +197,7 @@ impl ScaleRequest {
                 replicas,
                 "must be greater than or equal to 0",
             );
-            let kind = GroupVersionKind {
-                group: "autoscaling",
-                version: "v1",
-                kind: "Scale",
-            };
-            return Err(Status::invalid(kind, key.name(), &wrong.into()));
+            return Err(Status::invalid(SCALE, key.name(), &wrong.into()));
         }
         Ok(ScaleRequest {
             replicas,

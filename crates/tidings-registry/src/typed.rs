@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use tidings_api::{Object, Spans, Status, UnstampedObject};
-use tidings_go::{mismatch, quote};
+use tidings_go::mismatch;
 use tidings_json::{Map, Touched, Value, json};
 use tidings_schema::{Field, FieldKind, FieldPath, ItemType, fit};
 
 use crate::complete;
 use crate::model::{
-    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, texts, unregistered,
+    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, texts, unhandled,
+    unrecognized, unregistered,
 };
 use crate::reading;
 use crate::stored::StoredObject;
@@ -17,12 +18,8 @@ use crate::stored::StoredObject;
 /// Reads the body of a request (W132, W133).
 pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
     tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the table of types");
-    let (members, duplicates) = document_with_duplicates(body).map_err(|why| {
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): {why}",
-            kind.kind
-        ))
-    })?;
+    let (members, duplicates) =
+        document_with_duplicates(body).map_err(|why| unrecognized(&kind.kind, why))?;
     let read = read_members(kind, members, &Touched::Whole);
     let read = read.map(|(mut draft, unknown)| {
         if !(duplicates.is_empty() && unknown.is_empty()) {
@@ -40,11 +37,7 @@ pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> 
         };
         let said_kind = named("kind", &kind.kind);
         let said_version = named("apiVersion", &kind.group_version().to_string());
-        Status::bad_request(format!(
-            "{said_kind} in version {} cannot be handled as a {}: {why}",
-            quote(said_version.rsplit('/').next().unwrap_or_default()),
-            kind.kind
-        ))
+        unhandled(&said_kind, &said_version, &kind.kind, why)
     })
 }
 

@@ -35,16 +35,10 @@ impl WalkRecorder {
         recorder
     }
 
-    /// The steps since the last call, each file once, in the order of their first step.
+    /// The steps since the last call.
     pub fn take(&self) -> Vec<WalkStep> {
         let mut steps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut walk: Vec<WalkStep> = Vec::new();
-        for step in std::mem::take(&mut *steps) {
-            if !walk.iter().any(|(file, _)| *file == step.0) {
-                walk.push(step);
-            }
-        }
-        walk
+        std::mem::take(&mut *steps)
     }
 }
 
@@ -77,16 +71,22 @@ impl Visit for MessageVisitor {
     }
 }
 
-/// Compares a walk with its block in ARCHITECTURE.md, or writes it there.
+/// Compares the files of a walk, in the order of their first steps, with its block in ARCHITECTURE.md, or writes them there.
 ///
 /// # Panics
 /// If they differ, or the walk has too many files.
-pub fn check_walk(name: &str, walk: &[WalkStep]) {
+pub fn check_walk(name: &str, steps: &[WalkStep]) {
+    let mut walk: Vec<&WalkStep> = Vec::new();
+    for step in steps {
+        if !walk.iter().any(|(file, _)| *file == step.0) {
+            walk.push(step);
+        }
+    }
     let files = walk.len();
     assert!(files <= FILES_MAX, "{name} passes {files} files: {walk:#?}");
     let longest = walk.iter().map(|(file, _)| file.len()).max().unwrap_or(0);
     let mut block = String::new();
-    for (file, what) in walk {
+    for (file, what) in &walk {
         let _ = writeln!(block, "{file:longest$}  {what}");
     }
     let page = page();

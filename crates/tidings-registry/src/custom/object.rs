@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, Object, Status};
-use tidings_go::{mismatch_value, quote, whole_numbers};
+use tidings_go::{mismatch_value, whole_numbers};
 use tidings_json::{Map, Touched, Value};
 use tidings_schema::FieldPath;
 use tidings_structural::Malformed;
 use tidings_structural::definition::{DefinedVersion, Definition, MemberPath};
 
 use super::CustomVersion;
-use crate::model::{Draft, Kind, Meta, Subresource, document_with_duplicates, odd};
+use crate::model::{Draft, Kind, Meta, Subresource, document_with_duplicates, odd, unrecognized};
 
 /// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
 fn prune_and_default(
@@ -65,12 +65,7 @@ impl CustomVersion {
     /// Reads the body of a request.
     pub(crate) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the schema of its version");
-        let unrecognized = |why: String| {
-            Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): {why}",
-                kind.kind
-            ))
-        };
+        let unrecognized = |why: String| unrecognized(&kind.kind, why);
         let (members, duplicates) = document_with_duplicates(body).map_err(&unrecognized)?;
         if members.get("kind").is_none_or(|kind| kind == "") {
             let text = String::from_utf8_lossy(body);
@@ -80,14 +75,9 @@ impl CustomVersion {
             return Err(unrecognized(why));
         }
         check_type(kind, &members)?;
-        let mut draft = self.read_members(kind, members).map_err(|why| {
-            Status::bad_request(format!(
-                "{} in version {} cannot be handled as a {}: {why}",
-                kind.kind,
-                quote(&kind.version),
-                kind.kind
-            ))
-        })?;
+        let mut draft = self
+            .read_members(kind, members)
+            .map_err(|why| kind.unhandled(why))?;
         let twice = duplicates.iter().map(|field| odd("duplicate", field));
         draft.odd.splice(0..0, twice);
         Ok(draft)
@@ -127,7 +117,7 @@ impl CustomVersion {
     /// The JSON that is stored for a draft, in the storage version.
     pub(super) fn stored_bytes(&self, draft: &Draft) -> Result<Vec<u8>, Status> {
         let mut whole = draft.whole();
-        whole["apiVersion"] = self.stored_version().into();
+        whole["apiVersion"] = self.stored_version().to_string().into();
         let storage = self.definition.storage();
         if !self.version().storage {
             storage.schema.prune(&mut whole);

@@ -27,6 +27,8 @@ mod scheduling;
 mod storage;
 mod workload;
 
+pub use authorization::check_review;
+
 use crate::defaults::TypeDefaults;
 use crate::model::{FixedField, FixedRefusal, Kind, Name, SelectableField};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidings_api::Object;
+use tidings_api::{GroupVersion, Object};
 use tidings_json::Value;
 use tidings_structural::definition::{DefinedVersion, Definition};
 
@@ -32,9 +32,11 @@ impl CustomVersion {
         definition.pointer(&path).cloned().unwrap_or_default()
     }
 
-    /// The apiVersion in which objects are stored.
-    pub fn stored_version(&self) -> String {
-        let definition = &self.definition;
-        format!("{}/{}", definition.group, definition.storage().name)
+    /// The group and the version in which objects are stored.
+    pub(crate) fn stored_version(&self) -> GroupVersion<'_> {
+        GroupVersion {
+            group: &self.definition.group,
+            version: &self.definition.storage().name,
+        }
     }
 }

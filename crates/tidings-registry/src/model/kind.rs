@@ -256,7 +256,19 @@ pub enum Subresource {
     Finalize,
 }
 
+/// The kind of the objects that are read and written at the subresource `scale`.
+pub const SCALE: GroupVersionKind<'static> = GroupVersionKind {
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+};
+
 impl Subresource {
+    /// The kind of what is read and written at its URL, if that is not an object of the resource.
+    pub fn other_kind(self) -> Option<GroupVersionKind<'static>> {
+        (self == Subresource::Scale).then_some(SCALE)
+    }
+
     /// The name in URLs.
     pub fn as_str(self) -> &'static str {
         match self {

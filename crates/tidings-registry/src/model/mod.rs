@@ -5,6 +5,7 @@ mod draft;
 mod kind;
 mod member;
 mod meta;
+mod refusal;
 mod strategy;
 
 pub use custom_version::CustomVersion;
@@ -12,11 +13,12 @@ pub use draft::{DEPTH_MAX, Draft, document, unregistered};
 pub(crate) use draft::{document_with_duplicates, odd};
 pub(crate) use kind::ViewOf;
 pub use kind::{
-    FixedField, FixedRefusal, Generation, Kind, KindView, Name, NameRule, Review, Scale,
+    FixedField, FixedRefusal, Generation, Kind, KindView, Name, NameRule, Review, SCALE, Scale,
     SelectableField, StatusKeeps, Subresource, stored,
 };
 pub use member::Member;
 pub use meta::{Meta, NAMESPACE_FINALIZER};
 pub(crate) use meta::{STANDARD_FINALIZERS, texts};
+pub use refusal::{unhandled, unrecognized};
 pub use strategy::Strategy;
 pub(crate) use strategy::{check_builtin_field, unsupported_field};

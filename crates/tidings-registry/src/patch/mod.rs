@@ -10,7 +10,7 @@ use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Reason, Statu
 use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
-use crate::model::{Draft, Kind, Subresource, odd};
+use crate::model::{Draft, Kind, SCALE, Subresource, odd};
 use crate::options::FieldValidation;
 use crate::reading;
 use crate::scale::{self, ScaleRequest};
@@ -31,34 +31,6 @@ pub enum PatchType {
     Merge,
     /// A strategic merge patch: the Go types say which lists are merged.
     Strategic,
-}
-
-impl PatchType {
-    /// The patch type of a media type.
-    ///
-    /// # Errors
-    /// With 415, if the kind does not support the media type (W149).
-    pub fn of_media_type(media_type: &str, kind: &Kind) -> Result<PatchType, Status> {
-        match media_type {
-            "application/json-patch+json" => Ok(PatchType::Json),
-            "application/merge-patch+json" => Ok(PatchType::Merge),
-            "application/strategic-merge-patch+json" if kind.schema.is_some() => {
-                Ok(PatchType::Strategic)
-            }
-            _ if kind.schema.is_none() => Err(Status::failure(
-                415,
-                Reason::UnsupportedMediaType,
-                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
-                 application/merge-patch+json, application/apply-patch+yaml",
-            )),
-            _ => Err(Status::failure(
-                415,
-                Reason::UnsupportedMediaType,
-                "415: Unsupported Media Type",
-            )
-            .with_empty_details()),
-        }
-    }
 }
 
 /// The object that a patch changes, from the URL.
@@ -132,7 +104,7 @@ impl Patch {
 
     fn apply_to_scale(&self, target: &PatchTarget<'_>, existing: &Object) -> Result<Draft, Status> {
         let before = scale::ScaleView::before_patch(existing, target.kind)?.to_json()?;
-        let schema = tidings_schema::find("autoscaling", "v1", "Scale");
+        let schema = tidings_schema::find(SCALE.group, SCALE.version, SCALE.kind);
         let before = serde_json::from_slice(&before).map_err(Status::internal)?;
         let after = apply(&self.body, before, schema)?;
         let wanted = ScaleRequest::read(after.to_string().as_bytes(), target.key)?;

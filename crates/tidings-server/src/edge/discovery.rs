@@ -6,7 +6,7 @@ use base64::Engine;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
-use tidings_api::{GroupVersion, Status};
+use tidings_api::{GroupVersion, GroupVersionKind, Status};
 use tidings_json::{Map, Value, json};
 
 use tidings_registry::{Catalog, Kind, Name, Subresource};
@@ -153,8 +153,8 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 /// A subresource in discovery.
 pub(super) struct ListedSubresource {
     pub(super) name: &'static str,
-    /// Group, version and kind, if they differ from those of the resource.
-    pub(super) elsewhere: Option<(&'static str, &'static str, &'static str)>,
+    /// The kind, if it is not that of the resource.
+    pub(super) other_kind: Option<GroupVersionKind<'static>>,
     pub(super) verbs: &'static [&'static str],
 }
 
@@ -174,7 +174,7 @@ pub(super) fn subresources(kind: &Kind) -> Vec<ListedSubresource> {
     };
     let listed = |part: Subresource| ListedSubresource {
         name: part.as_str(),
-        elsewhere: (part == Subresource::Scale).then_some(("autoscaling", "v1", "Scale")),
+        other_kind: part.other_kind(),
         verbs: match part {
             Subresource::Finalize => &["update"],
             Subresource::Scale | Subresource::Status => CHANGED,
@@ -199,13 +199,13 @@ fn resources(kinds: &Catalog, group: &str, version: &str) -> Option<Value> {
             entry.insert("name".into(), name.into());
             entry.insert("singularName".into(), "".into());
             entry.insert("namespaced".into(), kind.namespaced.into());
-            if let Some((group, version, _)) = subresource.elsewhere {
-                entry.insert("group".into(), group.into());
-                entry.insert("version".into(), version.into());
+            if let Some(other) = subresource.other_kind {
+                entry.insert("group".into(), other.group.into());
+                entry.insert("version".into(), other.version.into());
             }
             let shown = subresource
-                .elsewhere
-                .map_or(&*kind.kind, |(_, _, kind)| kind);
+                .other_kind
+                .map_or(&*kind.kind, |other| other.kind);
             entry.insert("kind".into(), shown.into());
             entry.insert("verbs".into(), subresource.verbs.into());
             resources.push(Value::Object(entry));
@@ -251,10 +251,8 @@ fn put_names(entry: &mut Map, kind: &Kind) {
 /// The `storageVersionHash`, which changes when objects are stored in another version (W28).
 fn storage_hash(kind: &Arc<Kind>) -> String {
     let stored = tidings_registry::stored(kind);
-    let text = match &kind.custom {
-        Some(custom) => format!("{}/{}", custom.stored_version(), kind.kind),
-        None => format!("{}/{}/{}", stored.group, stored.version, stored.kind),
-    };
+    let GroupVersion { group, version } = stored.stored_version();
+    let text = format!("{group}/{version}/{}", stored.kind);
     let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
     base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
 }
@@ -315,9 +313,9 @@ fn aggregated_group(kinds: &Catalog, group: &str) -> Value {
 }
 
 fn aggregated_resource(kind: &Arc<Kind>) -> Value {
-    let response_kind = |elsewhere: Option<(&str, &str, &str)>| {
-        let (group, version, kind) = elsewhere.unwrap_or(("", "", &*kind.kind));
-        json!({"group": group, "version": version, "kind": kind})
+    let response_kind = |other: Option<GroupVersionKind<'_>>| match other {
+        Some(other) => json!({"group": other.group, "version": other.version, "kind": other.kind}),
+        None => json!({"group": "", "version": "", "kind": &*kind.kind}),
     };
     let mut entry = Map::new();
     entry.insert("resource".into(), (*kind.plural).into());
@@ -336,7 +334,7 @@ fn aggregated_resource(kind: &Arc<Kind>) -> Value {
         .map(|subresource| {
             json!({
                 "subresource": subresource.name,
-                "responseKind": response_kind(subresource.elsewhere),
+                "responseKind": response_kind(subresource.other_kind),
                 "verbs": subresource.verbs,
             })
         })

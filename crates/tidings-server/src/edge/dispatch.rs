@@ -12,12 +12,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body::Body;
 use tidings_api::{Reason, Status, validate};
 use tidings_go::{query_bool, quote};
-use tidings_registry::PatchType;
+use tidings_registry::{unhandled, unrecognized};
 use tidings_schema::Type;
 
 use super::api::{Api, Edge};
 use super::health::HealthCheck;
-use super::negotiate::{BodyFormat, ResponseContent, UnreadableBody};
+use super::negotiate::{BodyFormat, PatchFormat, ResponseContent, UnreadableBody};
 use super::request::{
     OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
 };
@@ -30,9 +30,6 @@ use crate::core::{
     Call, Command, RequestAttributes, ServedSet, Target, User, WatchCommand, authorize, clock,
     parse_version, store_failed,
 };
-
-/// The media type of server-side apply.
-const APPLY: &str = "application/apply-patch+yaml";
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then either complete or not done.
@@ -453,16 +450,11 @@ impl SentBody {
     fn object(&self, target: &Target) -> Result<Bytes, Status> {
         let expected = &target.kind.kind;
         let json = self.format.to_json(&self.bytes, target.kind.schema);
-        json.map_err(|unreadable| {
-            Status::bad_request(match unreadable {
-                UnreadableBody::Unrecognized(why) => format!(
-                    "the object provided is unrecognized (must be of type {expected}): {why}"
-                ),
-                UnreadableBody::Unhandled { kind, version, why } => format!(
-                    "{kind} in version {} cannot be handled as a {expected}: {why}",
-                    quote(&version)
-                ),
-            })
+        json.map_err(|unreadable| match unreadable {
+            UnreadableBody::Unrecognized(why) => unrecognized(expected, why),
+            UnreadableBody::Unhandled { kind, version, why } => {
+                unhandled(&kind, &version, expected, why)
+            }
         })
     }
 
@@ -517,20 +509,21 @@ fn command(verb: Verb, context: RequestContext<'_>, sent: &SentBody) -> Result<C
             body: sent.object(target)?,
         }),
         Verb::Patch => {
-            let media_type = negotiate::content_type(headers).to_ascii_lowercase();
             let body = sent.bytes.clone();
-            if media_type == APPLY {
-                let (options, force) = options::apply_options(query)?;
-                return Ok(Command::Apply {
-                    options,
-                    force,
+            Ok(match negotiate::patch_format(headers, &target.kind)? {
+                PatchFormat::Apply => {
+                    let (options, force) = options::apply_options(query)?;
+                    Command::Apply {
+                        options,
+                        force,
+                        body,
+                    }
+                }
+                PatchFormat::Patch(patch_type) => Command::Patch {
+                    patch_type,
+                    options: options::patch_options(query)?,
                     body,
-                });
-            }
-            Ok(Command::Patch {
-                patch_type: PatchType::of_media_type(&media_type, &target.kind)?,
-                options: options::patch_options(query)?,
-                body,
+                },
             })
         }
         Verb::Delete => {

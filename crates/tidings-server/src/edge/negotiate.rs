@@ -6,7 +6,7 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use tidings_api::{Reason, Status};
 use tidings_schema::{Type, protobuf};
 
-use tidings_registry::yaml;
+use tidings_registry::{Kind, PatchType, yaml};
 
 use super::request::Query;
 
@@ -353,6 +353,35 @@ fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, 
             },
         })?;
     Ok(object.to_string().into())
+}
+
+/// What the body of a PATCH is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchFormat {
+    /// A configuration for server-side apply.
+    Apply,
+    Patch(PatchType),
+}
+
+/// What the body of a PATCH is, by its media type.
+///
+/// # Errors
+/// With 415, if the kind does not support the media type (W149).
+pub(crate) fn patch_format(headers: &HeaderMap, kind: &Kind) -> Result<PatchFormat, Status> {
+    let unsupported = |message| Status::failure(415, Reason::UnsupportedMediaType, message);
+    match &*content_type(headers).to_ascii_lowercase() {
+        "application/apply-patch+yaml" => Ok(PatchFormat::Apply),
+        "application/json-patch+json" => Ok(PatchFormat::Patch(PatchType::Json)),
+        "application/merge-patch+json" => Ok(PatchFormat::Patch(PatchType::Merge)),
+        "application/strategic-merge-patch+json" if kind.schema.is_some() => {
+            Ok(PatchFormat::Patch(PatchType::Strategic))
+        }
+        _ if kind.schema.is_none() => Err(unsupported(
+            "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, \
+             application/merge-patch+json, application/apply-patch+yaml",
+        )),
+        _ => Err(unsupported("415: Unsupported Media Type").with_empty_details()),
+    }
 }
 
 #[cfg(test)]

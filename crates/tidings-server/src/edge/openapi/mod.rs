@@ -20,7 +20,7 @@ use tidings_api::Status;
 use tidings_json::{Map, Value, json};
 use tidings_schema::Descriptions;
 
-use tidings_registry::{Catalog, Kind};
+use tidings_registry::{Catalog, Kind, SCALE};
 
 use crate::core::ServedSet;
 use crate::edge::negotiate;
@@ -318,7 +318,7 @@ fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
     if let Some(of) = find("Status") {
         schemas.put_shared_kind(of, group_version_kind("", "v1", of.name));
     }
-    if let Some(of) = tidings_schema::find("autoscaling", "v1", "Scale")
+    if let Some(of) = tidings_schema::find(SCALE.group, SCALE.version, SCALE.kind)
         && kind.scale.is_some()
     {
         schemas.put(of);

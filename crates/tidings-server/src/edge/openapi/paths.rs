@@ -493,14 +493,14 @@ pub(super) fn put_paths(paths: &mut Map, kind: &Kind, version: OpenApiVersion) {
     for part in subresources(kind) {
         let ListedSubresource {
             name: part,
-            elsewhere,
+            other_kind,
             verbs,
         } = part;
         let mut builder = builder(format!("{scope}{name}{}", capitalized(part)));
         let mut object = object.clone();
-        if let Some((group, version, kind)) = elsewhere {
-            builder.group_version_kind = group_version_kind(group, version, kind);
-            object = tidings_schema::find(group, version, kind)
+        if let Some(other) = other_kind {
+            builder.group_version_kind = group_version_kind(other.group, other.version, other.kind);
+            object = tidings_schema::find(other.group, other.version, other.kind)
                 .map(schemas::type_name)
                 .unwrap_or_default();
         }

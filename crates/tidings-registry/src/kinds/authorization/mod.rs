@@ -1,6 +1,10 @@
 //! The kinds of the group `authorization.k8s.io`: reviews that tell what a user may do. They are answered and not stored.
 
+mod access_review;
+
 use crate::model::{Kind, Review};
+
+pub use access_review::check_review;
 
 fn plain() -> Kind {
     Kind {
