@@ -29,15 +29,4 @@ impl EventType {
             EventType::Error => "ERROR",
         }
     }
-
-    /// The bytes of a JSON event before its object.
-    pub const fn json_prefix(self) -> &'static [u8] {
-        match self {
-            EventType::Added => b"{\"type\":\"ADDED\",\"object\":",
-            EventType::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
-            EventType::Deleted => b"{\"type\":\"DELETED\",\"object\":",
-            EventType::Bookmark => b"{\"type\":\"BOOKMARK\",\"object\":",
-            EventType::Error => b"{\"type\":\"ERROR\",\"object\":",
-        }
-    }
 }

@@ -10,6 +10,7 @@ mod options;
 mod resource;
 mod revision;
 mod selector;
+mod served_object;
 mod spans;
 mod splitter;
 mod status;
@@ -26,11 +27,11 @@ pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};
 pub use revision::ResourceVersion;
 pub use selector::{FieldSelector, FieldTerm, LabelSelector, SelectorError};
+pub use served_object::{ServedObject, event_prefix};
 pub use spans::Spans;
 pub use splitter::{
     ListEnvelope, ListMetadata, ListSplitter, SplitError, SplitOptions, WatchSplitter,
 };
-pub use tidings_json::ScanError;
-
 pub use status::{Reason, Status, StatusDetails};
+pub use tidings_json::ScanError;
 pub use unstamped::UnstampedObject;

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 use tidings_json::{ScanError, Span, find_member, unquote};
 
-use crate::event_type::EventType;
 use crate::key::ObjectKey;
 use crate::revision::ResourceVersion;
 use crate::spans::{Spans, collect};
@@ -16,8 +15,7 @@ use crate::spans::{Spans, collect};
 /// Cloning shares the bytes. Fields are decoded when they are read, and labels at most once. A program that keeps many
 /// objects and seldom reads their metadata keeps them [lean](Object::lean).
 ///
-/// The bytes may be part of a complete watch event, `{"type":"ADDED","object":…}\n`, so that a server sends the event and the
-/// object from one allocation; see [`Object::stamped`] and [`Object::event_bytes`].
+/// What a server does with objects is in the trait [`ServedObject`](crate::ServedObject).
 #[derive(Clone)]
 pub struct Object(Arc<Inner>);
 
@@ -69,9 +67,6 @@ impl FromIterator<(String, String)> for Labels {
     }
 }
 
-/// The bytes after the object in a watch event.
-const EVENT_END: &[u8] = b"}\n";
-
 impl Object {
     /// Reads one complete JSON object.
     ///
@@ -87,7 +82,8 @@ impl Object {
         Object::with_spans(bytes, 0, end, spans)
     }
 
-    fn with_spans(buffer: Bytes, start: u32, end: u32, spans: Spans) -> Object {
+    /// The object in a part of a buffer.
+    pub(crate) fn with_spans(buffer: Bytes, start: u32, end: u32, spans: Spans) -> Object {
         Object(Arc::new(Inner {
             buffer,
             start,
@@ -118,73 +114,19 @@ impl Object {
         self.0.known.get_or_init(find)
     }
 
-    /// Reads one complete JSON object, sets the resource version in its metadata, and writes it as part of a watch event of the given
-    /// type.
-    ///
-    /// # Errors
-    /// If the bytes are not one JSON object.
-    pub fn stamped(
-        json: &[u8],
-        revision: ResourceVersion,
-        event: EventType,
-    ) -> Result<Object, ScanError> {
-        Ok(Object::stamp(json, collect(json)?, revision, event))
-    }
-
-    /// Sets the resource version of an object whose positions are known, and writes it as part of a watch event. Nothing is parsed.
-    pub fn stamped_at(
-        json: &[u8],
-        spans: Spans,
-        revision: ResourceVersion,
-        event: EventType,
-    ) -> Object {
-        debug_assert_eq!(collect(json).ok(), Some(spans));
-        Object::stamp(json, spans, revision, event)
-    }
-
-    /// The object with another resource version, as part of a watch event of the given type. The last state of a deleted object is
-    /// sent with the revision of its deletion.
-    pub fn restamped(&self, revision: ResourceVersion, event: EventType) -> Object {
-        Object::stamp(self.as_bytes(), *self.spans(), revision, event)
-    }
-
-    fn stamp(json: &[u8], spans: Spans, revision: ResourceVersion, event: EventType) -> Object {
-        let text = revision.to_string();
-        let prefix = event.json_prefix();
-        let (position, removed, insert) = match spans.resource_version {
-            Span { start, end } if start < end => (start, end - start, format!("\"{text}\"")),
-            _ => insertion(json, spans, &text),
-        };
-        // The exact size: a buffer with spare capacity takes another allocation when it becomes `Bytes`.
-        let length = json.len() + insert.len() - removed as usize;
-        let mut buffer = Vec::with_capacity(prefix.len() + length + EVENT_END.len());
-        buffer.extend_from_slice(prefix);
-        buffer.extend_from_slice(&json[..position as usize]);
-        buffer.extend_from_slice(insert.as_bytes());
-        buffer.extend_from_slice(&json[(position + removed) as usize..]);
-        let end = buffer.len();
-        buffer.extend_from_slice(EVENT_END);
-
-        let growth = insert.len() as i64 - i64::from(removed);
-        let mut moved = if spans.metadata.is_empty() {
-            spans
-        } else {
-            spans.shifted(position, growth)
-        };
-        let quoted = text.len() as u32 + 2;
-        if !spans.metadata.is_empty() {
-            let start = position + insert.find(&format!("\"{text}\"")).unwrap_or(0) as u32;
-            moved.resource_version = Span {
-                start,
-                end: start + quoted,
-            };
-        }
-        Object::with_spans(buffer.into(), prefix.len() as u32, end as u32, moved)
-    }
-
     /// The JSON of the object.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0.buffer[self.0.start as usize..self.0.end as usize]
+    }
+
+    /// The buffer of which the JSON is a part, and the position of the JSON.
+    pub(crate) fn buffer(&self) -> (&Bytes, usize) {
+        (&self.0.buffer, self.0.start as usize)
+    }
+
+    /// The positions of the metadata in the JSON.
+    pub(crate) fn positions(&self) -> &Spans {
+        &self.known().spans
     }
 
     /// The JSON of the object, sharing its allocation.
@@ -192,36 +134,6 @@ impl Object {
         self.0
             .buffer
             .slice(self.0.start as usize..self.0.end as usize)
-    }
-
-    /// The watch event of the given type that carries this object. It shares the object's allocation if the object was
-    /// made for that type, and is copied otherwise.
-    pub fn event_bytes(&self, event: EventType) -> Bytes {
-        if self.0.start as usize == event.json_prefix().len()
-            && self.0.buffer.starts_with(event.json_prefix())
-        {
-            return self.0.buffer.clone();
-        }
-        let mut copy = Vec::with_capacity(self.event_bytes_len(event));
-        self.put_event(event, &mut copy);
-        Bytes::from(copy)
-    }
-
-    /// The length of [`Object::event_bytes`].
-    pub fn event_bytes_len(&self, event: EventType) -> usize {
-        event.json_prefix().len() + self.as_bytes().len() + EVENT_END.len()
-    }
-
-    /// Appends the watch event of the given type that carries this object.
-    pub fn put_event(&self, event: EventType, buffer: &mut impl BufMut) {
-        buffer.put_slice(event.json_prefix());
-        buffer.put_slice(&self.0.buffer[self.0.start as usize..self.0.end as usize]);
-        buffer.put_slice(EVENT_END);
-    }
-
-    /// The positions of the metadata in the JSON.
-    pub fn spans(&self) -> &Spans {
-        &self.known().spans
     }
 
     /// About how many bytes of memory the object takes: its JSON, and what is kept with it.
@@ -232,32 +144,32 @@ impl Object {
 
     /// `kind`, or empty.
     pub fn kind(&self) -> Cow<'_, str> {
-        self.text(self.spans().kind)
+        self.text(self.positions().kind)
     }
 
     /// `apiVersion`, or empty.
     pub fn api_version(&self) -> Cow<'_, str> {
-        self.text(self.spans().api_version)
+        self.text(self.positions().api_version)
     }
 
     /// `metadata.name`, or empty.
     pub fn name(&self) -> Cow<'_, str> {
-        self.text(self.spans().name)
+        self.text(self.positions().name)
     }
 
     /// `metadata.namespace`, or empty.
     pub fn namespace(&self) -> Cow<'_, str> {
-        self.text(self.spans().namespace)
+        self.text(self.positions().namespace)
     }
 
     /// `metadata.uid`, or empty.
     pub fn uid(&self) -> Cow<'_, str> {
-        self.text(self.spans().uid)
+        self.text(self.positions().uid)
     }
 
     /// `metadata.resourceVersion` as text, or empty.
     pub fn resource_version(&self) -> Cow<'_, str> {
-        self.text(self.spans().resource_version)
+        self.text(self.positions().resource_version)
     }
 
     /// `metadata.resourceVersion` as a number; zero if it is absent or not a number.
@@ -294,7 +206,7 @@ impl Object {
     }
 
     fn metadata_member(&self, name: &str) -> Option<&[u8]> {
-        let metadata = self.spans().metadata.of(self.as_bytes());
+        let metadata = self.positions().metadata.of(self.as_bytes());
         Some(find_member(metadata, &[name])?.of(metadata))
     }
 
@@ -341,27 +253,6 @@ fn string_map(json: &[u8]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The position at which a missing resource version is inserted: after the uid, where the API server writes it, or else at the start of
-/// the metadata. An object without metadata is not changed.
-fn insertion(json: &[u8], spans: Spans, text: &str) -> (u32, u32, String) {
-    if !spans.uid.is_empty() {
-        return (spans.uid.end, 0, format!(",\"resourceVersion\":\"{text}\""));
-    }
-    let metadata = spans.metadata.of(json);
-    if metadata.first() != Some(&b'{') {
-        return (json.len() as u32, 0, String::new());
-    }
-    let empty = metadata[1..metadata.len() - 1]
-        .iter()
-        .all(u8::is_ascii_whitespace);
-    let comma = if empty { "" } else { "," };
-    (
-        spans.metadata.start + 1,
-        0,
-        format!("\"resourceVersion\":\"{text}\"{comma}"),
-    )
-}
-
 impl std::fmt::Debug for Object {
     /// Names the object without its content, which may be a Secret's.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -382,115 +273,3 @@ impl PartialEq for Object {
 }
 
 impl Eq for Object {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stamped(json: &str, revision: u64) -> Object {
-        Object::stamped(
-            json.as_bytes(),
-            ResourceVersion::new(revision),
-            EventType::Added,
-        )
-        .unwrap()
-    }
-
-    #[test]
-    fn w138_the_revision_stands_behind_the_uid() {
-        let object = stamped(
-            r#"{"metadata":{"name":"a","uid":"u","labels":{"b":"2","a":"1"}},"data":{}}"#,
-            42,
-        );
-        assert_eq!(
-            std::str::from_utf8(object.as_bytes()).unwrap(),
-            r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"42","labels":{"b":"2","a":"1"}},"data":{}}"#
-        );
-        assert_eq!(object.revision(), ResourceVersion::new(42));
-        assert_eq!(
-            object.labels().iter().collect::<Vec<_>>(),
-            [("a", "1"), ("b", "2")]
-        );
-        assert_eq!(object.uid(), "u");
-    }
-
-    #[test]
-    fn w101_restamping_replaces_the_revision_and_keeps_the_spans_right() {
-        let object = stamped(
-            r#"{"metadata":{"name":"a","uid":"u","labels":{"a":"1"}},"kind":"K"}"#,
-            9,
-        );
-        let again = object.restamped(ResourceVersion::new(1000), EventType::Deleted);
-        assert_eq!(again.resource_version(), "1000");
-        assert_eq!(again.labels().get("a"), Some("1"));
-        assert_eq!(again.kind(), "K");
-        assert_eq!(*again.spans(), collect(again.as_bytes()).unwrap());
-    }
-
-    #[test]
-    fn w99_an_event_is_the_object_between_prefix_and_end() {
-        let object = stamped(r#"{"metadata":{"uid":"u"}}"#, 1);
-        let expected = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"uid\":\"u\",\"resourceVersion\":\"1\"}}}\n";
-        assert_eq!(object.event_bytes(EventType::Added), expected);
-        assert_eq!(
-            object.event_bytes(EventType::Modified),
-            expected.replace("ADDED", "MODIFIED")
-        );
-    }
-
-    #[test]
-    fn spans_after_stamping_equal_those_of_a_fresh_scan() {
-        for json in [
-            r#"{"metadata":{}}"#,
-            r#"{"metadata":{ "name" : "x" } , "kind":"K"}"#,
-            r#"{"kind":"K","metadata":{"resourceVersion":"1","name":"x","namespace":"n"},"apiVersion":"v1"}"#,
-            r#"{"kind":"K","metadata":{"managedFields":[{"a":1}],"uid":"q","deletionTimestamp":null}}"#,
-        ] {
-            let object = stamped(json, 1234);
-            assert_eq!(
-                *object.spans(),
-                collect(object.as_bytes()).unwrap(),
-                "{json}"
-            );
-            assert_eq!(object.resource_version(), "1234", "{json}");
-        }
-    }
-
-    #[test]
-    fn a_lean_object_answers_as_before_and_keeps_less() {
-        let object = stamped(
-            r#"{"metadata":{"name":"a","uid":"u","labels":{"a":"1"},"annotations":{"n":"x"},"deletionTimestamp":"now"},"kind":"K"}"#,
-            9,
-        );
-        let lean = object.clone().lean();
-        assert!(lean.memory_bytes() + 80 < object.memory_bytes());
-        assert_eq!(lean, object);
-        assert_eq!(lean.spans(), object.spans());
-        assert_eq!(lean.labels(), object.labels());
-        assert_eq!(lean.annotation("n").as_deref(), Some("x"));
-        assert!(lean.is_terminating());
-        assert_eq!(
-            lean.lean()
-                .restamped(ResourceVersion::new(10), EventType::Deleted),
-            object.restamped(ResourceVersion::new(10), EventType::Deleted)
-        );
-    }
-
-    #[test]
-    fn debug_never_shows_content() {
-        let object = stamped(
-            r#"{"metadata":{"name":"a","namespace":"n"},"data":{"password":"hunter2"}}"#,
-            1,
-        );
-        assert!(!format!("{object:?}").contains("hunter2"));
-    }
-
-    #[test]
-    fn escaped_keys_and_values_are_understood() {
-        let object = Object::parse(Bytes::from_static(
-            br#"{"metadata":{"n\u0061me":"\u0061b"}}"#,
-        ))
-        .unwrap();
-        assert_eq!(object.name(), "ab");
-    }
-}

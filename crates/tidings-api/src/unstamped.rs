@@ -8,6 +8,7 @@ use tidings_json::ScanError;
 use crate::event_type::EventType;
 use crate::object::Object;
 use crate::revision::ResourceVersion;
+use crate::served_object::ServedObject;
 use crate::spans::Spans;
 
 /// An object as it is written to a store: its JSON without a resourceVersion, and the positions of its metadata.

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use tidings_api::{ListSplitter, Object, SplitOptions, WatchEvent, WatchSplitter};
+use tidings_api::{ListSplitter, Object, ServedObject, SplitOptions, WatchEvent, WatchSplitter};
 
 /// Any JSON value; keys are drawn from those that the splitter treats in a special way.
 fn any_value() -> impl Strategy<Value = Value> {

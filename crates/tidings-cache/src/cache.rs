@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, UnstampedObject};
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject, UnstampedObject};
 use tokio::sync::{Notify, watch};
 
 use crate::log::{EventLog, FellBehind, LogSegment, ObjectMap};

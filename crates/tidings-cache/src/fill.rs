@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, RwLockWriteGuard};
 
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, WatchEvent};
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject, WatchEvent};
 use tidings_informer::{ReflectorStore, ServerVersion};
 
 use crate::cache::{Cache, CacheState, CurrentReader};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion};
+use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject};
 
 use crate::encodings::{EncodedSegment, EncodingKey, SharedEncodings};
 

@@ -129,6 +129,7 @@ impl Drop for WriteUnderWay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidings_api::ServedObject;
 
     fn written(value: &str) -> UnstampedObject {
         let json = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{value}"}}}}"#);

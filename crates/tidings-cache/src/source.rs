@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_core::Stream;
 use tidings_api::{
-    EventType, ListMetadata, ListOptions, Object, ObjectKey, ResourceVersion, Status, WatchEvent,
+    EventType, ListMetadata, ListOptions, Object, ObjectKey, ResourceVersion, ServedObject, Status,
+    WatchEvent,
 };
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
 use tidings_storage::{Change, Error, Event, Range, Revision, Storage, WatchBatch, WatchStream};

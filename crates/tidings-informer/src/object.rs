@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tidings_api::{KeyError, Labels, Object, ObjectKey};
+use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject};
 
 /// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -6,7 +6,7 @@ use tidings_structural::{self as structural, SchemaView};
 
 /// The schema of a value: an entry of the table of types, or a part of the schema of a custom resource.
 #[derive(Debug, Clone, Copy)]
-pub enum FieldSchema<'a> {
+pub(crate) enum FieldSchema<'a> {
     /// Nothing is known of the value.
     Unknown,
     /// A type of the table.

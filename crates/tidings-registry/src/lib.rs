@@ -30,7 +30,6 @@ pub mod yaml;
 pub use apply::Configured;
 pub use catalog::{Catalog, builtin};
 pub use custom::{as_read, kinds as custom_kinds};
-pub use field_schema::FieldSchema;
 pub use kinds::check_review;
 pub use managed::{keep_times, track_created, track_updated};
 pub use model::{
@@ -40,7 +39,7 @@ pub use model::{
 };
 pub use options::{FieldValidation, WriteOptions};
 pub use patch::{Patch, PatchTarget, PatchType};
+pub use reading::OddField;
 pub use scale::{ScaleRequest, ScaleView};
 pub use selection::Selection;
-pub use stored::StoredObject;
 pub use table::{Column, TablePrinter};

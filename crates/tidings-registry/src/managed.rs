@@ -8,6 +8,7 @@ use tidings_merge::{
 
 use crate::field_schema::FieldSchema;
 use crate::model::{Draft, Kind, Meta};
+use crate::reading::OddField;
 use crate::stored::StoredObject;
 
 /// Members of metadata that the server sets: they have no owner.
@@ -201,12 +202,9 @@ fn untyped(kind: &Kind, named: &str, errors: &str) -> Status {
 }
 
 /// The error 500 for unknown fields inside atomic values, which field sets do not describe.
-pub(crate) fn undeclared(kind: &Kind, named: &str, odd: &[String]) -> Status {
-    let path = |text: &String| {
-        let path = text.split_once(" field ").map_or("", |(_, path)| path);
-        format!(".{}: field not declared in schema", path.trim_matches('"'))
-    };
-    let errors: Vec<String> = odd.iter().map(path).collect();
+pub(crate) fn undeclared(kind: &Kind, named: &str, odd: &[OddField]) -> Status {
+    let error = |field: &OddField| format!(".{}: field not declared in schema", field.path());
+    let errors: Vec<String> = odd.iter().map(error).collect();
     match errors.as_slice() {
         [only] => untyped(kind, named, only),
         several => untyped(kind, named, &format!("errors:\n  {}", several.join("\n  "))),

@@ -29,7 +29,7 @@ impl Draft {
     ///
     /// # Errors
     /// With Go's message.
-    pub fn read_value(kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
+    pub(crate) fn read_value(kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
         Draft::read_touched(kind, value, &Touched::Whole)
     }
 
@@ -37,7 +37,7 @@ impl Draft {
     ///
     /// # Errors
     /// With Go's message.
-    pub fn read_touched(
+    pub(crate) fn read_touched(
         kind: &Arc<Kind>,
         value: Value,
         touched: &Touched,
@@ -63,7 +63,7 @@ impl Draft {
     ///
     /// # Errors
     /// If the store holds something that this server does not write.
-    pub fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+    pub(crate) fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
         match &kind.custom {
             Some(custom) => custom.read_stored(kind, stored),
             None => typed::read_stored(kind, stored, &Touched::NOTHING),

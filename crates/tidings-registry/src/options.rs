@@ -3,6 +3,7 @@
 use tidings_api::Status;
 
 use crate::model::Kind;
+use crate::reading::OddField;
 
 /// The options of a write request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,13 +31,14 @@ impl FieldValidation {
     ///
     /// # Errors
     /// If there are such fields and the validation is strict.
-    pub fn odd_fields(self, kind: &Kind, odd: &[String]) -> Result<Vec<String>, Status> {
+    pub fn odd_fields(self, kind: &Kind, odd: &[OddField]) -> Result<Vec<String>, Status> {
+        let odd: Vec<String> = odd.iter().map(ToString::to_string).collect();
         match self {
             FieldValidation::Strict if !odd.is_empty() => {
                 let odd = odd.join(", ");
                 Err(kind.unhandled(format!("strict decoding error: {odd}")))
             }
-            FieldValidation::Warn => Ok(odd.to_vec()),
+            FieldValidation::Warn => Ok(odd),
             _ => Ok(Vec::new()),
         }
     }

@@ -108,7 +108,7 @@ impl ScaleView {
     ///
     /// # Errors
     /// If the kind has no scale, or a value at one of the paths has the wrong type.
-    pub fn before_patch(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
+    pub(crate) fn before_patch(object: &Object, kind: &Kind) -> Result<ScaleView, Status> {
         scaled(object, kind, Some(0))
     }
 

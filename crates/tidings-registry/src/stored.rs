@@ -7,11 +7,11 @@ use tidings_json::{Map, Plain, Value};
 use tidings_merge::Managed;
 
 /// A stored object with its managedFields apart: they are half of its bytes, and most writes do not read them.
-pub struct StoredObject {
+pub(crate) struct StoredObject {
     /// The members, without `metadata.managedFields`.
-    pub members: Map,
+    pub(crate) members: Map,
     /// `metadata.managedFields`.
-    pub managed: Managed,
+    pub(crate) managed: Managed,
 }
 
 impl StoredObject {
@@ -19,7 +19,7 @@ impl StoredObject {
     ///
     /// # Errors
     /// If it is not a JSON object, or its managedFields cannot be read.
-    pub fn read(json: &[u8]) -> serde_json::Result<StoredObject> {
+    pub(crate) fn read(json: &[u8]) -> serde_json::Result<StoredObject> {
         StoredObject::read_with(json, "")
     }
 
@@ -27,7 +27,7 @@ impl StoredObject {
     ///
     /// # Errors
     /// If it is not a JSON object, or its managedFields cannot be read.
-    pub fn read_with(json: &[u8], known: &str) -> serde_json::Result<StoredObject> {
+    pub(crate) fn read_with(json: &[u8], known: &str) -> serde_json::Result<StoredObject> {
         // UTF-8 is checked once for the whole text, not for each string.
         let text = std::str::from_utf8(json).map_err(Error::custom)?;
         if let Some(stored) = StoredObject::read_plain(text, known) {

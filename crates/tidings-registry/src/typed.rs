@@ -9,10 +9,10 @@ use tidings_schema::{Field, FieldKind, FieldPath, ItemType, fit};
 
 use crate::complete;
 use crate::model::{
-    Draft, Kind, Member, Meta, document, document_with_duplicates, odd, stored, texts, unhandled,
+    Draft, Kind, Member, Meta, document, document_with_duplicates, stored, texts, unhandled,
     unrecognized, unregistered,
 };
-use crate::reading;
+use crate::reading::{OddField, odd_in_order};
 use crate::stored::StoredObject;
 
 /// Reads the body of a request (W132, W133).
@@ -23,8 +23,7 @@ pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> 
     let read = read_members(kind, members, &Touched::Whole);
     let read = read.map(|(mut draft, unknown)| {
         if !(duplicates.is_empty() && unknown.is_empty()) {
-            let found = reading::odd_in_order(body, &duplicates, &unknown);
-            draft.odd = found.iter().map(|(what, field)| odd(what, field)).collect();
+            draft.odd = odd_in_order(body, &duplicates, &unknown);
         }
         draft
     });
@@ -50,7 +49,7 @@ pub(crate) fn read_value(
     match value {
         Value::Object(members) => {
             let (mut draft, unknown) = read_members(kind, members, touched)?;
-            draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
+            draft.odd = unknown.into_iter().map(OddField::Unknown).collect();
             Ok(draft)
         }
         other => Err(mismatch(&other, "", &kind.kind)),

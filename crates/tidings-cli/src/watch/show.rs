@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use tidings_api::{EventType, Object};
+use tidings_api::{EventType, Object, ServedObject};
 
 use super::diff::{FieldChange, diff};
 

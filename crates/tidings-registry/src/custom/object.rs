@@ -12,7 +12,8 @@ use tidings_structural::Malformed;
 use tidings_structural::definition::{DefinedVersion, Definition, MemberPath};
 
 use super::CustomVersion;
-use crate::model::{Draft, Kind, Meta, Subresource, document_with_duplicates, odd, unrecognized};
+use crate::model::{Draft, Kind, Meta, Subresource, document_with_duplicates, unrecognized};
+use crate::reading::OddField;
 
 /// Drops unknown members and fills in the defaults of the schema. Returns the paths of the dropped members.
 fn prune_and_default(
@@ -78,7 +79,7 @@ impl CustomVersion {
         let mut draft = self
             .read_members(kind, members)
             .map_err(|why| kind.unhandled(why))?;
-        let twice = duplicates.iter().map(|field| odd("duplicate", field));
+        let twice = duplicates.into_iter().map(OddField::Duplicate);
         draft.odd.splice(0..0, twice);
         Ok(draft)
     }
@@ -110,7 +111,7 @@ impl CustomVersion {
         members.remove("kind");
         members.remove("apiVersion");
         let mut draft = Draft::new(kind.clone(), meta, members);
-        draft.odd = unknown.iter().map(|field| odd("unknown", field)).collect();
+        draft.odd = unknown.into_iter().map(OddField::Unknown).collect();
         Ok(draft)
     }
 

@@ -9,7 +9,7 @@ use tidings_json::{Map, Value};
 
 use super::kind::{FixedRefusal, Generation, Kind, StatusKeeps, Subresource};
 use super::meta::Meta;
-use crate::reading::{self, depth};
+use crate::reading::{self, OddField, depth};
 
 /// The greatest nesting depth of an object.
 pub const DEPTH_MAX: usize = 100;
@@ -23,8 +23,8 @@ pub struct Draft {
     pub meta: Meta,
     /// The top-level members besides kind, apiVersion and metadata.
     pub members: Map,
-    /// Messages about unknown and duplicate fields of the request (W173).
-    pub odd: Vec<String>,
+    /// The unknown and duplicate fields of the request (W173).
+    pub odd: Vec<OddField>,
     /// The draft comes from an apply: its managedFields are up to date.
     pub applied: bool,
 }
@@ -253,11 +253,6 @@ pub fn unregistered(kind: &str, version: &str) -> String {
         quote(kind),
         quote(version)
     )
-}
-
-/// Upstream's message about a field that is `unknown` or `duplicate`.
-pub(crate) fn odd(what: &str, field: &str) -> String {
-    format!("{what} field {}", quote(field))
 }
 
 /// The members of a body that is a JSON object. Its kind and apiVersion, if there are any, are text.

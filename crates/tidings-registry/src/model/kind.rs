@@ -413,7 +413,7 @@ impl Kind {
     }
 
     /// The path of the desired number of replicas in an object.
-    pub fn replicas_path(&self) -> Vec<String> {
+    pub(crate) fn replicas_path(&self) -> Vec<String> {
         match &self.scale {
             Some(Scale::Defined(scale)) => scale.spec_replicas.members.clone(),
             _ => vec!["spec".into(), "replicas".into()],

@@ -9,8 +9,8 @@ mod refusal;
 mod strategy;
 
 pub use custom_version::CustomVersion;
+pub(crate) use draft::document_with_duplicates;
 pub use draft::{DEPTH_MAX, Draft, document, unregistered};
-pub(crate) use draft::{document_with_duplicates, odd};
 pub(crate) use kind::ViewOf;
 pub use kind::{
     FixedField, FixedRefusal, Generation, Kind, KindView, Name, NameRule, Review, SCALE, Scale,

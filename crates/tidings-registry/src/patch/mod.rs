@@ -10,9 +10,9 @@ use tidings_api::{FieldError, GroupVersionKind, Object, ObjectKey, Reason, Statu
 use tidings_json::{Map, Value};
 use tidings_schema::Type;
 
-use crate::model::{Draft, Kind, SCALE, Subresource, odd};
+use crate::model::{Draft, Kind, SCALE, Subresource};
 use crate::options::FieldValidation;
-use crate::reading;
+use crate::reading::{self, OddField, odd_in_order};
 use crate::scale::{self, ScaleRequest};
 use crate::stored::StoredObject;
 use json_patch::{JsonPatchOperation, JsonPointer};
@@ -160,8 +160,9 @@ impl Patch {
             return Err(Status::invalid(named, name, &wrong.into()));
         }
         let mut found = self.odd.clone();
-        draft.odd.sort_unstable();
-        found.append(&mut draft.odd);
+        let mut odd: Vec<String> = draft.odd.iter().map(ToString::to_string).collect();
+        odd.sort_unstable();
+        found.append(&mut odd);
         let mut warnings = match self.validation {
             FieldValidation::Strict if !found.is_empty() => {
                 let found = found.join(", ");
@@ -249,8 +250,8 @@ fn odd_in(patch: &PatchBody, body: &[u8]) -> Vec<String> {
         return Vec::new();
     };
     if !matches!(patch, PatchBody::Json(_)) {
-        let twice = duplicates.iter();
-        return twice.map(|field| odd("duplicate", field)).collect();
+        let twice = duplicates.into_iter().map(OddField::Duplicate);
+        return twice.map(|field| field.to_string()).collect();
     }
     let operations = value.as_array().into_iter().flatten().enumerate();
     let unknown = operations.flat_map(|(at, operation)| {
@@ -260,10 +261,9 @@ fn odd_in(patch: &PatchBody, body: &[u8]) -> Vec<String> {
             .map(move |name| format!("[{at}].{name}"))
     });
     let unknown: Vec<String> = unknown.take(ODD_OPERATIONS_MAX).collect();
-    let found = reading::odd_in_order(body, &duplicates, &unknown).into_iter();
-    found
-        .map(|(what, field)| format!("json patch {}", odd(what, &field)))
-        .collect()
+    let found = odd_in_order(body, &duplicates, &unknown);
+    let found = found.iter();
+    found.map(|field| format!("json patch {field}")).collect()
 }
 
 /// The error 422 for operations that fail (W150).

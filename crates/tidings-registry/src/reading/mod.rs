@@ -5,6 +5,7 @@ mod odd;
 use tidings_json::map::Entry;
 use tidings_json::{Map, Outline, OutlineIndex, Plain, Value};
 
+pub use odd::OddField;
 pub(crate) use odd::odd_in_order;
 use tidings_schema::{FieldPath, NOTES_MAX};
 

@@ -1,10 +1,39 @@
 //! Finds unknown and duplicate fields in the order of the document (W173).
 
 use std::collections::HashSet;
+use std::fmt;
 
+use tidings_go::quote;
 use tidings_json::{Outline, OutlineIndex, unquote};
 
 use tidings_schema::FieldPath;
+
+/// A field of a document that is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OddField {
+    /// The field at this path occurs again.
+    Duplicate(String),
+    /// The type has no field at this path.
+    Unknown(String),
+}
+
+impl OddField {
+    /// The path of the field.
+    pub fn path(&self) -> &str {
+        let (OddField::Duplicate(path) | OddField::Unknown(path)) = self;
+        path
+    }
+}
+
+/// Upstream's message about the field.
+impl fmt::Display for OddField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OddField::Duplicate(path) => write!(f, "duplicate field {}", quote(path)),
+            OddField::Unknown(path) => write!(f, "unknown field {}", quote(path)),
+        }
+    }
+}
 
 /// The unknown and duplicate fields of a document, each once and in the order of the document. Duplicates of an unknown field, or
 /// inside of it, are left out.
@@ -12,7 +41,7 @@ pub(crate) fn odd_in_order(
     json: &[u8],
     duplicates: &[String],
     unknown: &[String],
-) -> Vec<(&'static str, String)> {
+) -> Vec<OddField> {
     let mut finder = OddFields {
         duplicates: duplicates.iter().map(String::as_str).collect(),
         unknown: unknown.iter().map(String::as_str).collect(),
@@ -34,8 +63,7 @@ struct OddFields<'a> {
     unknown: HashSet<&'a str>,
     /// Paths of unknown fields that have been found: an unknown field can occur twice.
     reported: HashSet<String>,
-    /// `unknown` or `duplicate`, and the path.
-    found: Vec<(&'static str, String)>,
+    found: Vec<OddField>,
 }
 
 impl OddFields<'_> {
@@ -51,13 +79,13 @@ impl OddFields<'_> {
             let text = path.noted();
             if self.unknown.contains(&*text) {
                 if self.reported.insert(text.clone()) {
-                    self.found.push(("unknown", text));
+                    self.found.push(OddField::Unknown(text));
                 }
                 continue;
             }
             let again = seen.contains(&name);
             if again && self.duplicates.remove(&*text) {
-                self.found.push(("duplicate", text));
+                self.found.push(OddField::Duplicate(text));
             }
             self.search(outline, value, &path);
             seen.insert(name);
@@ -77,12 +105,12 @@ mod tests {
         let (_, duplicates) = read(json).unwrap();
         let unknown = ["z".to_owned(), "l[0].u".to_owned()];
         let odd = odd_in_order(json, &duplicates, &unknown);
-        let odd: Vec<_> = odd.iter().map(|(what, path)| (*what, &**path)).collect();
+        let odd: Vec<String> = odd.iter().map(ToString::to_string).collect();
         let expected = [
-            ("unknown", "z"),
-            ("duplicate", "a"),
-            ("unknown", "l[0].u"),
-            ("duplicate", "l[0].y"),
+            "unknown field \"z\"",
+            "duplicate field \"a\"",
+            "unknown field \"l[0].u\"",
+            "duplicate field \"l[0].y\"",
         ];
         assert_eq!(odd, expected);
     }

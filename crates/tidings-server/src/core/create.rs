@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidings_api::{
-    Cause, FieldErrors, Object, ObjectKey, ResourceVersion, Status, UnstampedObject,
+    Cause, FieldErrors, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
 };
 use tidings_merge::Manager;
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, Status, UnstampedObject};
+use tidings_api::{
+    EventType, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
+};
 use tidings_cache::{Cache, CacheError, StoreCache};
 use tidings_registry::{Kind, Name};
 use tidings_storage::Revision;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tidings_api::{
-    ListMetadata, ListOptions, Object, SplitOptions, Status, WatchEvent, WatchSplitter,
+    ListMetadata, ListOptions, Object, ServedObject, SplitOptions, Status, WatchEvent,
+    WatchSplitter,
 };
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
 

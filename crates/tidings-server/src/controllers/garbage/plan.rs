@@ -1,8 +1,8 @@
 //! Decides what to do with one object, from the states of its owners. Pure.
 
 use serde::Deserialize;
-use tidings_api::Object;
 use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
+use tidings_api::{Object, ServedObject};
 
 use super::graph::{DeletionPhase, OwnerLink, Uid};
 use crate::core::PropagationPolicy;

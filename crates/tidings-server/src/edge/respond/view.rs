@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidings_api::{EventType, Object, Reason, ResourceVersion, Status};
+use tidings_api::{EventType, Object, Reason, ResourceVersion, ServedObject, Status, event_prefix};
 use tidings_go::{json_text, quote};
 use tidings_json::Value;
 use tidings_registry::Kind;
@@ -172,7 +172,7 @@ impl ObjectView {
     /// A watch event in JSON.
     pub(crate) fn event(&self, event: EventType, object: &Object, with_columns: bool) -> Bytes {
         let mut out = BytesMut::with_capacity(object.as_bytes().len());
-        out.put_slice(event.json_prefix());
+        out.put_slice(event_prefix(event));
         self.put_object(object, with_columns, &mut out);
         out.put_slice(b"}\n");
         out.freeze()
@@ -223,7 +223,7 @@ impl ObjectView {
         // The bookmark's JSON already has the client's version, so it is not converted from the stored one.
         let whole = |out: &mut BytesMut| out.put_slice(object.as_bytes());
         let mut out = BytesMut::new();
-        out.put_slice(EventType::Bookmark.json_prefix());
+        out.put_slice(event_prefix(EventType::Bookmark));
         match (self.form, Object::parse(Bytes::from(object.clone()))) {
             (ObjectForm::Whole, _) | (_, Err(_)) => whole(&mut out),
             (_, Ok(object)) => self.put_object(&object, with_columns, &mut out),

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tidings_api::{EventType, Object, ResourceVersion, Status};
+use tidings_api::{EventType, Object, ResourceVersion, ServedObject, Status, event_prefix};
 use tidings_cache::{EncodedSegment, EncodingKey, FellBehind};
 use tokio::time::{Instant, Sleep};
 
@@ -293,7 +293,7 @@ pub(crate) fn error_event(status: &Status, format: DocumentFormat) -> Bytes {
     if format == DocumentFormat::Protobuf {
         return error_frame(status);
     }
-    let mut event = EventType::Error.json_prefix().to_vec();
+    let mut event = event_prefix(EventType::Error).to_vec();
     event.extend(status.to_json());
     event.extend_from_slice(b"}\n");
     Bytes::from(event)
