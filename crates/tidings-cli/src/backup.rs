@@ -146,6 +146,12 @@ where
 
 pub(crate) fn run_restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
     let RestoreArguments { directory, file } = arguments;
+    if directory.is_file() {
+        bail!(
+            "{} is a file: write the data directory first, then the backup",
+            directory.display()
+        );
+    }
     let now_ms = jiff::Timestamp::now()
         .as_millisecond()
         .try_into()

@@ -19,12 +19,19 @@ pub(crate) struct CheckArguments {
 }
 
 pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
-    let report = check(&arguments.directory)?;
+    let directory = &arguments.directory;
+    if directory.is_file() {
+        bail!(
+            "{} is a file: write the data directory of a server",
+            directory.display()
+        );
+    }
+    let report = check(directory)?;
     show(&report, arguments.list);
     if !report.damage.is_empty() {
         bail!(
             "{} is damaged: restore it from a backup, or move it away to start empty",
-            arguments.directory.display()
+            directory.display()
         );
     }
     println!("everything was read, and all checksums match");

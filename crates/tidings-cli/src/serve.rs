@@ -172,24 +172,27 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
             _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
         }
     });
-    let store = tokio::select! {
-        store = open_store(arguments) => store?,
-        () = &mut stop => return Ok(()),
-    };
+    // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
         format!(
             "{} cannot be listened on; choose another address with --listen",
             arguments.listen
         )
     })?;
+    let store = tokio::select! {
+        store = open_store(arguments) => store?,
+        () = &mut stop => return Ok(()),
+    };
     let address = listener.address();
     let names = ServerNames {
         address: address.ip(),
         others: arguments.tls_san.clone(),
     };
     let pki = if arguments.ephemeral {
-        std::fs::create_dir_all(data_dir)
-            .with_context(|| format!("{} cannot be created", data_dir.display()))?;
+        if arguments.kubeconfig.is_none() {
+            std::fs::create_dir_all(data_dir)
+                .with_context(|| format!("{} cannot be created", data_dir.display()))?;
+        }
         Pki::ephemeral(&names)?
     } else {
         Pki::open(&data_dir.join("pki"), &names)?

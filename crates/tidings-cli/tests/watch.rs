@@ -226,8 +226,14 @@ async fn what_cannot_be_shown_is_said_clearly() {
     let wrong = data.join("wrong");
     std::fs::write(&wrong, kubeconfig.replace(token, "something-else")).unwrap();
     let said = refused(data, &["cm", "--kubeconfig", wrong.to_str().unwrap()]);
-    assert!(said.contains("refuses: Unauthorized"), "{said}");
-    assert!(refused(data, &["cm", "--context", "nope"]).contains("nope"));
+    assert!(
+        said.contains("does not know this user (Unauthorized): the token"),
+        "{said}"
+    );
+    assert_eq!(
+        refused(data, &["cm", "--context", "nope"]),
+        "tidings: the kubeconfig has no context \"nope\": it has tidings"
+    );
     let url = server.url.clone();
     server.kill().await.unwrap();
     let said = refused(data, &["cm"]);

@@ -25,12 +25,29 @@ pub enum ConnectError {
     /// The kubeconfig is missing or invalid, or refers to an entry that it does not have.
     #[error("the kubeconfig cannot be used: {0}")]
     Kubeconfig(Box<kube::config::KubeconfigError>),
+    /// The kubeconfig does not have the context.
+    #[error("the kubeconfig has no context {context:?}{}", known(.contexts))]
+    NoContext {
+        /// The name of the context.
+        context: String,
+        /// The contexts that it has.
+        contexts: Vec<String>,
+    },
     /// Neither a kubeconfig nor the environment of a Pod was found.
-    #[error("found no kubeconfig, and this program does not run in a Pod: {0}")]
+    #[error(
+        "found no kubeconfig, and this program does not run in a Pod: set KUBECONFIG to the path of one, or write ~/.kube/config"
+    )]
     NotConfigured(Box<kube::config::InferConfigError>),
     /// The certificates or credentials are invalid.
     #[error("the kubeconfig's certificates or credentials cannot be used: {0}")]
     Client(Box<kube::Error>),
+}
+
+fn known(contexts: &[String]) -> String {
+    match contexts {
+        [] => String::new(),
+        contexts => format!(": it has {}", contexts.join(", ")),
+    }
 }
 
 /// Makes a client as kubectl does: from a kubeconfig (the given one, else `KUBECONFIG`, else the one in the home directory) and
@@ -53,14 +70,10 @@ pub async fn connect(
     let config = match kubeconfig {
         Some(path) => {
             let kubeconfig = Kubeconfig::read_from(path).map_err(wrong)?;
-            kube::Config::from_custom_kubeconfig(kubeconfig, &options)
-                .await
-                .map_err(wrong)?
+            of_kubeconfig(kubeconfig, &options).await?
         }
         None if context.is_some() || std::env::var_os("KUBECONFIG").is_some() => {
-            kube::Config::from_kubeconfig(&options)
-                .await
-                .map_err(wrong)?
+            of_kubeconfig(Kubeconfig::read().map_err(wrong)?, &options).await?
         }
         None => kube::Config::infer()
             .await
@@ -77,4 +90,26 @@ pub async fn connect(
         namespace,
         server,
     })
+}
+
+async fn of_kubeconfig(
+    kubeconfig: Kubeconfig,
+    options: &KubeConfigOptions,
+) -> Result<kube::Config, ConnectError> {
+    if let Some(context) = &options.context
+        && !kubeconfig
+            .contexts
+            .iter()
+            .any(|known| known.name == *context)
+    {
+        let contexts = kubeconfig.contexts.into_iter();
+        return Err(ConnectError::NoContext {
+            context: context.clone(),
+            contexts: contexts.map(|known| known.name).collect(),
+        });
+    }
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, options);
+    config
+        .await
+        .map_err(|error| ConnectError::Kubeconfig(Box::new(error)))
 }

@@ -26,7 +26,7 @@ const TOKEN_BYTES_MIN: usize = 16;
 #[non_exhaustive]
 pub enum PkiError {
     /// A file cannot be read or written.
-    #[error("cannot read or write {path}: {source}")]
+    #[error("cannot read or write {path}")]
     Io {
         /// The file.
         path: String,

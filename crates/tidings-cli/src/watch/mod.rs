@@ -74,8 +74,12 @@ pub(crate) struct WatchArguments {
     output_watch_events: bool,
 
     /// Show only changes, not the existing objects
-    #[arg(short = 'w', long)]
+    #[arg(long)]
     watch_only: bool,
+
+    // kubectl needs it; this command always watches.
+    #[arg(short = 'w', long, hide = true)]
+    watch: bool,
 
     /// The kubeconfig [default: KUBECONFIG, or .kube/config in the home directory]
     #[arg(long, value_name = "PATH")]

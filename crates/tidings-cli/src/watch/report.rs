@@ -49,7 +49,7 @@ pub(super) async fn sync(
                 changed.context("the informer has stopped")?;
                 if let ReflectorState::Degraded { problem, next_retry, .. } = &*states.borrow_and_update() {
                     match problem.source_error() {
-                        Some(SourceError::Transport(_)) => bail!("the server {server} cannot be reached: {}", root(problem)),
+                        Some(SourceError::Transport(_)) => bail!(unreachable(server, problem)),
                         Some(error) if is_final(error) => return Err(refusal(problem)),
                         _ => say(&trouble(problem, until(*next_retry))),
                     }
@@ -106,12 +106,14 @@ pub(super) fn refusal(problem: &Problem) -> anyhow::Error {
 
 pub(super) fn explain(error: ResolveError, server: &str) -> anyhow::Error {
     match error {
+        ResolveError::Source(error) if error.code() == Some(401) => anyhow::anyhow!(
+            "the server {server} does not know this user ({}): the token or certificate of the kubeconfig is not one of this server",
+            error.story()
+        ),
         ResolveError::Source(error) if error.status().is_some() => {
             anyhow::anyhow!("the server {server} refuses: {}", error.story())
         }
-        ResolveError::Source(error) => {
-            anyhow::anyhow!("the server {server} cannot be reached: {}", root(&error))
-        }
+        ResolveError::Source(error) => anyhow::anyhow!(unreachable(server, &error)),
         // The part after the first dot may be wrong, and not the resource.
         ResolveError::Unknown(word) if word.contains('.') => {
             let name = word.split('.').next().unwrap_or_default();
@@ -121,6 +123,21 @@ pub(super) fn explain(error: ResolveError, server: &str) -> anyhow::Error {
         }
         other => other.into(),
     }
+}
+
+/// Why no answer of a server could be read, with what to change if the kubeconfig is the likely cause.
+fn unreachable(server: &str, error: &dyn std::error::Error) -> String {
+    let root = root(error);
+    let hint = match root.as_str() {
+        text if server.starts_with("http:") && text.contains("invalid HTTP version") => {
+            ": it seems to speak TLS, write https:// in the kubeconfig"
+        }
+        text if text.contains("UnknownIssuer") => {
+            ": the certificate authority of the kubeconfig is not that of this server"
+        }
+        _ => "",
+    };
+    format!("the server {server} cannot be reached: {root}{hint}")
 }
 
 /// True if a retry cannot help: the server rejects the selector, or does not have the resource.
@@ -177,6 +194,23 @@ mod tests {
                 trouble(&problem, Duration::from_millis(3210)),
                 format!("{what}; trying again in 3.2 s")
             );
+        }
+    }
+
+    #[test]
+    fn a_wrong_kubeconfig_is_told_what_to_change() {
+        for (server, cause, hint) in [
+            ("http://a:1", "invalid HTTP version parsed", "https://"),
+            (
+                "https://a:1",
+                "invalid peer certificate: UnknownIssuer",
+                "certificate authority",
+            ),
+            ("https://a:1", "Connection refused", "Connection refused"),
+        ] {
+            let error = SourceError::transport(std::io::Error::other(cause));
+            let said = unreachable(server, &error);
+            assert!(said.contains(cause) && said.contains(hint), "{said}");
         }
     }
 
