@@ -19,13 +19,13 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// A namespace on a server.
 #[derive(Clone)]
-struct Place {
+struct TestedServer {
     client: RestClient,
     namespace: String,
     maps: Api<ConfigMap>,
 }
 
-impl Place {
+impl TestedServer {
     fn scope(&self) -> Scope {
         Scope::namespace(&self.namespace)
     }
@@ -59,7 +59,7 @@ impl Place {
 }
 
 /// Runs a test on every server.
-async fn everywhere<F: Future<Output = ()>>(name: &str, test: impl Fn(Place) -> F) {
+async fn everywhere<F: Future<Output = ()>>(name: &str, test: impl Fn(TestedServer) -> F) {
     let own = interop::Server::start().await.unwrap();
     on(&own.kubeconfig(), name, &test).await;
     if let Some(other) = std::env::var_os("TIDINGS_TEST_KUBECONFIG") {
@@ -67,7 +67,11 @@ async fn everywhere<F: Future<Output = ()>>(name: &str, test: impl Fn(Place) -> 
     }
 }
 
-async fn on<F: Future<Output = ()>>(kubeconfig: &Path, name: &str, test: impl Fn(Place) -> F) {
+async fn on<F: Future<Output = ()>>(
+    kubeconfig: &Path,
+    name: &str,
+    test: impl Fn(TestedServer) -> F,
+) {
     let connection = connect(Some(kubeconfig), None).await.unwrap();
     let namespaces: Api<Namespace> = Api::all(connection.client.kube().clone());
     let wanted = json!({"metadata": {"generateName": format!("tidings-{name}-")}});
@@ -79,7 +83,7 @@ async fn on<F: Future<Output = ()>>(kubeconfig: &Path, name: &str, test: impl Fn
         .await
         .unwrap();
     let namespace = made.metadata.name.unwrap();
-    let place = Place {
+    let place = TestedServer {
         maps: Api::namespaced(connection.client.kube().clone(), &namespace),
         namespace: namespace.clone(),
         client: connection.client,

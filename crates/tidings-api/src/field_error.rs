@@ -7,7 +7,7 @@ use crate::cause::Cause;
 use tidings_go as go;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Type {
+enum FieldErrorType {
     Required,
     Invalid,
     NotSupported,
@@ -19,40 +19,40 @@ enum Type {
     Internal,
 }
 
-impl Type {
+impl FieldErrorType {
     fn text(self) -> &'static str {
         match self {
-            Type::Required => "Required value",
-            Type::Invalid | Type::Mistyped => "Invalid value",
-            Type::NotSupported => "Unsupported value",
-            Type::Forbidden => "Forbidden",
-            Type::TooLong => "Too long",
-            Type::TooMany => "Too many",
-            Type::Duplicate => "Duplicate value",
-            Type::Internal => "Internal error",
+            FieldErrorType::Required => "Required value",
+            FieldErrorType::Invalid | FieldErrorType::Mistyped => "Invalid value",
+            FieldErrorType::NotSupported => "Unsupported value",
+            FieldErrorType::Forbidden => "Forbidden",
+            FieldErrorType::TooLong => "Too long",
+            FieldErrorType::TooMany => "Too many",
+            FieldErrorType::Duplicate => "Duplicate value",
+            FieldErrorType::Internal => "Internal error",
         }
     }
 
     fn cause(self) -> &'static str {
         match self {
-            Type::Required => "FieldValueRequired",
-            Type::Invalid => "FieldValueInvalid",
-            Type::NotSupported => "FieldValueNotSupported",
-            Type::Forbidden => "FieldValueForbidden",
-            Type::TooLong => "FieldValueTooLong",
-            Type::TooMany => "FieldValueTooMany",
-            Type::Duplicate => "FieldValueDuplicate",
-            Type::Mistyped => "FieldValueTypeInvalid",
-            Type::Internal => "InternalError",
+            FieldErrorType::Required => "FieldValueRequired",
+            FieldErrorType::Invalid => "FieldValueInvalid",
+            FieldErrorType::NotSupported => "FieldValueNotSupported",
+            FieldErrorType::Forbidden => "FieldValueForbidden",
+            FieldErrorType::TooLong => "FieldValueTooLong",
+            FieldErrorType::TooMany => "FieldValueTooMany",
+            FieldErrorType::Duplicate => "FieldValueDuplicate",
+            FieldErrorType::Mistyped => "FieldValueTypeInvalid",
+            FieldErrorType::Internal => "InternalError",
         }
     }
 }
 
-/// One wrong field: `path: Type: value: detail`.
+/// One wrong field: `path: type: value: detail`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     path: String,
-    kind: Type,
+    kind: FieldErrorType,
     /// The wrong value as Go prints it; not for every type.
     value: Option<String>,
     detail: String,
@@ -61,7 +61,7 @@ pub struct FieldError {
 impl FieldError {
     fn new(
         path: impl Into<String>,
-        kind: Type,
+        kind: FieldErrorType,
         value: Option<String>,
         detail: impl Into<String>,
     ) -> FieldError {
@@ -75,12 +75,17 @@ impl FieldError {
 
     /// A required field is missing.
     pub fn required(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::Required, None, detail)
+        FieldError::new(path, FieldErrorType::Required, None, detail)
     }
 
     /// A text is invalid.
     pub fn invalid(path: impl Into<String>, value: &str, detail: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::Invalid, Some(go::quote(value)), detail)
+        FieldError::new(
+            path,
+            FieldErrorType::Invalid,
+            Some(go::quote(value)),
+            detail,
+        )
     }
 
     /// A value that is not text is invalid; `value` is printed without quotes.
@@ -89,7 +94,12 @@ impl FieldError {
         value: impl fmt::Display,
         detail: impl Into<String>,
     ) -> FieldError {
-        FieldError::new(path, Type::Invalid, Some(value.to_string()), detail)
+        FieldError::new(
+            path,
+            FieldErrorType::Invalid,
+            Some(value.to_string()),
+            detail,
+        )
     }
 
     /// A value is not one of the supported ones; `value` is printed without quotes.
@@ -100,19 +110,24 @@ impl FieldError {
     ) -> FieldError {
         let supported: Vec<String> = supported.iter().map(|value| go::quote(value)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
-        FieldError::new(path, Type::NotSupported, Some(value.to_string()), detail)
+        FieldError::new(
+            path,
+            FieldErrorType::NotSupported,
+            Some(value.to_string()),
+            detail,
+        )
     }
 
     /// A field may not be set or changed.
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::Forbidden, None, detail)
+        FieldError::new(path, FieldErrorType::Forbidden, None, detail)
     }
 
     /// A value is longer than `bytes_max`.
     pub fn too_long(path: impl Into<String>, bytes_max: usize) -> FieldError {
         FieldError::new(
             path,
-            Type::TooLong,
+            FieldErrorType::TooLong,
             None,
             format!(
                 "may not be more than {bytes_max} {}",
@@ -123,14 +138,19 @@ impl FieldError {
 
     /// A value is too long; the limit is not printed.
     pub fn too_long_unbounded(path: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::TooLong, None, "value is too long")
+        FieldError::new(path, FieldErrorType::TooLong, None, "value is too long")
     }
 
     /// A list has too many elements.
     pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> FieldError {
         let items = if max == 1 { "item" } else { "items" };
         let detail = format!("must have at most {max} {items}");
-        FieldError::new(path, Type::TooMany, Some(actual.to_string()), detail)
+        FieldError::new(
+            path,
+            FieldErrorType::TooMany,
+            Some(actual.to_string()),
+            detail,
+        )
     }
 
     /// A value does not have the type of its schema; `value` is printed without quotes.
@@ -139,27 +159,32 @@ impl FieldError {
         value: impl fmt::Display,
         detail: impl Into<String>,
     ) -> FieldError {
-        FieldError::new(path, Type::Mistyped, Some(value.to_string()), detail)
+        FieldError::new(
+            path,
+            FieldErrorType::Mistyped,
+            Some(value.to_string()),
+            detail,
+        )
     }
 
     /// A value is invalid and too large to be printed.
     pub fn invalid_omitted(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::Invalid, None, detail)
+        FieldError::new(path, FieldErrorType::Invalid, None, detail)
     }
 
     /// A check failed to run.
     pub fn internal(path: impl Into<String>, detail: impl Into<String>) -> FieldError {
-        FieldError::new(path, Type::Internal, None, detail)
+        FieldError::new(path, FieldErrorType::Internal, None, detail)
     }
 
     /// A value occurs twice where it may occur once.
     pub fn duplicate(path: impl Into<String>, value: &str) -> FieldError {
-        FieldError::new(path, Type::Duplicate, Some(go::quote(value)), "")
+        FieldError::new(path, FieldErrorType::Duplicate, Some(go::quote(value)), "")
     }
 
     /// A value that is not text occurs twice; `value` is printed without quotes, and `None` stands for a value too large to print.
     pub fn duplicate_value(path: impl Into<String>, value: Option<String>) -> FieldError {
-        FieldError::new(path, Type::Duplicate, value, "")
+        FieldError::new(path, FieldErrorType::Duplicate, value, "")
     }
 
     /// The path of the field.

@@ -17,18 +17,18 @@ use crate::spans::{Spans, collect};
 ///
 /// What a server does with objects is in the trait [`ServedObject`](crate::ServedObject).
 #[derive(Clone)]
-pub struct Object(Arc<Inner>);
+pub struct Object(Arc<ObjectBytes>);
 
-struct Inner {
+struct ObjectBytes {
     buffer: Bytes,
     /// The range of the JSON in the buffer.
     start: u32,
     end: u32,
-    known: OnceLock<Box<Known>>,
+    known: OnceLock<Box<KnownMetadata>>,
 }
 
 /// Positions and labels found in the JSON. They are derived from it and can be found again.
-struct Known {
+struct KnownMetadata {
     spans: Spans,
     labels: OnceLock<Labels>,
 }
@@ -84,11 +84,11 @@ impl Object {
 
     /// The object in a part of a buffer.
     pub(crate) fn with_spans(buffer: Bytes, start: u32, end: u32, spans: Spans) -> Object {
-        Object(Arc::new(Inner {
+        Object(Arc::new(ObjectBytes {
             buffer,
             start,
             end,
-            known: OnceLock::from(Box::new(Known::new(spans))),
+            known: OnceLock::from(Box::new(KnownMetadata::new(spans))),
         }))
     }
 
@@ -100,7 +100,7 @@ impl Object {
             inner.known.take();
             return self;
         }
-        Object(Arc::new(Inner {
+        Object(Arc::new(ObjectBytes {
             buffer: self.0.buffer.clone(),
             start: self.0.start,
             end: self.0.end,
@@ -108,9 +108,13 @@ impl Object {
         }))
     }
 
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownMetadata {
         // The bytes were parsed before, so they are an object.
-        let find = || Box::new(Known::new(collect(self.as_bytes()).unwrap_or_default()));
+        let find = || {
+            Box::new(KnownMetadata::new(
+                collect(self.as_bytes()).unwrap_or_default(),
+            ))
+        };
         self.0.known.get_or_init(find)
     }
 
@@ -138,8 +142,8 @@ impl Object {
 
     /// About how many bytes of memory the object takes: its JSON, and what is kept with it.
     pub fn memory_bytes(&self) -> usize {
-        let known = self.0.known.get().map_or(0, |_| size_of::<Known>());
-        self.0.buffer.len() + size_of::<Inner>() + 2 * size_of::<usize>() + known
+        let known = self.0.known.get().map_or(0, |_| size_of::<KnownMetadata>());
+        self.0.buffer.len() + size_of::<ObjectBytes>() + 2 * size_of::<usize>() + known
     }
 
     /// `kind`, or empty.
@@ -229,9 +233,9 @@ impl Object {
     }
 }
 
-impl Known {
-    fn new(spans: Spans) -> Known {
-        Known {
+impl KnownMetadata {
+    fn new(spans: Spans) -> KnownMetadata {
+        KnownMetadata {
             spans,
             labels: OnceLock::new(),
         }

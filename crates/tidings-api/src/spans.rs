@@ -146,11 +146,11 @@ impl SpanCollector {
 
 /// Collects the spans of one complete object.
 pub(crate) fn collect(bytes: &[u8]) -> Result<Spans, ScanError> {
-    struct Whole {
+    struct WholeObject {
         collector: SpanCollector,
         documents: usize,
     }
-    impl ScanEvents for Whole {
+    impl ScanEvents for WholeObject {
         type Error = ScanError;
         fn value_start(
             &mut self,
@@ -198,7 +198,7 @@ pub(crate) fn collect(bytes: &[u8]) -> Result<Spans, ScanError> {
             Ok(())
         }
     }
-    let mut whole = Whole {
+    let mut whole = WholeObject {
         collector: SpanCollector::default(),
         documents: 0,
     };

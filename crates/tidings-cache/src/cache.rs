@@ -66,7 +66,7 @@ impl CurrentReader {
         Object::stamped(&json, stored.revision(), event).ok()
     }
 
-    /// True if neither was replaced by the other.
+    /// True if both are the same reader.
     pub(crate) fn is_same(&self, other: &CurrentReader) -> bool {
         self.number == other.number
     }

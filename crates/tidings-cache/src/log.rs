@@ -21,6 +21,7 @@ pub type ObjectMap = OrdMap<ObjectKey, Object>;
 /// The first segment is small, so that quiet resources cost little; each next one is twice as large, up to the maximum. Larger segments
 /// make reads at an old revision replay more events; smaller ones need more snapshots.
 const SEGMENT_EVENTS_MIN: usize = 32;
+/// The most events of a segment.
 const SEGMENT_EVENTS_MAX: usize = 1024;
 
 /// A full log has at least this many segments, because only whole segments can be dropped.

@@ -14,8 +14,9 @@ use crate::cache::{Cache, StoredReader};
 use crate::fill::CacheFiller;
 use crate::source::{SetAside, StoreListerWatcher};
 
-/// How long a cache waits before it reads the store again after a failure.
+/// The first wait of a cache before it reads the store again after a failure.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
+/// The longest wait of a cache before it reads the store again.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// How long to wait for a progress notification of the store before it is requested again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);

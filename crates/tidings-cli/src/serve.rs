@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki, ServerNames};
+use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki, ServerNames, lifetimes};
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -216,11 +216,6 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     Ok(())
 }
 
-/// Objects that expire: Events after an hour, as in kube-apiserver.
-fn lifetimes<K: From<&'static str>>() -> Vec<(K, Duration)> {
-    vec![("events/".into(), Duration::from_secs(3600))]
-}
-
 async fn open_store(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>> {
     match arguments.storage {
         StorageEngine::Embedded if !arguments.etcd.etcd_endpoints.is_empty() => {
@@ -256,7 +251,9 @@ async fn open_etcd(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage
     options.tls = (tls.authority.is_some() || tls.identity.is_some()).then_some(tls);
     options.history_age = arguments.history;
     options.value_bytes_max = arguments.max_object_bytes;
-    options.lifetimes = lifetimes();
+    options.lifetimes = lifetimes()
+        .map(|(prefix, age)| (prefix.into(), age))
+        .collect();
     Ok(Arc::new(Etcd::open(options).await?))
 }
 
@@ -264,7 +261,9 @@ fn open_embedded(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>>
     let mut options = EmbeddedOptions::default();
     options.history_age = arguments.history;
     options.value_bytes_max = arguments.max_object_bytes;
-    options.lifetimes = lifetimes();
+    options.lifetimes = lifetimes()
+        .map(|(prefix, age)| (prefix.into(), age))
+        .collect();
     options.beside = BESIDE;
     if let Some(bytes) = arguments.log_segment_bytes {
         options.segment_bytes_max = bytes;

@@ -211,7 +211,7 @@ pub async fn wait_for(
         missing,
         cause,
     };
-    tracing::warn!(error = %not_done, cause = %not_done.cause, "not everything is done");
+    tracing::warn!(error = %not_done, cause = %not_done.cause, "gave up waiting: not everything is done");
     Err(not_done)
 }
 

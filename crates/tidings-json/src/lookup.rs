@@ -5,7 +5,7 @@ use crate::span::{Span, unquote};
 
 /// The span of the value that a path of members leads to, in one complete JSON object.
 pub fn find_member(json: &[u8], path: &[&str]) -> Option<Span> {
-    let mut search = Search {
+    let mut search = MemberSearch {
         path,
         matched: 0,
         key: 0,
@@ -17,7 +17,7 @@ pub fn find_member(json: &[u8], path: &[&str]) -> Option<Span> {
     search.found
 }
 
-struct Search<'p> {
+struct MemberSearch<'p> {
     path: &'p [&'p str],
     /// How many members of the path are open.
     matched: usize,
@@ -27,35 +27,47 @@ struct Search<'p> {
 }
 
 /// Why the scan ends: it is not JSON, or there is nothing more to look for.
-enum End {
+enum SearchEnd {
     Scan,
     Found,
 }
 
-impl From<ScanError> for End {
-    fn from(_: ScanError) -> End {
-        End::Scan
+impl From<ScanError> for SearchEnd {
+    fn from(_: ScanError) -> SearchEnd {
+        SearchEnd::Scan
     }
 }
 
-impl ScanEvents for Search<'_> {
-    type Error = End;
+impl ScanEvents for MemberSearch<'_> {
+    type Error = SearchEnd;
 
-    fn value_start(&mut self, _: &[u8], at: usize, _: ValueKind, depth: usize) -> Result<(), End> {
+    fn value_start(
+        &mut self,
+        _: &[u8],
+        at: usize,
+        _: ValueKind,
+        depth: usize,
+    ) -> Result<(), SearchEnd> {
         if depth == self.path.len() && self.matched == self.path.len() {
             self.start = at;
         }
         Ok(())
     }
 
-    fn value_end(&mut self, _: &[u8], end: usize, _: ValueKind, depth: usize) -> Result<(), End> {
+    fn value_end(
+        &mut self,
+        _: &[u8],
+        end: usize,
+        _: ValueKind,
+        depth: usize,
+    ) -> Result<(), SearchEnd> {
         if depth > 0 && depth == self.matched {
             if self.matched == self.path.len() {
                 self.found = Some(Span {
                     start: self.start as u32,
                     end: end as u32,
                 });
-                return Err(End::Found);
+                return Err(SearchEnd::Found);
             }
             self.matched -= 1;
         }
@@ -66,7 +78,7 @@ impl ScanEvents for Search<'_> {
         self.key = at;
     }
 
-    fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), End> {
+    fn key_end(&mut self, chunk: &[u8], end: usize, depth: usize) -> Result<(), SearchEnd> {
         if depth == self.matched + 1
             && self.path.get(self.matched).is_some_and(|name| {
                 unquote(&chunk[self.key..end]).as_deref() == Some(name.as_bytes())
@@ -77,7 +89,7 @@ impl ScanEvents for Search<'_> {
         Ok(())
     }
 
-    fn comma(&mut self, _: &[u8], _: usize, _: usize) -> Result<(), End> {
+    fn comma(&mut self, _: &[u8], _: usize, _: usize) -> Result<(), SearchEnd> {
         Ok(())
     }
 }

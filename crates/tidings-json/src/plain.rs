@@ -128,7 +128,7 @@ impl<'a> Plain<'a> {
 
     fn object(&mut self) -> Option<Map> {
         let start = self.members.len();
-        let mut seen = Seen::default();
+        let mut seen = SeenNames::default();
         self.members(|name, reader| {
             if seen.perhaps(name) {
                 let known = &reader.members[start..];
@@ -286,9 +286,9 @@ impl<'a> Plain<'a> {
 
 /// A filter of the names that an object has had so far. It tells most new names without comparing them with the others.
 #[derive(Default)]
-struct Seen(u64);
+struct SeenNames(u64);
 
-impl Seen {
+impl SeenNames {
     /// Adds a name; false if it is certainly new.
     fn perhaps(&mut self, name: &str) -> bool {
         let bytes = name.as_bytes();

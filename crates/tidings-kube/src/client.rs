@@ -12,7 +12,7 @@ use tidings_informer::SourceError;
 use tokio::time::{sleep, timeout};
 
 use crate::failure::{TimedOut, UnansweredRequest, after, is_lost_connection, is_overload};
-use crate::limiter::RateLimiter;
+use crate::limiter::RequestLimiter;
 use crate::resource::JSON;
 use crate::response::{failure, retry_after};
 use crate::warning::{Warning, WarningHandler, logs_once, warnings};
@@ -69,7 +69,7 @@ pub struct RestClient {
 #[derive(Clone)]
 struct ClientOptions {
     user_agent: HeaderValue,
-    limiter: Option<RateLimiter>,
+    limiter: Option<RequestLimiter>,
     on_warning: WarningHandler,
     compression: Compression,
     retries: u32,
@@ -124,7 +124,7 @@ impl RestClient {
 
     /// Sets a rate limiter. Watches do not count and never wait.
     #[must_use]
-    pub fn rate_limiter(self, limiter: RateLimiter) -> RestClient {
+    pub fn rate_limiter(self, limiter: RequestLimiter) -> RestClient {
         self.with(|options| options.limiter = Some(limiter))
     }
 

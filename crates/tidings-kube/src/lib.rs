@@ -20,7 +20,7 @@ pub use discovery::{ResolveError, Resolved, resolve};
 pub use factory::KubeInformerFactory;
 pub use informer::{ObjectMetadata, dynamic, informer, lazy, metadata, projected, wrote};
 pub use lease::KubeLeaseLock;
-pub use limiter::RateLimiter;
+pub use limiter::RequestLimiter;
 pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,
 };

@@ -6,15 +6,15 @@ use tidings_informer::workqueue::TokenBucket;
 
 /// A token bucket: a number of requests a second, with bursts. Clones share the bucket.
 #[derive(Clone, Debug)]
-pub struct RateLimiter(Arc<TokenBucket>);
+pub struct RequestLimiter(Arc<TokenBucket>);
 
 /// The lowest rate, one request in about a quarter of an hour: a lower one is a mistake.
 const QPS_LEAST: f64 = 0.001;
 
-impl RateLimiter {
+impl RequestLimiter {
     /// Allows bursts of `burst` requests, and `qps` a second on average. Values that would let no request through are raised.
-    pub fn new(qps: f64, burst: u32) -> RateLimiter {
-        RateLimiter(Arc::new(TokenBucket::new(qps.max(QPS_LEAST), burst.max(1))))
+    pub fn new(qps: f64, burst: u32) -> RequestLimiter {
+        RequestLimiter(Arc::new(TokenBucket::new(qps.max(QPS_LEAST), burst.max(1))))
     }
 
     /// Waits for a token and takes it. Dropping the future takes none.

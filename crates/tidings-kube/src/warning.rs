@@ -96,7 +96,7 @@ pub(crate) fn logs_once() -> WarningHandler {
             known.insert(&warning.text)
         };
         if new {
-            tracing::warn!(text = warning.text, "the server warns");
+            tracing::warn!(text = warning.text, "the API server sent a warning");
         }
     })
 }

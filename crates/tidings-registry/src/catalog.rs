@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use tidings_structural::definition::compare_versions;
 
@@ -14,12 +15,16 @@ use crate::model::{Kind, KindView, Name, ViewOf};
 pub struct Catalog {
     kinds: Vec<Arc<Kind>>,
     groups: HashMap<Name, CatalogGroup>,
+    /// The names of the groups, in the order of their first kinds.
+    group_names: Vec<Name>,
 }
 
 /// The kinds of one group.
 #[derive(Debug, Default)]
 struct CatalogGroup {
     versions: HashMap<Name, CatalogVersion>,
+    /// The names of the versions, the preferred one first.
+    version_names: Vec<Name>,
     /// Every kind of the group is a custom resource.
     custom: bool,
 }
@@ -29,12 +34,19 @@ struct CatalogGroup {
 struct CatalogVersion {
     by_plural: HashMap<Name, usize>,
     by_kind: HashMap<Name, usize>,
+    all: Vec<usize>,
 }
 
 /// The catalog of the built-in kinds.
 pub fn builtin() -> &'static Catalog {
     static BUILTIN: LazyLock<Catalog> = LazyLock::new(|| Catalog::of(builtin_kinds()));
     &BUILTIN
+}
+
+/// The prefixes of store keys whose values expire, and after how long: for the options of a store.
+pub fn lifetimes() -> impl Iterator<Item = (String, Duration)> {
+    let kinds = builtin().iter().filter(|kind| kind.view.is_none());
+    kinds.filter_map(|kind| Some((kind.store_prefix(), kind.lifetime?)))
 }
 
 /// The built-in kinds, with what the table of types says of them.
@@ -68,19 +80,30 @@ fn resolved(view: ViewOf, before: &[Arc<Kind>]) -> Option<KindView> {
 impl Catalog {
     fn of(kinds: Vec<Arc<Kind>>) -> Catalog {
         let mut groups: HashMap<Name, CatalogGroup> = HashMap::new();
+        let mut group_names = Vec::new();
         for (at, kind) in kinds.iter().enumerate() {
-            let group = groups
-                .entry(kind.group.clone())
-                .or_insert_with(|| CatalogGroup {
+            let group = groups.entry(kind.group.clone()).or_insert_with(|| {
+                group_names.push(kind.group.clone());
+                CatalogGroup {
                     custom: true,
                     ..CatalogGroup::default()
-                });
+                }
+            });
             group.custom &= kind.is_custom();
-            let version = group.versions.entry(kind.version.clone()).or_default();
+            let version = group.versions.entry(kind.version.clone());
+            let version = version.or_insert_with(|| {
+                group.version_names.push(kind.version.clone());
+                CatalogVersion::default()
+            });
+            version.all.push(at);
             version.by_plural.insert(kind.plural.clone(), at);
             version.by_kind.entry(kind.kind.clone()).or_insert(at);
         }
-        Catalog { kinds, groups }
+        Catalog {
+            kinds,
+            groups,
+            group_names,
+        }
     }
 
     /// The built-in kinds, then the custom ones, sorted by group, then by version with the preferred one first. Custom kinds in a
@@ -103,6 +126,24 @@ impl Catalog {
     /// All kinds.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Kind>> {
         self.kinds.iter()
+    }
+
+    /// The names of the groups, in the order of their first kinds.
+    pub fn groups(&self) -> impl Iterator<Item = &Name> {
+        self.group_names.iter()
+    }
+
+    /// The names of the versions of a group, the preferred one first.
+    pub fn versions(&self, group: &str) -> impl Iterator<Item = &Name> {
+        let group = self.groups.get(group).into_iter();
+        group.flat_map(|group| group.version_names.iter())
+    }
+
+    /// The kinds of a version of a group.
+    pub fn of_version(&self, group: &str, version: &str) -> impl Iterator<Item = &Arc<Kind>> {
+        let version = self.version(group, version).into_iter();
+        let positions = version.flat_map(|version| version.all.iter());
+        positions.filter_map(|at| self.kinds.get(*at))
     }
 
     fn version(&self, group: &str, version: &str) -> Option<&CatalogVersion> {

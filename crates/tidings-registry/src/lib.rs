@@ -11,6 +11,7 @@ mod complete;
 mod custom;
 mod defaults;
 mod field_schema;
+mod form;
 mod kinds;
 mod managed;
 mod members;
@@ -28,7 +29,7 @@ mod typed;
 pub mod yaml;
 
 pub use apply::Configured;
-pub use catalog::{Catalog, builtin};
+pub use catalog::{Catalog, builtin, lifetimes};
 pub use custom::{as_read, kinds as custom_kinds};
 pub use kinds::check_review;
 pub use managed::{keep_times, track_created, track_updated};

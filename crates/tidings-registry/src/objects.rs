@@ -1,5 +1,4 @@
-//! How objects of a kind are read, written and shown: by the table of types, or by the schema of a definition. The only place that
-//! chooses between the two.
+//! Drafts and kinds by the form of their objects. The only place that chooses between the two forms.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,11 +6,11 @@ use std::sync::Arc;
 use tidings_api::{GroupVersion, Object, Status, UnstampedObject};
 use tidings_json::{Map, Touched, Value};
 
-use crate::custom;
 use crate::field_schema::FieldSchema;
-use crate::model::{Draft, Kind, KindView};
+use crate::form::ObjectForm;
+use crate::model::{Draft, Kind};
 use crate::stored::StoredObject;
-use crate::typed;
+use crate::typed::TypedForm;
 
 impl Draft {
     /// Reads the body of a request (W132, W133).
@@ -19,10 +18,7 @@ impl Draft {
     /// # Errors
     /// If it is not an object of the kind.
     pub fn read(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
-        match &kind.custom {
-            Some(custom) => custom.read_sent(kind, body),
-            None => typed::read_body(kind, body),
-        }
+        kind.form().read_body(kind, body)
     }
 
     /// Reads the object that results from a patch, which may be of the wrong kind.
@@ -30,7 +26,7 @@ impl Draft {
     /// # Errors
     /// With Go's message.
     pub(crate) fn read_value(kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
-        Draft::read_touched(kind, value, &Touched::Whole)
+        kind.form().read_value(kind, value, &Touched::Whole)
     }
 
     /// Reads a stored object with some members replaced: only those in `touched` are checked and completed.
@@ -42,10 +38,7 @@ impl Draft {
         value: Value,
         touched: &Touched,
     ) -> Result<Draft, String> {
-        match &kind.custom {
-            Some(custom) => custom.read_value(kind, value),
-            None => typed::read_value(kind, value, touched),
-        }
+        kind.form().read_value(kind, value, touched)
     }
 
     /// Reads an object from the cache.
@@ -53,10 +46,7 @@ impl Draft {
     /// # Errors
     /// If the store holds something that this server does not write.
     pub fn of(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-        match &kind.custom {
-            Some(custom) => custom.read_object(kind, object),
-            None => typed::read_object(kind, object),
-        }
+        kind.form().read_object(kind, object)
     }
 
     /// Makes a draft of a stored object that has been read. The types of its values are not checked again.
@@ -64,18 +54,12 @@ impl Draft {
     /// # Errors
     /// If the store holds something that this server does not write.
     pub(crate) fn of_stored(kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
-        match &kind.custom {
-            Some(custom) => custom.read_stored(kind, stored),
-            None => typed::read_stored(kind, stored, &Touched::NOTHING),
-        }
+        kind.form().read_stored(kind, stored)
     }
 
     /// True if both drafts would be stored as the same bytes.
     pub fn is_same_as(&self, other: &Draft) -> bool {
-        match &self.kind.custom {
-            Some(custom) => custom.is_same(self, other),
-            None => typed::is_same(self, other),
-        }
+        self.kind.form().is_same(self, other)
     }
 
     /// The bytes that are stored: the object as GET returns it, without its resourceVersion.
@@ -83,85 +67,48 @@ impl Draft {
     /// # Errors
     /// If it cannot be written as JSON.
     pub fn write(&self) -> Result<UnstampedObject, Status> {
-        match &self.kind.custom {
-            Some(custom) => custom.write(self),
-            None => typed::write(self),
-        }
+        self.kind.form().write(self)
     }
 }
 
 impl Kind {
+    /// The form of the objects.
+    fn form(&self) -> &dyn ObjectForm {
+        match &self.custom {
+            Some(custom) => &**custom,
+            None => &TypedForm,
+        }
+    }
+
     /// The JSON of a stored object as this kind shows it.
     pub fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        match (&self.view, &self.custom) {
-            (Some(view), _) => shown_by_view(self, view, object).into(),
-            (None, Some(custom)) => custom.shown(object),
-            (None, None) => object.as_bytes().into(),
-        }
+        self.form().shown(self, object)
     }
 
     /// True if an object is shown as it is stored, so that its bytes can be sent without a copy. Called for every event of a watch.
     pub fn shows_as_stored(&self, object: &Object) -> bool {
-        self.view.is_none()
-            && self
-                .custom
-                .as_ref()
-                .is_none_or(|custom| custom.shows_as_stored(object))
+        self.form().shows_as_stored(self, object)
     }
 
     /// The group and the version in which objects are stored.
     pub fn stored_version(&self) -> GroupVersion<'_> {
-        match &self.custom {
-            Some(custom) => custom.stored_version(),
-            None => self.group_version(),
-        }
+        self.form().stored_version(self)
     }
 
     /// Checks kind and apiVersion of the result of a patch.
     pub(crate) fn check_type(&self, members: &Map) -> Result<(), Status> {
-        match &self.custom {
-            Some(_) => custom::check_type(self, members),
-            None => Ok(()),
-        }
+        self.form().check_type(self, members)
     }
 
     /// The schema that managed fields follow.
     pub(crate) fn field_schema(&self) -> FieldSchema<'_> {
-        match &self.custom {
-            Some(custom) => custom.field_schema(),
-            None => self.schema.map_or(FieldSchema::Unknown, FieldSchema::Type),
-        }
+        self.form().field_schema(self)
     }
 
     /// The names of the top-level members besides kind, apiVersion and metadata.
     pub(crate) fn member_names(&self) -> Vec<&str> {
-        match &self.custom {
-            Some(custom) => custom.member_names(),
-            None => self.members().iter().map(|member| member.name).collect(),
-        }
+        self.form().member_names(self)
     }
-}
-
-/// The JSON of a stored object as a view shows it, beginning with [`Kind::object_head`].
-fn shown_by_view(kind: &Kind, view: &KindView, object: &Object) -> Vec<u8> {
-    let mut members: Map = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
-    (view.show)(&mut members);
-    let mut json = kind.object_head().into_bytes();
-    json.extend_from_slice(b"\"metadata\":");
-    json.extend(tidings_go::json(&members.get("metadata")).unwrap_or_default());
-    for member in kind.members() {
-        let value = match members.get(member.name).filter(|value| **value != "") {
-            Some(value) => tidings_go::json(value).unwrap_or_default(),
-            None => match &member.unset {
-                Some(unset) => unset.to_string().into_bytes(),
-                None => continue,
-            },
-        };
-        json.extend_from_slice(format!(",\"{}\":", member.name).as_bytes());
-        json.extend(value);
-    }
-    json.push(b'}');
-    json
 }
 
 #[cfg(test)]

@@ -1,22 +1,94 @@
 //! Reads and writes objects of built-in kinds by the table of types.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidings_api::{Object, Spans, Status, UnstampedObject};
+use tidings_api::{GroupVersion, Object, Spans, Status, UnstampedObject};
 use tidings_go::mismatch;
 use tidings_json::{Map, Touched, Value, json};
 use tidings_schema::{Field, FieldKind, FieldPath, ItemType, fit};
 
 use crate::complete;
+use crate::field_schema::FieldSchema;
+use crate::form::ObjectForm;
 use crate::model::{
-    Draft, Kind, Member, Meta, document, document_with_duplicates, stored, texts, unhandled,
-    unrecognized, unregistered,
+    Draft, Kind, KindView, Member, Meta, document, document_with_duplicates, stored, texts,
+    unhandled, unrecognized, unregistered,
 };
 use crate::reading::{OddField, odd_in_order};
 use crate::stored::StoredObject;
 
+/// The form of built-in kinds.
+pub(crate) struct TypedForm;
+
+impl ObjectForm for TypedForm {
+    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        read_body(kind, body)
+    }
+
+    fn read_value(
+        &self,
+        kind: &Arc<Kind>,
+        value: Value,
+        touched: &Touched,
+    ) -> Result<Draft, String> {
+        match value {
+            Value::Object(members) => {
+                let (mut draft, unknown) = read_members(kind, members, touched)?;
+                draft.odd = unknown.into_iter().map(OddField::Unknown).collect();
+                Ok(draft)
+            }
+            other => Err(mismatch(&other, "", &kind.kind)),
+        }
+    }
+
+    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        let object = StoredObject::read(object.as_bytes()).map_err(Status::internal)?;
+        read_stored(stored(kind), object, &Touched::Whole)
+    }
+
+    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
+        read_stored(kind, stored, &Touched::NOTHING)
+    }
+
+    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
+        write(draft)
+    }
+
+    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
+        is_same(one, other)
+    }
+
+    fn shown<'a>(&self, kind: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
+        match &kind.view {
+            Some(view) => shown_by_view(kind, view, object).into(),
+            None => object.as_bytes().into(),
+        }
+    }
+
+    fn shows_as_stored(&self, kind: &Kind, _: &Object) -> bool {
+        kind.view.is_none()
+    }
+
+    fn stored_version<'k>(&'k self, kind: &'k Kind) -> GroupVersion<'k> {
+        kind.group_version()
+    }
+
+    fn check_type(&self, _: &Kind, _: &Map) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn field_schema<'k>(&'k self, kind: &'k Kind) -> FieldSchema<'k> {
+        kind.schema.map_or(FieldSchema::Unknown, FieldSchema::Type)
+    }
+
+    fn member_names<'k>(&'k self, kind: &'k Kind) -> Vec<&'k str> {
+        kind.members().iter().map(|member| member.name).collect()
+    }
+}
+
 /// Reads the body of a request (W132, W133).
-pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
     tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the table of types");
     let (members, duplicates) =
         document_with_duplicates(body).map_err(|why| unrecognized(&kind.kind, why))?;
@@ -38,22 +110,6 @@ pub(crate) fn read_body(kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> 
         let said_version = named("apiVersion", &kind.group_version().to_string());
         unhandled(&said_kind, &said_version, &kind.kind, why)
     })
-}
-
-/// Reads the object that results from a patch.
-pub(crate) fn read_value(
-    kind: &Arc<Kind>,
-    value: Value,
-    touched: &Touched,
-) -> Result<Draft, String> {
-    match value {
-        Value::Object(members) => {
-            let (mut draft, unknown) = read_members(kind, members, touched)?;
-            draft.odd = unknown.into_iter().map(OddField::Unknown).collect();
-            Ok(draft)
-        }
-        other => Err(mismatch(&other, "", &kind.kind)),
-    }
 }
 
 /// The completed draft of an object that a client sends, and its unknown fields. Checks kind and apiVersion.
@@ -79,15 +135,13 @@ fn read_members(
     let said_version = name("apiVersion", api_version.clone());
     if said_kind != kind.kind || said_version != api_version {
         let (group, version) = said_version.split_once('/').unwrap_or(("", &said_version));
-        return Err(
-            match crate::builtin().find_kind(group, version, &said_kind) {
-                Some(known) => format!(
-                    "converting ({}.{}) to ({}.{}): unknown conversion",
-                    known.version, known.kind, kind.go_package, kind.kind
-                ),
-                None => unregistered(&said_kind, &said_version),
-            },
-        );
+        return Err(match tidings_schema::find(group, version, &said_kind) {
+            Some(known) => format!(
+                "converting ({}.{}) to ({}.{}): unknown conversion",
+                known.version, known.name, kind.go_package, kind.kind
+            ),
+            None => unregistered(&said_kind, &said_version),
+        });
     }
     let (draft, unknown) = from_members(kind, members, touched)?;
     let mut draft = to_stored(draft);
@@ -112,18 +166,8 @@ fn to_stored(mut draft: Draft) -> Draft {
     draft
 }
 
-/// Reads an object from the cache, and checks all types.
-pub(crate) fn read_object(kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-    let object = StoredObject::read(object.as_bytes()).map_err(Status::internal)?;
-    read_stored(stored(kind), object, &Touched::Whole)
-}
-
 /// Makes a draft from a stored object. The types are checked in `touched` only.
-pub(crate) fn read_stored(
-    kind: &Arc<Kind>,
-    object: StoredObject,
-    touched: &Touched,
-) -> Result<Draft, Status> {
+fn read_stored(kind: &Arc<Kind>, object: StoredObject, touched: &Touched) -> Result<Draft, Status> {
     let StoredObject {
         mut members,
         managed,
@@ -211,7 +255,7 @@ fn map_in_form(mut value: Value) -> Option<Value> {
 }
 
 /// True if both drafts would be stored as the same bytes.
-pub(crate) fn is_same(one: &Draft, other: &Draft) -> bool {
+fn is_same(one: &Draft, other: &Draft) -> bool {
     let same =
         |member: &Member| match (one.members.get(member.name), other.members.get(member.name)) {
             (Some(one), Some(two)) => one == two,
@@ -224,7 +268,7 @@ pub(crate) fn is_same(one: &Draft, other: &Draft) -> bool {
 }
 
 /// The JSON that is stored for a draft.
-pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
+fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
     // The size of managedFields is a rough measure of the size of the object.
     let owners = draft.meta.managed_fields.0.iter();
     let owned: usize = owners.map(|owner| owner.fields.json().len()).sum();
@@ -253,4 +297,26 @@ pub(crate) fn write(draft: &Draft) -> Result<UnstampedObject, Status> {
     }
     bytes.push(b'}');
     Ok(UnstampedObject::new(bytes, spans))
+}
+
+/// The JSON of a stored object as a view shows it, beginning with [`Kind::object_head`].
+fn shown_by_view(kind: &Kind, view: &KindView, object: &Object) -> Vec<u8> {
+    let mut members: Map = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+    (view.show)(&mut members);
+    let mut json = kind.object_head().into_bytes();
+    json.extend_from_slice(b"\"metadata\":");
+    json.extend(tidings_go::json(&members.get("metadata")).unwrap_or_default());
+    for member in kind.members() {
+        let value = match members.get(member.name).filter(|value| **value != "") {
+            Some(value) => tidings_go::json(value).unwrap_or_default(),
+            None => match &member.unset {
+                Some(unset) => unset.to_string().into_bytes(),
+                None => continue,
+            },
+        };
+        json.extend_from_slice(format!(",\"{}\":", member.name).as_bytes());
+        json.extend(value);
+    }
+    json.push(b'}');
+    json
 }

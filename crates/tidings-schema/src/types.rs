@@ -8,7 +8,7 @@ use tidings_json::Value;
 
 /// A struct of the Kubernetes API.
 pub struct Type {
-    /// The position in the table. Who keeps something for each type can keep it in a list.
+    /// The position in the table: an index for lists with an entry for each type.
     pub index: usize,
     /// The Go package, such as `core/v1`.
     pub package: &'static str,
@@ -71,11 +71,6 @@ impl Type {
             Some(inner) => Some((inner.field(name)?, Some(inner))),
             None => Some((field, None)),
         }
-    }
-
-    /// The field with this number in protobuf.
-    pub fn field_by_number(&self, number: u32) -> Option<&Field> {
-        self.fields().iter().find(|field| field.number == number)
     }
 }
 

@@ -11,3 +11,4 @@ mod pki;
 pub use crate::core::Authentication;
 pub use edge::{Api, ApiOptions, Listener, ResponseBody, StartError};
 pub use pki::{Pki, PkiError, ServerNames};
+pub use tidings_registry::lifetimes;

@@ -12,7 +12,7 @@ pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 pub mod client {
     pub use tidings_kube::{
         Compression, ConnectError, Connection, KubeInformerFactory, KubeLeaseLock, ListWatchExt,
-        ObjectMetadata, RateLimiter, ResolveError, Resolved, RestClient, RestListWatch, Scope,
+        ObjectMetadata, RequestLimiter, ResolveError, Resolved, RestClient, RestListWatch, Scope,
         Warning, collection_path, connect, dynamic, filtered_list_watch_from_client, informer,
         lazy, list_watch_from_client, metadata, projected, resolve, wrote,
     };
@@ -41,7 +41,10 @@ pub mod store {
 
 /// Work queues, and running a reconciler over one.
 pub mod queue {
-    pub use tidings_informer::workqueue::*;
+    pub use tidings_informer::workqueue::{
+        AddOptions, Backoff, ItemExponential, ItemFastSlow, Lease, MaxOf, Priority, QueueKey,
+        QueueOptions, RateLimiter, TokenBucket, WaitError, WithMaxWait, WorkQueue, default_limiter,
+    };
     pub use tidings_informer::{Action, RunOptions, RunSummary, run_controller};
 }
 
@@ -58,13 +61,17 @@ pub mod source {
 
 /// Leader election: one of several replicas does the work.
 pub mod leader {
-    pub use tidings_informer::leader::*;
+    pub use tidings_informer::leader::{
+        BadElection, ElectionEnd, ElectionOptions, LeaderCallbacks, LeaderElector, LeaseLock,
+        LeaseRecord, LeaseVersion, LockError, StopSignal,
+    };
     pub use tidings_kube::KubeLeaseLock;
 }
 
 /// Metrics of informers and queues, for `prometheus-client`.
 pub mod metrics {
-    pub use tidings_informer::metrics::*;
+    pub use tidings_informer::metrics::InformerMetrics;
+    pub use tidings_informer::workqueue::metrics::{Histogram, HistogramSnapshot, QueueMetrics};
 }
 
 /// The vocabulary of list and watch: objects, keys, versions, selectors, options, failures.

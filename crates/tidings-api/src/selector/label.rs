@@ -14,11 +14,11 @@ pub struct LabelSelector {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
-    test: Test,
+    test: LabelTest,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Test {
+enum LabelTest {
     Exists,
     DoesNotExist,
     In(Vec<String>),
@@ -41,7 +41,7 @@ impl LabelSelector {
     /// # Errors
     /// With upstream's message, if the text does not follow the grammar or a key or value is not that of a label.
     pub fn parse(text: &str) -> Result<LabelSelector, SelectorError> {
-        Parser {
+        SelectorParser {
             tokens: lex(text),
             position: 0,
         }
@@ -59,7 +59,9 @@ impl LabelSelector {
         self.requirements
             .iter()
             .find_map(|requirement| match &requirement.test {
-                Test::In(values) if values.len() == 1 => Some((&*requirement.key, &*values[0])),
+                LabelTest::In(values) if values.len() == 1 => {
+                    Some((&*requirement.key, &*values[0]))
+                }
                 _ => None,
             })
     }
@@ -69,29 +71,31 @@ impl LabelSelector {
         self.requirements.iter().all(|requirement| {
             let value = labels.get(&requirement.key);
             match (&requirement.test, value) {
-                (Test::Exists, value) => value.is_some(),
-                (Test::DoesNotExist, value) => value.is_none(),
-                (Test::In(values), Some(value)) => {
+                (LabelTest::Exists, value) => value.is_some(),
+                (LabelTest::DoesNotExist, value) => value.is_none(),
+                (LabelTest::In(values), Some(value)) => {
                     values.iter().any(|candidate| candidate == value)
                 }
-                (Test::NotIn(values), Some(value)) => {
+                (LabelTest::NotIn(values), Some(value)) => {
                     values.iter().all(|candidate| candidate != value)
                 }
-                (Test::NotIn(_), None) => true,
-                (Test::GreaterThan(bound), Some(value)) => {
+                (LabelTest::NotIn(_), None) => true,
+                (LabelTest::GreaterThan(bound), Some(value)) => {
                     go::parse_int(value).is_ok_and(|number| number > *bound)
                 }
-                (Test::LessThan(bound), Some(value)) => {
+                (LabelTest::LessThan(bound), Some(value)) => {
                     go::parse_int(value).is_ok_and(|number| number < *bound)
                 }
-                (Test::In(_) | Test::GreaterThan(_) | Test::LessThan(_), None) => false,
+                (LabelTest::In(_) | LabelTest::GreaterThan(_) | LabelTest::LessThan(_), None) => {
+                    false
+                }
             }
         })
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum SelectorToken {
     Identifier,
     In,
     NotIn,
@@ -114,35 +118,35 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 
-fn lex(text: &str) -> Vec<(Token, &str)> {
+fn lex(text: &str) -> Vec<(SelectorToken, &str)> {
     let mut tokens = Vec::new();
     let mut rest = text;
     loop {
         rest = rest.trim_start_matches(is_blank);
         let Some(first) = rest.chars().next().filter(|c| *c != '\0') else {
-            tokens.push((Token::End, ""));
+            tokens.push((SelectorToken::End, ""));
             return tokens;
         };
         let (token, length) = if is_special(first) {
             match first {
-                '=' if rest.starts_with("==") => (Token::Equals, 2),
-                '=' => (Token::Equals, 1),
-                '!' if rest.starts_with("!=") => (Token::NotEquals, 2),
-                '!' => (Token::Not, 1),
-                '(' => (Token::Open, 1),
-                ')' => (Token::Close, 1),
-                ',' => (Token::Comma, 1),
-                '>' => (Token::Greater, 1),
-                _ => (Token::Less, 1),
+                '=' if rest.starts_with("==") => (SelectorToken::Equals, 2),
+                '=' => (SelectorToken::Equals, 1),
+                '!' if rest.starts_with("!=") => (SelectorToken::NotEquals, 2),
+                '!' => (SelectorToken::Not, 1),
+                '(' => (SelectorToken::Open, 1),
+                ')' => (SelectorToken::Close, 1),
+                ',' => (SelectorToken::Comma, 1),
+                '>' => (SelectorToken::Greater, 1),
+                _ => (SelectorToken::Less, 1),
             }
         } else {
             let length = rest
                 .find(|c| is_special(c) || is_blank(c) || c == '\0')
                 .unwrap_or(rest.len());
             match &rest[..length] {
-                "in" => (Token::In, length),
-                "notin" => (Token::NotIn, length),
-                _ => (Token::Identifier, length),
+                "in" => (SelectorToken::In, length),
+                "notin" => (SelectorToken::NotIn, length),
+                _ => (SelectorToken::Identifier, length),
             }
         };
         tokens.push((token, &rest[..length]));
@@ -150,25 +154,25 @@ fn lex(text: &str) -> Vec<(Token, &str)> {
     }
 }
 
-struct Parser<'a> {
-    tokens: Vec<(Token, &'a str)>,
+struct SelectorParser<'a> {
+    tokens: Vec<(SelectorToken, &'a str)>,
     position: usize,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> SelectorParser<'a> {
     /// `in` and `notin` are operators only after a key; elsewhere they are keys or values.
-    fn peek(&self) -> (Token, &'a str) {
+    fn peek(&self) -> (SelectorToken, &'a str) {
         match self.operator() {
-            (Token::In | Token::NotIn, text) => (Token::Identifier, text),
+            (SelectorToken::In | SelectorToken::NotIn, text) => (SelectorToken::Identifier, text),
             other => other,
         }
     }
 
-    fn operator(&self) -> (Token, &'a str) {
+    fn operator(&self) -> (SelectorToken, &'a str) {
         self.tokens[self.position.min(self.tokens.len() - 1)]
     }
 
-    fn next(&mut self) -> (Token, &'a str) {
+    fn next(&mut self) -> (SelectorToken, &'a str) {
         let token = self.peek();
         self.position += 1;
         token
@@ -178,16 +182,16 @@ impl<'a> Parser<'a> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                (Token::Identifier | Token::Not, _) => {
+                (SelectorToken::Identifier | SelectorToken::Not, _) => {
                     let requirement = self
                         .requirement()
                         .map_err(|error| format!("unable to parse requirement: {error}"))?;
                     requirements.push(requirement);
                     match self.next() {
-                        (Token::End, _) => return Ok(LabelSelector { requirements }),
-                        (Token::Comma, _) => {
+                        (SelectorToken::End, _) => return Ok(LabelSelector { requirements }),
+                        (SelectorToken::Comma, _) => {
                             let (token, text) = self.peek();
-                            if !matches!(token, Token::Identifier | Token::Not) {
+                            if !matches!(token, SelectorToken::Identifier | SelectorToken::Not) {
                                 return Err(format!(
                                     "found '{text}', expected: identifier after ','"
                                 ));
@@ -200,7 +204,7 @@ impl<'a> Parser<'a> {
                         }
                     }
                 }
-                (Token::End, _) => return Ok(LabelSelector { requirements }),
+                (SelectorToken::End, _) => return Ok(LabelSelector { requirements }),
                 (_, text) => {
                     return Err(format!(
                         "found '{text}', expected: !, identifier, or 'end of string'"
@@ -212,11 +216,11 @@ impl<'a> Parser<'a> {
 
     fn requirement(&mut self) -> Result<Requirement, String> {
         let (mut token, mut key) = self.next();
-        let negated = token == Token::Not;
+        let negated = token == SelectorToken::Not;
         if negated {
             (token, key) = self.next();
         }
-        if token != Token::Identifier {
+        if token != SelectorToken::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
         let errors = validate::qualified_name(key);
@@ -230,20 +234,23 @@ impl<'a> Parser<'a> {
         if negated {
             return Ok(Requirement {
                 key: key.to_owned(),
-                test: Test::DoesNotExist,
+                test: LabelTest::DoesNotExist,
             });
         }
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma) {
             return Ok(Requirement {
                 key: key.to_owned(),
-                test: Test::Exists,
+                test: LabelTest::Exists,
             });
         }
         let (operator, text) = self.operator();
         self.position += 1;
         let mut values = match operator {
-            Token::In | Token::NotIn => self.values()?,
-            Token::Equals | Token::NotEquals | Token::Greater | Token::Less => {
+            SelectorToken::In | SelectorToken::NotIn => self.values()?,
+            SelectorToken::Equals
+            | SelectorToken::NotEquals
+            | SelectorToken::Greater
+            | SelectorToken::Less => {
                 vec![self.exact_value()?]
             }
             _ => {
@@ -263,18 +270,18 @@ impl<'a> Parser<'a> {
 
     fn values(&mut self) -> Result<Vec<&'a str>, String> {
         let (token, text) = self.next();
-        if token != Token::Open {
+        if token != SelectorToken::Open {
             return Err(format!("found '{text}' expected: '('"));
         }
         match self.peek() {
-            (Token::Identifier | Token::Comma, text) => {
+            (SelectorToken::Identifier | SelectorToken::Comma, text) => {
                 let values = self.identifiers()?;
                 match self.next() {
-                    (Token::Close, _) => Ok(values),
+                    (SelectorToken::Close, _) => Ok(values),
                     _ => Err(format!("found '{text}', expected: ')'")),
                 }
             }
-            (Token::Close, _) => {
+            (SelectorToken::Close, _) => {
                 self.position += 1;
                 Ok(vec![""])
             }
@@ -286,24 +293,24 @@ impl<'a> Parser<'a> {
         let mut values = Vec::new();
         loop {
             match self.next() {
-                (Token::Identifier, text) => {
+                (SelectorToken::Identifier, text) => {
                     values.push(text);
                     match self.peek() {
-                        (Token::Comma, _) => {}
-                        (Token::Close, _) => return Ok(values),
+                        (SelectorToken::Comma, _) => {}
+                        (SelectorToken::Close, _) => return Ok(values),
                         (_, text) => return Err(format!("found '{text}', expected: ',' or ')'")),
                     }
                 }
-                (Token::Comma, _) => {
+                (SelectorToken::Comma, _) => {
                     if values.is_empty() {
                         values.push("");
                     }
                     match self.peek().0 {
-                        Token::Close => {
+                        SelectorToken::Close => {
                             values.push("");
                             return Ok(values);
                         }
-                        Token::Comma => values.push(""),
+                        SelectorToken::Comma => values.push(""),
                         _ => {}
                     }
                 }
@@ -313,20 +320,20 @@ impl<'a> Parser<'a> {
     }
 
     fn exact_value(&mut self) -> Result<&'a str, String> {
-        if matches!(self.peek().0, Token::End | Token::Comma) {
+        if matches!(self.peek().0, SelectorToken::End | SelectorToken::Comma) {
             return Ok("");
         }
         match self.next() {
-            (Token::Identifier, text) => Ok(text),
+            (SelectorToken::Identifier, text) => Ok(text),
             (_, text) => Err(format!("found '{text}', expected: identifier")),
         }
     }
 }
 
-fn test(key: &str, operator: Token, values: &[&str]) -> Result<Test, String> {
+fn test(key: &str, operator: SelectorToken, values: &[&str]) -> Result<LabelTest, String> {
     let mut errors = Vec::new();
     let mut bound = 0;
-    if matches!(operator, Token::Greater | Token::Less) {
+    if matches!(operator, SelectorToken::Greater | SelectorToken::Less) {
         match go::parse_int(values[0]) {
             Ok(number) => bound = number,
             Err(_) => errors.push(format!(
@@ -352,10 +359,10 @@ fn test(key: &str, operator: Token, values: &[&str]) -> Result<Test, String> {
     }
     let values = || values.iter().map(|value| (*value).to_owned()).collect();
     Ok(match operator {
-        Token::NotIn | Token::NotEquals => Test::NotIn(values()),
-        Token::Greater => Test::GreaterThan(bound),
-        Token::Less => Test::LessThan(bound),
-        _ => Test::In(values()),
+        SelectorToken::NotIn | SelectorToken::NotEquals => LabelTest::NotIn(values()),
+        SelectorToken::Greater => LabelTest::GreaterThan(bound),
+        SelectorToken::Less => LabelTest::LessThan(bound),
+        _ => LabelTest::In(values()),
     })
 }
 

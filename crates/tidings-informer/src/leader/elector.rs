@@ -154,7 +154,10 @@ impl<L: LeaseLock + ?Sized> LeaderElector<L> {
             };
             let notices = self.election.observe(outcome, Instant::now());
             if candidate.tell(notices) {
-                tracing::warn!(identity = self.lock.identity(), "the lead is lost");
+                tracing::warn!(
+                    identity = self.lock.identity(),
+                    "leadership is lost: another replica holds the lease, or it could not be renewed"
+                );
                 break TermEnd::Lost;
             }
         };

@@ -17,11 +17,11 @@ pub struct Map(Members);
 enum Members {
     Few(Vec<(String, Value)>),
     // Boxed, so that small maps stay small.
-    Many(Box<Many>),
+    Many(Box<IndexedMembers>),
 }
 
 #[derive(Clone, Default)]
-struct Many {
+struct IndexedMembers {
     members: Vec<(String, Value)>,
     places: HashMap<String, usize>,
 }
@@ -32,9 +32,9 @@ impl Default for Members {
     }
 }
 
-impl Many {
-    fn of(members: Vec<(String, Value)>) -> Many {
-        let mut many = Many {
+impl IndexedMembers {
+    fn of(members: Vec<(String, Value)>) -> IndexedMembers {
+        let mut many = IndexedMembers {
             members,
             places: HashMap::new(),
         };
@@ -114,7 +114,7 @@ impl Map {
             && members.len() >= FEW_MAX
         {
             let members = std::mem::take(members);
-            self.0 = Members::Many(Box::new(Many::of(members)));
+            self.0 = Members::Many(Box::new(IndexedMembers::of(members)));
         }
         let members = match &mut self.0 {
             Members::Few(members) => members,
@@ -185,7 +185,7 @@ impl Map {
         if members.len() <= FEW_MAX {
             return Some(Map(Members::Few(members)));
         }
-        let many = Many::of(members);
+        let many = IndexedMembers::of(members);
         (many.places.len() == many.members.len()).then(|| Map(Members::Many(Box::new(many))))
     }
 

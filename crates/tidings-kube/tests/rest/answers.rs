@@ -204,6 +204,9 @@ async fn b129_each_warning_is_logged_once() {
     for _ in 0..3 {
         list(&pods, ListOptions::default()).await.1.unwrap();
     }
-    assert_eq!(logs.text().matches("the server warns").count(), 1);
+    assert_eq!(
+        logs.text().matches("the API server sent a warning").count(),
+        1
+    );
     assert!(!logs.text().contains("not for people"));
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use tidings_api::{ListOptions, Status};
 use tidings_informer::{Lister, SourceError, Watcher};
-use tidings_kube::{RateLimiter, RestListWatch};
+use tidings_kube::{RequestLimiter, RestListWatch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::script::{EMPTY, ScriptStep, Server, answer, fail, list, list_error, open, pods, watch};
@@ -205,7 +205,9 @@ async fn a_server_that_does_not_answer_is_given_up() {
 }
 
 fn limited(server: &Server, qps: f64, burst: u32) -> RestListWatch {
-    let client = server.client().rate_limiter(RateLimiter::new(qps, burst));
+    let client = server
+        .client()
+        .rate_limiter(RequestLimiter::new(qps, burst));
     RestListWatch::new(&client, &pods(), "")
 }
 
@@ -258,7 +260,7 @@ async fn the_limiter_never_delays_watches() {
 #[tokio::test(start_paused = true)]
 async fn b130_a_wait_for_the_limiter_that_is_cut_is_a_timeout() {
     let server = Server::new(|_| answer(200, EMPTY));
-    let limiter = RateLimiter::new(0.1, 1);
+    let limiter = RequestLimiter::new(0.1, 1);
     let client = server.client().rate_limiter(limiter.clone());
     let hasty = client.clone().timeout(Duration::from_secs(1));
     let hasty = RestListWatch::new(&hasty, &pods(), "");

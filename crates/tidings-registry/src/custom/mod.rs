@@ -15,12 +15,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_api::{FieldErrors, Object, Status, UnstampedObject};
-use tidings_json::{Touched, Value};
+use tidings_api::{FieldErrors, GroupVersion, Object, Status, UnstampedObject};
+use tidings_json::{Map, Touched, Value};
 use tidings_schema::FieldPath;
 use tidings_structural::definition::{DefinedVersion, Definition};
 
 use crate::field_schema::FieldSchema;
+use crate::form::ObjectForm;
 use crate::model::{
     CustomVersion, Draft, Generation, Kind, Meta, Name, Scale, Strategy, Subresource,
     unsupported_field,
@@ -28,7 +29,7 @@ use crate::model::{
 use crate::stored::StoredObject;
 
 pub use object::as_read;
-pub(crate) use object::check_type;
+use object::check_type;
 
 /// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from. Objects of
 /// a `terminating` definition cannot be created.
@@ -87,24 +88,24 @@ fn kind(
 }
 
 /// The form of objects of a custom resource.
-impl CustomVersion {
-    pub(crate) fn read_value(&self, kind: &Arc<Kind>, value: Value) -> Result<Draft, String> {
+impl ObjectForm for CustomVersion {
+    fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+        self.read_sent(kind, body)
+    }
+
+    fn read_value(&self, kind: &Arc<Kind>, value: Value, _: &Touched) -> Result<Draft, String> {
         match value {
             Value::Object(members) => self.read_members(kind, members),
             other => Err(tidings_go::mismatch(&other, "", &kind.kind)),
         }
     }
 
-    pub(crate) fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
-        let stored = StoredObject::read(&self.shown(object)).map_err(Status::internal)?;
+    fn read_object(&self, kind: &Arc<Kind>, object: &Object) -> Result<Draft, Status> {
+        let stored = StoredObject::read(&self.shown(kind, object)).map_err(Status::internal)?;
         self.read_stored(kind, stored)
     }
 
-    pub(crate) fn read_stored(
-        &self,
-        kind: &Arc<Kind>,
-        stored: StoredObject,
-    ) -> Result<Draft, Status> {
+    fn read_stored(&self, kind: &Arc<Kind>, stored: StoredObject) -> Result<Draft, Status> {
         let StoredObject {
             mut members,
             managed,
@@ -122,30 +123,38 @@ impl CustomVersion {
         Ok(Draft::new(kind.clone(), meta, members))
     }
 
-    pub(crate) fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
+    fn write(&self, draft: &Draft) -> Result<UnstampedObject, Status> {
         UnstampedObject::parse(self.stored_bytes(draft)?).map_err(Status::internal)
     }
 
-    pub(crate) fn is_same(&self, one: &Draft, other: &Draft) -> bool {
+    fn is_same(&self, one: &Draft, other: &Draft) -> bool {
         one.meta == other.meta && one.members == other.members
     }
 
-    pub(crate) fn shown<'a>(&self, object: &'a Object) -> Cow<'a, [u8]> {
-        match self.shows_as_stored(object) {
+    fn shown<'a>(&self, kind: &Kind, object: &'a Object) -> Cow<'a, [u8]> {
+        match self.shows_as_stored(kind, object) {
             true => object.as_bytes().into(),
             false => self.in_this_version(object).into(),
         }
     }
 
-    pub(crate) fn shows_as_stored(&self, object: &Object) -> bool {
+    fn shows_as_stored(&self, _: &Kind, object: &Object) -> bool {
         object.as_bytes().starts_with(self.object_head.as_bytes())
     }
 
-    pub(crate) fn field_schema(&self) -> FieldSchema<'_> {
+    fn stored_version<'k>(&'k self, _: &'k Kind) -> GroupVersion<'k> {
+        self.stored_version()
+    }
+
+    fn check_type(&self, kind: &Kind, members: &Map) -> Result<(), Status> {
+        check_type(kind, members)
+    }
+
+    fn field_schema<'k>(&'k self, _: &'k Kind) -> FieldSchema<'k> {
         FieldSchema::CustomResource(self.version().schema.view())
     }
 
-    pub(crate) fn member_names(&self) -> Vec<&str> {
+    fn member_names<'k>(&'k self, _: &'k Kind) -> Vec<&'k str> {
         let view = self.version().schema.view();
         view.fields().map(|(name, _)| name).collect()
     }

@@ -64,7 +64,7 @@ impl CustomVersion {
     }
 
     /// Reads the body of a request.
-    pub(crate) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
+    pub(super) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the schema of its version");
         let unrecognized = |why: String| unrecognized(&kind.kind, why);
         let (members, duplicates) = document_with_duplicates(body).map_err(&unrecognized)?;
@@ -171,7 +171,7 @@ fn check_replicas(object: &Value, path: &MemberPath, errors: &mut FieldErrors) {
 }
 
 /// Refuses an object of another kind or apiVersion (W132).
-pub(crate) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
+pub(super) fn check_type(kind: &Kind, members: &Map) -> Result<(), Status> {
     let said = |name: &str| {
         members
             .get(name)

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
 use tidings_json::Map;
@@ -44,8 +45,11 @@ pub struct Kind {
     pub store_prefix: Name,
     /// The kind that objects are stored as, by name, and the conversions, if this kind is a view.
     pub(crate) view_of: Option<ViewOf>,
-    /// The same with the stored kind itself. The catalog fills it in.
+    /// The stored kind and the conversions. The catalog resolves them from `view_of`.
     pub view: Option<KindView>,
+    /// How long an object is kept after its last write, if objects expire. The store has to be told, see
+    /// [`lifetimes`](crate::lifetimes).
+    pub lifetime: Option<Duration>,
     /// The question that objects ask, if they are reviews: they are answered and not stored.
     pub review: Option<Review>,
     /// The Go type of objects; `None` for custom resources.
@@ -296,6 +300,7 @@ impl Kind {
             store_prefix: "".into(),
             view_of: None,
             view: None,
+            lifetime: None,
             review: None,
             schema: None,
             fields: Vec::new(),

@@ -17,8 +17,9 @@ use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 use super::client;
 use crate::core::{Core, CustomResource, DeleteOptions, Resource, clock};
 
-/// The first and the longest wait before a failure is tried again.
+/// The first wait before a failure is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// The longest wait before a failure is tried again.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How often a deleted definition is checked again while finalizers hold its objects.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

@@ -1,8 +1,15 @@
 //! The answers of the core.
 
-use tidings_api::{Object, ResourceVersion, Status};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::walk::ListItems;
+use tidings_api::{Object, ResourceVersion, Status};
+use tidings_cache::Cursor;
+use tidings_registry::Selection;
+
+use super::counts::WatchCounter;
+use super::resource::Resource;
+use super::walk::{ListItems, SnapshotWalk};
 
 /// The answer to a command.
 #[derive(Debug)]
@@ -12,6 +19,7 @@ pub(crate) enum Answer {
     /// A document of another kind, as JSON.
     Document(Vec<u8>),
     List(ListHead, ListItems),
+    Watch(Box<OpenWatch>),
     Status(Status),
 }
 
@@ -35,4 +43,25 @@ pub(crate) struct ListHead {
     pub(crate) continue_token: String,
     /// How many objects follow this page, if known.
     pub(crate) remaining: Option<u64>,
+}
+
+/// A watch that is open.
+#[derive(Debug)]
+pub(crate) struct OpenWatch {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) selection: Selection,
+    /// The objects to send as initial events, and their revision. Boxed, because an idle watch no longer has it.
+    pub(crate) initial: Option<Box<(SnapshotWalk, ResourceVersion)>>,
+    /// A bookmark marks the end of the initial events.
+    pub(crate) mark_end: bool,
+    /// Events up to this revision are not sent (W94).
+    pub(crate) after: ResourceVersion,
+    pub(crate) bookmarks: bool,
+    pub(crate) timeout: Duration,
+    pub(crate) cursor: Cursor,
+    /// Becomes true when the server stops.
+    pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
+    pub(crate) counter: WatchCounter,
+    /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) before the watch was opened.
+    pub(crate) rereads: u64,
 }

@@ -6,6 +6,7 @@ use tidings_registry::{PatchType, Review, WriteOptions};
 
 use super::delete::DeleteOptions;
 use super::list::ListCommand;
+use super::watch::WatchCommand;
 
 /// What to do with the target of a call. Bodies are JSON, except those of patches and applies.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub(crate) enum Command {
     /// Reads one object, at least as new as this version; `None` is a consistent read.
     Get(Option<ResourceVersion>),
     List(ListCommand),
+    Watch(WatchCommand),
     Create {
         options: WriteOptions,
         body: Bytes,

@@ -6,6 +6,7 @@
 mod access;
 mod answer;
 mod apply;
+mod backup;
 mod call;
 pub(crate) mod clock;
 mod command;
@@ -30,17 +31,17 @@ mod watch;
 
 pub use access::Authentication;
 pub(crate) use access::{RequestAttributes, User, authorize};
-pub(crate) use answer::{Answer, ListHead, ObjectOutcome};
+pub(crate) use answer::{Answer, ListHead, ObjectOutcome, OpenWatch};
+pub(crate) use backup::BackupPages;
 pub(crate) use call::Call;
 pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]
 pub(crate) use continue_token::ContinueToken;
 pub(crate) use delete::{DeleteOptions, Preconditions, PropagationPolicy};
-pub(crate) use failure::store_failed;
 pub(crate) use list::{ListCommand, parse_version};
 pub(crate) use resource::{Resource, ResourceId};
 pub(crate) use served::{CustomResource, ServedSet};
 pub(crate) use state::{Core, CoreOptions};
 pub(crate) use target::Target;
 pub(crate) use walk::{ListItems, SnapshotWalk};
-pub(crate) use watch::{OpenWatch, WatchCommand, too_old};
+pub(crate) use watch::{WatchCommand, too_old};

@@ -1,4 +1,4 @@
-//! The entry point for all commands.
+//! The entry points of the core: commands, and edits by controllers.
 
 use tidings_api::Status;
 use tidings_registry::{Draft, WriteOptions};
@@ -8,7 +8,7 @@ use super::call::Call;
 use super::command::Command;
 use super::edit::{EditFn, change};
 use super::state::Core;
-use super::{apply, create, delete, get, list, patch, review, update};
+use super::{apply, create, delete, get, list, patch, review, update, watch};
 
 impl Core {
     /// Performs a command. The future may be dropped: a write is then either complete or not done.
@@ -41,6 +41,7 @@ impl Core {
         match command {
             Command::Get(version) => get::get(call, version).await,
             Command::List(list) => list::list(self, call, &list).await,
+            Command::Watch(watch) => Box::pin(watch::watch(self, call, watch)).await,
             Command::Create { options, body } => {
                 Box::pin(create::create(self, call, options, &body)).await
             }

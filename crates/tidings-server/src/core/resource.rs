@@ -33,7 +33,7 @@ pub(crate) struct Resource {
 /// The part of a resource that can change while requests and watches hold it.
 #[derive(Debug, Default)]
 struct ResourceState {
-    /// The resource is no longer served: writes are refused.
+    /// The resource is no longer served: reads and writes are refused.
     retired: AtomicBool,
     /// The definition is being deleted: creates are refused.
     refuses_creates: AtomicBool,

@@ -84,7 +84,7 @@ impl ServedSet {
         ServedSet::of(resources, &[], 0)
     }
 
-    /// This set with these custom resources in place of its own.
+    /// The next set: the built-in resources of this one, and these custom resources.
     pub(crate) fn with(&self, customs: &[CustomResource]) -> ServedSet {
         tracing::trace!(target: "tidings::walk", "makes the next served set");
         let builtin = self.resources[..self.builtin].to_vec();

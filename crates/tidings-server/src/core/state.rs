@@ -13,6 +13,8 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::access::Authentication;
+use super::backup::BackupPages;
+use super::clock;
 use super::failure::store_failed;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
@@ -190,9 +192,13 @@ impl Core {
         self.store.hold_history()
     }
 
-    /// The store itself, for backups.
-    pub(crate) fn store(&self) -> &Arc<dyn Storage> {
-        &self.store
+    /// A backup of the store as it is now.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub(crate) async fn backup(&self) -> Result<BackupPages, Status> {
+        let pages = BackupPages::start(self.store.clone(), clock::now_ms()).await;
+        pages.map_err(store_failed)
     }
 
     /// What is wrong with the store, if anything.

@@ -1,17 +1,16 @@
 //! WATCH (W91-W116): opens a watch. The edge encodes its events.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_api::{ListOptions, ObjectKey, ResourceVersion, Status};
-use tidings_cache::{Cursor, Unavailable, WatchScope};
+use tidings_cache::{Unavailable, WatchScope};
 use tidings_registry::{Kind, Selection};
 
+use super::answer::{Answer, OpenWatch};
+use super::call::Call;
 use super::counts::WatchCounter;
 use super::list::{ListCommand, parse_version};
-use super::resource::Resource;
 use super::state::Core;
-use super::target::Target;
 use super::walk::SnapshotWalk;
 
 /// The longest timeout, short enough to be added to any time without overflow.
@@ -22,27 +21,6 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) struct WatchCommand {
     list: ListCommand,
     version: Option<ResourceVersion>,
-}
-
-/// A watch that is open.
-#[derive(Debug)]
-pub(crate) struct OpenWatch {
-    pub(crate) resource: Arc<Resource>,
-    pub(crate) selection: Selection,
-    /// The objects to send as initial events, and their revision. Boxed, because an idle watch no longer has it.
-    pub(crate) initial: Option<Box<(SnapshotWalk, ResourceVersion)>>,
-    /// A bookmark marks the end of the initial events.
-    pub(crate) mark_end: bool,
-    /// Events up to this revision are not sent (W94).
-    pub(crate) after: ResourceVersion,
-    pub(crate) bookmarks: bool,
-    pub(crate) timeout: Duration,
-    pub(crate) cursor: Cursor,
-    /// Becomes true when the server stops.
-    pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
-    pub(crate) counter: WatchCounter,
-    /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) before the watch was opened.
-    pub(crate) rereads: u64,
 }
 
 impl WatchCommand {
@@ -66,65 +44,61 @@ impl WatchCommand {
     }
 }
 
-impl Core {
-    /// Opens a watch. The edge sends a failure as an ERROR event (W96).
-    pub(crate) async fn watch(
-        &self,
-        target: &Target,
-        command: WatchCommand,
-    ) -> Result<OpenWatch, Status> {
-        let resource = target.resource()?.clone();
-        let rereads = resource.cache().rereads();
-        let (options, selection) = (command.options(), command.list.selection());
-        let timeout = match options.timeout_seconds {
-            Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(TIMEOUT_MAX),
-            _ => self.default_watch_timeout(),
-        };
-        let version = command.version;
-        let any = ResourceVersion::default();
-        let from_now = version.is_none_or(|version| version == any);
-        // "00" is zero too, but `apply_watch_defaults` compares only with "0".
-        let with_state = options.send_initial_events.unwrap_or(from_now);
-        if with_state || from_now {
-            match version {
-                None => resource.refresh().await?,
-                Some(version) => resource.reach(version).await?,
-            }
+/// Opens a watch. The edge sends a failure as an ERROR event (W96).
+pub(super) async fn watch(
+    core: &Core,
+    call: &Call,
+    command: WatchCommand,
+) -> Result<Answer, Status> {
+    let target = &call.target;
+    let resource = target.resource()?.clone();
+    let rereads = resource.cache().rereads();
+    let (options, selection) = (command.options(), command.list.selection());
+    let timeout = match options.timeout_seconds {
+        Some(seconds) if seconds > 0 => Duration::from_secs(seconds as u64).min(TIMEOUT_MAX),
+        _ => core.default_watch_timeout(),
+    };
+    let version = command.version;
+    let any = ResourceVersion::default();
+    let from_now = version.is_none_or(|version| version == any);
+    // "00" is zero too, but `apply_watch_defaults` compares only with "0".
+    let with_state = options.send_initial_events.unwrap_or(from_now);
+    if with_state || from_now {
+        match version {
+            None => resource.refresh().await?,
+            Some(version) => resource.reach(version).await?,
         }
-        let (cache, scope) = (resource.cache(), scope(&target.kind, selection));
-        let (initial, after, cursor) = if with_state || from_now {
-            let (snapshot, cursor) = cache.follow(scope);
-            let walk = with_state.then(|| {
-                let walk = SnapshotWalk::new(snapshot.state, selection.clone(), None);
-                Box::new((walk, snapshot.revision))
-            });
-            (walk, snapshot.revision, cursor)
-        } else {
-            let after = version.unwrap_or_default();
-            let cursor =
-                cache
-                    .follow_after(after, scope)
-                    .map_err(|unavailable| match unavailable {
-                        Unavailable::TooOld(oldest) | Unavailable::NotYet(oldest) => {
-                            too_old(after, oldest)
-                        }
-                    })?;
-            (None, after, cursor)
-        };
-        Ok(OpenWatch {
-            selection: selection.clone(),
-            initial,
-            mark_end: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,
-            after,
-            bookmarks: options.allow_watch_bookmarks,
-            timeout,
-            cursor,
-            stopping: self.stopping(),
-            counter: WatchCounter::open(resource.watches.clone()),
-            rereads,
-            resource,
-        })
     }
+    let (cache, scope) = (resource.cache(), scope(&target.kind, selection));
+    let (initial, after, cursor) = if with_state || from_now {
+        let (snapshot, cursor) = cache.follow(scope);
+        let walk = with_state.then(|| {
+            let walk = SnapshotWalk::new(snapshot.state, selection.clone(), None);
+            Box::new((walk, snapshot.revision))
+        });
+        (walk, snapshot.revision, cursor)
+    } else {
+        let after = version.unwrap_or_default();
+        let cursor = cache
+            .follow_after(after, scope)
+            .map_err(|unavailable| match unavailable {
+                Unavailable::TooOld(oldest) | Unavailable::NotYet(oldest) => too_old(after, oldest),
+            })?;
+        (None, after, cursor)
+    };
+    Ok(Answer::Watch(Box::new(OpenWatch {
+        selection: selection.clone(),
+        initial,
+        mark_end: options.send_initial_events == Some(true) && options.allow_watch_bookmarks,
+        after,
+        bookmarks: options.allow_watch_bookmarks,
+        timeout,
+        cursor,
+        stopping: core.stopping(),
+        counter: WatchCounter::open(resource.watches.clone()),
+        rereads,
+        resource,
+    })))
 }
 
 /// The objects whose events wake a watch.

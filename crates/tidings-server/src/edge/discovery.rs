@@ -58,8 +58,8 @@ pub(crate) fn answer(
         }
         DiscoveryPage::CoreVersions => document(&core_versions(parts), headers, query),
         DiscoveryPage::Groups => {
-            let groups = groups(kinds).into_iter();
-            let groups: Vec<Value> = groups.map(|group| group_versions(kinds, group)).collect();
+            let groups = groups(kinds).map(|group| group_versions(kinds, group));
+            let groups: Vec<Value> = groups.collect();
             let list = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups});
             document(&list, headers, query)
         }
@@ -105,32 +105,15 @@ fn core_versions(parts: &Parts) -> Value {
 }
 
 /// All groups but the core group, in the order of the catalog.
-fn groups(kinds: &Catalog) -> Vec<&str> {
-    let mut groups: Vec<&str> = Vec::new();
-    for kind in kinds.iter().filter(|kind| !kind.group.is_empty()) {
-        if !groups.contains(&&*kind.group) {
-            groups.push(&kind.group);
-        }
-    }
-    groups
-}
-
-/// The versions of a group, the preferred one first.
-fn versions<'a>(kinds: &'a Catalog, group: &str) -> Vec<&'a str> {
-    let mut versions: Vec<&str> = Vec::new();
-    for kind in kinds.iter().filter(|kind| kind.group == group) {
-        if !versions.contains(&&*kind.version) {
-            versions.push(&kind.version);
-        }
-    }
-    versions
+fn groups(kinds: &Catalog) -> impl Iterator<Item = &str> {
+    let groups = kinds.groups().map(Name::as_ref);
+    groups.filter(|group| !group.is_empty())
 }
 
 /// The name and versions of a group, as in `APIGroup`.
 fn group_versions(kinds: &Catalog, group: &str) -> Value {
-    let version =
-        |version: &&str| json!({"groupVersion": format!("{group}/{version}"), "version": version});
-    let versions: Vec<Value> = versions(kinds, group).iter().map(version).collect();
+    let version = |version: &Name| json!({"groupVersion": format!("{group}/{version}"), "version": &**version});
+    let versions: Vec<Value> = kinds.versions(group).map(version).collect();
     json!({"name": group, "versions": versions, "preferredVersion": versions.first()})
 }
 
@@ -189,9 +172,8 @@ fn resources(kinds: &Catalog, group: &str, version: &str) -> Option<Value> {
     if !kinds.has_version(group, version) {
         return None;
     }
-    let here = |kind: &&Arc<Kind>| kind.group == group && kind.version == version;
     let mut resources = Vec::new();
-    for kind in kinds.iter().filter(here) {
+    for kind in kinds.of_version(group, version) {
         resources.push(resource(kind));
         for subresource in subresources(kind) {
             let mut entry = Map::new();
@@ -275,18 +257,18 @@ pub(crate) struct AggregatedPages {
 
 impl AggregatedPages {
     fn core(&self, kinds: &Catalog) -> &TaggedDocument {
-        self.core.get_or_init(|| aggregated_list(kinds, &[""]))
+        self.core
+            .get_or_init(|| aggregated_list(kinds, std::iter::once("")))
     }
 
     fn others(&self, kinds: &Catalog) -> &TaggedDocument {
         self.others
-            .get_or_init(|| aggregated_list(kinds, &groups(kinds)))
+            .get_or_init(|| aggregated_list(kinds, groups(kinds)))
     }
 }
 
 /// The `APIGroupDiscoveryList` of some groups (W30).
-fn aggregated_list(kinds: &Catalog, groups: &[&str]) -> TaggedDocument {
-    let groups = groups.iter();
+fn aggregated_list<'a>(kinds: &Catalog, groups: impl Iterator<Item = &'a str>) -> TaggedDocument {
     let items: Vec<Value> = groups.map(|group| aggregated_group(kinds, group)).collect();
     TaggedDocument::new(&json!({
         "kind": "APIGroupDiscoveryList",
@@ -302,13 +284,12 @@ fn aggregated_group(kinds: &Catalog, group: &str) -> Value {
     } else {
         json!({"name": group})
     };
-    let version = |version: &&str| {
-        let here = |kind: &&Arc<Kind>| kind.group == group && kind.version == *version;
-        let resources = kinds.iter().filter(here);
-        let resources: Vec<Value> = resources.map(aggregated_resource).collect();
-        json!({"version": version, "resources": resources, "freshness": "Current"})
+    let version = |version: &Name| {
+        let resources = kinds.of_version(group, version).map(aggregated_resource);
+        let resources: Vec<Value> = resources.collect();
+        json!({"version": &**version, "resources": resources, "freshness": "Current"})
     };
-    let versions: Vec<Value> = versions(kinds, group).iter().map(version).collect();
+    let versions: Vec<Value> = kinds.versions(group).map(version).collect();
     json!({"metadata": metadata, "versions": versions})
 }
 

@@ -21,14 +21,13 @@ use super::negotiate::{BodyFormat, PatchFormat, ResponseContent, UnreadableBody}
 use super::request::{
     OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
 };
-use super::respond::backup::BackupBody;
 use super::respond::view::ObjectView;
-use super::respond::watch::{WatchBody, error_event};
+use super::respond::watch::error_event;
 use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{authenticate, body, discovery, health, negotiate, openapi, options};
 use crate::core::{
-    Call, Command, RequestAttributes, ServedSet, Target, User, WatchCommand, authorize, clock,
-    parse_version, store_failed,
+    Call, Command, RequestAttributes, ServedSet, Target, User, WatchCommand, authorize,
+    parse_version,
 };
 
 impl Api {
@@ -49,6 +48,15 @@ struct RequestContext<'a> {
     user: User,
     query: &'a Query,
     headers: &'a HeaderMap,
+}
+
+impl RequestContext<'_> {
+    fn call(&self) -> Call {
+        let agent = self.headers.get(USER_AGENT);
+        let agent = agent.and_then(|agent| agent.to_str().ok());
+        let manager = options::manager(self.query, agent.unwrap_or_default());
+        Call::new(self.request.target.clone(), self.user, manager)
+    }
 }
 
 impl Edge {
@@ -161,7 +169,7 @@ impl Edge {
             }
             _ if !reads => Err(Status::method_not_allowed()),
             Route::Health(health) => {
-                let checks = self.health_checks(health.endpoint);
+                let checks = self.health_checks(served, health.endpoint);
                 Ok(health::answer(health, query, &checks))
             }
             Route::Version => Ok(health::version()),
@@ -175,13 +183,13 @@ impl Edge {
             }
             Route::Root => Ok(health::root()),
             Route::Backup => self.backup().await,
-            Route::Metrics => Ok(self.encode_metrics()),
+            Route::Metrics => Ok(self.encode_metrics(served)),
         }
     }
 
-    fn encode_metrics(&self) -> Response<ResponseBody> {
+    fn encode_metrics(&self, served: &ServedSet) -> Response<ResponseBody> {
         let text = self.metrics.encode(
-            self.core.served().resources(),
+            served.resources(),
             self.core.store_stats(),
             self.lost_log_lines.load(Ordering::Relaxed),
             self.in_flight.in_flight(),
@@ -200,16 +208,13 @@ impl Edge {
                            `etcdutl snapshot restore`";
             return Err(Status::failure(501, Reason::MethodNotAllowed, message));
         }
-        let body = BackupBody::start(self.core.store().clone(), clock::now_ms()).await;
-        let body = body.map_err(store_failed)?;
-        let mut response = Response::new(ResponseBody::backup(body));
+        let mut response = Response::new(ResponseBody::backup(self.core.backup().await?));
         let value = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(CONTENT_TYPE, value);
         Ok(response)
     }
 
-    fn health_checks(&self, endpoint: &str) -> Vec<HealthCheck> {
-        let served = self.core.served();
+    fn health_checks(&self, served: &ServedSet, endpoint: &str) -> Vec<HealthCheck> {
         let resources = served.resources();
         let mut checks = vec![("ping", None)];
         // The tasks of the controllers and caches end only if they panic.
@@ -262,8 +267,12 @@ impl Edge {
         let has_messages = target.kind.schema.is_some();
         let accepted = negotiate::accepted(headers, query, offer, has_messages)?;
         let view = ObjectView::new(target.kind.clone(), accepted, query)?;
+        let rendering = Rendering {
+            view,
+            gzip: negotiate::takes_gzip(headers),
+        };
         if verb == Verb::Watch {
-            let mut response = self.watch(request, query, view).await?;
+            let mut response = self.watch(context, rendering).await?;
             warning::warn(&mut response, &kind_warning(target));
             return Ok(response);
         }
@@ -278,10 +287,6 @@ impl Edge {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return Ok(response);
         };
-        let rendering = Rendering {
-            view,
-            gzip: negotiate::takes_gzip(headers),
-        };
         // Pinned here, because a future that is moved into the timeout takes its space twice.
         let done = pin!(self.perform(verb, context, rendering, body));
         tokio::time::timeout(timeout, done)
@@ -291,21 +296,24 @@ impl Edge {
 
     async fn watch(
         &self,
-        request: &ResourceRequest,
-        query: &Query,
-        view: ObjectView,
+        context: RequestContext<'_>,
+        rendering: Rendering,
     ) -> Result<Response<ResponseBody>, Status> {
-        let command = WatchCommand::new(options::list_command(request, query)?)?;
-        let format = view.format;
+        let list = options::list_command(context.request, context.query)?;
+        let command = WatchCommand::new(list)?;
+        let format = rendering.view.format;
         if command.is_over() {
             return Ok(respond::events(format, ResponseBody::bytes(Bytes::new())));
         }
-        let body = match self.core.watch(&request.target, command).await {
-            Ok(watch) => ResponseBody::watch(WatchBody::new(view, watch)),
+        let mut call = context.call();
+        match self.core.perform(&mut call, Command::Watch(command)).await {
+            Ok(answer) => rendering.render(answer).await,
             // From here on failures are sent as ERROR events (W96).
-            Err(status) => ResponseBody::bytes(error_event(&status, format)),
-        };
-        Ok(respond::events(format, body))
+            Err(status) => {
+                let event = ResponseBody::bytes(error_event(&status, format));
+                Ok(respond::events(format, event))
+            }
+        }
     }
 
     async fn perform<B>(
@@ -320,11 +328,7 @@ impl Edge {
         B::Error: std::fmt::Display,
     {
         let RequestContext { query, headers, .. } = context;
-        let agent = headers
-            .get(USER_AGENT)
-            .and_then(|agent| agent.to_str().ok());
-        let manager = options::manager(query, agent.unwrap_or_default());
-        let mut call = Call::new(context.request.target.clone(), context.user, manager);
+        let mut call = context.call();
         call.warnings.extend(kind_warning(&call.target));
         let sent = SentBody::read(verb, headers, body).await?;
         let answer = match command(verb, context, &sent) {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many requests may be in flight, not counting watches. These are the defaults of kube-apiserver.
+/// How many reads may be in flight, not counting watches: kube-apiserver's default.
 const READING_MAX: usize = 400;
+/// How many writes may be in flight: kube-apiserver's default.
 const MUTATING_MAX: usize = 200;
 
 /// Limits the number of requests in flight.

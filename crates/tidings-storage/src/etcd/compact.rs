@@ -19,8 +19,9 @@ use crate::contract::{Error, Revision};
 
 /// kube-apiserver's name of the key. It has no prefix, because compaction affects the whole etcd.
 const KEY: Bytes = Bytes::from_static(b"compact_rev_key");
-/// The bounds of the interval between rounds, which is a tenth of the history's age.
+/// The shortest interval between rounds, which is a tenth of the history's age.
 const INTERVAL_LEAST: Duration = Duration::from_secs(1);
+/// The longest interval between rounds.
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Runs rounds of compaction forever.

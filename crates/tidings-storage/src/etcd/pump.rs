@@ -22,6 +22,7 @@ use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 const GATHER: Duration = Duration::from_millis(20);
 /// The first wait before a broken watch is opened again; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The longest wait before a broken watch is opened again.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 /// The wait before progress is requested again.
 const ASK_AGAIN: Duration = Duration::from_millis(20);

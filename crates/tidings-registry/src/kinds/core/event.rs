@@ -1,5 +1,7 @@
 //! `Event` of the core group: entry and table. `events.k8s.io` shows these objects with other member names.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use tidings_json::Value;
 
@@ -8,6 +10,9 @@ use crate::model::{Kind, NameRule};
 use crate::table::fields::{field, int, name, nonempty, text};
 use crate::table::format::{since, time};
 use crate::table::{Column, NAME, TablePrinter, string, wide};
+
+/// How long an Event is kept after its last write, as in kube-apiserver.
+const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(super) fn kind() -> Kind {
     Kind {
@@ -45,7 +50,8 @@ pub(super) fn kind() -> Kind {
         ],
         name_rule: NameRule::Segment,
         create_on_update: true,
-        collected: false, // events expire by themselves
+        lifetime: Some(LIFETIME),
+        collected: false, // they expire
         ..super::plain()
     }
 }

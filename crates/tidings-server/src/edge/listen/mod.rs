@@ -37,6 +37,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 const HEAD_BYTES_MAX: usize = 8192;
 /// Idle HTTP/2 connections are pinged to detect dead peers.
 const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long the answer to a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The send buffer of one HTTP/2 stream.
 const SEND_BYTES_MAX: usize = 64 << 10;

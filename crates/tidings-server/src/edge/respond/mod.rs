@@ -1,6 +1,5 @@
 //! Responses and their bodies.
 
-pub(crate) mod backup;
 pub(crate) mod list;
 pub(crate) mod pack;
 mod protobuf;
@@ -21,9 +20,8 @@ use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
-use crate::core::{Answer, ObjectOutcome};
+use crate::core::{Answer, BackupPages, ObjectOutcome};
 use crate::edge::negotiate::DocumentFormat;
-use backup::BackupBody;
 use list::ListBody;
 use pack::GzipEncoder;
 use protobuf::ListMessage;
@@ -80,6 +78,10 @@ impl Rendering {
                     return self.list(ListPieces::Protobuf(list));
                 }
                 self.list(ListPieces::Json(ListBody::new(&head, items, view.clone())))
+            }
+            Answer::Watch(watch) => {
+                let body = ResponseBody::watch(WatchBody::new(view.clone(), *watch));
+                Ok(events(view.format, body))
             }
         }
     }
@@ -167,7 +169,7 @@ enum BodyKind {
     Bytes(Option<Bytes>, Option<Bytes>),
     List(Box<StreamedList>),
     Watch(Box<WatchBody>),
-    Backup(Box<BackupBody>),
+    Backup(Box<BackupPages>),
 }
 
 /// A list that is encoded chunk by chunk.
@@ -247,7 +249,7 @@ impl ResponseBody {
         ResponseBody(BodyKind::Watch(Box::new(watch)))
     }
 
-    pub(crate) fn backup(backup: BackupBody) -> ResponseBody {
+    pub(crate) fn backup(backup: BackupPages) -> ResponseBody {
         ResponseBody(BodyKind::Backup(Box::new(backup)))
     }
 

@@ -13,7 +13,7 @@ use tidings_storage::{Error, HistoryHold, Range, Revision, Storage};
 const PAGE: usize = 64;
 
 /// The rest of a backup.
-struct BackupPages {
+struct BackupRest {
     store: Arc<dyn Storage>,
     writer: BackupWriter,
     revision: Revision,
@@ -22,28 +22,28 @@ struct BackupPages {
     _history: HistoryHold,
 }
 
-type NextBackupPage = Pin<Box<dyn Future<Output = Option<(Bytes, Option<BackupPages>)>> + Send>>;
+type NextBackupPage = Pin<Box<dyn Future<Output = Option<(Bytes, Option<BackupRest>)>> + Send>>;
 
-/// The body of a backup. If the store fails, the body ends early, and the reader notices that the end mark is missing.
-pub(crate) struct BackupBody {
+/// The bytes of a backup. If the store fails, they end early, and the reader notices that the end mark is missing.
+pub(crate) struct BackupPages {
     head: Option<Bytes>,
     next: Option<NextBackupPage>,
 }
 
-impl BackupBody {
+impl BackupPages {
     /// A backup of the store as it is now.
-    pub(crate) async fn start(store: Arc<dyn Storage>, now_ms: u64) -> Result<BackupBody, Error> {
+    pub(super) async fn start(store: Arc<dyn Storage>, now_ms: u64) -> Result<BackupPages, Error> {
         let history = store.hold_history();
         let revision = store.revision().await?;
         let (writer, head) = BackupWriter::start(revision, now_ms, store.stats().keys);
-        let pages = BackupPages {
+        let pages = BackupRest {
             store,
             writer,
             revision,
             start: None,
             _history: history,
         };
-        Ok(BackupBody {
+        Ok(BackupPages {
             head: Some(head),
             next: Some(Box::pin(pages.next())),
         })
@@ -63,9 +63,9 @@ impl BackupBody {
     }
 }
 
-impl BackupPages {
+impl BackupRest {
     /// The next bytes, and what comes after them.
-    async fn next(mut self) -> Option<(Bytes, Option<BackupPages>)> {
+    async fn next(mut self) -> Option<(Bytes, Option<BackupRest>)> {
         let range = Range {
             start: self.start.clone(),
             limit: PAGE,
