@@ -55,16 +55,19 @@ impl Value {
     }
 
     /// True for `null`.
+    #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
     /// True for `true` and `false`.
+    #[inline]
     pub fn is_boolean(&self) -> bool {
         matches!(self, Value::Bool(_))
     }
 
     /// The boolean; `None` for other values.
+    #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(value) => Some(*value),
@@ -73,36 +76,43 @@ impl Value {
     }
 
     /// The number if it is an integer in the range of `i64`.
+    #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number()?.as_i64()
     }
 
     /// The number if it is an integer in the range of `u64`.
+    #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         self.as_number()?.as_u64()
     }
 
     /// The number as a float; `None` for other values.
+    #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.as_number()?.as_f64()
     }
 
     /// True for integers in the range of `i64`.
+    #[inline]
     pub fn is_i64(&self) -> bool {
         self.as_number().is_some_and(Number::is_i64)
     }
 
     /// True for integers in the range of `u64`.
+    #[inline]
     pub fn is_u64(&self) -> bool {
         self.as_number().is_some_and(Number::is_u64)
     }
 
     /// True for numbers that are floats.
+    #[inline]
     pub fn is_f64(&self) -> bool {
         self.as_number().is_some_and(Number::is_f64)
     }
 
     /// The elements of an array, mutable.
+    #[inline]
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         match self {
             Value::Array(values) => Some(values),
@@ -111,6 +121,7 @@ impl Value {
     }
 
     /// The members of an object, mutable.
+    #[inline]
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Object(members) => Some(members),
@@ -119,16 +130,19 @@ impl Value {
     }
 
     /// The member with a name, or the element at an index.
+    #[inline]
     pub fn get(&self, index: impl Index) -> Option<&Value> {
         index.of(self)
     }
 
     /// The member with a name, or the element at an index, mutable.
+    #[inline]
     pub fn get_mut(&mut self, index: impl Index) -> Option<&mut Value> {
         index.of_mut(self)
     }
 
     /// The value that a JSON pointer (RFC 6901) points to.
+    #[inline]
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(members) => members.get(&step),
@@ -138,6 +152,7 @@ impl Value {
     }
 
     /// The value that a JSON pointer points to, mutable.
+    #[inline]
     pub fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(members) => members.get_mut(&step),
@@ -147,11 +162,13 @@ impl Value {
     }
 
     /// Takes the value and leaves `null`.
+    #[inline]
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 
     /// Sorts the members of this value and of all values in it by name.
+    #[inline]
     pub fn sort_all_objects(&mut self) {
         match self {
             Value::Object(members) => {
@@ -182,6 +199,7 @@ fn place(step: &str) -> Option<usize> {
 
 /// Compact JSON.
 impl fmt::Display for Value {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let json = serde_json::to_string(self).map_err(|_| fmt::Error)?;
         f.write_str(&json)
@@ -189,6 +207,7 @@ impl fmt::Display for Value {
 }
 
 impl fmt::Debug for Value {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -207,14 +226,17 @@ pub trait Index {
 }
 
 impl Index for str {
+    #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_object()?.get(self)
     }
 
+    #[inline]
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         value.as_object_mut()?.get_mut(self)
     }
 
+    #[inline]
     fn or_insert<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         if value.is_null() {
             *value = Value::Object(Map::new());
@@ -227,28 +249,34 @@ impl Index for str {
 }
 
 impl Index for String {
+    #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.as_str().of(value)
     }
 
+    #[inline]
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         self.as_str().of_mut(value)
     }
 
+    #[inline]
     fn or_insert<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         self.as_str().or_insert(value)
     }
 }
 
 impl Index for usize {
+    #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.as_array()?.get(*self)
     }
 
+    #[inline]
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         value.as_array_mut()?.get_mut(*self)
     }
 
+    #[inline]
     fn or_insert<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         match value {
             Value::Array(values) => &mut values[*self],
@@ -258,14 +286,17 @@ impl Index for usize {
 }
 
 impl<I: Index + ?Sized> Index for &I {
+    #[inline]
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         (**self).of(value)
     }
 
+    #[inline]
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value> {
         (**self).of_mut(value)
     }
 
+    #[inline]
     fn or_insert<'v>(&self, value: &'v mut Value) -> &'v mut Value {
         (**self).or_insert(value)
     }
@@ -275,6 +306,7 @@ impl<I: Index + ?Sized> Index for &I {
 impl<I: Index> ops::Index<I> for Value {
     type Output = Value;
 
+    #[inline]
     fn index(&self, index: I) -> &Value {
         index.of(self).unwrap_or(&NULL)
     }
@@ -282,6 +314,7 @@ impl<I: Index> ops::Index<I> for Value {
 
 /// Adds a missing member as `null`. Panics if the value is neither an object, nor `null`, nor an array with that element.
 impl<I: Index> ops::IndexMut<I> for Value {
+    #[inline]
     fn index_mut(&mut self, index: I) -> &mut Value {
         index.or_insert(self)
     }

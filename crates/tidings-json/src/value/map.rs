@@ -27,12 +27,14 @@ struct IndexedMembers {
 }
 
 impl Default for Members {
+    #[inline]
     fn default() -> Members {
         Members::Few(Vec::new())
     }
 }
 
 impl IndexedMembers {
+    #[inline]
     fn of(members: Vec<(String, Value)>) -> IndexedMembers {
         let mut many = IndexedMembers {
             members,
@@ -42,6 +44,7 @@ impl IndexedMembers {
         many
     }
 
+    #[inline]
     fn find_places(&mut self) {
         self.places.clear();
         let names = self.members.iter().enumerate();
@@ -52,15 +55,18 @@ impl IndexedMembers {
 
 impl Map {
     /// An empty map.
+    #[inline]
     pub fn new() -> Map {
         Map::default()
     }
 
     /// An empty map with memory for a number of members.
+    #[inline]
     pub fn with_capacity(capacity: usize) -> Map {
         Map(Members::Few(Vec::with_capacity(capacity)))
     }
 
+    #[inline]
     fn members(&self) -> &[(String, Value)] {
         match &self.0 {
             Members::Few(members) => members,
@@ -68,6 +74,7 @@ impl Map {
         }
     }
 
+    #[inline]
     fn members_mut(&mut self) -> &mut [(String, Value)] {
         match &mut self.0 {
             Members::Few(members) => members,
@@ -75,6 +82,7 @@ impl Map {
         }
     }
 
+    #[inline]
     fn into_members(self) -> Vec<(String, Value)> {
         match self.0 {
             Members::Few(members) => members,
@@ -83,6 +91,7 @@ impl Map {
     }
 
     /// Lets `change` add, remove or reorder members, then renews the index.
+    #[inline]
     fn rearrange<T>(&mut self, change: impl FnOnce(&mut Vec<(String, Value)>) -> T) -> T {
         match &mut self.0 {
             Members::Few(members) => change(members),
@@ -94,6 +103,7 @@ impl Map {
         }
     }
 
+    #[inline]
     fn place(&self, name: &str) -> Option<usize> {
         match &self.0 {
             Members::Few(members) => {
@@ -109,6 +119,7 @@ impl Map {
     }
 
     /// Appends a member whose name is known to be new.
+    #[inline]
     fn push(&mut self, name: String, value: Value) -> &mut Value {
         if let Members::Few(members) = &mut self.0
             && members.len() >= FEW_MAX
@@ -129,38 +140,45 @@ impl Map {
     }
 
     /// The number of members.
+    #[inline]
     pub fn len(&self) -> usize {
         self.members().len()
     }
 
     /// True if there are no members.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.members().is_empty()
     }
 
     /// True if there is a member with that name.
+    #[inline]
     pub fn contains_key(&self, name: &str) -> bool {
         self.place(name).is_some()
     }
 
     /// The value of a member.
+    #[inline]
     pub fn get(&self, name: &str) -> Option<&Value> {
         Some(&self.members()[self.place(name)?].1)
     }
 
     /// The value of a member, mutable.
+    #[inline]
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         let place = self.place(name)?;
         Some(&mut self.members_mut()[place].1)
     }
 
     /// The name and value of a member.
+    #[inline]
     pub fn get_key_value(&self, name: &str) -> Option<(&String, &Value)> {
         let (name, value) = &self.members()[self.place(name)?];
         Some((name, value))
     }
 
     /// Sets a member and returns its previous value. An existing member keeps its position, a new one is appended.
+    #[inline]
     pub fn insert(&mut self, name: String, value: Value) -> Option<Value> {
         match self.get_mut(&name) {
             Some(known) => Some(std::mem::replace(known, value)),
@@ -172,6 +190,7 @@ impl Map {
     }
 
     /// Appends a member. Returns `None` and changes nothing if the name exists.
+    #[inline]
     pub fn insert_new(&mut self, name: &str, value: Value) -> Option<()> {
         if self.contains_key(name) {
             return None;
@@ -190,6 +209,7 @@ impl Map {
     }
 
     /// Sets a member, moves it to a position, and returns its previous value.
+    #[inline]
     pub fn shift_insert(&mut self, place: usize, name: String, value: Value) -> Option<Value> {
         let before = self.remove(&name);
         self.rearrange(|members| members.insert(place, (name, value)));
@@ -198,6 +218,7 @@ impl Map {
 
     /// Removes a member and returns its value. The others keep their order, so those behind it are moved: to remove several members
     /// of a large map, use [`Map::retain`].
+    #[inline]
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let place = self.place(name)?;
         let members = match &mut self.0 {
@@ -215,6 +236,7 @@ impl Map {
     }
 
     /// The entry of a member, to look it up once and then set it.
+    #[inline]
     pub fn entry(&mut self, name: impl Into<String>) -> Entry<'_> {
         let name = name.into();
         match self.place(&name) {
@@ -224,16 +246,19 @@ impl Map {
     }
 
     /// Removes all members.
+    #[inline]
     pub fn clear(&mut self) {
         *self = Map::new();
     }
 
     /// Keeps the members for which `keep` returns true.
+    #[inline]
     pub fn retain(&mut self, mut keep: impl FnMut(&String, &mut Value) -> bool) {
         self.rearrange(|members| members.retain_mut(|(name, value)| keep(name, value)));
     }
 
     /// Sorts members by name.
+    #[inline]
     pub fn sort_keys(&mut self) {
         let members = self.members();
         if !members.is_sorted_by(|one, two| one.0 <= two.0) {
@@ -242,26 +267,31 @@ impl Map {
     }
 
     /// All members.
+    #[inline]
     pub fn iter(&self) -> Iter<'_> {
         Iter(self.members().iter())
     }
 
     /// All members, with mutable values.
+    #[inline]
     pub fn iter_mut(&mut self) -> IterMut<'_> {
         IterMut(self.members_mut().iter_mut())
     }
 
     /// All names.
+    #[inline]
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = &String> + ExactSizeIterator {
         self.members().iter().map(|(name, _)| name)
     }
 
     /// All values.
+    #[inline]
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &Value> + ExactSizeIterator {
         self.members().iter().map(|(_, value)| value)
     }
 
     /// All values, mutable.
+    #[inline]
     pub fn values_mut(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = &mut Value> + ExactSizeIterator {
@@ -279,11 +309,13 @@ pub enum Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// The value of the member, which is `value` if it did not exist.
+    #[inline]
     pub fn or_insert(self, value: Value) -> &'a mut Value {
         self.or_insert_with(|| value)
     }
 
     /// The value of the member; if it did not exist, `value` makes it.
+    #[inline]
     pub fn or_insert_with(self, value: impl FnOnce() -> Value) -> &'a mut Value {
         match self {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -300,15 +332,18 @@ pub struct OccupiedEntry<'a> {
 
 impl<'a> OccupiedEntry<'a> {
     /// Its name.
+    #[inline]
     pub fn key(&self) -> &String {
         &self.map.members()[self.place].0
     }
 
     /// Its value.
+    #[inline]
     pub fn get_mut(&mut self) -> &mut Value {
         &mut self.map.members_mut()[self.place].1
     }
 
+    #[inline]
     fn into_mut(self) -> &'a mut Value {
         &mut self.map.members_mut()[self.place].1
     }
@@ -322,6 +357,7 @@ pub struct VacantEntry<'a> {
 
 impl<'a> VacantEntry<'a> {
     /// Sets it.
+    #[inline]
     pub fn insert(self, value: Value) -> &'a mut Value {
         self.map.push(self.name, value)
     }
@@ -329,6 +365,7 @@ impl<'a> VacantEntry<'a> {
 
 /// Maps are equal if their members are, in any order.
 impl PartialEq for Map {
+    #[inline]
     fn eq(&self, other: &Map) -> bool {
         let (own, theirs) = (self.members(), other.members());
         own.len() == theirs.len()
@@ -342,12 +379,14 @@ impl PartialEq for Map {
 impl Eq for Map {}
 
 impl fmt::Debug for Map {
+    #[inline]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self).finish()
     }
 }
 
 impl Extend<(String, Value)> for Map {
+    #[inline]
     fn extend<I: IntoIterator<Item = (String, Value)>>(&mut self, members: I) {
         for (name, value) in members {
             self.insert(name, value);
@@ -356,6 +395,7 @@ impl Extend<(String, Value)> for Map {
 }
 
 impl FromIterator<(String, Value)> for Map {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = (String, Value)>>(members: I) -> Map {
         let mut map = Map::new();
         map.extend(members);
@@ -404,6 +444,7 @@ impl<'a> IntoIterator for &'a Map {
     type Item = (&'a String, &'a Value);
     type IntoIter = Iter<'a>;
 
+    #[inline]
     fn into_iter(self) -> Iter<'a> {
         self.iter()
     }
@@ -413,6 +454,7 @@ impl<'a> IntoIterator for &'a mut Map {
     type Item = (&'a String, &'a mut Value);
     type IntoIter = IterMut<'a>;
 
+    #[inline]
     fn into_iter(self) -> IterMut<'a> {
         self.iter_mut()
     }
@@ -422,6 +464,7 @@ impl IntoIterator for Map {
     type Item = (String, Value);
     type IntoIter = std::vec::IntoIter<(String, Value)>;
 
+    #[inline]
     fn into_iter(self) -> Self::IntoIter {
         self.into_members().into_iter()
     }

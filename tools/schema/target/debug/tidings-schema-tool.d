@@ -1,1 +1,0 @@
-/work/main/tools/schema/target/debug/tidings-schema-tool: /work/main/tools/schema/src/descriptions.rs /work/main/tools/schema/src/golang.rs /work/main/tools/schema/src/main.rs /work/main/tools/schema/src/openapi.rs /work/main/tools/schema/src/proto.rs /work/main/tools/schema/src/table.rs
