@@ -277,3 +277,22 @@ impl PartialEq for Object {
 }
 
 impl Eq for Object {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_never_shows_content() {
+        let json = br#"{"metadata":{"name":"a","namespace":"n"},"data":{"password":"hunter2"}}"#;
+        let object = Object::parse(Bytes::from_static(json)).unwrap();
+        assert!(!format!("{object:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn escaped_keys_and_values_are_understood() {
+        let json = br#"{"metadata":{"n\u0061me":"\u0061b"}}"#;
+        let object = Object::parse(Bytes::from_static(json)).unwrap();
+        assert_eq!(object.name(), "ab");
+    }
+}

@@ -296,6 +296,45 @@ async fn the_kubeconfig_is_private_and_goes_where_it_is_told() {
 }
 
 #[tokio::test]
+async fn a_data_directory_is_made_only_where_it_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, other) = (
+        directory.path().join("data"),
+        directory.path().join("other"),
+    );
+    let kubeconfig = directory.path().join("kubeconfig");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let arguments = ["--ephemeral", "--kubeconfig", kubeconfig];
+    let mut child = Command::new(BINARY)
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(&data)
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let ready = lines
+        .map(Result::unwrap)
+        .find(|line| line.starts_with("ready: "));
+    let address = ready.unwrap().replace("ready: https://", "");
+    let (_, said) = refused(&[
+        "serve",
+        "--listen",
+        &address,
+        "--data-dir",
+        other.to_str().unwrap(),
+    ]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(
+        said.contains("choose another address with --listen"),
+        "{said}"
+    );
+    assert!(!data.exists(), "the kubeconfig is elsewhere");
+    assert!(!other.exists(), "the port was in use");
+}
+
+#[tokio::test]
 async fn a_directory_that_cannot_be_used_is_refused_with_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

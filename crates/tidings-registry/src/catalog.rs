@@ -192,3 +192,17 @@ impl Catalog {
         self.groups.get(group).is_none_or(|group| group.custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_expire_after_an_hour() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(
+            lifetimes().collect::<Vec<_>>(),
+            [("events/".to_owned(), hour)]
+        );
+    }
+}

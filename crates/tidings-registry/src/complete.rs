@@ -5,8 +5,7 @@
 
 use std::sync::LazyLock;
 
-use tidings_json::Touched;
-use tidings_json::{Map, Number, Value, json};
+use tidings_json::{Map, Number, Touched, Value, json};
 use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 use crate::defaults::{TypeDefaults, is_empty, is_zero};
