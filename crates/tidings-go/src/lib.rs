@@ -16,7 +16,7 @@ pub use number::{
     whole_number, whole_numbers,
 };
 pub use quantity::{canonical_quantity, check_quantity};
-pub use quote::quote;
+pub use quote::{is_print, quote, unprintable};
 pub use text::{json, json_text, print, print_syntax, write_json};
 pub use time::{parse_micro_time, parse_time, rfc3339};
 pub use url::Url;

@@ -177,7 +177,7 @@ fn draft(kind: &Arc<Kind>, key: &ObjectKey, outcome: ApplyOutcome) -> Result<Dra
         let named = [key.namespace(), key.name()].join("/");
         return Err(managed::undeclared(stored, &named, &draft.odd));
     }
-    draft.applied = true;
+    draft.keeps_owners = true;
     draft.meta.managed_fields = outcome.managed;
     draft.settle_namespace(kind, key.namespace())?;
     draft.meta.deduplicate_owners(true);

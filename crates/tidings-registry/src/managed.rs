@@ -83,7 +83,7 @@ fn changes<'a>(
 /// Records in managedFields the fields that the manager sets in a new object.
 pub fn track_created(new: &mut Draft, manager: &Manager, now: &str) {
     tracing::trace!(target: "tidings::walk", "notes which fields the writer owns");
-    if new.applied {
+    if new.keeps_owners {
         return;
     }
     new.meta.managed_fields = sent(&mut new.meta, &Managed::default()).unwrap_or_default();
@@ -97,7 +97,7 @@ pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str)
         new.meta.managed_fields.0.clear();
         return;
     }
-    if new.applied {
+    if new.keeps_owners {
         return;
     }
     // A client may replace managedFields. If it sends none, or invalid ones, the stored ones stay.

@@ -35,7 +35,7 @@ pub enum Expected {
 }
 
 /// One compare-and-swap.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Write {
     /// The key.
     pub key: Bytes,
@@ -43,6 +43,17 @@ pub struct Write {
     pub expected: Expected,
     /// The new value; `None` deletes the key.
     pub value: Option<Bytes>,
+}
+
+impl fmt::Debug for Write {
+    /// Never shows the value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write")
+            .field("key", &self.key)
+            .field("expected", &self.expected)
+            .field("value_bytes", &self.value.as_ref().map(Bytes::len))
+            .finish()
+    }
 }
 
 impl Write {

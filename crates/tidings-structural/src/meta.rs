@@ -5,7 +5,7 @@ use tidings_json::{Map, Value};
 
 use crate::node::SchemaNode;
 use crate::object_meta;
-use crate::text::{FieldPath, bad_value, unprintable};
+use crate::text::{FieldPath, bad_value};
 
 /// Rewrites embedded metadata as Go decodes and encodes it: without unknown and empty fields. Appends the paths of unknown fields
 /// to `unknown`. With `drop_malformed`, fields of the wrong type are dropped too.
@@ -198,8 +198,6 @@ fn check_resource(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// The maximum length of the name of a field manager.
-const MANAGER_BYTES_MAX: usize = 128;
 /// The maximum length of the name of a subresource in managedFields.
 const SUBRESOURCE_BYTES_MAX: usize = 256;
 
@@ -271,17 +269,9 @@ fn check_managed(entries: &[Value], path: &FieldPath, errors: &mut Vec<FieldErro
             let path = path.child("fieldsType");
             errors.push(FieldError::invalid(path, kind, "must be `FieldsV1`"));
         }
+        let manager_path = String::from(path.child("manager"));
         let manager = member(entry, "manager");
-        let manager_path = path.child("manager");
-        if manager.len() > MANAGER_BYTES_MAX {
-            let path = manager_path.clone();
-            errors.push(FieldError::too_long(path, MANAGER_BYTES_MAX));
-        }
-        for (at, c) in unprintable(manager) {
-            let code = c as u32;
-            let detail = format!("invalid character U+{code:04X} (at position {at})");
-            errors.push(FieldError::invalid(manager_path.clone(), manager, detail));
-        }
+        errors.extend(validate::field_manager(&manager_path, manager));
         if member(entry, "subresource").len() > SUBRESOURCE_BYTES_MAX {
             let path = path.child("subresource");
             errors.push(FieldError::too_long(path, SUBRESOURCE_BYTES_MAX));

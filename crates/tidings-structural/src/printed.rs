@@ -292,3 +292,29 @@ fn put_map(out: &mut String, object: &Map, kind: PrintKind) {
         .map(|(name, value)| (name.as_str(), value, kind));
     put_object(out, fields);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Upstream prints its internal types, which have other field names and another order than the types of the API, but the
+    /// same members.
+    #[test]
+    fn members_are_those_of_the_table_of_types() {
+        let printed = [
+            ("JSONSchemaProps", SCHEMA),
+            ("ValidationRule", RULE),
+            ("ExternalDocumentation", DOCS),
+            ("CustomResourceDefinitionVersion", VERSION),
+            ("CustomResourceSubresourceScale", SCALE),
+        ];
+        for (name, members) in printed {
+            let of = tidings_schema::find_type("apiextensions/v1", name).unwrap();
+            let expected: BTreeSet<&str> = of.members().map(|member| member.name).collect();
+            let found: BTreeSet<&str> = members.iter().map(|(_, json, _)| *json).collect();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+}

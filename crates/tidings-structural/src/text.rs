@@ -1,8 +1,5 @@
 //! Formats paths and values as errors print them.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
 use tidings_go as go;
 use tidings_json::Value;
 
@@ -92,16 +89,6 @@ pub(crate) fn json(value: &Value) -> String {
     let mut sorted = value.clone();
     sorted.sort_all_objects();
     go::json_text(&sorted)
-}
-
-/// Matches a character that is not printable for Go's `unicode.IsPrint`.
-static UNPRINTABLE: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(r"[^\p{L}\p{M}\p{N}\p{P}\p{S} ]").ok());
-
-/// The characters of a text that Go's `unicode.IsPrint` refuses, with their byte positions.
-pub(crate) fn unprintable(text: &str) -> impl Iterator<Item = (usize, char)> {
-    let found = UNPRINTABLE.iter().flat_map(|regex| regex.find_iter(text));
-    found.filter_map(|found| Some((found.start(), found.as_str().chars().next()?)))
 }
 
 #[cfg(test)]

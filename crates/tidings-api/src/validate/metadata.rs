@@ -6,6 +6,9 @@ use tidings_json::Value;
 use super::{label_value, qualified_name};
 use crate::field_error::FieldError;
 
+/// The longest name of a field manager, in bytes.
+pub const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
 /// The largest total size of annotations, keys and values, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 256 << 10;
 /// The maximum number of errors about extra controllers: each prints all owners, so the output grows quadratically.
@@ -52,6 +55,19 @@ pub fn generation(path: &str, generation: Option<i64>) -> Vec<FieldError> {
     let why = "must be greater than or equal to 0";
     let error = negative.map(|generation| FieldError::invalid_value(path, generation, why));
     error.into_iter().collect()
+}
+
+/// The errors of the name of a field manager.
+pub fn field_manager(path: &str, name: &str) -> Vec<FieldError> {
+    if name.len() > FIELD_MANAGER_BYTES_MAX {
+        // Each error about a character would repeat the whole name.
+        return vec![FieldError::too_long(path, FIELD_MANAGER_BYTES_MAX)];
+    }
+    let wrong = |(at, c): (usize, char)| {
+        let why = format!("invalid character U+{:04X} (at position {at})", c as u32);
+        FieldError::invalid(path, name, why)
+    };
+    go::unprintable(name).map(wrong).collect()
 }
 
 /// The finalizer that holds an object until no dependent refers to it.

@@ -3,8 +3,8 @@
 mod metadata;
 
 pub use metadata::{
-    FOREGROUND_FINALIZER, ORPHAN_FINALIZER, annotations, finalizers, generation, labels,
-    owner_references,
+    FIELD_MANAGER_BYTES_MAX, FOREGROUND_FINALIZER, ORPHAN_FINALIZER, annotations, field_manager,
+    finalizers, generation, labels, owner_references,
 };
 
 /// The reasons why a text is not a DNS-1123 label; empty if it is one.

@@ -14,6 +14,13 @@ use crate::source::ListerWatcher;
 use crate::store::{Indexer, WriteOverlay};
 use crate::sync::Mutex;
 
+impl<K: Send + Sync + 'static> SharedInformer<K> {
+    /// A builder for an informer over a source.
+    pub fn builder(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
+        InformerBuilder::new(source, decode)
+    }
+}
+
 /// Configures and builds a [`SharedInformer`].
 pub struct InformerBuilder<K> {
     source: Arc<dyn ListerWatcher>,
@@ -27,7 +34,7 @@ pub struct InformerBuilder<K> {
 }
 
 impl<K: Send + Sync + 'static> InformerBuilder<K> {
-    pub(super) fn new(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
+    fn new(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
         InformerBuilder {
             source,
             decode,

@@ -7,17 +7,14 @@ use std::time::Duration;
 use tidings_api::Object;
 use tokio::sync::watch;
 
-use super::builder::InformerBuilder;
 use super::engine::{InformerCore, Lifecycle, StopOnLastHandle};
 use super::handler::{self, HandlerCallback, Registration};
-use super::lister::GenericLister;
 use super::subscription::{HandlerOptions, Subscription};
 use crate::event::Event;
 use crate::event_handler::ResourceEventHandler;
 use crate::metrics::InformerMetrics;
-use crate::object::{Cached, Decode, DecodeError};
+use crate::object::{Cached, DecodeError};
 use crate::reflector::{ReflectorState, ReflectorStats};
-use crate::source::ListerWatcher;
 use crate::stats::{InformerStats, ObservedInformer};
 use crate::store::{Index, IndexConflict, IndexError, IndexValue, Store, WriteOverlay};
 use crate::sync::lock;
@@ -84,11 +81,6 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         alive: Arc<StopOnLastHandle<K>>,
     ) -> SharedInformer<K> {
         SharedInformer { core, alive }
-    }
-
-    /// A builder for an informer over a source.
-    pub fn builder(source: Arc<dyn ListerWatcher>, decode: Decode<K>) -> InformerBuilder<K> {
-        InformerBuilder::new(source, decode)
     }
 
     /// Starts the informer. Does nothing if it was started before.
@@ -251,11 +243,6 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     /// The store. It stays readable after the informer has stopped, and does not keep the informer running.
     pub fn store(&self) -> Store<K> {
         self.core.indexer.store()
-    }
-
-    /// A lister that reads the store and keeps the informer running.
-    pub fn lister(&self) -> GenericLister<K> {
-        GenericLister::new(self.clone())
     }
 
     /// The program's own writes, visible over the store until the watch has caught up with them.

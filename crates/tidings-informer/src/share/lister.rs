@@ -18,6 +18,15 @@ pub struct NotFound {
     pub key: String,
 }
 
+impl<K: Send + Sync + 'static> SharedInformer<K> {
+    /// A lister that reads the store and keeps the informer running.
+    pub fn lister(&self) -> GenericLister<K> {
+        GenericLister {
+            informer: self.clone(),
+        }
+    }
+}
+
 /// Reads the store of an informer, and keeps the informer running.
 #[derive(Debug)]
 pub struct GenericLister<K: Send + Sync + 'static> {
@@ -26,15 +35,11 @@ pub struct GenericLister<K: Send + Sync + 'static> {
 
 impl<K: Send + Sync + 'static> Clone for GenericLister<K> {
     fn clone(&self) -> GenericLister<K> {
-        GenericLister::new(self.informer.clone())
+        self.informer.lister()
     }
 }
 
 impl<K: Send + Sync + 'static> GenericLister<K> {
-    pub(super) fn new(informer: SharedInformer<K>) -> GenericLister<K> {
-        GenericLister { informer }
-    }
-
     /// The current state of the store.
     pub fn snapshot(&self) -> Arc<Snapshot<K>> {
         self.informer.store().snapshot()

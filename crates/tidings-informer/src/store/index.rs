@@ -13,7 +13,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use tidings_api::ObjectKey;
 
-use super::snapshot::HeldObject;
+use super::held_object::HeldObject;
 use crate::object::Cached;
 
 /// Why an index function failed for an object.

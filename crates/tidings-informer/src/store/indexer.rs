@@ -7,8 +7,9 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use tidings_api::ObjectKey;
 
+use super::held_object::HeldObject;
 use super::index::{AnyIndex, Index, IndexData, IndexError, IndexValue};
-use super::snapshot::{HeldObject, NamedIndex, Snapshot};
+use super::snapshot::{NamedIndex, Snapshot};
 use super::{LABEL_INDEX, Store};
 use crate::object::Cached;
 use crate::version::ServerVersion;

@@ -4,6 +4,7 @@
 //! it, never a part of it, and never waits for a writer.
 
 mod expiring;
+mod held_object;
 mod index;
 mod indexer;
 mod overlay;
@@ -18,11 +19,12 @@ use tidings_api::{LabelSelector, ObjectKey};
 use crate::object::Cached;
 
 pub use expiring::ExpirationCache;
+pub(crate) use held_object::HeldObject;
 pub use index::{Index, IndexError, IndexValue};
 pub(crate) use indexer::{AppliedWrite, NotIndexed, StoreWrite};
 pub use indexer::{IndexConflict, Indexer};
 pub use overlay::WriteOverlay;
-pub(crate) use snapshot::{HeldObject, SnapshotDifference};
+pub(crate) use snapshot::SnapshotDifference;
 pub use snapshot::{Snapshot, UnknownIndex};
 pub use undelta::UndeltaStore;
 

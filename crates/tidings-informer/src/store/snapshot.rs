@@ -7,24 +7,10 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use tidings_api::{LabelSelector, ObjectKey};
 
+use super::held_object::HeldObject;
 use super::index::{AnyIndex, Index, IndexData, IndexValue};
 use crate::object::Cached;
 use crate::version::ServerVersion;
-
-/// An object in a persistent map. Equal if it is the same allocation, so that comparing maps is cheap.
-pub(crate) struct HeldObject<K>(pub(crate) Arc<Cached<K>>);
-
-impl<K> Clone for HeldObject<K> {
-    fn clone(&self) -> HeldObject<K> {
-        HeldObject(Arc::clone(&self.0))
-    }
-}
-
-impl<K> PartialEq for HeldObject<K> {
-    fn eq(&self, other: &HeldObject<K>) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
 
 /// An index and its name.
 pub(super) struct NamedIndex<K> {

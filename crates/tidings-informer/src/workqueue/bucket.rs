@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::FAR;
-use super::limit::RateLimiter;
 use crate::sync::{Mutex, lock};
 
 /// Holds up to `burst` tokens and gains `rate` tokens a second.
@@ -122,18 +121,6 @@ impl TokenBucket {
         }
         // Fails for a rate of zero, where the quotient is infinite.
         Duration::try_from_secs_f64(-tokens / self.rate).map_or(FAR, |wait| wait.min(FAR))
-    }
-}
-
-impl<T> RateLimiter<T> for TokenBucket {
-    fn when(&mut self, _: &T, now: Instant) -> Duration {
-        self.reserve(now)
-    }
-
-    fn forget(&mut self, _: &T, _: Instant) {}
-
-    fn num_requeues(&self, _: &T, _: Instant) -> u32 {
-        0
     }
 }
 

@@ -46,6 +46,18 @@ impl<T, L: RateLimiter<T> + ?Sized> RateLimiter<T> for Box<L> {
     }
 }
 
+impl<T> RateLimiter<T> for TokenBucket {
+    fn when(&mut self, _: &T, now: Instant) -> Duration {
+        self.reserve(now)
+    }
+
+    fn forget(&mut self, _: &T, _: Instant) {}
+
+    fn num_requeues(&self, _: &T, _: Instant) -> u32 {
+        0
+    }
+}
+
 /// The default limiter of controllers: 5 ms doubling to 1000 s for each item, and 10 retries a second with a burst of 100 over
 /// all items; the longer wait counts.
 #[must_use]

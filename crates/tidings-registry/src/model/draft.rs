@@ -1,6 +1,7 @@
 //! [`Draft`], an object that is being written: read from a request or from the store, changed by the rules of its kind, and
 //! turned into the bytes that are stored.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tidings_api::{FieldError, FieldErrors, Status};
@@ -15,7 +16,7 @@ use crate::reading::{self, OddField, depth};
 pub const DEPTH_MAX: usize = 100;
 
 /// An object that is being written.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Draft {
     /// The kind that the object is stored as.
     pub kind: Arc<Kind>,
@@ -25,8 +26,17 @@ pub struct Draft {
     pub members: Map,
     /// The unknown and duplicate fields of the request (W173).
     pub odd: Vec<OddField>,
-    /// The draft comes from an apply: its managedFields are up to date.
-    pub applied: bool,
+    /// The write does not change managedFields: an apply has made them already, or the writer shall own nothing.
+    pub keeps_owners: bool,
+}
+
+impl fmt::Debug for Draft {
+    /// Shows only which object it is.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind.group_version_kind();
+        let (namespace, name) = (&self.meta.namespace, &self.meta.name);
+        write!(f, "Draft({kind} {namespace}/{name})")
+    }
 }
 
 impl Draft {
@@ -36,7 +46,7 @@ impl Draft {
             meta,
             members,
             odd: Vec::new(),
-            applied: false,
+            keeps_owners: false,
         }
     }
 
@@ -212,7 +222,8 @@ impl Draft {
         subresource: Option<Subresource>,
         errors: &mut FieldErrors,
     ) {
-        self.meta.validate(kind, errors);
+        self.meta
+            .validate(kind.name_rule, kind.bare_finalizers, errors);
         if let Some(old) = old {
             self.check_fixed(old, errors);
             self.meta.validate_update(&old.meta, errors);

@@ -11,6 +11,7 @@ use tidings_schema::Type;
 
 use super::custom_version::CustomVersion;
 use super::member::Member;
+use super::name_rule::NameRule;
 use super::strategy::{BuiltinStrategy, Strategy};
 use crate::table::TablePrinter;
 
@@ -41,6 +42,8 @@ pub struct Kind {
     pub go_package: &'static str,
     /// Objects are in namespaces.
     pub namespaced: bool,
+    /// Objects are namespaces: upstream counts a request for one as being in it.
+    pub is_namespace: bool,
     /// The prefix of store keys if it is not the plural: kube-apiserver stores some resources under older names.
     pub store_prefix: Name,
     /// The kind that objects are stored as, by name, and the conversions, if this kind is a view.
@@ -148,19 +151,6 @@ pub struct SelectableField {
     pub paths: &'static [&'static [&'static str]],
     /// The value if no path exists.
     pub absent: &'static str,
-}
-
-/// The syntax of object names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NameRule {
-    /// A DNS subdomain.
-    Subdomain,
-    /// A DNS label.
-    Label,
-    /// A text that can be a segment of a URL path.
-    Segment,
-    /// An IP address.
-    IpAddress,
 }
 
 /// A member of metadata that a write to the status subresource does not change.
@@ -297,6 +287,7 @@ impl Kind {
             categories: Vec::new(),
             go_package: "",
             namespaced: true,
+            is_namespace: false,
             store_prefix: "".into(),
             view_of: None,
             view: None,

@@ -10,7 +10,7 @@ use tidings_json::{Map, Touched, Value};
 use tidings_merge::Managed;
 use tidings_schema::{FieldPath, fit};
 
-use super::kind::{Kind, NameRule};
+use super::name_rule::NameRule;
 
 /// The most owner references that a warning about duplicates lists.
 const REPEATED_MAX: usize = 100;
@@ -223,15 +223,15 @@ impl Meta {
         ))
     }
 
-    /// Appends the errors of the metadata (W169, W170).
-    pub fn validate(&self, kind: &Kind, errors: &mut FieldErrors) {
+    /// Appends the errors of the metadata (W169, W170). `bare_finalizers` allows finalizers without a domain.
+    pub fn validate(&self, name_rule: NameRule, bare_finalizers: bool, errors: &mut FieldErrors) {
         if !self.generate_name.is_empty() {
             // A dash at the end is allowed: the generated suffix follows it.
             let prefix = self
                 .generate_name
                 .strip_suffix('-')
                 .map_or(self.generate_name.clone(), |head| format!("{head}a"));
-            let wrong = kind.name_rule.check(&prefix);
+            let wrong = name_rule.check(&prefix);
             errors.extend(
                 wrong.into_iter().map(|why| {
                     FieldError::invalid("metadata.generateName", &self.generate_name, why)
@@ -244,7 +244,7 @@ impl Meta {
                 "name or generateName is required",
             ));
         } else {
-            let wrong = kind.name_rule.check(&self.name);
+            let wrong = name_rule.check(&self.name);
             errors.extend(
                 wrong
                     .into_iter()
@@ -265,7 +265,7 @@ impl Meta {
         let finalizers: Vec<_> = self.finalizers.iter().map(String::as_str).collect();
         errors.extend(validate::finalizers("metadata.finalizers", &finalizers));
         for (index, finalizer) in self.finalizers.iter().enumerate() {
-            let bare = !finalizer.contains('/') && !kind.bare_finalizers;
+            let bare = !finalizer.contains('/') && !bare_finalizers;
             if bare && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
                 let why = "name is neither a standard finalizer name nor is it fully qualified";
                 errors.push(FieldError::invalid(
@@ -315,24 +315,6 @@ impl Meta {
         self.deletion_timestamp.is_some()
             && self.finalizers.is_empty()
             && self.deletion_grace_period_seconds.unwrap_or(0) == 0
-    }
-}
-
-impl NameRule {
-    /// The reasons why a name does not follow the rule; empty if it does.
-    fn check(self, name: &str) -> Vec<String> {
-        match self {
-            NameRule::Subdomain => validate::dns1123_subdomain(name),
-            NameRule::Label => validate::dns1123_label(name),
-            NameRule::Segment => validate::path_segment(name),
-            NameRule::IpAddress => match name.parse::<std::net::IpAddr>() {
-                Ok(address) if address.to_string() == name => Vec::new(),
-                Ok(address) => vec![format!("must be in canonical form (\"{address}\")")],
-                Err(_) => {
-                    vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".into()]
-                }
-            },
-        }
     }
 }
 

@@ -180,7 +180,7 @@ async fn edit(
     let same = |existing: &Object| existing.uid() == namespace.uid();
     let key = namespace.key();
     let untracked = |draft: &mut Draft| {
-        draft.applied = true;
+        draft.keeps_owners = true;
         change(draft);
     };
     match client::edit(

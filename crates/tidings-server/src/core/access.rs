@@ -137,10 +137,7 @@ fn described(target: &Target, verb: &str) -> String {
     };
     let place = match (target.namespace(), target.name()) {
         (Some(namespace), _) => format!("in the namespace \"{namespace}\""),
-        // kube-apiserver counts a Namespace object as being in itself.
-        (None, Some(name)) if kind.plural == "namespaces" => {
-            format!("in the namespace \"{name}\"")
-        }
+        (None, Some(name)) if kind.is_namespace => format!("in the namespace \"{name}\""),
         _ => "at the cluster scope".to_owned(),
     };
     format!(

@@ -8,8 +8,8 @@ use super::delete::DeleteOptions;
 use super::list::ListCommand;
 use super::watch::WatchCommand;
 
-/// What to do with the target of a call. Bodies are JSON, except those of patches and applies.
-#[derive(Debug)]
+/// What to do with the target of a call. Bodies are JSON, except those of patches and applies. It has no `Debug`, so that nobody can log
+/// them.
 pub(crate) enum Command {
     /// Reads one object, at least as new as this version; `None` is a consistent read.
     Get(Option<ResourceVersion>),

@@ -9,6 +9,7 @@ mod dispatch;
 mod health;
 mod in_flight;
 mod listen;
+mod media_types;
 mod metrics;
 mod negotiate;
 mod openapi;

@@ -8,9 +8,11 @@ use tidings_schema::{Type, protobuf};
 
 use tidings_registry::{Kind, PatchType, yaml};
 
+use super::media_types::{
+    APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, PROTOBUF, STRATEGIC_MERGE_PATCH, YAML,
+};
 use super::request::Query;
 
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const WATCH_MEDIA_TYPES: &str =
     "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -83,8 +85,8 @@ impl<'a> AcceptClause<'a> {
 
     fn format(&self) -> Option<DocumentFormat> {
         match self.media_type {
-            "application/json" | "application/*" | "*/*" => Some(DocumentFormat::Json),
-            "application/yaml" => Some(DocumentFormat::Yaml),
+            JSON | "application/*" | "*/*" => Some(DocumentFormat::Json),
+            YAML => Some(DocumentFormat::Yaml),
             PROTOBUF => Some(DocumentFormat::Protobuf),
             _ => None,
         }
@@ -142,7 +144,7 @@ pub(crate) fn accepted(
     let clauses = clauses(headers);
     let has_protobuf = offer != ResponseContent::Description;
     let produced = |clause: &AcceptClause<'_>| match clause.media_type {
-        "*/*" | "application/json" | "application/yaml" => true,
+        "*/*" | JSON | YAML => true,
         PROTOBUF => has_protobuf,
         _ => false,
     };
@@ -180,7 +182,7 @@ pub(crate) fn accepted(
 pub(crate) fn wants_aggregated(headers: &HeaderMap) -> bool {
     let aggregated = |clause: &AcceptClause<'_>| {
         let named = |name, value| clause.parameter(name) == Some(value);
-        clause.media_type == "application/json"
+        clause.media_type == JSON
             && named("as", "APIGroupDiscoveryList")
             && named("g", "apidiscovery.k8s.io")
             && named("v", "v2")
@@ -286,8 +288,8 @@ impl BodyFormat {
     /// The format that Content-Type names, or 415.
     pub(crate) fn of(headers: &HeaderMap) -> Result<BodyFormat, Status> {
         match content_type(headers).to_ascii_lowercase().as_str() {
-            "" | "application/json" => Ok(BodyFormat::Json),
-            "application/yaml" => Ok(BodyFormat::Yaml),
+            "" | JSON => Ok(BodyFormat::Json),
+            YAML => Ok(BodyFormat::Yaml),
             PROTOBUF => Ok(BodyFormat::Protobuf),
             _ => {
                 let message = format!(
@@ -370,10 +372,10 @@ pub(crate) enum PatchFormat {
 pub(crate) fn patch_format(headers: &HeaderMap, kind: &Kind) -> Result<PatchFormat, Status> {
     let unsupported = |message| Status::failure(415, Reason::UnsupportedMediaType, message);
     match &*content_type(headers).to_ascii_lowercase() {
-        "application/apply-patch+yaml" => Ok(PatchFormat::Apply),
-        "application/json-patch+json" => Ok(PatchFormat::Patch(PatchType::Json)),
-        "application/merge-patch+json" => Ok(PatchFormat::Patch(PatchType::Merge)),
-        "application/strategic-merge-patch+json" if kind.schema.is_some() => {
+        APPLY_PATCH => Ok(PatchFormat::Apply),
+        JSON_PATCH => Ok(PatchFormat::Patch(PatchType::Json)),
+        MERGE_PATCH => Ok(PatchFormat::Patch(PatchType::Merge)),
+        STRATEGIC_MERGE_PATCH if kind.schema.is_some() => {
             Ok(PatchFormat::Patch(PatchType::Strategic))
         }
         _ if kind.schema.is_none() => Err(unsupported(

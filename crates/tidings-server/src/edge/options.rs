@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
+use tidings_api::validate::{self, FIELD_MANAGER_BYTES_MAX};
 use tidings_api::{FieldError, FieldErrors, GroupVersionKind, ListOptions, Status};
 use tidings_go::{parse_duration, parse_int, query_bool, quote};
 use tidings_json::Value;
@@ -14,8 +15,6 @@ use crate::core::{DeleteOptions, ListCommand, Preconditions, PropagationPolicy};
 
 /// How long a request may take, unless it is a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest name of a field manager, in bytes.
-const MANAGER_MAX: usize = 128;
 
 /// 422 for invalid options of a request.
 fn invalid_options(kind: &str, errors: &FieldErrors) -> Status {
@@ -39,13 +38,7 @@ pub(super) fn write_options(query: &Query, kind: &str) -> Result<WriteOptions, S
     tracing::trace!(target: "tidings::walk", "reads the options of the query");
     let mut errors = FieldErrors::new();
     let manager = query.get("fieldManager").unwrap_or_default();
-    if manager.len() > MANAGER_MAX {
-        errors.push(FieldError::too_long("fieldManager", MANAGER_MAX));
-    }
-    if let Some((at, odd)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
-        let why = format!("invalid character U+{:04X} (at position {at})", odd as u32);
-        errors.push(FieldError::invalid("fieldManager", manager, why));
-    }
+    errors.extend(validate::field_manager("fieldManager", manager));
     let dry_run = dry_run(&query.all("dryRun"), &mut errors);
     let validation = match query.get("fieldValidation").unwrap_or_default() {
         "" | "Warn" => FieldValidation::Warn,
@@ -110,7 +103,7 @@ pub(super) fn manager(query: &Query, user_agent: &str) -> String {
     let given = query.get("fieldManager").unwrap_or_default();
     let agent = user_agent.split('/').next().unwrap_or_default();
     let name: String = match given.is_empty() {
-        true => agent.chars().take(MANAGER_MAX).collect(),
+        true => agent.chars().take(FIELD_MANAGER_BYTES_MAX).collect(),
         false => given.to_owned(),
     };
     match name.is_empty() {

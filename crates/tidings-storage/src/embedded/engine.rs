@@ -19,7 +19,7 @@ use super::log::frame::PAYLOAD_BYTES_MAX;
 use super::log::{FoundRecord, LogRecords, OpenError};
 use super::memory::MemoryRecords;
 use super::record::{AppendError, Record, RecordStore};
-use super::watch::{LiveChange, WatchSlots};
+use super::watch_slots::{LiveChange, WatchSlots};
 use crate::clock::RunningTime;
 use crate::contract::{
     Error, Expected, HistoryHold, HistoryHolds, KeyValue, Range, RangeResult, Revision, Stats,

@@ -20,6 +20,7 @@ mod record;
 #[cfg(test)]
 mod simulation;
 mod watch;
+mod watch_slots;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -18,107 +18,13 @@ use super::engine::{Engine, EngineState};
 use super::index::IndexedChange;
 use super::reader::DiskReader;
 use super::record::Record;
+use super::watch_slots::WatchSlot;
 use crate::contract::{Change, Error, Event, Revision, WatchBatch};
 
-/// The maximum size of the queue of a watch.
-const QUEUE_BYTES_MAX: usize = 4 << 20;
 /// The size of a batch that a watch reads from the records.
 const CATCH_UP_BYTES: usize = 1 << 20;
 /// The number of records of one read.
 const CATCH_UP_RECORDS: usize = 128;
-
-/// A change for the queues of watches.
-#[derive(Debug)]
-pub(super) struct LiveChange {
-    pub(super) revision: Revision,
-    pub(super) record: Record,
-    /// True if the key did not exist before.
-    pub(super) created: bool,
-}
-
-/// The prefix and the queue of a watch.
-#[derive(Debug)]
-pub(super) struct WatchSlot {
-    prefix: Bytes,
-    queue: Mutex<WatchQueue>,
-}
-
-/// The live changes that a watch has not taken yet.
-#[derive(Debug, Default)]
-struct WatchQueue {
-    events: VecDeque<Arc<LiveChange>>,
-    bytes: usize,
-    /// True if the queue overflowed: the watch must read the records.
-    lagging: bool,
-    progress_requested: bool,
-    closed: bool,
-    waker: Option<Waker>,
-}
-
-impl WatchSlot {
-    fn lock(&self) -> std::sync::MutexGuard<'_, WatchQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a change to the queue. Called under the write lock of the state, so that the queue matches the current revision.
-    pub(super) fn offer(&self, live: &Arc<LiveChange>) -> Option<Waker> {
-        if !live.record.key.starts_with(&self.prefix) {
-            return None;
-        }
-        let mut queue = self.lock();
-        if !queue.lagging {
-            queue.bytes += live.record.bytes();
-            queue.events.push_back(live.clone());
-            if queue.bytes > QUEUE_BYTES_MAX {
-                queue.events.clear();
-                queue.bytes = 0;
-                queue.lagging = true;
-            }
-        }
-        queue.waker.take()
-    }
-
-    pub(super) fn request_progress(&self, prefix: &[u8]) {
-        if *prefix != *self.prefix {
-            return;
-        }
-        let mut queue = self.lock();
-        queue.progress_requested = true;
-        wake(queue.waker.take());
-    }
-
-    pub(super) fn close(&self) {
-        let mut queue = self.lock();
-        queue.closed = true;
-        wake(queue.waker.take());
-    }
-}
-
-fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-}
-
-/// All watches of a store.
-#[derive(Debug, Default)]
-pub(super) struct WatchSlots(Vec<Weak<WatchSlot>>);
-
-impl WatchSlots {
-    pub(super) fn add(&mut self, prefix: Bytes) -> Arc<WatchSlot> {
-        let slot = Arc::new(WatchSlot {
-            prefix,
-            queue: Mutex::default(),
-        });
-        self.0.retain(|other| other.strong_count() > 0);
-        self.0.push(Arc::downgrade(&slot));
-        slot
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = Arc<WatchSlot>> {
-        self.0.iter().filter_map(Weak::upgrade)
-    }
-}
 
 /// Changes that a watch has to read from the records.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators;
 
-use super::eval::{EvalFault, EvalResult};
+use super::fault::{EvalFault, EvalResult};
 use super::val::{NO_OVERLOAD, Val};
 
 pub(crate) fn arithmetic<'a>(operator: &str, left: &Val<'a>, right: &Val<'a>) -> EvalResult<'a> {

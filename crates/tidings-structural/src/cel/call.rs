@@ -176,7 +176,7 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
         }
         ("url", [Val::Text(text)]) => Val::Url(Arc::new(CelUrl::parse(text.as_str())?)),
         ("isURL", [Val::Text(text)]) => Val::Bool(CelUrl::parse(text.as_str()).is_ok()),
-        (name, [Val::Url(url)]) => url.part(name).ok_or_else(unsupported)?,
+        (name, [Val::Url(url)]) => url_part(url, name).ok_or_else(unsupported)?,
         ("timestamp", [Val::Text(text)]) => return timestamp(text.as_str()),
         ("replace", [Val::Text(text), Val::Text(from), Val::Text(to), ..]) => {
             // The cost does not count the inserted bytes, so they have their own bound.
@@ -450,4 +450,24 @@ pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u6
         }
         _ => 1,
     }
+}
+
+/// The result of a function of URLs such as `getHost`; `None` if URLs have no such function.
+fn url_part<'a>(url: &CelUrl, function: &str) -> Option<Val<'a>> {
+    let url = url.parts();
+    Some(match function {
+        "getScheme" => Val::text(url.scheme),
+        "getHost" => Val::text(url.host),
+        "getHostname" => Val::text(url.hostname()),
+        "getPort" => Val::text(url.port()),
+        "getEscapedPath" => Val::text(url.escaped_path()),
+        "getQuery" => {
+            let entries = url.query_values().into_iter().map(|(key, values)| {
+                let values = values.into_iter().map(Val::text).collect();
+                (Val::text(key), Val::List(Arc::new(values)))
+            });
+            Val::Map(Arc::new(entries.collect()))
+        }
+        _ => return None,
+    })
 }

@@ -8,9 +8,10 @@ use kube_cel::cel::common::ast::{
 };
 
 use super::decl::{DeclType, TypeKind};
-use super::estimate::{self, MinMax};
+use super::estimate;
 use super::info::ExprInfo;
 use super::locate::RuleSource;
+use super::min_max::MinMax;
 use super::rule_errors::RuleErrors;
 use crate::pattern::go_regex;
 

@@ -10,28 +10,11 @@ use kube_cel::cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValu
 
 use super::arithmetic::arithmetic;
 use super::call;
+use super::fault::{EvalFault, EvalResult};
 use super::val::{NO_OVERLOAD, Val};
 
 /// The maximum cost of one evaluation of a rule.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
-
-/// Why an evaluation has no result.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum EvalFault {
-    /// The expression failed. `||`, `&&` and `all` can still decide without this part.
-    Error(String),
-    /// The cost limit is exceeded; the evaluation stops.
-    Cost,
-}
-
-impl From<String> for EvalFault {
-    fn from(text: String) -> EvalFault {
-        EvalFault::Error(text)
-    }
-}
-
-/// The value of an expression, or why it has none.
-pub(crate) type EvalResult<'a> = Result<Val<'a>, EvalFault>;
 
 /// A variable of a comprehension, with the variables around it.
 struct EvalScope<'s, 'a> {

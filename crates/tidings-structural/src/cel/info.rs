@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::decl::{DeclType, TypeKind};
-use super::estimate::MinMax;
+use super::min_max::MinMax;
 
 /// The type, the estimated size and the estimated cost of an expression.
 #[derive(Clone)]

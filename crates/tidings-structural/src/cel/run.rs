@@ -7,7 +7,8 @@ use tidings_api::FieldError;
 use tidings_go as go;
 use tidings_json::Value;
 
-use super::eval::{EvalFault, Evaluation};
+use super::eval::Evaluation;
+use super::fault::EvalFault;
 use super::val::{NO_OVERLOAD, Val};
 use crate::correlate::{KeyedElements, UpdatePair};
 use crate::node::{CompiledRule, RuleText, SchemaNode};

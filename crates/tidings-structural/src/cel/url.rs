@@ -1,10 +1,6 @@
 //! URLs of CEL rules. The library `kube-cel` parses them as browsers do, rules expect Go's parser.
 
-use std::sync::Arc;
-
 use tidings_go::Url;
-
-use super::val::Val;
 
 /// A text that is a URL.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,23 +24,8 @@ impl CelUrl {
         }
     }
 
-    /// The result of a function such as `getHost`; `None` if URLs have no such function.
-    pub(crate) fn part<'a>(&self, function: &str) -> Option<Val<'a>> {
-        let url = Url::parse_request(&self.0).unwrap_or_default();
-        Some(match function {
-            "getScheme" => Val::text(url.scheme),
-            "getHost" => Val::text(url.host),
-            "getHostname" => Val::text(url.hostname()),
-            "getPort" => Val::text(url.port()),
-            "getEscapedPath" => Val::text(url.escaped_path()),
-            "getQuery" => {
-                let entries = url.query_values().into_iter().map(|(key, values)| {
-                    let values = values.into_iter().map(Val::text).collect();
-                    (Val::text(key), Val::List(Arc::new(values)))
-                });
-                Val::Map(Arc::new(entries.collect()))
-            }
-            _ => return None,
-        })
+    /// The parts of the URL.
+    pub(crate) fn parts(&self) -> Url<'_> {
+        Url::parse_request(&self.0).unwrap_or_default()
     }
 }

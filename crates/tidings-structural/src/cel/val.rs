@@ -3,12 +3,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use base64::Engine;
 use kube_cel::cel::objects::{Key, OptionalValue};
 use tidings_go::GoNumber;
 use tidings_json::{Map, Value};
 
-use crate::node::{AdditionalProperties, SchemaNode};
+use crate::node::SchemaNode;
 
 /// Text that is borrowed from the object, or text that an expression made.
 #[derive(Clone, Debug)]
@@ -59,33 +58,6 @@ pub(crate) const NO_OVERLOAD: &str = "no such overload";
 impl<'a> Val<'a> {
     pub(crate) fn text(text: impl Into<String>) -> Val<'static> {
         Val::Text(CelText::Shared(Arc::new(text.into())))
-    }
-
-    /// The CEL value of a JSON value with its schema.
-    pub(crate) fn of(
-        value: &'a Value,
-        node: &'a SchemaNode,
-        is_resource: bool,
-    ) -> Result<Val<'a>, String> {
-        Ok(match value {
-            Value::Null => Val::Null,
-            Value::Bool(value) => Val::Bool(*value),
-            Value::String(text) => return of_text(text, node),
-            Value::Number(_) => match (GoNumber::of(value), node.kind.as_str()) {
-                (Some(number), "number") => Val::Double(number.as_f64()),
-                (Some(GoNumber::Int(number)), _) => Val::Int(number),
-                (Some(GoNumber::Float(number)), "integer") => Val::Int(number as i64),
-                (Some(GoNumber::Float(number)), _) => Val::Double(number),
-                (None, _) => return Err("invalid number".into()),
-            },
-            Value::Array(elements) => Val::Elements(elements, node),
-            Value::Object(object) => match &node.additional {
-                AdditionalProperties::Schema(schema) if node.properties.is_empty() => {
-                    Val::Entries(object, schema)
-                }
-                _ => Val::Object(object, node, is_resource),
-            },
-        })
     }
 
     /// The field of an object, or the value of a key of a map; `Ok(None)` if it is absent.
@@ -445,24 +417,6 @@ fn same_members<'a>(left: &[Val<'a>], right: &[Val<'a>]) -> bool {
     }
     left.iter().all(|a| right.iter().any(|b| a.equals(b)))
         && right.iter().all(|b| left.iter().any(|a| a.equals(b)))
-}
-
-fn of_text<'a>(text: &'a str, node: &SchemaNode) -> Result<Val<'a>, String> {
-    if node.kind != "string" {
-        return Ok(Val::Text(CelText::Borrowed(text)));
-    }
-    match node.format_text.as_str() {
-        "byte" => match base64::engine::general_purpose::STANDARD.decode(text) {
-            Ok(bytes) => Ok(Val::Bytes(Arc::new(bytes))),
-            Err(error) => Err(format!(
-                "Invalid byte formatted string {text}, err: {error}"
-            )),
-        },
-        "duration" => super::call::library("duration", &[Val::text(text)], false),
-        "date" => super::call::timestamp(&format!("{text}T00:00:00Z")),
-        "date-time" => super::call::timestamp(&text.to_uppercase()),
-        _ => Ok(Val::Text(CelText::Borrowed(text))),
-    }
 }
 
 /// True if two objects are equal; the order of sets and list maps in them does not matter.

@@ -1,186 +1,85 @@
-//! Checks the JSON types of all members of a definition. Later checks rely on these types.
+//! Checks the JSON types of all members of a definition, by the table of types. Later checks rely on these types.
 
 use tidings_api::FieldError;
 use tidings_json::Value;
+use tidings_schema::{FieldKind, ItemType, Type};
 
 use crate::text::{FieldPath, bad_value};
 
-/// The JSON type that a member must have.
-enum MemberForm {
-    Text,
-    Bool,
-    Int,
-    Object(&'static [(&'static str, MemberForm)]),
-    Texts,
-    List(&'static [(&'static str, MemberForm)]),
-    /// A list of objects of any content, such as conditions.
-    Objects,
-}
-
-const NAMES: &[(&str, MemberForm)] = &[
-    ("plural", MemberForm::Text),
-    ("singular", MemberForm::Text),
-    ("kind", MemberForm::Text),
-    ("listKind", MemberForm::Text),
-    ("shortNames", MemberForm::Texts),
-    ("categories", MemberForm::Texts),
-];
-
-const VERSION: &[(&str, MemberForm)] = &[
-    ("name", MemberForm::Text),
-    ("served", MemberForm::Bool),
-    ("storage", MemberForm::Bool),
-    ("deprecated", MemberForm::Bool),
-    ("deprecationWarning", MemberForm::Text),
-    (
-        "schema",
-        MemberForm::Object(&[("openAPIV3Schema", MemberForm::Object(&[]))]),
-    ),
-    (
-        "subresources",
-        MemberForm::Object(&[
-            ("status", MemberForm::Object(&[])),
-            (
-                "scale",
-                MemberForm::Object(&[
-                    ("specReplicasPath", MemberForm::Text),
-                    ("statusReplicasPath", MemberForm::Text),
-                    ("labelSelectorPath", MemberForm::Text),
-                ]),
-            ),
-        ]),
-    ),
-    (
-        "additionalPrinterColumns",
-        MemberForm::List(&[
-            ("name", MemberForm::Text),
-            ("type", MemberForm::Text),
-            ("format", MemberForm::Text),
-            ("description", MemberForm::Text),
-            ("priority", MemberForm::Int),
-            ("jsonPath", MemberForm::Text),
-        ]),
-    ),
-    (
-        "selectableFields",
-        MemberForm::List(&[("jsonPath", MemberForm::Text)]),
-    ),
-];
-
-const CONVERSION: &[(&str, MemberForm)] = &[
-    ("strategy", MemberForm::Text),
-    (
-        "webhook",
-        MemberForm::Object(&[
-            ("conversionReviewVersions", MemberForm::Texts),
-            (
-                "clientConfig",
-                MemberForm::Object(&[
-                    ("url", MemberForm::Text),
-                    (
-                        "service",
-                        MemberForm::Object(&[
-                            ("namespace", MemberForm::Text),
-                            ("name", MemberForm::Text),
-                            ("path", MemberForm::Text),
-                            ("port", MemberForm::Int),
-                        ]),
-                    ),
-                    ("caBundle", MemberForm::Text),
-                ]),
-            ),
-        ]),
-    ),
-];
-
-const DEFINITION: MemberForm = MemberForm::Object(&[
-    (
-        "spec",
-        MemberForm::Object(&[
-            ("group", MemberForm::Text),
-            ("scope", MemberForm::Text),
-            ("names", MemberForm::Object(NAMES)),
-            ("versions", MemberForm::List(VERSION)),
-            ("conversion", MemberForm::Object(CONVERSION)),
-            ("preserveUnknownFields", MemberForm::Bool),
-        ]),
-    ),
-    (
-        "status",
-        MemberForm::Object(&[
-            ("conditions", MemberForm::Objects),
-            ("acceptedNames", MemberForm::Object(NAMES)),
-            ("storedVersions", MemberForm::Texts),
-        ]),
-    ),
-]);
-
-/// Returns an error for each member of the wrong type.
+/// Returns an error for each member of the wrong type. The contents of schemas are checked where schemas are compiled.
 pub(super) fn check(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(crd, &DEFINITION, &FieldPath::default(), &mut errors);
+    let types = tidings_schema::find("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    // The metadata is that of any object and is checked elsewhere.
+    for name in ["spec", "status"] {
+        let field = types.and_then(|of| of.field(name));
+        if let (Some(value), Some(field)) = (crd.get(name), field) {
+            check_value(value, field.kind, &FieldPath::new(name), &mut errors);
+        }
+    }
     errors
 }
 
-fn walk(value: &Value, form: &MemberForm, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    match (form, value) {
-        (_, Value::Null)
-        | (MemberForm::Text, Value::String(_))
-        | (MemberForm::Bool, Value::Bool(_)) => {}
-        (MemberForm::Int, Value::Number(number))
-            if number
-                .as_i64()
-                .is_some_and(|int| i32::try_from(int).is_ok()) => {}
-        (MemberForm::Object(members), Value::Object(object)) => {
-            for (name, form) in *members {
-                if let Some(member) = object.get(name) {
-                    walk(member, form, &path.child(name), errors);
+fn check_value(value: &Value, kind: FieldKind, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    match (kind, value) {
+        (_, Value::Null) => {}
+        (FieldKind::One(item), value) => check_item(value, item, path, errors),
+        (FieldKind::List(item), Value::Array(elements)) => {
+            for (at, element) in elements.iter().enumerate() {
+                let path = path.index(at);
+                // A null member counts as absent; a null element is an error.
+                match element {
+                    Value::Null => errors.push(FieldError::required(path, "must not be null")),
+                    element => check_item(element, item, &path, errors),
                 }
             }
         }
-        (MemberForm::List(members), Value::Array(values)) => {
-            for (index, value) in values.iter().enumerate() {
-                element(
-                    value,
-                    &MemberForm::Object(members),
-                    &path.index(index),
-                    errors,
-                );
+        (FieldKind::Map(item), Value::Object(members)) => {
+            for (name, value) in members {
+                check_item(value, item, &path.key(name), errors);
             }
         }
-        (MemberForm::Texts, Value::Array(values)) => {
-            for (index, value) in values.iter().enumerate() {
-                element(value, &MemberForm::Text, &path.index(index), errors);
-            }
+        (FieldKind::List(_), value) => errors.push(wrong_type(value, "array", path)),
+        (FieldKind::Map(_), value) => errors.push(wrong_type(value, "object", path)),
+    }
+}
+
+fn check_item(value: &Value, item: ItemType, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let expected = match (item, value) {
+        (ItemType::Struct(of), Value::Object(_)) => return check_struct(value, of, path, errors),
+        (ItemType::String | ItemType::Bytes | ItemType::Time, Value::String(_))
+        | (ItemType::Bool, Value::Bool(_)) => return,
+        (ItemType::Int32, Value::Number(number))
+            if number
+                .as_i64()
+                .is_some_and(|int| i32::try_from(int).is_ok()) =>
+        {
+            return;
         }
-        (MemberForm::Objects, Value::Array(values)) => {
-            for (index, value) in values.iter().enumerate() {
-                element(value, &MemberForm::Object(&[]), &path.index(index), errors);
-            }
-        }
-        (form, value) => {
-            let wanted = match form {
-                MemberForm::Text => "string",
-                MemberForm::Bool => "boolean",
-                MemberForm::Int => "integer of 32 bits",
-                MemberForm::Object(_) => "object",
-                MemberForm::Texts | MemberForm::List(_) | MemberForm::Objects => "array",
-            };
-            let detail = format!("must be of type {wanted}");
-            errors.push(FieldError::type_invalid(
-                path.clone(),
-                bad_value(value),
-                detail,
-            ));
+        (ItemType::Int64, Value::Number(number)) if number.as_i64().is_some() => return,
+        (ItemType::Struct(_), _) => "object",
+        (ItemType::String | ItemType::Bytes | ItemType::Time, _) => "string",
+        (ItemType::Bool, _) => "boolean",
+        (ItemType::Int32, _) => "integer of 32 bits",
+        (ItemType::Int64, _) => "integer of 64 bits",
+        // Definitions have such values only in schemas.
+        _ => return,
+    };
+    errors.push(wrong_type(value, expected, path));
+}
+
+fn check_struct(value: &Value, of: &Type, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if of.name == "JSONSchemaProps" {
+        return;
+    }
+    for member in of.members() {
+        if let Some(value) = value.get(member.name) {
+            check_value(value, member.kind, &path.child(member.name), errors);
         }
     }
 }
 
-/// Checks an element of a list. A null member counts as absent; a null element is an error.
-fn element(value: &Value, form: &MemberForm, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    if value.is_null() {
-        errors.push(FieldError::required(path.clone(), "must not be null"));
-    } else {
-        walk(value, form, path, errors);
-    }
+fn wrong_type(value: &Value, expected: &str, path: &FieldPath) -> FieldError {
+    let detail = format!("must be of type {expected}");
+    FieldError::type_invalid(path.clone(), bad_value(value), detail)
 }

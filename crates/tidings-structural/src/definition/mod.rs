@@ -17,6 +17,7 @@
 
 mod approval;
 mod check;
+mod conditions;
 mod conversion;
 mod fill;
 mod form;
@@ -35,10 +36,11 @@ use crate::json_path::JsonPath;
 use crate::schema::Schema;
 
 pub use check::{validate, validate_status_update, validate_update};
+pub use conditions::{has_condition, set_condition};
 pub use fill::fill_in;
 pub use order::compare_versions;
 pub use ratchet::warnings;
-pub use status::{has_condition, set_condition, status_of};
+pub use status::status_of;
 
 /// The finalizer that keeps a deleted definition until its objects are gone (W186).
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -7,10 +7,10 @@ use tidings_api::{FieldError, FieldErrors};
 use tidings_go as go;
 use tidings_json::Value;
 
+use super::conditions::has_condition;
 use super::conversion;
 use super::member::{get, list};
 use super::spec::DefinitionSpec;
-use super::status::has_condition;
 use crate::defaults;
 use crate::format::Format;
 use crate::node::SchemaNode;

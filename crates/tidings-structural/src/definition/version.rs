@@ -7,7 +7,7 @@ use super::member::{get, text};
 use super::spec::VersionParts;
 use crate::node::SchemaNode;
 use crate::schema::{self, CompileOptions, Schema, check_simple_json_path};
-use crate::text::{FieldPath, unprintable};
+use crate::text::FieldPath;
 use crate::tolerated::ToleratedFaults;
 
 /// Bytes of the warning of a deprecated version.
@@ -31,7 +31,9 @@ pub(super) fn warning(version: &Value, path: &FieldPath, errors: &mut FieldError
     };
     let mut refuse = |why: String| {
         let path = path.child("deprecationWarning");
-        errors.push(FieldError::invalid(path, warning, why));
+        // Upstream's field is a pointer, and values of pointers are printed as JSON.
+        let printed = tidings_go::json_text(warning);
+        errors.push(FieldError::invalid_value(path, printed, why));
     };
     if !super::member::flag(version, "deprecated") {
         refuse("can only be set for deprecated versions".into());
@@ -43,7 +45,7 @@ pub(super) fn warning(version: &Value, path: &FieldPath, errors: &mut FieldError
     if warning.is_empty() {
         refuse("must not be an empty string".into());
     }
-    if let Some((at, _)) = unprintable(warning).next() {
+    if let Some((at, _)) = tidings_go::unprintable(warning).next() {
         refuse(format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         ));

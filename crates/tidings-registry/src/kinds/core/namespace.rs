@@ -23,6 +23,7 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         short_names: names(["ns"]),
         namespaced: false,
+        is_namespace: true,
         fields: vec![selectable("status.phase", &[&["status", "phase"]])],
         name_rule: NameRule::Label,
         status: true,

@@ -4,27 +4,16 @@ use tidings_json::{Map, Value, json};
 
 use super::{OpenApiVersion, base, custom, group_version_kind, schemas};
 use crate::edge::discovery::{ListedSubresource, subresources};
+use crate::edge::media_types::{
+    APPLY_PATCH, JSON, JSON_PATCH, JSON_STREAM, MERGE_PATCH, PROTOBUF, PROTOBUF_STREAM,
+    STRATEGIC_MERGE_PATCH, YAML,
+};
 use tidings_registry::Kind;
 
 /// The media types of responses and of patches.
-const PRODUCED: [&str; 3] = [
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-];
-const PRODUCED_BY_LISTS: [&str; 5] = [
-    "application/json",
-    "application/yaml",
-    "application/vnd.kubernetes.protobuf",
-    "application/json;stream=watch",
-    "application/vnd.kubernetes.protobuf;stream=watch",
-];
-const PATCHES: [&str; 4] = [
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-];
+const PRODUCED: [&str; 3] = [JSON, YAML, PROTOBUF];
+const PRODUCED_BY_LISTS: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_STREAM, PROTOBUF_STREAM];
+const PATCHES: [&str; 4] = [JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH];
 
 /// The parameters: location, name, type and description.
 const PARAMETERS: [(&str, &str, &str, &str); 22] = [

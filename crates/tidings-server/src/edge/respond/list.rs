@@ -8,29 +8,6 @@ use crate::core::{ListHead, ListItems};
 /// The size of a chunk of a response: four TLS records.
 pub(crate) const CHUNK_BYTES: usize = 64 << 10;
 
-/// The members of a list's metadata, as JSON.
-pub(crate) fn metadata_members(head: &ListHead) -> String {
-    let mut meta = format!("\"resourceVersion\":\"{}\"", head.revision);
-    if !head.continue_token.is_empty() {
-        // The token is base64 and needs no escapes.
-        meta.push_str(&format!(",\"continue\":\"{}\"", head.continue_token));
-    }
-    if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
-        meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
-    }
-    meta
-}
-
-/// The members of a list's metadata sorted by name, as in lists of custom resources. These contain `continue` even if it is empty.
-pub(crate) fn sorted_metadata_members(head: &ListHead) -> String {
-    let mut meta = format!("\"continue\":\"{}\"", head.continue_token);
-    if let Some(remaining) = head.remaining.filter(|remaining| *remaining > 0) {
-        meta.push_str(&format!(",\"remainingItemCount\":{remaining}"));
-    }
-    meta.push_str(&format!(",\"resourceVersion\":\"{}\"", head.revision));
-    meta
-}
-
 /// The body of a LIST.
 #[derive(Debug)]
 pub(crate) struct ListBody {

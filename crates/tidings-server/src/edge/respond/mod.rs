@@ -1,6 +1,7 @@
 //! Responses and their bodies.
 
 pub(crate) mod list;
+mod list_meta;
 pub(crate) mod pack;
 mod protobuf;
 pub(crate) mod view;
@@ -21,6 +22,7 @@ use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
 use crate::core::{Answer, BackupPages, ObjectOutcome};
+use crate::edge::media_types;
 use crate::edge::negotiate::DocumentFormat;
 use list::ListBody;
 use pack::GzipEncoder;
@@ -29,11 +31,10 @@ use view::ObjectView;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
-const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
-const PROTOBUF_EVENTS: HeaderValue =
-    HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+const JSON: HeaderValue = HeaderValue::from_static(media_types::JSON);
+const YAML: HeaderValue = HeaderValue::from_static(media_types::YAML);
+const PROTOBUF: HeaderValue = HeaderValue::from_static(media_types::PROTOBUF);
+const PROTOBUF_EVENTS: HeaderValue = HeaderValue::from_static(media_types::PROTOBUF_STREAM);
 
 /// How an answer is turned into a response.
 #[derive(Debug, Clone)]

@@ -5,7 +5,8 @@ use tidings_api::{EventType, Object, ResourceVersion, Status};
 use tidings_cache::EncodingKey;
 use tidings_schema::protobuf::{self, EncodeError};
 
-use super::list::{CHUNK_BYTES, metadata_members};
+use super::list::CHUNK_BYTES;
+use super::list_meta::metadata_members;
 use super::view::{ObjectView, metadata};
 use crate::core::{ListHead, ListItems};
 use crate::edge::negotiate::ObjectForm;

@@ -10,7 +10,7 @@ use tidings_json::Value;
 use tidings_registry::Kind;
 use tidings_schema::Type;
 
-use super::list::{metadata_members, sorted_metadata_members};
+use super::list_meta::{metadata_members, sorted_metadata_members};
 use crate::core::{ListHead, clock};
 use crate::edge::negotiate::{self, AcceptedRepresentation, DocumentFormat, ObjectForm};
 use crate::edge::request::Query;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::directory::{DataDirectory, OpenError};
+use super::directory::DataDirectory;
 use super::frame::FrameGroup;
 use super::manifest::Manifest;
+use super::open_error::OpenError;
 use super::segment::{self, HEADER_BYTES};
 use super::{SegmentId, SegmentInfo};
 use crate::contract::Revision;

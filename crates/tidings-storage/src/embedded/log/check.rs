@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::directory::{DataDirectory, DirectoryFormat, OpenError};
+use super::directory::{DataDirectory, DirectoryFormat};
 use super::frame::LogEntry;
+use super::open_error::OpenError;
 use super::segment::{self, PlacedFrame};
 use crate::contract::Revision;
 use crate::embedded::disk::{Disk, OpenMode, RealDisk};

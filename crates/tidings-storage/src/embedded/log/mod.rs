@@ -16,6 +16,7 @@ pub(crate) mod frame;
 #[cfg(feature = "simulation")]
 pub mod fuzzing;
 mod manifest;
+mod open_error;
 mod opening;
 mod reading;
 mod reclaim;
@@ -33,9 +34,9 @@ use super::disk::DiskFile;
 use super::record::{AppendError, Record, RecordStore};
 use crate::contract::{DiskStats, Error, Revision};
 pub(crate) use build::LogBuilder;
-pub use directory::OpenError;
 use directory::{DataDirectory, DirectoryFormat};
 use frame::{FrameFormat, LogEntry};
+pub use open_error::OpenError;
 pub(super) use opening::FoundRecord;
 use reserve::DiskReserve;
 use segment::LoadedSegment;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::check::newest_gap;
-use super::directory::{self, DataDirectory, DirectoryFormat, OpenError};
+use super::directory::{self, DataDirectory, DirectoryFormat};
 use super::frame::{FrameFormat, LogEntry};
+use super::open_error::OpenError;
 use super::reserve::DiskReserve;
 use super::segment::{self, HEADER_BYTES, PlacedFrame};
 use super::{

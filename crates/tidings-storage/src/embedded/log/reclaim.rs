@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::directory::OpenError;
 use super::frame::{FrameGroup, LogEntry};
+use super::open_error::OpenError;
 use super::segment::{self, HEADER_BYTES, PlacedFrame};
 use super::writing::refused;
 use super::{LogRecords, LogWriter, ReadableSegment, RecordLocation, SegmentId, SegmentInfo};

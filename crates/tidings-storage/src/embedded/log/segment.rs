@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SegmentId;
-use super::directory::OpenError;
 use super::frame::{self, FrameFormat, FrameGroup, LogEntry};
+use super::open_error::OpenError;
 use crate::embedded::disk::{self, Disk, DiskFile, OpenMode};
 
 const HEADER: &[u8; 8] = b"tidings2";
