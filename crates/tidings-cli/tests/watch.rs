@@ -534,3 +534,42 @@ fn a_server_that_does_not_answer_is_named() {
         format!("tidings: still waiting for http://{address}/")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_definition_that_is_deleted_and_created_again_does_not_end_the_view() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const DEFINITION: &str = r#"{"metadata":{"name":"cats.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+        "names":{"plural":"cats","kind":"Cat"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+    const CATS: &str = "/apis/example.com/v1/namespaces/default/cats";
+    let cat = |name: &str| {
+        format!(r#"{{"apiVersion":"example.com/v1","kind":"Cat","metadata":{{"name":"{name}"}}}}"#)
+    };
+    let home = tempfile::tempdir().unwrap();
+    let server = start(home.path()).await;
+    write(&server, "POST", DEFINITIONS, DEFINITION).await;
+    write(&server, "POST", CATS, &cat("tom")).await;
+    let mut view = View::open(home.path(), &["cats"]);
+    assert_eq!(view.event(), "ADDED    tom");
+    let definition = format!("{DEFINITIONS}/cats.example.com");
+    write(&server, "DELETE", &definition, "").await;
+    let said = view.said();
+    assert!(said.contains("trying again in"), "{said}");
+    let mut connection = server.client.connect().await.unwrap();
+    while connection
+        .request("GET", &definition, b"")
+        .await
+        .unwrap()
+        .code
+        != 404
+    {
+        tokio::task::yield_now().await;
+    }
+    write(&server, "POST", DEFINITIONS, DEFINITION).await;
+    write(&server, "POST", CATS, &cat("kitty")).await;
+    let mut event = view.event();
+    while event.starts_with("DELETED") {
+        event = view.event();
+    }
+    assert_eq!(event, "ADDED    kitty");
+}

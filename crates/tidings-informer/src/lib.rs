@@ -9,6 +9,7 @@ pub mod leader;
 pub mod metrics;
 mod object;
 mod queue;
+mod reflected_store;
 mod reflector;
 mod retry_watcher;
 mod run;
@@ -29,6 +30,7 @@ pub use event::Event;
 pub use event_handler::{FilteringResourceEventHandler, ResourceEventHandler};
 pub use object::{Cached, Decode, DecodeError, Lazy, Uid};
 pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
+pub use reflected_store::ReflectedStore;
 pub use reflector::{
     InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
     ReflectorStats, ReflectorStore, RelistReason,

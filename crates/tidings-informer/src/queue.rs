@@ -91,6 +91,21 @@ impl<K> Objects<K> {
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
+
+    /// The objects, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Cached<K>>> {
+        self.by_key.values().map(|held| &held.0)
+    }
+}
+
+impl<K: 'static> IntoIterator for Objects<K> {
+    type Item = Arc<Cached<K>>;
+    type IntoIter = Box<dyn Iterator<Item = Arc<Cached<K>>>>;
+
+    /// The objects, sorted by key.
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.by_key.into_iter().map(|(_, held)| held.0))
+    }
 }
 
 impl<K> Delta<K> {
@@ -251,6 +266,13 @@ impl<K> DeltaFifo<K> {
             Poll::Pending
         })
         .await
+    }
+
+    /// Pops the next deltas as [`DeltaFifo::pop_batch`] does, if there are any.
+    pub fn try_pop_batch(&self) -> Option<Batch<K>> {
+        let mut fifo = lock(&self.0);
+        fifo.processed();
+        fifo.pop_batch()
     }
 
     /// Marks the popped batch as processed.

@@ -54,8 +54,9 @@ pub mod source {
         BackoffOptions, Batch, BoxFuture, Controller, Delta, DeltaFifo, EventStream,
         ExponentialBackoff, InitialState, List, ListFunc, ListPart, ListStream, ListWatch, Listed,
         Lister, ListerWatcher, NotResumable, Objects, OnRefusal, PAGE_SIZE, Paged, Pager,
-        QUEUE_BYTES_MAX, Reflector, ReflectorOptions, ReflectorState, ReflectorStats,
-        ReflectorStore, RelistReason, RetryWatcher, SourceError, WatchFunc, Watcher,
+        QUEUE_BYTES_MAX, ReflectedStore, Reflector, ReflectorOptions, ReflectorState,
+        ReflectorStats, ReflectorStore, RelistReason, RetryWatcher, SourceError, WatchFunc,
+        Watcher,
     };
 }
 
@@ -63,7 +64,7 @@ pub mod source {
 pub mod leader {
     pub use tidings_informer::leader::{
         BadElection, ElectionEnd, ElectionOptions, LeaderCallbacks, LeaderElector, LeaseLock,
-        LeaseRecord, LeaseVersion, LockError, StopSignal,
+        LeaseRecord, LeaseVersion, LockError, StopSignal, Stopper,
     };
     pub use tidings_kube::KubeLeaseLock;
 }

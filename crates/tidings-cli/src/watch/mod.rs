@@ -230,7 +230,7 @@ fn nothing(
 
 fn informer(connection: &Connection, resolved: &Resolved, scope: &Scope) -> SharedInformer<Object> {
     let mut options = ReflectorOptions::default();
-    options.on_refusal = OnRefusal::Stop;
+    options.on_refusal = OnRefusal::StopBeforeSync;
     dynamic(&connection.client, &resolved.resource, scope)
         .name(resolved.resource.plural.as_str())
         .reflector(options)

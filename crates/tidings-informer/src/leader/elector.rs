@@ -320,7 +320,7 @@ impl<C: LeaderCallbacks> Candidate<'_, C> {
             match notice {
                 ElectionNotice::NewLeader(identity) => self.callbacks.on_new_leader(&identity),
                 ElectionNotice::StartedLeading => {
-                    let (stopper, signal) = Stopper::new();
+                    let (stopper, signal) = StopSignal::new();
                     let work = self.callbacks.on_started_leading(signal);
                     let task = tokio::spawn(work);
                     self.work = Some(LeaderWork { task, stopper });

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 pub use elector::{ElectionEnd, LeaderCallbacks, LeaderElector};
 pub use lock::{LeaseLock, LeaseRecord, LeaseVersion, LockError};
-pub use signal::StopSignal;
+pub use signal::{StopSignal, Stopper};
 
 /// The wait `d` of a candidate that does not lead is drawn from `[d, d * (1 + JITTER))`, so that candidates do not all try at
 /// once.

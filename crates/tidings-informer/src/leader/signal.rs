@@ -10,6 +10,13 @@ use tokio::sync::watch;
 pub struct StopSignal(watch::Receiver<bool>);
 
 impl StopSignal {
+    /// A signal and what raises it: for tests, and for work that several parts of a program may end. Dropping the [`Stopper`]
+    /// raises the signal.
+    pub fn new() -> (Stopper, StopSignal) {
+        let (sender, receiver) = watch::channel(false);
+        (Stopper(sender), StopSignal(receiver))
+    }
+
     /// True when the work must end.
     pub fn is_raised(&self) -> bool {
         // Without a sender nothing could raise it later.
@@ -28,15 +35,11 @@ impl StopSignal {
 
 /// Raises a [`StopSignal`].
 #[derive(Debug)]
-pub(super) struct Stopper(watch::Sender<bool>);
+pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    pub(super) fn new() -> (Stopper, StopSignal) {
-        let (sender, receiver) = watch::channel(false);
-        (Stopper(sender), StopSignal(receiver))
-    }
-
-    pub(super) fn raise(&self) {
+    /// Raises the signal. It stays raised.
+    pub fn raise(&self) {
         self.0.send_replace(true);
     }
 }

@@ -280,7 +280,12 @@ impl ReflectorMachine {
         // A server that cannot send initial events does not refuse: the reflector lists instead, without a wait.
         let refused = error
             .is_some_and(|error| error.is_refusal() || waits && error.is_refusal_of_the_question());
-        if refused && self.options.on_refusal == OnRefusal::Stop {
+        let stops = match self.options.on_refusal {
+            OnRefusal::KeepTrying => false,
+            OnRefusal::Stop => true,
+            OnRefusal::StopBeforeSync => self.reached.is_none(),
+        };
+        if refused && stops {
             self.next = NextRequest::Stop;
             return;
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_api::{ListOptions, ObjectKey, ResourceVersionMatch, WatchEvent};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
@@ -95,6 +96,19 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
             options,
             observers: Arc::default(),
         }
+    }
+
+    /// Sets a function that is called with every problem. Call it before [`Reflector::watch_state`].
+    #[must_use]
+    pub fn on_problem(mut self, handler: impl Fn(&Problem) + Send + Sync + 'static) -> Self {
+        let handler: ProblemHandler = Arc::new(handler);
+        self.observers = Arc::new(Observers::new(Arc::clone(&self.name), Some(handler)));
+        self
+    }
+
+    /// A receiver for the state of the reflector, while it runs too.
+    pub fn watch_state(&self) -> watch::Receiver<ReflectorState> {
+        self.observers.state.subscribe()
     }
 
     pub(crate) fn observed_by(mut self, observers: Arc<Observers>) -> Self {

@@ -26,6 +26,9 @@ pub enum OnRefusal {
     KeepTrying,
     /// Stop; waiting callers get the error.
     Stop,
+    /// Stop if the server refuses before the first state was received, because of a mistake in the request. Keep trying if it
+    /// refuses later: a definition can be deleted and created again.
+    StopBeforeSync,
 }
 
 /// Options of a reflector.

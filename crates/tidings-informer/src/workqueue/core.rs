@@ -164,6 +164,17 @@ impl<T: QueueKey> QueueCore<T> {
         AddResult::Merged
     }
 
+    /// Removes the delay of an item: it is no longer added at that time. Does not touch an item that is queued. True if it was
+    /// delayed.
+    pub fn cancel_delay(&mut self, item: &T) -> bool {
+        let Some(delayed) = self.delayed.remove(item) else {
+            return false;
+        };
+        self.timetable.remove(&(delayed.ready, delayed.sequence));
+        trim(&mut self.delayed);
+        true
+    }
+
     /// Queues the delayed items that are due.
     pub fn advance(&mut self, now: Instant) {
         while let Some(first) = self.timetable.first_entry() {

@@ -58,17 +58,14 @@ impl<T> RateLimiter<T> for TokenBucket {
     }
 }
 
-/// The default limiter of controllers: 5 ms doubling to 1000 s for each item, and 10 retries a second with a burst of 100 over
-/// all items; the longer wait counts.
+/// The default limiter of queues: 5 ms doubling to 1000 s, for each item by itself.
+///
+/// client-go also allows only ten retries a second over all items. After an outage that makes a backlog of 10 000 items take a
+/// quarter of an hour. Whoever wants such a limit combines it: `MaxOf::new(vec![Box::new(default_limiter()),
+/// Box::new(TokenBucket::new(10.0, 100))])`.
 #[must_use]
-pub fn default_limiter<T: Clone + Eq + Hash + Send + 'static>() -> MaxOf<T> {
-    MaxOf::new(vec![
-        Box::new(ItemExponential::new(
-            Duration::from_millis(5),
-            Duration::from_secs(1000),
-        )),
-        Box::new(TokenBucket::new(10.0, 100)),
-    ])
+pub fn default_limiter<T: Clone + Eq + Hash + Send + 'static>() -> ItemExponential<T> {
+    ItemExponential::new(Duration::from_millis(5), Duration::from_secs(1000))
 }
 
 /// Waits a base duration, doubled for each further failure in a row, up to a maximum.

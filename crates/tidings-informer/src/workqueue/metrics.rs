@@ -96,7 +96,7 @@ pub struct QueueMetrics {
     pub processing: usize,
     /// How often an item was queued, or marked to be queued again; duplicates do not count.
     pub adds_total: u64,
-    /// How often an item was added with a delay or a rate limit.
+    /// How often an item was added because it failed: with a rate limit. Items that are delayed on purpose do not count.
     pub retries_total: u64,
     /// How often an add was refused because the queue was shutting down.
     pub refused_total: u64,

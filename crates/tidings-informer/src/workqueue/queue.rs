@@ -168,7 +168,7 @@ impl<T: QueueKey> WorkQueue<T> {
 
         if added == AddResult::Refused {
             self.shared.counters.refused.fetch_add(1, Relaxed);
-        } else if options.rate_limited || !after.is_zero() {
+        } else if options.rate_limited {
             self.shared.counters.retries.fetch_add(1, Relaxed);
         }
         if nearer && watched {
@@ -177,6 +177,13 @@ impl<T: QueueKey> WorkQueue<T> {
         if has_items || (nearer && !watched) {
             self.shared.items.notify_one();
         }
+    }
+
+    /// Removes the delay of an item that was added with one: it is not added at that time any more. A controller calls this when
+    /// it begins to reconcile a key, because the result says when the key is due again, and for objects that are gone. True if
+    /// the item was delayed.
+    pub fn cancel_delay(&self, item: &T) -> bool {
+        lock(&self.shared.state).core.cancel_delay(item)
     }
 
     /// Forgets the failures of an item, so that its next retry is quick. Does not remove it from the queue.

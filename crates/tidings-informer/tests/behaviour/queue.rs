@@ -502,3 +502,33 @@ fn beyond_its_budget_a_state_supersedes_what_waits_before_it() {
         .sum::<usize>();
     assert_eq!(states, 1);
 }
+
+#[test]
+fn a_complete_list_can_be_read_object_by_object() {
+    let queue = DeltaFifo::new(QUEUE_BYTES_MAX);
+    let objects: Objects<()> = [("b", 2), ("a", 1)]
+        .map(|(name, version)| {
+            Cached::from_parts(
+                ObjectKey::new("default", name),
+                version,
+                Uid::default(),
+                [],
+                (),
+            )
+        })
+        .into_iter()
+        .collect();
+    queue.push(Delta::Replaced {
+        objects,
+        version: ServerVersion::new("3"),
+    });
+    let batch = queue.try_pop_batch().unwrap();
+    assert!(queue.try_pop_batch().is_none());
+    let [Delta::Replaced { objects, .. }] = <[_; 1]>::try_from(batch.deltas).unwrap() else {
+        panic!("a list");
+    };
+    let names: Vec<&str> = objects.iter().map(|object| object.name()).collect();
+    assert_eq!(names, ["a", "b"]);
+    let versions: Vec<u64> = objects.into_iter().map(|object| object.version()).collect();
+    assert_eq!(versions, [1, 2]);
+}

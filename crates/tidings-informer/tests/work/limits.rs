@@ -97,12 +97,20 @@ fn b117_max_wait_caps() {
 }
 
 #[test]
-fn the_default_limiter_backs_off_by_item_and_limits_them_all() {
+fn the_default_limiter_backs_off_by_item_and_a_global_one_is_asked_for() {
     let now = Instant::now();
     let mut limiter = default_limiter();
     assert_eq!(limiter.when(&0, now), millis(5));
     assert_eq!(limiter.when(&0, now), millis(10));
-    for item in 1..99 {
+    for item in 1..10_000 {
+        assert_eq!(limiter.when(&item, now), millis(5));
+    }
+    let both: Vec<Box<dyn RateLimiter<i32>>> = vec![
+        Box::new(default_limiter()),
+        Box::new(TokenBucket::new(10.0, 100)),
+    ];
+    let mut limiter = MaxOf::new(both);
+    for item in 0..100 {
         assert_eq!(limiter.when(&item, now), millis(5));
     }
     // The burst of a hundred is used up: from here on one in 100 ms.

@@ -307,3 +307,21 @@ fn k16_two_hundred_thousand_keys_are_served_in_order_and_fast() {
     // Quadratic cost would take minutes in a debug build; this takes about a second.
     assert!(start.elapsed() < seconds(30), "{:?}", start.elapsed());
 }
+
+#[test]
+fn a_delay_that_is_cancelled_does_not_fire() {
+    let start = Instant::now();
+    let mut core = QueueCore::new(AGE_STEP);
+    core.add_at(1_u32, Priority::NORMAL, start + seconds(5), start);
+    core.add_at(2, Priority::NORMAL, start + seconds(6), start);
+    core.add(1, Priority::NORMAL, start);
+    assert!(core.cancel_delay(&1));
+    assert!(!core.cancel_delay(&1));
+    assert_eq!(
+        (core.delayed_len(), core.next_ready()),
+        (1, Some(start + seconds(6)))
+    );
+    // What is queued stays queued.
+    assert_eq!(drain(&mut core, start), [1]);
+    assert_eq!(drain(&mut core, start + seconds(50)), [2]);
+}

@@ -289,3 +289,60 @@ async fn d2_a_waiting_reflector_stops_at_once() {
     informer.stop().await;
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_the_first_state_does_not_end_a_reflector_that_stops_before_sync() {
+    let gone = || Status::failure(404, Reason::NotFound, "the definition was deleted");
+    let script = Script::new()
+        .list(list("10", &[object("a", 9)]))
+        .watch_fails(expired())
+        .list_fails(gone())
+        .list_fails(gone())
+        .list(list("20", &[object("b", 19)]))
+        .watch(Watch::of(vec![bookmark(21)]));
+    let mut options = ReflectorOptions::default();
+    options.on_refusal = OnRefusal::StopBeforeSync;
+    let informer = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(options.clone())
+        .start();
+    eventually("it is created again", || {
+        informer.store().list_keys() == [ObjectKey::new("default", "b")]
+    })
+    .await;
+
+    let script = Script::new().list_fails(gone());
+    let stops = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(options)
+        .start();
+    stops.wait_synced().await.unwrap_err();
+    assert!(stops.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reflector_alone_has_a_store_a_state_and_problems() {
+    let script = Script::new()
+        .list_fails(refused())
+        .list(list("10", &[object("a", 8), object("b", 9)]))
+        .watch(Watch::of(vec![modified("a", 11), deleted("b", 12)]));
+    let reflected = ReflectedStore::new(Arc::new(Indexer::new()), Decode::bytes());
+    let store = reflected.store();
+    let problems = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&problems);
+    let reflector = Reflector::new("alone", script.source(), reflected, options())
+        .on_problem(move |problem| seen.lock().unwrap().push(problem.to_string()));
+    let mut states = reflector.watch_state();
+    let running = tokio::spawn(reflector.run());
+    states
+        .wait_for(|state| matches!(state, ReflectorState::Degraded { .. }))
+        .await
+        .unwrap();
+    states
+        .wait_for(|state| matches!(state, ReflectorState::Synced))
+        .await
+        .unwrap();
+    eventually("the events are applied", || store.len() == 1).await;
+    assert_eq!(store.get("default", "a").unwrap().version(), 11);
+    assert_eq!(store.snapshot().version().text(), "12");
+    assert_eq!(problems.lock().unwrap().len(), 1);
+    running.abort();
+}
