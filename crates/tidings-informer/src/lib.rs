@@ -8,6 +8,7 @@ mod intake;
 pub mod leader;
 pub mod metrics;
 mod object;
+mod predicate;
 mod queue;
 mod reflected_store;
 mod reflector;
@@ -29,6 +30,7 @@ pub use controller::Controller;
 pub use event::Event;
 pub use event_handler::{FilteringResourceEventHandler, ResourceEventHandler};
 pub use object::{Cached, Decode, DecodeError, Lazy, Uid};
+pub use predicate::Predicate;
 pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
 pub use reflected_store::ReflectedStore;
 pub use reflector::{

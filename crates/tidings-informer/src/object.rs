@@ -173,7 +173,7 @@ impl<K> fmt::Debug for Lazy<K> {
 
 /// A hash of `metadata.uid`. It tells an object from one that was deleted and created again under the same name. Only objects
 /// with the same key are compared, so eight bytes are enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uid(u64);
 
 impl Uid {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
@@ -15,6 +15,7 @@ use tracing::{Instrument, debug_span, error, warn};
 
 use crate::event::Event;
 use crate::object::Cached;
+use crate::predicate::Predicate;
 use crate::share::{HandlerOptions, Registration, SharedInformer, Stopped};
 use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
 
@@ -33,8 +34,25 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         keys: impl Fn(&Cached<K>) -> I + Send + 'static,
         options: &HandlerOptions,
     ) -> Result<Registration<K>, Stopped> {
+        self.enqueue_if(Predicate::all(), queue, keys, options)
+    }
+
+    /// Adds a handler that queues keys as [`SharedInformer::enqueue`] does, for the events that a predicate counts.
+    ///
+    /// # Errors
+    /// If the informer has stopped.
+    pub fn enqueue_if<T: QueueKey + Sync, I: IntoIterator<Item = T>>(
+        &self,
+        predicate: Predicate<K>,
+        queue: &WorkQueue<T>,
+        keys: impl Fn(&Cached<K>) -> I + Send + 'static,
+        options: &HandlerOptions,
+    ) -> Result<Registration<K>, Stopped> {
         let queue = queue.clone();
         let add = move |event: Event<K>| {
+            if !predicate.counts(&event) {
+                return std::future::ready(());
+            }
             let priority = match &event {
                 Event::Added { initial: true, .. } | Event::Resync { .. } => Priority::LOW,
                 _ => Priority::NORMAL,
@@ -43,13 +61,19 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
                 Event::Updated { old, .. } => Some(old),
                 _ => None,
             };
+            // Each key once: a worker may take a key between two adds, and would reconcile it twice.
+            let mut queued: Vec<T> = Vec::new();
             for object in old.into_iter().chain(event.object()) {
                 for key in keys(object) {
+                    if queued.contains(&key) {
+                        continue;
+                    }
                     let options = AddOptions {
                         priority,
                         ..AddOptions::default()
                     };
-                    queue.add_with(key, options);
+                    queue.add_with(key.clone(), options);
+                    queued.push(key);
                 }
             }
             std::future::ready(())
@@ -65,6 +89,19 @@ pub enum Action {
     AwaitChange,
     /// Reconcile the key again after this time, even without a change.
     RequeueAfter(Duration),
+    /// Reconcile the key again at this time, even without a change.
+    RequeueAt(SystemTime),
+}
+
+impl Action {
+    /// How long to wait before the key is reconciled again; `None` waits for a change.
+    pub fn wait(self, now: SystemTime) -> Option<Duration> {
+        match self {
+            Action::AwaitChange => None,
+            Action::RequeueAfter(after) => Some(after),
+            Action::RequeueAt(time) => Some(time.duration_since(now).unwrap_or_default()),
+        }
+    }
 }
 
 /// Options of [`run_controller`].
@@ -238,7 +275,7 @@ where
     match reconcile(T::clone(&lease)).await {
         Ok(action) => {
             queue.forget(&lease);
-            if let Action::RequeueAfter(after) = action {
+            if let Some(after) = action.wait(SystemTime::now()) {
                 let options = AddOptions {
                     priority: lease.priority(),
                     after,

@@ -13,6 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::failure::{TimedOut, UnansweredRequest, after, is_lost_connection, is_overload};
 use crate::limiter::RequestLimiter;
+use crate::observe::{ObservedService, RequestObserver};
 use crate::resource::JSON;
 use crate::response::{failure, retry_after};
 use crate::warning::{Warning, WarningHandler, logs_once, warnings};
@@ -152,6 +153,15 @@ impl RestClient {
     #[must_use]
     pub fn timeout(self, longest: Duration) -> RestClient {
         self.with(|options| options.timeout = Some(longest))
+    }
+
+    /// A client whose requests an observer sees, those through [`RestClient::kube`] too.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn RequestObserver>) -> RestClient {
+        let namespace = self.client.default_namespace().to_owned();
+        let client = self.client;
+        self.client = kube::Client::new(ObservedService { client, observer }, namespace);
+        self
     }
 
     fn with(mut self, change: impl FnOnce(&mut ClientOptions)) -> RestClient {

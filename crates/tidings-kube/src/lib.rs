@@ -10,9 +10,12 @@ mod informer;
 mod lease;
 mod limiter;
 mod list_watch;
+mod observe;
+pub mod predicates;
 mod resource;
 mod response;
 mod warning;
+mod write;
 
 pub use client::{Compression, RestClient};
 pub use connect::{ConnectError, Connection, connect};
@@ -24,5 +27,11 @@ pub use limiter::RequestLimiter;
 pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,
 };
-pub use resource::{Scope, collection_path};
+pub use observe::{ObservedWrite, RequestObserver};
+pub use resource::{KubeObject, Scope, collection_path, resource_of};
+pub use tidings_informer::SourceError;
 pub use warning::Warning;
+pub use write::{ObjectPath, PatchKind};
+
+/// kube's description of a resource: group, version, kind and plural.
+pub use kube::core::ApiResource;

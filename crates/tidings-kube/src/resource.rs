@@ -3,8 +3,23 @@
 use std::fmt::Write as _;
 
 use http::HeaderValue;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, Resource};
+use serde::de::DeserializeOwned;
 use tidings_informer::InformerKey;
+
+/// A type that knows its resource: a Kubernetes type, a custom resource, a projection of one, or `PartialObjectMeta` of one.
+/// Implemented for all types that qualify.
+pub trait KubeObject:
+    Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static
+{
+}
+
+impl<K: Resource<DynamicType = ()> + DeserializeOwned + Send + Sync + 'static> KubeObject for K {}
+
+/// The resource of a type.
+pub fn resource_of<K: KubeObject>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
 
 /// Which objects of a resource: a namespace and selectors. Empty strings mean all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -102,6 +117,16 @@ pub fn collection_path(resource: &ApiResource, namespace: &str) -> String {
         if index > 0 {
             path.push('/');
         }
+        push_segment(&mut path, segment);
+    }
+    path
+}
+
+/// The path of an object, or of a collection without a name. Empty segments are left out.
+pub(crate) fn object_path(resource: &ApiResource, namespace: &str, name: &[&str]) -> String {
+    let mut path = collection_path(resource, namespace);
+    for segment in name.iter().filter(|segment| !segment.is_empty()) {
+        path.push('/');
         push_segment(&mut path, segment);
     }
     path

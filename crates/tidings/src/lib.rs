@@ -6,15 +6,30 @@ pub use tidings_informer::{
 };
 pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 
+/// Controllers: reconcile objects whenever they, or what belongs to them, change.
+///
+/// A [`Controller`](controller::Controller) is built over a [`Cluster`](controller::Cluster); a [`Manager`](controller::Manager) runs several
+/// under one leader election.
+pub mod controller {
+    pub use tidings_controller::{
+        Action, Cached, Cause, CauseKind, Cluster, Context, Controller, ControllerHandle,
+        ControllerMetrics, ControllerStats, ErrorPolicy, Finalizing, InstallError, Manager,
+        ManagerError, NewCondition, OwnerKind, Predicate, RunSummary, Watches, has_condition,
+        install_definitions, set_condition,
+    };
+    pub use tidings_kube::predicates;
+}
+
 /// Talking to an API server: the client, informers over it, and what they can be asked for.
 ///
 /// Everything here is over a `kube::Client`: kubeconfigs, authentication and TLS are kube's.
 pub mod client {
     pub use tidings_kube::{
-        Compression, ConnectError, Connection, KubeInformerFactory, KubeLeaseLock, ListWatchExt,
-        ObjectMetadata, RequestLimiter, ResolveError, Resolved, RestClient, RestListWatch, Scope,
-        Warning, collection_path, connect, dynamic, filtered_list_watch_from_client, informer,
-        lazy, list_watch_from_client, metadata, projected, resolve, wrote,
+        ApiResource, Compression, ConnectError, Connection, KubeInformerFactory, KubeLeaseLock,
+        KubeObject, ListWatchExt, ObjectMetadata, ObjectPath, ObservedWrite, PatchKind,
+        RequestLimiter, RequestObserver, ResolveError, Resolved, RestClient, RestListWatch, Scope,
+        SourceError, Warning, collection_path, connect, dynamic, filtered_list_watch_from_client,
+        informer, lazy, list_watch_from_client, metadata, projected, resolve, resource_of, wrote,
     };
 }
 
@@ -23,7 +38,7 @@ pub mod informer {
     pub use tidings_informer::{
         Closed, Event, FellBehind, FilteringResourceEventHandler, HandlerOptions, InformerBuilder,
         InformerKey, InformerStats, InformerWatch, Lag, Laggard, LogOptions, NotAllSynced,
-        NotReached, NotSynced, Overflow, Pending, Problem, ProblemHandler, Registration,
+        NotReached, NotSynced, Overflow, Pending, Predicate, Problem, ProblemHandler, Registration,
         ResourceEventHandler, ServerVersion, SharedIndexInformer, SharedInformer,
         SharedInformerFactory, Stopped, Subscription, WatchItem, WeakInformer, synced, synctrack,
         until,
@@ -43,7 +58,8 @@ pub mod store {
 pub mod queue {
     pub use tidings_informer::workqueue::{
         AddOptions, Backoff, ItemExponential, ItemFastSlow, Lease, MaxOf, Priority, QueueKey,
-        QueueOptions, RateLimiter, TokenBucket, WaitError, WithMaxWait, WorkQueue, default_limiter,
+        QueueOptions, RateLimiter, TokenBucket, WaitError, WithJitter, WithMaxWait, WorkQueue,
+        default_limiter,
     };
     pub use tidings_informer::{Action, RunOptions, RunSummary, run_controller};
 }

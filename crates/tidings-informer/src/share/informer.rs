@@ -209,6 +209,27 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         }
     }
 
+    /// Waits until a condition holds for the store, which is checked after each of its changes.
+    ///
+    /// # Errors
+    /// If the informer stops before.
+    pub async fn wait_until(
+        &self,
+        mut condition: impl FnMut(&Store<K>) -> bool,
+    ) -> Result<(), Closed> {
+        let store = self.store();
+        let mut progress = self.core.progress.subscribe();
+        loop {
+            let stopped = progress.borrow_and_update().stopped;
+            if condition(&store) {
+                return Ok(());
+            }
+            if stopped || progress.changed().await.is_err() {
+                return Err(self.stopped());
+            }
+        }
+    }
+
     /// Waits until the store includes a version, for at most `longest`.
     ///
     /// An informer that does not receive the write itself (because of a selector, or of another resource) reaches the version
@@ -290,6 +311,19 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
         values: impl Fn(&Cached<K>) -> Result<Vec<V>, IndexError> + Send + Sync + 'static,
     ) -> Result<Index<K, V>, IndexConflict> {
         self.core.indexer.add_index(name, values)
+    }
+
+    /// The index of a name, which the first call adds; see [`crate::Indexer::ensure_index`].
+    ///
+    /// # Errors
+    /// If there is an index of that name with values of another type.
+    pub fn ensure_index<V: IndexValue, I: IntoIterator<Item = V>>(
+        &self,
+        name: &str,
+        values: impl Fn(&Cached<K>) -> I + Send + Sync + 'static,
+    ) -> Result<Index<K, V>, IndexConflict> {
+        let values = move |object: &Cached<K>| Ok(values(object).into_iter().collect());
+        self.core.indexer.ensure_index(name, values)
     }
 
     /// Subscribes to events: first the current state, then every change.

@@ -101,6 +101,31 @@ impl<K: Send + Sync + 'static> Indexer<K> {
         Ok(Index::new(name))
     }
 
+    /// The index of a name, for several parts of a program that need the same one: the first call adds it. An index of this name with
+    /// values of another type is a conflict.
+    ///
+    /// # Errors
+    /// If there is an index of that name with values of another type.
+    pub fn ensure_index<V: IndexValue>(
+        &self,
+        name: &str,
+        function: impl Fn(&Cached<K>) -> Result<Vec<V>, IndexError> + Send + Sync + 'static,
+    ) -> Result<Index<K, V>, IndexConflict> {
+        match self.add_index(name, function) {
+            Ok(index) => Ok(index),
+            Err(conflict) => {
+                let working = self.working();
+                let known = working.indexes.iter().find(|index| *index.name == *name);
+                let same = known.is_some_and(|known| known.data.as_any().is::<IndexData<K, V>>());
+                if same {
+                    Ok(Index::new(name.into()))
+                } else {
+                    Err(conflict)
+                }
+            }
+        }
+    }
+
     /// Adds an index over all labels, which serves selectors that require a value of a label. Worth its memory where selectors
     /// are frequent and match few of many objects.
     ///

@@ -240,6 +240,42 @@ impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
     }
 }
 
+/// Lengthens another limiter's wait at random by up to a part of it, so that items that failed together are not all retried at once.
+#[derive(Debug)]
+pub struct WithJitter<L> {
+    inner: L,
+    part: f64,
+    random: fastrand::Rng,
+}
+
+impl<L> WithJitter<L> {
+    /// A limiter that waits up to `part` longer: 0.2 is a fifth. Equal seeds draw equal waits.
+    #[must_use]
+    pub fn new(inner: L, part: f64, seed: Option<u64>) -> WithJitter<L> {
+        WithJitter {
+            inner,
+            part: part.max(0.0),
+            random: seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+        }
+    }
+}
+
+impl<T, L: RateLimiter<T>> RateLimiter<T> for WithJitter<L> {
+    fn when(&mut self, item: &T, now: Instant) -> Duration {
+        let wait = self.inner.when(item, now);
+        let longer = wait.as_secs_f64() * (1.0 + self.part * self.random.f64());
+        Duration::try_from_secs_f64(longer).unwrap_or(wait)
+    }
+
+    fn forget(&mut self, item: &T, now: Instant) {
+        self.inner.forget(item, now);
+    }
+
+    fn num_requeues(&self, item: &T, now: Instant) -> u32 {
+        self.inner.num_requeues(item, now)
+    }
+}
+
 /// Failures in a row by item. An item expires when it has not failed for `expiry`.
 #[derive(Debug)]
 struct FailureCounts<T> {

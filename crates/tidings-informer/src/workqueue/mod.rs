@@ -40,7 +40,9 @@ mod queue;
 
 pub use backoff::Backoff;
 pub use bucket::{TokenBucket, WaitError};
-pub use limit::{ItemExponential, ItemFastSlow, MaxOf, RateLimiter, WithMaxWait, default_limiter};
+pub use limit::{
+    ItemExponential, ItemFastSlow, MaxOf, RateLimiter, WithJitter, WithMaxWait, default_limiter,
+};
 pub use metrics::QueueMetrics;
 pub use queue::{AddOptions, Lease, QueueOptions, WorkQueue};
 

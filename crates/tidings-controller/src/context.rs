@@ -1,0 +1,115 @@
+//! The context of a reconcile: the program's own state, the client, and the caches of what the controller watches.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use tidings_api::ObjectKey;
+use tidings_informer::{Cached, Store};
+use tidings_kube::RestClient;
+
+use crate::cluster::Cluster;
+use crate::runner::Attempt;
+use crate::shared::{Cause, ControllerShared};
+use crate::watched::{Watched, WatchedResource};
+
+/// What a reconcile gets besides the object. Derefs to the program's own state.
+pub struct Context<S> {
+    pub(crate) shared: Arc<ControllerShared>,
+    pub(crate) state: Arc<S>,
+    pub(crate) attempt: Attempt,
+}
+
+impl<S> Context<S> {
+    /// The program's own state.
+    pub fn state(&self) -> &Arc<S> {
+        &self.state
+    }
+
+    /// The client of the cluster. What is written through it, also by `kube::Api` over its [`kube`](RestClient::kube) client, is waited for
+    /// before the next reconcile of the same object.
+    pub fn client(&self) -> &RestClient {
+        self.shared.cluster.client()
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    /// The name of the controller: its field manager, and its name in logs, metrics and events.
+    pub fn controller(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The key of the object.
+    pub fn key(&self) -> &ObjectKey {
+        &self.attempt.key
+    }
+
+    /// 1 for the first attempt, then one more for each failure in a row.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.number
+    }
+
+    /// Why the object is reconciled: the first of the events since the last reconcile.
+    pub fn cause(&self) -> &Cause {
+        &self.attempt.cause
+    }
+
+    /// The objects of a type that an object owns, from the cache, sorted by key.
+    ///
+    /// # Panics
+    /// If the controller does not own the type: call [`Controller::owns`](crate::Controller::owns) for it.
+    pub fn owned<D: Send + Sync + 'static>(
+        &self,
+        owner: &Cached<impl Sized>,
+    ) -> Vec<Arc<Cached<D>>> {
+        let watched = self.watched::<D>();
+        let Some(index) = &watched.by_owner else {
+            panic!(
+                "{} does not own {}: call owns for it",
+                self.controller(),
+                watched.name()
+            );
+        };
+        let store = watched.informer.store();
+        store.by_index(index, &owner.uid()).unwrap_or_default()
+    }
+
+    /// The cache of a type that the controller watches or owns.
+    ///
+    /// # Panics
+    /// If the controller neither watches nor owns the type.
+    pub fn store<D: Send + Sync + 'static>(&self) -> Store<D> {
+        self.watched::<D>().informer.store()
+    }
+
+    fn watched<D: Send + Sync + 'static>(&self) -> &Watched<D> {
+        let mut sources = self.shared.sources.iter();
+        let found = sources.find_map(|source| source.as_any().downcast_ref::<Watched<D>>());
+        found.unwrap_or_else(|| {
+            panic!(
+                "{} does not watch {}: call owns or watches for it",
+                self.controller(),
+                std::any::type_name::<D>()
+            )
+        })
+    }
+}
+
+impl<S> Deref for Context<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.state
+    }
+}
+
+impl<S> fmt::Debug for Context<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}

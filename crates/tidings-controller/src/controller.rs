@@ -1,0 +1,464 @@
+//! The builder of controllers.
+
+use std::any::Any;
+use std::fmt::Display;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidings_api::{Object, ObjectKey};
+use tidings_informer::workqueue::{QueueOptions, RateLimiter, WithJitter, default_limiter};
+use tidings_informer::{
+    Action, BoxFuture, Cached, IndexValue, Predicate, RunSummary, SharedInformer, WorkQueue,
+};
+use tidings_kube::{ApiResource, KubeObject, Scope, resource_of};
+use tokio::sync::watch;
+
+use crate::cluster::Cluster;
+use crate::context::Context;
+use crate::handle::ControllerHandle;
+use crate::metrics::ControllerMetrics;
+use crate::outcome::{ErrorPolicy, ReconcileFailure};
+use crate::owners::{self, OwnerKind, OwnerLink};
+use crate::prepared::PreparedController;
+use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
+use crate::shared::ControllerShared;
+use crate::signals::signalled;
+use crate::watch_source::{WatchSource, Watches, watch_source};
+use crate::watched::{KeysOf, Watched};
+
+/// The index by owners in the informers of owned objects. Controllers share it.
+const OWNER_INDEX: &str = "tidings.owners";
+/// How much longer than its backoff a key may wait: a fifth.
+const JITTER: f64 = 0.2;
+
+/// What the watches of a controller need to know of its main resource.
+struct MainResource {
+    cluster: Cluster,
+    resource: ApiResource,
+    exists: Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>,
+}
+
+type AddIndex<K> = Box<dyn FnOnce(&SharedInformer<K>) + Send>;
+type WatchSetup = Box<dyn FnOnce(&MainResource) -> WatchSource + Send>;
+type ErrorPolicyFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
+
+/// Reconciles the objects of a type whenever they, or other objects that belong to them, change.
+///
+/// Controllers of one [`Cluster`] share informers: one reflector for each resource, whichever controllers watch it. A reconcile of an
+/// object does not start before the caches have what this process wrote to the object and to what it owns. While the server does not
+/// answer, no reconcile starts, and keys that failed meanwhile are given back without a penalty.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use k8s_openapi::api::apps::v1::Deployment;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_controller::{Action, Cached, Cluster, Context, Controller};
+/// use tidings_kube::RestClient;
+///
+/// async fn reconcile(map: Arc<Cached<ConfigMap>>, ctx: Context<()>) -> Result<Action, tidings_kube::SourceError> {
+///     let deployments = ctx.owned::<Deployment>(&map);
+///     println!("{} owns {} deployments", map.key(), deployments.len());
+///     Ok(Action::AwaitChange)
+/// }
+///
+/// # async fn run(client: RestClient) {
+/// let cluster = Cluster::new(&client);
+/// let controller = Controller::<ConfigMap>::new(&cluster).owns::<Deployment>().concurrency(8);
+/// controller.shutdown_on_signal().run(reconcile, ()).await;
+/// # }
+/// ```
+pub struct Controller<K: KubeObject> {
+    cluster: Cluster,
+    name: Arc<str>,
+    scope: Scope,
+    predicate: Predicate<K>,
+    watches: Vec<WatchSetup>,
+    indexes: Vec<AddIndex<K>>,
+    limiter: Box<dyn RateLimiter<ObjectKey>>,
+    resync: Option<Duration>,
+    error_policy: Option<Arc<ErrorPolicyFunc>>,
+    metrics: Option<ControllerMetrics>,
+    options: RunnerOptions,
+    stop: BoxFuture<'static, ()>,
+}
+
+impl<K: KubeObject> Controller<K> {
+    /// A controller of all objects of a type. Its name is the kind in lower case.
+    pub fn new(cluster: &Cluster) -> Controller<K> {
+        Controller {
+            cluster: cluster.clone(),
+            name: resource_of::<K>().kind.to_lowercase().into(),
+            scope: Scope::all(),
+            predicate: Predicate::all(),
+            watches: Vec::new(),
+            indexes: Vec::new(),
+            limiter: Box::new(WithJitter::new(default_limiter(), JITTER, None)),
+            resync: None,
+            error_policy: None,
+            metrics: None,
+            options: RunnerOptions {
+                concurrency: 8,
+                grace: Duration::from_secs(30),
+                timeout: None,
+                stale_wait: Duration::from_secs(10),
+            },
+            stop: Box::pin(pending()),
+        }
+    }
+
+    /// Sets the name for logs, metrics, events and as field manager. Controllers of one process need different names.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Only the objects of a scope.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Only the events of the main resource that a predicate counts.
+    #[must_use]
+    pub fn with_predicate(mut self, predicate: Predicate<K>) -> Self {
+        self.predicate = predicate;
+        self
+    }
+
+    /// Reconciles the controlling owner of each object of `D` that changes. `D` can also be a projection, or `PartialObjectMeta` of a
+    /// type, to keep less of each object in memory.
+    #[must_use]
+    pub fn owns<D: KubeObject>(self) -> Self {
+        self.owns_with::<D>(OwnerKind::Controller, Watches::all())
+    }
+
+    /// Reconciles owners of the objects of `D` that are watched.
+    #[must_use]
+    pub fn owns_with<D: KubeObject>(self, which: OwnerKind, watches: Watches<D>) -> Self {
+        let links = |object: &Cached<D>| OwnerLink::of::<D>(object);
+        let informer = |cluster: &Cluster, scope: &Scope| cluster.informers().informer::<D>(scope);
+        self.owned(resource_of::<D>(), which, watches, links, informer)
+    }
+
+    /// Reconciles owners of the objects of a resource that is known only at run time.
+    #[must_use]
+    pub fn owns_dynamic(
+        self,
+        resource: &ApiResource,
+        which: OwnerKind,
+        watches: Watches<Object>,
+    ) -> Self {
+        let links = |object: &Cached<Object>| OwnerLink::of_object(object);
+        let dynamic = resource.clone();
+        let informer =
+            move |cluster: &Cluster, scope: &Scope| cluster.informers().dynamic(&dynamic, scope);
+        self.owned(resource.clone(), which, watches, links, informer)
+    }
+
+    fn owned<D: Send + Sync + 'static>(
+        mut self,
+        resource: ApiResource,
+        which: OwnerKind,
+        watches: Watches<D>,
+        links: fn(&Cached<D>) -> Vec<OwnerLink>,
+        informer: impl FnOnce(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
+    ) -> Self {
+        self.watches.push(Box::new(move |main| {
+            let informer = informer(&main.cluster, &watches.scope);
+            let index =
+                informer.ensure_index(OWNER_INDEX, move |object| owners::uids(&links(object)));
+            let (owner, exists) = (main.resource.clone(), Arc::clone(&main.exists));
+            let keys: KeysOf<D> = Arc::new(move |object| {
+                let links = links(object);
+                let names = owners::names(&links, &owner, which);
+                names
+                    .map(|name| owners::key(object.namespace(), name, &*exists))
+                    .collect()
+            });
+            let watched = Watched {
+                resource,
+                scope: watches.scope,
+                informer,
+                keys,
+                // Another program's index of this name would have values of another type.
+                by_owner: index.ok(),
+            };
+            watch_source(watched, watches.predicate, None)
+        }));
+        self
+    }
+
+    /// Reconciles the keys that a function names for each object of `D` that changes.
+    #[must_use]
+    pub fn watches<D: KubeObject, I: IntoIterator<Item = ObjectKey>>(
+        self,
+        keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.watches_with(Watches::all(), keys)
+    }
+
+    /// Reconciles the keys that a function names for the objects of `D` that are watched.
+    #[must_use]
+    pub fn watches_with<D: KubeObject, I: IntoIterator<Item = ObjectKey>>(
+        mut self,
+        watches: Watches<D>,
+        keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.watches.push(Box::new(move |main| {
+            let watched = Watched {
+                resource: resource_of::<D>(),
+                informer: main.cluster.informers().informer::<D>(&watches.scope),
+                scope: watches.scope,
+                keys: Arc::new(move |object| keys(object).into_iter().collect()),
+                by_owner: None,
+            };
+            watch_source(watched, watches.predicate, None)
+        }));
+        self
+    }
+
+    /// Reconciles the object that a label of each object of `D` names: `name` in the namespace of the object, or `namespace.name` if the
+    /// value has a dot and the object is in another namespace.
+    #[must_use]
+    pub fn watches_labelled<D: KubeObject>(self, label: impl Into<String>) -> Self {
+        let label = label.into();
+        self.watches::<D, _>(move |object| {
+            let name = object.labels().get(&label);
+            name.map(|name| ObjectKey::new(object.namespace(), name))
+        })
+    }
+
+    /// Reconciles the object that an annotation of each object of `D` names: `name` in the namespace of the object, or
+    /// `namespace/name`.
+    #[must_use]
+    pub fn watches_annotated<D: KubeObject>(self, annotation: impl Into<String>) -> Self {
+        let annotation = annotation.into();
+        self.watches::<D, _>(move |object| {
+            let annotations = object.meta().annotations.as_ref();
+            let named = annotations.and_then(|annotations| annotations.get(&annotation));
+            named.map(|named| match named.split_once('/') {
+                Some((namespace, name)) => ObjectKey::new(namespace, name),
+                None => ObjectKey::new(object.namespace(), named),
+            })
+        })
+    }
+
+    /// Adds an index to the cache of the main resource; [`Context::store`] and `by_index` read it.
+    #[must_use]
+    pub fn index<V: IndexValue, I: IntoIterator<Item = V>>(
+        mut self,
+        name: &'static str,
+        values: impl Fn(&Cached<K>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.indexes.push(Box::new(move |informer| {
+            if let Err(conflict) = informer.ensure_index(name, values) {
+                tracing::error!(%conflict, "an index is not added: choose another name");
+            }
+        }));
+        self
+    }
+
+    /// Sets how many reconciles run at once, eight by default. Zero counts as one.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.options.concurrency = concurrency;
+        self
+    }
+
+    /// Sets how long a reconcile may take. One that takes longer is dropped and counts as a failure. There is no limit by default.
+    #[must_use]
+    pub fn timeout(mut self, longest: Duration) -> Self {
+        self.options.timeout = Some(longest);
+        self
+    }
+
+    /// Sets how long running reconciles have to end when the controller stops: thirty seconds by default.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.options.grace = grace;
+        self
+    }
+
+    /// Sets how long a reconcile waits until the caches have this process' own writes: ten seconds by default. Then it starts without them.
+    #[must_use]
+    pub fn own_write_wait(mut self, longest: Duration) -> Self {
+        self.options.stale_wait = longest;
+        self
+    }
+
+    /// Sets how often every object is reconciled without a change. Never by default.
+    #[must_use]
+    pub fn resync(mut self, every: Duration) -> Self {
+        self.resync = Some(every);
+        self
+    }
+
+    /// Sets how long keys that failed wait. The default is 5 ms, doubled with each failure up to 1000 s, and up to a fifth more at random.
+    #[must_use]
+    pub fn backoff(mut self, limiter: impl RateLimiter<ObjectKey> + 'static) -> Self {
+        self.limiter = Box::new(limiter);
+        self
+    }
+
+    /// Sets what follows from an error of the type that the reconcile function returns. Without it every error is retried.
+    #[must_use]
+    pub fn error_policy<E: 'static>(
+        mut self,
+        policy: impl Fn(&E) -> ErrorPolicy + Send + Sync + 'static,
+    ) -> Self {
+        self.error_policy = Some(Arc::new(move |error| error.downcast_ref().map(&policy)));
+        self
+    }
+
+    /// Exports the figures of the controller to Prometheus.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: &ControllerMetrics) -> Self {
+        self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Stops the controller when a future is ready: no further reconcile starts, running ones have the grace to end.
+    #[must_use]
+    pub fn stop_on(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stop = Box::pin(stop);
+        self
+    }
+
+    /// Stops the controller at SIGINT (Ctrl-C), and on Unix at SIGTERM.
+    #[must_use]
+    pub fn shutdown_on_signal(self) -> Self {
+        self.stop_on(signalled())
+    }
+
+    /// Runs the controller until it is stopped. The first reconcile starts when all caches have their initial state.
+    ///
+    /// `reconcile` gets the object from the cache and a context that derefs to `state`. It is not called for objects that are gone: use a
+    /// finalizer to clean up after them. Dropping the future ends all reconciles at once.
+    pub async fn run<S, E, R, F>(self, reconcile: R, state: S) -> RunSummary
+    where
+        S: Send + Sync + 'static,
+        E: Display + Send + 'static,
+        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let (prepared, stop) = self.prepare(reconcile, state);
+        prepared.run(stop).await
+    }
+
+    /// Runs the controller as a task of its own, which a handle stops.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start<S, E, R, F>(self, reconcile: R, state: S) -> ControllerHandle
+    where
+        S: Send + Sync + 'static,
+        E: Display + Send + 'static,
+        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let (prepared, asked) = self.prepare(reconcile, state);
+        let shared = Arc::clone(&prepared.shared);
+        let (stopper, mut stopped) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            let stop = async move {
+                tokio::select! {
+                    () = asked => {}
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                }
+            };
+            prepared.run(stop).await
+        });
+        ControllerHandle::new(shared, stopper, task)
+    }
+
+    fn prepare<S, E, R, F>(
+        self,
+        reconcile: R,
+        state: S,
+    ) -> (PreparedController, BoxFuture<'static, ()>)
+    where
+        S: Send + Sync + 'static,
+        E: Display + Send + 'static,
+        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Action, E>> + Send + 'static,
+    {
+        let informer = self.cluster.informers().informer::<K>(&self.scope);
+        for add in self.indexes {
+            add(&informer);
+        }
+        let store = informer.store();
+        let objects = informer.store();
+        let main = MainResource {
+            cluster: self.cluster.clone(),
+            resource: resource_of::<K>(),
+            exists: Arc::new(move |key| objects.get_by_key(key.as_str()).is_some()),
+        };
+        let watched = Watched {
+            resource: main.resource.clone(),
+            scope: self.scope,
+            informer,
+            keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
+            by_owner: None,
+        };
+        let mut sources = vec![watch_source(watched, self.predicate, self.resync)];
+        sources.extend(self.watches.into_iter().map(|set_up| set_up(&main)));
+        let (resources, attach): (Vec<_>, Vec<_>) = sources
+            .into_iter()
+            .map(|source| (source.resource, source.attach))
+            .unzip();
+        let queue = WorkQueue::with_options(QueueOptions {
+            limiter: self.limiter,
+            ..QueueOptions::default()
+        });
+        let shared = Arc::new(ControllerShared::new(
+            self.name,
+            self.cluster,
+            queue,
+            resources,
+        ));
+        if let Some(metrics) = &self.metrics {
+            metrics.observe(&shared);
+        }
+        let (state, policy) = (Arc::new(state), self.error_policy);
+        let reconcile_shared = Arc::downgrade(&shared);
+        let reconcile: Arc<ReconcileFunc> = Arc::new(move |attempt: Attempt| {
+            let object = store.get_by_key(attempt.key.as_str());
+            let (Some(object), Some(shared)) = (object, reconcile_shared.upgrade()) else {
+                // The object is gone, and with it the reason to look at it again.
+                return Box::pin(std::future::ready(Ok(Action::AwaitChange)));
+            };
+            let context = Context {
+                shared,
+                state: Arc::clone(&state),
+                attempt,
+            };
+            let (work, policy) = (reconcile(object, context), policy.clone());
+            Box::pin(async move {
+                work.await.map_err(|error| ReconcileFailure {
+                    text: format!("{error:#}"),
+                    policy: policy.and_then(|policy| policy(&error)).unwrap_or_default(),
+                })
+            })
+        });
+        let prepared = PreparedController {
+            shared,
+            attach,
+            options: self.options,
+            reconcile,
+        };
+        (prepared, self.stop)
+    }
+}
+
+impl<K: KubeObject> std::fmt::Debug for Controller<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! The handle of a running controller.
+
+use std::sync::Arc;
+
+use tidings_informer::RunSummary;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::shared::ControllerShared;
+use crate::stats::ControllerStats;
+
+/// A running controller. Dropping the handle does not stop it.
+#[derive(Debug)]
+pub struct ControllerHandle {
+    shared: Arc<ControllerShared>,
+    stopper: watch::Sender<bool>,
+    task: JoinHandle<RunSummary>,
+}
+
+impl ControllerHandle {
+    pub(crate) fn new(
+        shared: Arc<ControllerShared>,
+        stopper: watch::Sender<bool>,
+        task: JoinHandle<RunSummary>,
+    ) -> ControllerHandle {
+        ControllerHandle {
+            shared,
+            stopper,
+            task,
+        }
+    }
+
+    /// The name of the controller.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The figures of the controller.
+    pub fn stats(&self) -> ControllerStats {
+        self.shared.counters.snapshot()
+    }
+
+    /// True if all caches have their initial state.
+    pub fn has_synced(&self) -> bool {
+        self.shared.sources.iter().all(|source| source.has_synced())
+    }
+
+    /// The figures and what the controller waits for, as JSON.
+    pub(crate) fn figures(&self) -> serde_json::Value {
+        let (stats, queue) = (self.stats(), self.shared.queue.metrics());
+        let sources = self.shared.sources.iter();
+        let caches: serde_json::Map<_, _> = sources
+            .map(|source| (source.name().to_owned(), source.state().into()))
+            .collect();
+        serde_json::json!({
+            "name": self.name(),
+            "cluster": self.shared.cluster.name(),
+            "reachable": self.shared.cluster.is_reachable(),
+            "caches": caches,
+            "queued": queue.depth,
+            "delayed": queue.delayed,
+            "running": queue.processing,
+            "longest_running_seconds": queue.longest_running_processor_seconds,
+            "own_writes": self.shared.own_writes(),
+            "succeeded": stats.succeeded,
+            "requeued": stats.requeued,
+            "failed": stats.failed,
+            "given_back": stats.given_back,
+        })
+    }
+
+    /// True if nothing waits to be reconciled, nothing is being reconciled, and all caches have their initial state. Delayed keys do not
+    /// count.
+    pub fn is_idle(&self) -> bool {
+        let figures = self.shared.queue.metrics();
+        self.has_synced() && figures.depth == 0 && figures.processing == 0
+    }
+
+    /// True if the controller has ended.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Stops the controller and waits until running reconciles have ended or their grace is over.
+    pub async fn stop(self) -> RunSummary {
+        self.stopper.send_replace(true);
+        self.task.await.unwrap_or_default()
+    }
+
+    /// Waits until the controller has ended.
+    pub async fn join(self) -> RunSummary {
+        // Without a stopper the controller would think that it is asked to stop.
+        let ended = self.task.await;
+        drop(self.stopper);
+        ended.unwrap_or_default()
+    }
+}

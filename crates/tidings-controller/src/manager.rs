@@ -1,0 +1,198 @@
+//! The manager: runs several controllers under one leader election, with health, metrics and figures on one port.
+
+use std::fmt;
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidings_informer::BoxFuture;
+use tidings_informer::leader::{BadElection, ElectionOptions, LeaderElector, StopSignal};
+use tidings_informer::metrics::InformerMetrics;
+use tidings_kube::{KubeLeaseLock, RestClient};
+use tokio::net::TcpListener;
+
+use crate::handle::ControllerHandle;
+use crate::http;
+use crate::managed::{ManagerState, StartController};
+use crate::metrics::ControllerMetrics;
+use crate::signals::signalled;
+
+/// Why a manager did not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagerError {
+    /// The port cannot be used.
+    #[error(
+        "cannot listen on {address} for health and metrics: choose another address, or stop what uses it"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The options of the election contradict each other.
+    #[error("the leader election cannot run")]
+    Election(#[from] BadElection),
+}
+
+/// Runs controllers until it is stopped: all at once, or while this process leads.
+///
+/// ```no_run
+/// # async fn run(client: tidings_kube::RestClient) -> Result<(), tidings_controller::ManagerError> {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_controller::{Action, Cluster, Controller, Manager};
+///
+/// let manager = Manager::new().listen(([127, 0, 0, 1], 8080)).leader_election(&client, "default", "my-operator");
+/// let cluster = Cluster::new(&client).with_metrics(manager.informer_metrics());
+/// let metrics = manager.controller_metrics();
+/// manager
+///     .controller(move || {
+///         let reconcile = async |_, _| Ok::<_, std::fmt::Error>(Action::AwaitChange);
+///         Controller::<ConfigMap>::new(&cluster).with_metrics(&metrics).start(reconcile, ())
+///     })
+///     .run()
+///     .await
+/// # }
+/// ```
+pub struct Manager {
+    controllers: Vec<StartController>,
+    election: Option<(KubeLeaseLock, ElectionOptions)>,
+    address: Option<SocketAddr>,
+    stop: BoxFuture<'static, ()>,
+    state: Arc<ManagerState>,
+}
+
+impl Default for Manager {
+    fn default() -> Manager {
+        Manager::new()
+    }
+}
+
+impl Manager {
+    /// A manager without controllers. It stops at SIGINT and SIGTERM.
+    pub fn new() -> Manager {
+        Manager {
+            controllers: Vec::new(),
+            election: None,
+            address: None,
+            stop: Box::pin(signalled()),
+            state: Arc::new(ManagerState::new()),
+        }
+    }
+
+    /// Adds a controller: a function that starts it, called once, or for each term of a leader.
+    #[must_use]
+    pub fn controller(
+        mut self,
+        start: impl Fn() -> ControllerHandle + Send + Sync + 'static,
+    ) -> Manager {
+        self.controllers.push(Box::new(start));
+        self
+    }
+
+    /// Runs the controllers only while this process holds a Lease. Its identity is `POD_NAME`, or one made of the process id.
+    #[must_use]
+    pub fn leader_election(self, client: &RestClient, namespace: &str, name: &str) -> Manager {
+        let identity = std::env::var("POD_NAME");
+        let identity = identity.unwrap_or_else(|_| format!("process-{}", std::process::id()));
+        let lock = KubeLeaseLock::new(client, namespace, name, identity);
+        self.leader_election_with(lock, ElectionOptions::default())
+    }
+
+    /// Runs the controllers only while this process holds a lock.
+    #[must_use]
+    pub fn leader_election_with(
+        mut self,
+        lock: KubeLeaseLock,
+        options: ElectionOptions,
+    ) -> Manager {
+        self.election = Some((lock, options));
+        self
+    }
+
+    /// Serves `/healthz`, `/readyz`, `/metrics` and `/debug/controllers` over HTTP. Whoever can reach the address can read them.
+    #[must_use]
+    pub fn listen(mut self, address: impl Into<SocketAddr>) -> Manager {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Stops when a future is ready, instead of at a signal.
+    #[must_use]
+    pub fn stop_on(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Manager {
+        self.stop = Box::pin(stop);
+        self
+    }
+
+    /// The metrics of informers that `/metrics` shows: give them to [`Cluster::with_metrics`](crate::Cluster::with_metrics).
+    pub fn informer_metrics(&self) -> InformerMetrics {
+        self.state.informers.clone()
+    }
+
+    /// The metrics of controllers that `/metrics` shows: give them to [`Controller::with_metrics`](crate::Controller::with_metrics).
+    pub fn controller_metrics(&self) -> ControllerMetrics {
+        self.state.controllers.clone()
+    }
+
+    /// Runs until it is stopped, then drains the controllers.
+    ///
+    /// # Errors
+    /// If the port cannot be used, or the election cannot run.
+    pub async fn run(self) -> Result<(), ManagerError> {
+        let server = match self.address {
+            Some(address) => {
+                let listener = TcpListener::bind(address).await;
+                let listener =
+                    listener.map_err(|source| ManagerError::Listen { address, source })?;
+                Some(http::serve(listener, Arc::clone(&self.state)))
+            }
+            None => None,
+        };
+        let serve = async {
+            match server {
+                Some(server) => server.await,
+                None => pending().await,
+            }
+        };
+        let (state, controllers) = (self.state, Arc::new(self.controllers));
+        let lead = async {
+            match self.election {
+                Some((lock, options)) => {
+                    let elector = LeaderElector::new(Arc::new(lock), options)?;
+                    let work = |stop: StopSignal| {
+                        lead(Arc::clone(&state), Arc::clone(&controllers), stop.wait())
+                    };
+                    elector.run_until_stopped(work, self.stop).await;
+                }
+                None => lead(Arc::clone(&state), Arc::clone(&controllers), self.stop).await,
+            }
+            Ok(())
+        };
+        tokio::select! {
+            led = lead => led,
+            () = serve => Ok(()),
+        }
+    }
+}
+
+/// Runs the controllers until `stop` is ready.
+async fn lead(
+    state: Arc<ManagerState>,
+    controllers: Arc<Vec<StartController>>,
+    stop: impl Future<Output = ()>,
+) {
+    state.start(&controllers);
+    stop.await;
+    state.stop().await;
+}
+
+impl fmt::Debug for Manager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("controllers", &self.controllers.len())
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! Exports the figures of controllers to Prometheus, under controller-runtime's names.
+//!
+//! Nothing is counted here: a scrape reads the counters of the controllers. The figures of a controller end when it is dropped.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use tidings_informer::workqueue::metrics::{BUCKET_BOUNDS_SECONDS, HistogramSnapshot};
+
+use crate::shared::ControllerShared;
+use crate::stats::ControllerStats;
+
+/// Exports controllers: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
+#[derive(Clone, Default)]
+pub struct ControllerMetrics(Arc<Mutex<Vec<Weak<ControllerShared>>>>);
+
+impl ControllerMetrics {
+    /// A collector without controllers.
+    pub fn new() -> ControllerMetrics {
+        ControllerMetrics::default()
+    }
+
+    pub(crate) fn observe(&self, shared: &Arc<ControllerShared>) {
+        let mut controllers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        controllers.retain(|known| known.strong_count() > 0);
+        controllers.push(Arc::downgrade(shared));
+    }
+
+    /// The figures of all controllers, by name.
+    pub(crate) fn read(&self) -> Vec<(Arc<str>, ControllerStats)> {
+        let controllers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let controllers = controllers.iter().filter_map(Weak::upgrade);
+        controllers
+            .map(|shared| (Arc::clone(&shared.name), shared.counters.snapshot()))
+            .collect()
+    }
+}
+
+impl fmt::Debug for ControllerMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ControllerMetrics")
+            .field(&self.read().len())
+            .finish()
+    }
+}
+
+/// Reads one value of a controller.
+type Figure = fn(&ControllerStats) -> u64;
+
+/// The results of reconciles, as controller-runtime labels them.
+const RESULTS: [(&str, Figure); 3] = [
+    ("success", |stats| stats.succeeded),
+    ("requeue_after", |stats| stats.requeued),
+    ("error", |stats| stats.failed),
+];
+
+/// Counters with the name of the controller as their only label. The encoder appends `_total`.
+const COUNTERS: [(&str, &str, Figure); 6] = [
+    (
+        "controller_runtime_reconcile_errors",
+        "Reconciles that failed",
+        |stats| stats.failed,
+    ),
+    (
+        "controller_runtime_terminal_reconcile_errors",
+        "Reconciles that failed and are not retried",
+        |stats| stats.terminal,
+    ),
+    (
+        "controller_runtime_reconcile_panics",
+        "Reconciles that panicked",
+        |stats| stats.panicked,
+    ),
+    (
+        "controller_runtime_reconcile_timeouts",
+        "Reconciles that took longer than their timeout",
+        |stats| stats.timed_out,
+    ),
+    (
+        "tidings_controller_given_back",
+        "Reconciles that failed while the server did not answer",
+        |stats| stats.given_back,
+    ),
+    (
+        "tidings_controller_stale_starts",
+        "Reconciles that started before the cache had an own write",
+        |stats| stats.stale_starts,
+    ),
+];
+
+impl Collector for ControllerMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let controllers = self.read();
+        let name = "controller_runtime_reconcile";
+        let help = "Reconciles by result";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (controller, stats) in &controllers {
+            for (result, figure) in RESULTS {
+                let labels = [("controller", &**controller), ("result", result)];
+                let mut sample = metric.encode_family(&labels)?;
+                sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
+            }
+        }
+        for (name, help, figure) in COUNTERS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (controller, stats) in &controllers {
+                let labels = [("controller", &**controller)];
+                let mut sample = metric.encode_family(&labels)?;
+                sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
+            }
+        }
+        let name = "controller_runtime_active_workers";
+        let mut metric =
+            encoder.encode_descriptor(name, "Reconciles that run", None, MetricType::Gauge)?;
+        for (controller, stats) in &controllers {
+            let labels = [("controller", &**controller)];
+            metric.encode_family(&labels)?.encode_gauge(&stats.active)?;
+        }
+        let name = "controller_runtime_reconcile_time_seconds";
+        let help = "How long reconciles took";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+        for (controller, stats) in &controllers {
+            let labels = [("controller", &**controller)];
+            let HistogramSnapshot {
+                cumulative,
+                count,
+                sum_seconds,
+            } = &stats.duration;
+            let mut before = 0;
+            let mut buckets: Vec<(f64, u64)> = Vec::new();
+            for (bound, total) in BUCKET_BOUNDS_SECONDS.into_iter().zip(cumulative) {
+                buckets.push((bound, total - before));
+                before = *total;
+            }
+            buckets.push((f64::MAX, count - before));
+            let mut sample = metric.encode_family(&labels)?;
+            sample.encode_histogram::<NoLabelSet>(*sum_seconds, *count, &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn no_controllers_are_no_samples() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(ControllerMetrics::new()));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        assert!(
+            text.contains("# TYPE controller_runtime_reconcile counter"),
+            "{text}"
+        );
+        assert!(!text.contains('{'), "{text}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Owner references: which objects an object belongs to.
+
+use serde::Deserialize;
+use tidings_api::{Object, ObjectKey};
+use tidings_informer::Uid;
+use tidings_kube::{ApiResource, KubeObject};
+
+/// Which owners count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OwnerKind {
+    /// The owner whose reference has `controller: true`; an object has at most one.
+    #[default]
+    Controller,
+    /// Every owner.
+    Any,
+}
+
+/// An entry of `metadata.ownerReferences`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+pub(crate) struct OwnerLink {
+    api_version: String,
+    kind: String,
+    name: String,
+    uid: String,
+    controller: Option<bool>,
+}
+
+impl OwnerLink {
+    /// The owners of a typed object.
+    pub(crate) fn of<D: KubeObject>(object: &D) -> Vec<OwnerLink> {
+        let references = object.meta().owner_references.iter().flatten();
+        let link = references.map(|reference| OwnerLink {
+            api_version: reference.api_version.clone(),
+            kind: reference.kind.clone(),
+            name: reference.name.clone(),
+            uid: reference.uid.clone(),
+            controller: reference.controller,
+        });
+        link.collect()
+    }
+
+    /// The owners of an object in bytes.
+    pub(crate) fn of_object(object: &Object) -> Vec<OwnerLink> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Metadata {
+            owner_references: Vec<OwnerLink>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Whole {
+            metadata: Metadata,
+        }
+        let whole: Whole = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+        whole.metadata.owner_references
+    }
+
+    /// True if the owner is of a resource, whichever its version.
+    fn is_of(&self, resource: &ApiResource) -> bool {
+        let group = self
+            .api_version
+            .rsplit_once('/')
+            .map_or("", |(group, _)| group);
+        self.kind == resource.kind && group == resource.group
+    }
+}
+
+/// The names of the owners of a kind.
+pub(crate) fn names<'l>(
+    links: &'l [OwnerLink],
+    resource: &'l ApiResource,
+    which: OwnerKind,
+) -> impl Iterator<Item = &'l str> {
+    let counts = move |link: &&OwnerLink| {
+        link.is_of(resource) && (which == OwnerKind::Any || link.controller == Some(true))
+    };
+    links.iter().filter(counts).map(|link| link.name.as_str())
+}
+
+/// The uids of all owners.
+pub(crate) fn uids(links: &[OwnerLink]) -> Vec<Uid> {
+    links.iter().map(|link| Uid::new(&link.uid)).collect()
+}
+
+/// The key of an owner of an object in a namespace. `exists` tells whether an owner is in the cache: one that is not in the namespace may
+/// be cluster-scoped.
+pub(crate) fn key(namespace: &str, name: &str, exists: &dyn Fn(&ObjectKey) -> bool) -> ObjectKey {
+    let in_namespace = ObjectKey::new(namespace, name);
+    if namespace.is_empty() || exists(&in_namespace) {
+        return in_namespace;
+    }
+    let in_cluster = ObjectKey::new("", name);
+    if exists(&in_cluster) {
+        in_cluster
+    } else {
+        in_namespace
+    }
+}

@@ -1,0 +1,67 @@
+//! A controller with all its parts: attaches it to its informers, waits for their state, and runs it.
+
+use std::future::pending;
+use std::sync::{Arc, Weak};
+
+use tidings_informer::RunSummary;
+
+use crate::cluster::WriteObserver;
+use crate::runner::{self, ReconcileFunc, RunnerOptions};
+use crate::shared::ControllerShared;
+use crate::watch_source::{AttachFunc, Detach};
+
+/// A controller with all its parts, before it runs.
+pub(crate) struct PreparedController {
+    pub(crate) shared: Arc<ControllerShared>,
+    pub(crate) attach: Vec<AttachFunc>,
+    pub(crate) options: RunnerOptions,
+    pub(crate) reconcile: Arc<ReconcileFunc>,
+}
+
+impl PreparedController {
+    pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> RunSummary {
+        let shared = self.shared;
+        let observer: Weak<dyn WriteObserver> = Arc::<ControllerShared>::downgrade(&shared);
+        shared.cluster.observe_writes(observer);
+        let mut attached = AttachedHandlers(Vec::new());
+        for attach in self.attach {
+            match attach(Arc::downgrade(&shared)) {
+                Ok(detach) => attached.0.push(detach),
+                Err(stopped) => {
+                    tracing::error!(controller = &*shared.name, %stopped, "the controller cannot run");
+                    return RunSummary::default();
+                }
+            }
+        }
+        for source in &shared.sources {
+            source.start();
+        }
+        let mut stop = std::pin::pin!(stop);
+        tokio::select! {
+            () = &mut stop => return RunSummary::default(),
+            () = synced(&shared) => {}
+        }
+        runner::run(shared, self.options, self.reconcile, stop).await
+    }
+}
+
+/// Waits until all caches of a controller have their initial state.
+async fn synced(shared: &ControllerShared) {
+    for source in &shared.sources {
+        if let Err(error) = source.wait_synced().await {
+            tracing::error!(controller = &*shared.name, %error, "the controller waits for a cache that has stopped");
+            return pending().await;
+        }
+    }
+}
+
+/// The handlers of a controller on its informers. Dropping it removes them: other controllers may go on with the informers.
+struct AttachedHandlers(Vec<Detach>);
+
+impl Drop for AttachedHandlers {
+    fn drop(&mut self) {
+        for detach in &self.0 {
+            detach();
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The loop of a controller: takes keys from the queue and reconciles a bounded number of them at a time.
+//!
+//! Each reconcile is a task of its own, so that a panic affects only its key. The task holds the lease of its key: no other task gets
+//! the key before it has ended.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use tidings_api::ObjectKey;
+use tidings_informer::workqueue::{AddOptions, Lease, Priority};
+use tidings_informer::{Action, BoxFuture, RunSummary};
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tracing::{Instrument, error, info_span, warn};
+
+use crate::failure_log::FailureLog;
+use crate::outcome::{ErrorPolicy, ReconcileFailure};
+use crate::shared::{Cause, ControllerShared};
+use crate::stats::ControllerCounters;
+
+/// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.
+const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How a controller runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunnerOptions {
+    pub(crate) concurrency: usize,
+    /// How long running reconciles have to end after the stop.
+    pub(crate) grace: Duration,
+    pub(crate) timeout: Option<Duration>,
+    /// How long a reconcile waits for own writes.
+    pub(crate) stale_wait: Duration,
+}
+
+/// One attempt to reconcile a key.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) key: ObjectKey,
+    /// 1 for the first attempt, then one more for each failure in a row.
+    pub(crate) number: u32,
+    pub(crate) cause: Cause,
+}
+
+/// The code of the program, without its types.
+pub(crate) type ReconcileFunc =
+    dyn Fn(Attempt) -> BoxFuture<'static, Result<Action, ReconcileFailure>> + Send + Sync;
+
+/// How a reconcile ended.
+enum Ended {
+    Succeeded,
+    Failed(ObjectKey, ReconcileFailure),
+    /// It failed while the server did not answer.
+    GivenBack,
+}
+
+/// Runs reconciles until `stop` is ready or the queue is shut down and drained.
+pub(crate) async fn run(
+    shared: Arc<ControllerShared>,
+    options: RunnerOptions,
+    reconcile: Arc<ReconcileFunc>,
+    stop: impl Future<Output = ()>,
+) -> RunSummary {
+    let mut running = RunningReconciles {
+        shared: Arc::clone(&shared),
+        options,
+        tasks: JoinSet::new(),
+        keys: HashMap::new(),
+        log: FailureLog::default(),
+        summary: RunSummary::default(),
+    };
+    let mut stop = pin!(stop);
+    let mut drained = false;
+    loop {
+        if drained && running.tasks.is_empty() {
+            return running.summary;
+        }
+        let has_room = running.tasks.len() < options.concurrency.max(1);
+        let window_end = running.log.window_end();
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(ended) = running.tasks.join_next_with_id() => running.settle(ended),
+            lease = next(&shared), if has_room && !drained => match lease {
+                Some(lease) => running.start(lease, &reconcile),
+                None => drained = true,
+            },
+            () = until(window_end) => running.log_window(),
+        }
+    }
+    running.stop().await
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next key, once the server answers. Cancel-safe.
+async fn next(shared: &ControllerShared) -> Option<Lease<ObjectKey>> {
+    loop {
+        shared.cluster.gate().opened().await;
+        let lease = shared.queue.get().await?;
+        if !shared.cluster.gate().is_shut() || shared.queue.is_shutting_down() {
+            return Some(lease);
+        }
+        // The server went away while the queue was empty.
+        give_back(shared, &lease, lease.priority());
+    }
+}
+
+fn give_back(shared: &ControllerShared, key: &ObjectKey, priority: Priority) {
+    let options = AddOptions {
+        priority,
+        ..AddOptions::default()
+    };
+    shared.queue.add_with(key.clone(), options);
+}
+
+/// The reconciles that are running.
+struct RunningReconciles {
+    shared: Arc<ControllerShared>,
+    options: RunnerOptions,
+    tasks: JoinSet<Ended>,
+    /// The key and priority of each task, needed to retry a task that panicked.
+    keys: HashMap<Id, (ObjectKey, Priority)>,
+    log: FailureLog,
+    summary: RunSummary,
+}
+
+impl RunningReconciles {
+    fn start(&mut self, lease: Lease<ObjectKey>, reconcile: &Arc<ReconcileFunc>) {
+        let (key, priority) = (ObjectKey::clone(&lease), lease.priority());
+        let attempt = Attempt {
+            number: self.shared.queue.num_requeues(&key) + 1,
+            cause: self.shared.cause(&key),
+            key: key.clone(),
+        };
+        let span = info_span!(
+            "reconcile",
+            controller = &*self.shared.name,
+            object = %key,
+            attempt = attempt.number,
+            cause = %attempt.cause,
+        );
+        let (shared, reconcile) = (Arc::clone(&self.shared), Arc::clone(reconcile));
+        let task = reconcile_one(shared, self.options, lease, attempt, reconcile);
+        let task = self.tasks.spawn(task.instrument(span));
+        self.keys.insert(task.id(), (key, priority));
+        self.shared
+            .counters
+            .active
+            .store(self.tasks.len() as u64, Relaxed);
+    }
+
+    fn settle(&mut self, ended: Result<(Id, Ended), JoinError>) {
+        let counters = &self.shared.counters;
+        counters.active.store(self.tasks.len() as u64, Relaxed);
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let key = self.keys.remove(&id);
+        self.summary.reconciles += 1;
+        match ended {
+            Ok((_, Ended::Succeeded | Ended::GivenBack)) => {}
+            Ok((_, Ended::Failed(key, failure))) => {
+                self.summary.errors += 1;
+                self.log_failure(&key, &failure);
+            }
+            Err(_) => {
+                self.summary.panics += 1;
+                ControllerCounters::count(&counters.panicked);
+                ControllerCounters::count(&counters.failed);
+                if let Some((key, priority)) = key {
+                    // Without the payload: it may quote the object. The panic hook has logged the location.
+                    error!(controller = &*self.shared.name, object = %key, "reconcile panicked, will retry");
+                    retry(&self.shared, &key, priority, Duration::ZERO);
+                }
+            }
+        }
+    }
+
+    fn log_failure(&mut self, key: &ObjectKey, failure: &ReconcileFailure) {
+        let notice = self.log.failed(Instant::now());
+        self.log_unlogged(notice.unlogged);
+        let (controller, error) = (&*self.shared.name, &failure.text);
+        match failure.policy {
+            ErrorPolicy::Terminal => {
+                error!(controller, object = %key, error, "reconcile failed for good: waiting for a change");
+            }
+            _ if !notice.single => {}
+            ErrorPolicy::GiveUp => {
+                warn!(controller, object = %key, error, "reconcile failed: waiting for a change");
+            }
+            _ => warn!(controller, object = %key, error, "reconcile failed, will retry"),
+        }
+    }
+
+    fn log_window(&mut self) {
+        let unlogged = self.log.ended(Instant::now());
+        self.log_unlogged(unlogged);
+    }
+
+    fn log_unlogged(&self, unlogged: u64) {
+        if unlogged > 0 {
+            let controller = &*self.shared.name;
+            warn!(
+                controller,
+                failures = unlogged,
+                "more reconciles failed in ten seconds"
+            );
+        }
+    }
+
+    async fn stop(mut self) -> RunSummary {
+        let undelivered = self.shared.queue.shut_down();
+        let deadline = Instant::now() + self.options.grace;
+        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            self.settle(ended);
+        }
+        if !self.tasks.is_empty() {
+            self.abort().await;
+        }
+        // After the tasks have ended: a key that was added while it ran is queued when its task ends.
+        self.summary.left = (self.shared.queue.len() + undelivered.len()) as u64;
+        self.summary
+    }
+
+    async fn abort(&mut self) {
+        let (controller, running) = (&*self.shared.name, self.tasks.len());
+        warn!(
+            controller,
+            running, "reconciles did not end within the grace, aborting them"
+        );
+        self.tasks.abort_all();
+        let deadline = Instant::now() + ABORT_WAIT_MAX;
+        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
+            match ended {
+                Err(error) if error.is_cancelled() => self.summary.abandoned += 1,
+                ended => self.settle(ended),
+            }
+        }
+        self.summary.abandoned += self.tasks.len() as u64;
+    }
+}
+
+async fn reconcile_one(
+    shared: Arc<ControllerShared>,
+    options: RunnerOptions,
+    lease: Lease<ObjectKey>,
+    attempt: Attempt,
+    reconcile: Arc<ReconcileFunc>,
+) -> Ended {
+    let counters = &shared.counters;
+    let key = ObjectKey::clone(&lease);
+    // This reconcile decides when the key is due again.
+    shared.queue.cancel_delay(&key);
+    if !shared.see_own_writes(&key, options.stale_wait).await {
+        ControllerCounters::count(&counters.stale_starts);
+        warn!("the cache did not get an own write in time, reconciling without it");
+    }
+    let (start, gate) = (Instant::now(), shared.cluster.gate());
+    let outages = gate.outages();
+    let run = reconcile(attempt);
+    let result = match options.timeout {
+        Some(longest) => timeout(longest, run).await.unwrap_or_else(|_| {
+            ControllerCounters::count(&counters.timed_out);
+            Err(ReconcileFailure {
+                text: format!("it did not end within {longest:?}"),
+                policy: ErrorPolicy::Retry,
+            })
+        }),
+        None => run.await,
+    };
+    counters.duration.observe(start.elapsed());
+    match result {
+        Ok(action) => {
+            shared.queue.forget(&key);
+            match action.wait(SystemTime::now()) {
+                Some(after) => {
+                    ControllerCounters::count(&counters.requeued);
+                    let options = AddOptions {
+                        priority: lease.priority(),
+                        after,
+                        rate_limited: false,
+                    };
+                    shared.queue.add_with(key, options);
+                }
+                None => ControllerCounters::count(&counters.succeeded),
+            }
+            Ended::Succeeded
+        }
+        Err(_) if gate.is_shut() || gate.outages() != outages => {
+            ControllerCounters::count(&counters.given_back);
+            give_back(&shared, &key, lease.priority());
+            Ended::GivenBack
+        }
+        Err(failure) => {
+            ControllerCounters::count(&counters.failed);
+            match failure.policy {
+                ErrorPolicy::Retry => retry(&shared, &key, lease.priority(), Duration::ZERO),
+                ErrorPolicy::RetryAfter(after) => retry(&shared, &key, lease.priority(), after),
+                ErrorPolicy::GiveUp => {}
+                ErrorPolicy::Terminal => ControllerCounters::count(&counters.terminal),
+            }
+            Ended::Failed(key, failure)
+        }
+    }
+}
+
+/// Adds a key again after its backoff, or after `after` if that is longer.
+fn retry(shared: &ControllerShared, key: &ObjectKey, priority: Priority, after: Duration) {
+    let options = AddOptions {
+        priority,
+        after,
+        rate_limited: true,
+    };
+    shared.queue.add_with(key.clone(), options);
+}

@@ -1,0 +1,99 @@
+//! What a controller watches: objects, the events of theirs that count, and the handlers that queue keys.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tidings_informer::{HandlerOptions, Predicate, Registration, Stopped};
+use tidings_kube::Scope;
+
+use crate::shared::ControllerShared;
+use crate::watched::{Watched, WatchedResource};
+
+/// Which objects of a resource a controller watches, and which of their events count.
+pub struct Watches<D> {
+    pub(crate) scope: Scope,
+    pub(crate) predicate: Predicate<D>,
+}
+
+impl<D: 'static> Default for Watches<D> {
+    fn default() -> Watches<D> {
+        Watches {
+            scope: Scope::all(),
+            predicate: Predicate::all(),
+        }
+    }
+}
+
+impl<D: 'static> Watches<D> {
+    /// All objects and all events.
+    #[must_use]
+    pub fn all() -> Watches<D> {
+        Watches::default()
+    }
+
+    /// Only the objects of a scope.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Watches<D> {
+        self.scope = scope;
+        self
+    }
+
+    /// Only the events that a predicate counts.
+    #[must_use]
+    pub fn predicate(mut self, predicate: Predicate<D>) -> Watches<D> {
+        self.predicate = predicate;
+        self
+    }
+}
+
+impl<D> std::fmt::Debug for Watches<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watches")
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A watched resource, and how its events get into the queue.
+pub(crate) struct WatchSource {
+    pub(crate) resource: Arc<dyn WatchedResource>,
+    pub(crate) attach: AttachFunc,
+}
+
+/// Adds a handler of a controller to an informer.
+pub(crate) type AttachFunc =
+    Box<dyn FnOnce(Weak<ControllerShared>) -> Result<Detach, Stopped> + Send>;
+/// Removes the handler of a controller from an informer.
+pub(crate) type Detach = Box<dyn Fn() + Send + Sync>;
+pub(crate) fn watch_source<D: Send + Sync + 'static>(
+    watched: Watched<D>,
+    predicate: Predicate<D>,
+    resync: Option<Duration>,
+) -> WatchSource {
+    let watched = Arc::new(watched);
+    let resource: Arc<dyn WatchedResource> = watched.clone();
+    let attach = move |shared: Weak<ControllerShared>| {
+        let name: Arc<str> = watched.informer.name().into();
+        let keys = Arc::clone(&watched.keys);
+        let mut options = HandlerOptions::default();
+        if let Some(shared) = shared.upgrade() {
+            options = options.name(format!("controller {}", shared.name));
+        }
+        options.resync = resync;
+        let handler = move |event| {
+            if predicate.counts(&event)
+                && let Some(shared) = shared.upgrade()
+            {
+                shared.enqueue(&event, &keys, &name);
+            }
+            std::future::ready(())
+        };
+        let registration: Registration<D> = watched.informer.for_each(handler, &options)?;
+        let detach: Detach = Box::new(move || registration.remove());
+        Ok(detach)
+    };
+    WatchSource {
+        resource,
+        attach: Box::new(attach),
+    }
+}

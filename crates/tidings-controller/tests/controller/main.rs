@@ -1,0 +1,10 @@
+//! Controllers on a real API server inside the test, which can be made unreachable.
+
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
+
+mod children;
+mod events;
+mod manager;
+mod outages;
+mod retries;
+mod server;

@@ -1,0 +1,164 @@
+//! The API server of the tests, behind a switch that cuts the connection.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tidings_controller::{Cluster, ControllerHandle};
+use tidings_kube::{ApiResource, ObjectPath, RestClient};
+use tidings_server::{Api, ApiOptions, ResponseBody};
+use tidings_storage::{Embedded, EmbeddedOptions};
+use tower_service::Service;
+
+/// An API server in memory.
+#[derive(Clone)]
+pub(crate) struct Server {
+    api: Api,
+    switch: Arc<Switch>,
+}
+
+/// Cuts the connection of controllers, and counts what they send.
+#[derive(Default)]
+pub(crate) struct Switch {
+    is_cut: AtomicBool,
+    /// Requests that found the connection cut.
+    pub(crate) refused: AtomicU64,
+    /// Writes that were sent.
+    pub(crate) writes: AtomicU64,
+}
+
+/// The connection is cut.
+#[derive(Debug, thiserror::Error)]
+#[error("connection refused")]
+pub(crate) struct Refused;
+
+impl Server {
+    pub(crate) async fn start() -> Server {
+        let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
+        let api = Api::start(store, ApiOptions::default()).await.unwrap();
+        Server {
+            api,
+            switch: Arc::default(),
+        }
+    }
+
+    /// A client over the switch.
+    pub(crate) fn client(&self) -> RestClient {
+        RestClient::new(kube::Client::new(self.clone(), "default"))
+    }
+
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster::new(&self.client())
+    }
+
+    /// A client that the switch does not cut: that of the user.
+    pub(crate) fn user(&self) -> RestClient {
+        RestClient::new(kube::Client::new(self.api.clone(), "default"))
+    }
+
+    pub(crate) fn switch(&self) -> &Switch {
+        &self.switch
+    }
+
+    pub(crate) async fn create(&self, map: Value) -> Value {
+        let (user, resource) = (self.user(), config_maps());
+        let created = user
+            .create_object(&resource, "default", &map)
+            .await
+            .unwrap();
+        serde_json::from_slice(created.as_bytes()).unwrap()
+    }
+
+    /// Applies a ConfigMap as a user does.
+    pub(crate) async fn apply(&self, name: &str, data: Value) {
+        let resource = config_maps();
+        let path = ObjectPath::new(&resource, "default", name);
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+        self.user()
+            .apply_object(&path, "user", true, &map)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn get(&self, resource: &ApiResource, name: &str) -> Option<Value> {
+        let path = ObjectPath::new(resource, "default", name);
+        let object = self.user().get_object(&path).await.unwrap()?;
+        Some(serde_json::from_slice(object.as_bytes()).unwrap())
+    }
+
+    pub(crate) async fn delete(&self, resource: &ApiResource, name: &str) {
+        let path = ObjectPath::new(resource, "default", name);
+        assert!(self.user().delete_object(&path, None).await.unwrap());
+    }
+}
+
+impl Switch {
+    pub(crate) fn cut(&self) {
+        self.is_cut.store(true, SeqCst);
+    }
+
+    pub(crate) fn mend(&self) {
+        self.is_cut.store(false, SeqCst);
+    }
+}
+
+impl Service<Request<Body>> for Server {
+    type Response = Response<ResponseBody>;
+    type Error = Refused;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Refused>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refused>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (mut api, switch) = (self.api.clone(), Arc::clone(&self.switch));
+        Box::pin(async move {
+            if switch.is_cut.load(SeqCst) {
+                switch.refused.fetch_add(1, SeqCst);
+                return Err(Refused);
+            }
+            if request.method() != Method::GET {
+                switch.writes.fetch_add(1, SeqCst);
+            }
+            let answered: Result<_, Infallible> = api.call(request).await;
+            let Ok(response) = answered;
+            Ok(response)
+        })
+    }
+}
+
+pub(crate) fn config_maps() -> ApiResource {
+    tidings_kube::resource_of::<k8s_openapi::api::core::v1::ConfigMap>()
+}
+
+pub(crate) fn secrets() -> ApiResource {
+    tidings_kube::resource_of::<k8s_openapi::api::core::v1::Secret>()
+}
+
+/// Waits until a condition holds; fails after twenty seconds.
+pub(crate) async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let waited = async {
+        while !condition().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), waited).await;
+    assert!(waited.is_ok(), "{what}");
+}
+
+/// Waits until a controller has nothing to do.
+pub(crate) async fn idle(controller: &ControllerHandle) {
+    let mut quiet = 0;
+    eventually("the controller has nothing to do", async || {
+        quiet = if controller.is_idle() { quiet + 1 } else { 0 };
+        quiet > 10
+    })
+    .await;
+}

@@ -1,0 +1,182 @@
+//! A client whose requests are observed: which were answered, and what was written.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use tidings_api::Object;
+use tower_service::Service;
+
+/// Sees every request of a client that [`RestClient::observed_by`](crate::RestClient::observed_by) made. Called in the task of the
+/// request; must not block.
+pub trait RequestObserver: Send + Sync + 'static {
+    /// There was no answer: the connection failed, or a proxy answered that there is no server (502, 503, 504).
+    fn unanswered(&self) {}
+
+    /// A write succeeded.
+    fn wrote(&self, write: &ObservedWrite) {
+        let _ = write;
+    }
+}
+
+/// A successful write of a client.
+#[derive(Debug, Clone)]
+pub struct ObservedWrite {
+    /// The API group; empty for core.
+    pub group: String,
+    /// The resource, in the plural.
+    pub resource: String,
+    /// The namespace; empty for cluster-scoped objects.
+    pub namespace: String,
+    /// The name in the path; empty if the server has chosen it or the write was to a collection.
+    pub name: String,
+    /// True for DELETE.
+    pub is_deletion: bool,
+    /// The object that the server answered with. A deletion that is complete is mostly answered with a Status instead.
+    pub object: Option<Object>,
+}
+
+impl ObservedWrite {
+    /// Reads the path of a write, `/apis/apps/v1/namespaces/default/deployments/web/status`. `None` for other paths.
+    fn of_path(path: &str, is_deletion: bool) -> Option<ObservedWrite> {
+        let mut segments = path.trim_matches('/').split('/');
+        let group = match segments.next()? {
+            "api" => "",
+            "apis" => segments.next()?,
+            _ => return None,
+        };
+        segments.next()?; // the version
+        let rest: Vec<&str> = segments.collect();
+        let (namespace, resource, name) = match rest.as_slice() {
+            ["namespaces", namespace, resource, rest @ ..] if !is_namespace_part(resource) => {
+                (*namespace, *resource, rest.first().copied())
+            }
+            [resource, rest @ ..] => ("", *resource, rest.first().copied()),
+            [] => return None,
+        };
+        Some(ObservedWrite {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.unwrap_or_default().to_owned(),
+            is_deletion,
+            object: None,
+        })
+    }
+}
+
+/// Subresources of a Namespace stand where resources of a namespace stand.
+fn is_namespace_part(segment: &str) -> bool {
+    matches!(segment, "status" | "finalize")
+}
+
+/// Passes requests on to another client, and tells an observer of them.
+#[derive(Clone)]
+pub(crate) struct ObservedService {
+    pub(crate) client: kube::Client,
+    pub(crate) observer: Arc<dyn RequestObserver>,
+}
+
+impl fmt::Debug for ObservedService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ObservedService")
+    }
+}
+
+impl Service<Request<Body>> for ObservedService {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (client, observer) = (self.client.clone(), Arc::clone(&self.observer));
+        Box::pin(async move {
+            let is_deletion = request.method() == Method::DELETE;
+            let writes = is_deletion
+                || [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
+            let write = writes
+                .then(|| ObservedWrite::of_path(request.uri().path(), is_deletion))
+                .flatten();
+            let answer = client.send(request).await;
+            if answer
+                .as_ref()
+                .map_or(true, |response| is_unavailable(response.status()))
+            {
+                observer.unanswered();
+            }
+            match (answer, write) {
+                (Ok(response), Some(write)) if response.status().is_success() => {
+                    tell(&*observer, write, response).await
+                }
+                (answer, _) => answer,
+            }
+        })
+    }
+}
+
+fn is_unavailable(code: StatusCode) -> bool {
+    matches!(code.as_u16(), 502..=504)
+}
+
+/// Reads the answer to a write, tells the observer, and passes the answer on.
+async fn tell(
+    observer: &dyn RequestObserver,
+    mut write: ObservedWrite,
+    response: Response<Body>,
+) -> Result<Response<Body>, kube::Error> {
+    let (head, body) = response.into_parts();
+    let body: Bytes = body.collect().await?.to_bytes();
+    // A Status has no name of an object; lists of deleted collections have neither.
+    let object = Object::parse(body.clone()).ok();
+    write.object = object.filter(|object| !object.name().is_empty() && !object.uid().is_empty());
+    observer.wrote(&write);
+    Ok(Response::from_parts(head, Body::from(body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_writes_are_read() {
+        let read = |path: &str| {
+            let write = ObservedWrite::of_path(path, false)?;
+            Some([write.group, write.resource, write.namespace, write.name])
+        };
+        let of = |parts: [&str; 4]| Some(parts.map(str::to_owned));
+        let deployment = "/apis/apps/v1/namespaces/default/deployments/web";
+        assert_eq!(
+            read(deployment),
+            of(["apps", "deployments", "default", "web"])
+        );
+        assert_eq!(
+            read(&format!("{deployment}/status")),
+            of(["apps", "deployments", "default", "web"])
+        );
+        assert_eq!(
+            read("/api/v1/namespaces/default/pods"),
+            of(["", "pods", "default", ""])
+        );
+        assert_eq!(read("/api/v1/namespaces"), of(["", "namespaces", "", ""]));
+        assert_eq!(
+            read("/api/v1/namespaces/default"),
+            of(["", "namespaces", "", "default"])
+        );
+        assert_eq!(
+            read("/api/v1/namespaces/default/finalize"),
+            of(["", "namespaces", "", "default"])
+        );
+        assert_eq!(read("/api/v1/nodes/n1"), of(["", "nodes", "", "n1"]));
+        assert_eq!(read("/version"), None);
+        assert_eq!(read("/apis"), None);
+    }
+}
