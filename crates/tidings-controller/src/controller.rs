@@ -221,8 +221,7 @@ impl<K: KubeObject> Controller<K> {
         self
     }
 
-    /// Reconciles the object that a label of each object of `D` names: `name` in the namespace of the object, or `namespace.name` if the
-    /// value has a dot and the object is in another namespace.
+    /// Reconciles the object that a label of each object of `D` names, in the namespace of the object.
     #[must_use]
     pub fn watches_labelled<D: KubeObject>(self, label: impl Into<String>) -> Self {
         let label = label.into();
