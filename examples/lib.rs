@@ -3,7 +3,9 @@
 //! | example | what it shows |
 //! |---|---|
 //! | `index` | an informer with an index: the Pods of every node |
-//! | `controller` | a controller that keeps a ConfigMap in every Namespace |
+//! | `mirror` | the least controller: every ConfigMap has a Secret of the same name |
+//! | `website` | an operator: its own kind, children, finalizer, conditions, leader election |
+//! | `controller` | a controller on the work queue alone, that keeps a ConfigMap in every Namespace |
 //! | `leader` | that controller with leader election, metrics and a graceful stop |
 //! | `projected` | an informer that keeps five fields of each Pod, in a fraction of the memory |
 //! | `two_speeds` | two handlers of different speed over one informer |
@@ -23,7 +25,15 @@ mod tests {
     fn pages_show_code_that_compiles() {
         for (page, program) in [
             (include_str!("../docs/guide.md"), include_str!("guide.rs")),
-            (include_str!("../README.md"), include_str!("guide.rs")),
+            (include_str!("../README.md"), include_str!("mirror.rs")),
+            (
+                include_str!("../docs/controllers.md"),
+                concat!(
+                    include_str!("mirror.rs"),
+                    include_str!("website/reconcile.rs"),
+                    include_str!("website/main.rs")
+                ),
+            ),
             (
                 include_str!("../docs/testing.md"),
                 include_str!("in_process.rs"),

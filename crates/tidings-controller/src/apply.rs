@@ -9,7 +9,6 @@ use tidings_informer::{Cached, SourceError};
 use tidings_kube::{ApiResource, KubeObject, ObjectPath, resource_of};
 
 use crate::context::Context;
-use crate::watched::Watched;
 
 impl<S> Context<S> {
     /// Applies a child of an object (server-side apply): in the namespace of its owner unless it names another one, with the owner as its
@@ -31,11 +30,21 @@ impl<S> Context<S> {
         if metadata["namespace"].is_null() && !owner.namespace().is_empty() {
             metadata["namespace"] = owner.namespace().into();
         }
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
+        if !owner.namespace().is_empty() && namespace != owner.namespace() {
+            return Err(SourceError::Unexpected(format!(
+                "no request: a child in the namespace {namespace} cannot have an owner in {}, the garbage collector would delete it; apply it \
+                 with the client, without an owner",
+                owner.namespace()
+            )));
+        }
         let mut owners = match metadata["ownerReferences"].take() {
             Value::Array(owners) => owners,
             _ => Vec::new(),
         };
-        owners.push(owner_reference(owner));
+        let reference = owner_reference(owner);
+        owners.retain(|known| known["uid"] != reference["uid"]);
+        owners.push(reference);
         metadata["ownerReferences"] = owners.into();
         self.apply_configuration::<D>(&resource, &Value::Object(child))
             .await
@@ -60,6 +69,8 @@ impl<S> Context<S> {
         {
             return Ok(false);
         }
+        // Until it is answered nobody knows what the server has.
+        self.shared.applied.set(resource, &key, None);
         let path = ObjectPath::new(resource, key.namespace(), key.name());
         let manager = self.controller();
         self.client()
@@ -83,7 +94,15 @@ impl<S> Context<S> {
         K: KubeObject + Serialize,
     {
         let status = Value::Object(json_object(status)?);
-        let current = Value::Object(json_object(object.value())?);
+        // The last state that this process wrote, if the cache does not have it yet.
+        let latest = self.find::<K>().and_then(|watched| {
+            let latest = watched.informer.overlay().get_by_key(object.key().as_str());
+            latest.filter(|latest| latest.uid() == object.uid())
+        });
+        let current = latest
+            .as_ref()
+            .map_or(object.value(), |latest| latest.value());
+        let current = Value::Object(json_object(current)?);
         if current["status"] == status {
             return Ok(false);
         }
@@ -150,11 +169,6 @@ impl<S> Context<S> {
         let resource = resource_of::<D>();
         let path = ObjectPath::new(&resource, key.namespace(), key.name());
         self.client().get_object(&path).await
-    }
-
-    fn find<D: Send + Sync + 'static>(&self) -> Option<&Watched<D>> {
-        let mut sources = self.shared.sources.iter();
-        sources.find_map(|source| source.as_any().downcast_ref::<Watched<D>>())
     }
 }
 

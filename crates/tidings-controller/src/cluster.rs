@@ -24,6 +24,7 @@ struct ClusterInner {
     informers: KubeInformerFactory,
     gate: Arc<ServerGate>,
     writes: Arc<WriteObservers>,
+    metrics: Option<InformerMetrics>,
 }
 
 impl Cluster {
@@ -47,6 +48,7 @@ impl Cluster {
                 informers: KubeInformerFactory::new(client.clone()),
                 gate,
                 writes,
+                metrics: None,
             }),
         }
     }
@@ -54,29 +56,33 @@ impl Cluster {
     /// Sets how informers that are made later list and watch. Call it before controllers are made.
     #[must_use]
     pub fn reflector(self, options: ReflectorOptions) -> Cluster {
-        self.with_informers(|informers| informers.reflector(options))
+        let informers = self.inner.informers.clone().reflector(options);
+        self.with(informers, self.inner.metrics.clone())
     }
 
-    /// Exports the metrics of informers that are made later to Prometheus. Call it before controllers are made.
+    /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made.
     #[must_use]
     pub fn with_metrics(self, metrics: InformerMetrics) -> Cluster {
-        self.with_informers(|informers| informers.with_metrics(metrics))
+        let informers = self.inner.informers.clone().with_metrics(metrics.clone());
+        self.with(informers, Some(metrics))
     }
 
-    fn with_informers(
-        self,
-        change: impl FnOnce(KubeInformerFactory) -> KubeInformerFactory,
-    ) -> Cluster {
+    fn with(&self, informers: KubeInformerFactory, metrics: Option<InformerMetrics>) -> Cluster {
         let inner = &self.inner;
         Cluster {
             inner: Arc::new(ClusterInner {
                 name: Arc::clone(&inner.name),
                 client: inner.client.clone(),
-                informers: change(inner.informers.clone()),
+                informers,
                 gate: Arc::clone(&inner.gate),
                 writes: Arc::clone(&inner.writes),
+                metrics,
             }),
         }
+    }
+
+    pub(crate) fn metrics(&self) -> Option<&InformerMetrics> {
+        self.inner.metrics.as_ref()
     }
 
     /// The name, for logs.

@@ -4,14 +4,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use tidings_api::ObjectKey;
+use tidings_api::{Object, ObjectKey};
 use tidings_informer::{Cached, Store};
-use tidings_kube::RestClient;
+use tidings_kube::{ApiResource, RestClient};
 
 use crate::cluster::Cluster;
 use crate::runner::Attempt;
 use crate::shared::{Cause, ControllerShared};
-use crate::watched::{Watched, WatchedResource};
+use crate::watched::Watched;
 
 /// What a reconcile gets besides the object. Derefs to the program's own state.
 pub struct Context<S> {
@@ -65,16 +65,41 @@ impl<S> Context<S> {
         &self,
         owner: &Cached<impl Sized>,
     ) -> Vec<Arc<Cached<D>>> {
-        let watched = self.watched::<D>();
-        let Some(index) = &watched.by_owner else {
-            panic!(
-                "{} does not own {}: call owns for it",
-                self.controller(),
-                watched.name()
-            );
-        };
-        let store = watched.informer.store();
-        store.by_index(index, &owner.uid()).unwrap_or_default()
+        self.owned_in::<D>(owner, |_| true)
+    }
+
+    /// The objects of a resource that is known only at run time that an object owns, from the cache, sorted by key.
+    ///
+    /// # Panics
+    /// If the controller does not own the resource: call [`Controller::owns_dynamic`](crate::Controller::owns_dynamic) for it.
+    pub fn owned_dynamic(
+        &self,
+        resource: &ApiResource,
+        owner: &Cached<impl Sized>,
+    ) -> Vec<Arc<Cached<Object>>> {
+        self.owned_in::<Object>(owner, |watched| watched.resource == *resource)
+    }
+
+    fn owned_in<D: Send + Sync + 'static>(
+        &self,
+        owner: &Cached<impl Sized>,
+        is_meant: impl Fn(&Watched<D>) -> bool,
+    ) -> Vec<Arc<Cached<D>>> {
+        let (mut owned, mut owns) = (Vec::new(), false);
+        for watched in self.all_watched::<D>().filter(|watched| is_meant(watched)) {
+            if let Some(index) = &watched.by_owner {
+                owns = true;
+                let store = watched.informer.store();
+                owned.extend(store.by_index(index, &owner.uid()).unwrap_or_default());
+            }
+        }
+        assert!(
+            owns,
+            "{} does not own {}: call owns for it",
+            self.controller(),
+            std::any::type_name::<D>()
+        );
+        owned
     }
 
     /// The cache of a type that the controller watches or owns.
@@ -86,15 +111,23 @@ impl<S> Context<S> {
     }
 
     fn watched<D: Send + Sync + 'static>(&self) -> &Watched<D> {
-        let mut sources = self.shared.sources.iter();
-        let found = sources.find_map(|source| source.as_any().downcast_ref::<Watched<D>>());
-        found.unwrap_or_else(|| {
+        self.find::<D>().unwrap_or_else(|| {
             panic!(
                 "{} does not watch {}: call owns or watches for it",
                 self.controller(),
                 std::any::type_name::<D>()
             )
         })
+    }
+
+    /// A watched resource of a type, if there is one.
+    pub(crate) fn find<D: Send + Sync + 'static>(&self) -> Option<&Watched<D>> {
+        self.all_watched::<D>().next()
+    }
+
+    fn all_watched<D: Send + Sync + 'static>(&self) -> impl Iterator<Item = &Watched<D>> {
+        let sources = self.shared.sources.iter();
+        sources.filter_map(|source| source.as_any().downcast_ref::<Watched<D>>())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The builder of controllers.
 
 use std::any::Any;
-use std::fmt::Display;
+use std::error::Error;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ const JITTER: f64 = 0.2;
 struct MainResource {
     cluster: Cluster,
     resource: ApiResource,
+    /// The only namespace that the controller looks at; empty for all.
+    namespace: String,
     exists: Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>,
 }
 
@@ -129,7 +131,7 @@ impl<K: KubeObject> Controller<K> {
         self
     }
 
-    /// Reconciles the controlling owner of each object of `D` that changes. `D` can also be a projection, or `PartialObjectMeta` of a
+    /// Reconciles the controlling owner of each object of `D` that changes, in the namespace of the controller's scope. `D` can also be a projection, or `PartialObjectMeta` of a
     /// type, to keep less of each object in memory.
     #[must_use]
     pub fn owns<D: KubeObject>(self) -> Self {
@@ -168,6 +170,11 @@ impl<K: KubeObject> Controller<K> {
         informer: impl FnOnce(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
     ) -> Self {
         self.watches.push(Box::new(move |main| {
+            let mut watches = watches;
+            if watches.scope.namespace.is_empty() {
+                // What is owned is in the namespace of its owner.
+                watches.scope.namespace.clone_from(&main.namespace);
+            }
             let informer = informer(&main.cluster, &watches.scope);
             let index =
                 informer.ensure_index(OWNER_INDEX, move |object| owners::uids(&links(object)));
@@ -340,7 +347,7 @@ impl<K: KubeObject> Controller<K> {
     pub async fn run<S, E, R, F>(self, reconcile: R, state: S) -> RunSummary
     where
         S: Send + Sync + 'static,
-        E: Display + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
         R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, E>> + Send + 'static,
     {
@@ -355,7 +362,7 @@ impl<K: KubeObject> Controller<K> {
     pub fn start<S, E, R, F>(self, reconcile: R, state: S) -> ControllerHandle
     where
         S: Send + Sync + 'static,
-        E: Display + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
         R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, E>> + Send + 'static,
     {
@@ -381,7 +388,7 @@ impl<K: KubeObject> Controller<K> {
     ) -> (PreparedController, BoxFuture<'static, ()>)
     where
         S: Send + Sync + 'static,
-        E: Display + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
         R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, E>> + Send + 'static,
     {
@@ -394,6 +401,7 @@ impl<K: KubeObject> Controller<K> {
         let main = MainResource {
             cluster: self.cluster.clone(),
             resource: resource_of::<K>(),
+            namespace: self.scope.namespace.clone(),
             exists: Arc::new(move |key| objects.get_by_key(key.as_str()).is_some()),
         };
         let watched = Watched {
@@ -413,6 +421,9 @@ impl<K: KubeObject> Controller<K> {
             limiter: self.limiter,
             ..QueueOptions::default()
         });
+        if let Some(metrics) = self.cluster.metrics() {
+            metrics.observe_queue(Arc::clone(&self.name), &queue);
+        }
         let shared = Arc::new(ControllerShared::new(
             self.name,
             self.cluster,
@@ -437,9 +448,10 @@ impl<K: KubeObject> Controller<K> {
             };
             let (work, policy) = (reconcile(object, context), policy.clone());
             Box::pin(async move {
-                work.await.map_err(|error| ReconcileFailure {
-                    text: format!("{error:#}"),
-                    policy: policy.and_then(|policy| policy(&error)).unwrap_or_default(),
+                work.await.map_err(|error| {
+                    let policy = policy.and_then(|policy| policy(&error)).unwrap_or_default();
+                    let text = story(&*error.into());
+                    ReconcileFailure { text, policy }
                 })
             })
         });
@@ -451,6 +463,22 @@ impl<K: KubeObject> Controller<K> {
         };
         (prepared, self.stop)
     }
+}
+
+/// An error and its causes in one line.
+fn story(error: &dyn Error) -> String {
+    let mut story = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Some errors already end with the text of their cause.
+        let text = error.to_string();
+        if !story.ends_with(&text) {
+            story.push_str(": ");
+            story.push_str(&text);
+        }
+        cause = error.source();
+    }
+    story
 }
 
 impl<K: KubeObject> std::fmt::Debug for Controller<K> {

@@ -10,6 +10,9 @@ use tokio::time::{Instant, sleep};
 /// How often the conditions of a definition are read.
 const POLL: Duration = Duration::from_millis(50);
 
+/// Longer times would overflow an `Instant`: a year.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Why definitions were not installed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +59,7 @@ pub async fn install_definitions(
         kind: "CustomResourceDefinition".into(),
         plural: "customresourcedefinitions".into(),
     };
-    let deadline = Instant::now() + longest;
+    let deadline = Instant::now() + longest.min(FAR);
     let mut names = Vec::new();
     for definition in definitions {
         let definition =
@@ -76,14 +79,8 @@ pub async fn install_definitions(
     for name in names {
         let path = ObjectPath::new(&resource, "", &name);
         loop {
-            let object =
-                client
-                    .get_object(&path)
-                    .await
-                    .map_err(|source| InstallError::Refused {
-                        name: name.clone(),
-                        source,
-                    })?;
+            // A server that is away for a moment is asked again.
+            let object = client.get_object(&path).await.ok().flatten();
             let conditions = object
                 .map(|object| conditions(object.as_bytes()))
                 .unwrap_or_default();

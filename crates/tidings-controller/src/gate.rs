@@ -16,14 +16,24 @@ use crate::breaker::Breaker;
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What is known of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerState {
+    Answers,
+    /// A request got no answer, and the first probe is on its way.
+    Suspected,
+    /// A probe got no answer.
+    Dead,
+}
+
 /// Open while the server answers.
 pub(crate) struct ServerGate {
     cluster: Arc<str>,
     /// For probes: not observed, and without retries.
     client: RestClient,
     breaker: Mutex<Breaker>,
-    /// True while the server does not answer.
-    shut: watch::Sender<bool>,
+    /// Changed under the lock of the breaker.
+    state: watch::Sender<ServerState>,
     outages: AtomicU64,
     probing: Mutex<Option<JoinHandle<()>>>,
     own: Weak<ServerGate>,
@@ -39,7 +49,7 @@ impl ServerGate {
             cluster,
             client: client.retries(0).timeout(PROBE_TIMEOUT),
             breaker: Mutex::default(),
-            shut: watch::Sender::new(false),
+            state: watch::Sender::new(ServerState::Answers),
             outages: AtomicU64::new(0),
             probing: Mutex::default(),
             own: own.clone(),
@@ -48,44 +58,65 @@ impl ServerGate {
 
     /// True while the server does not answer.
     pub(crate) fn is_shut(&self) -> bool {
-        *self.shut.borrow()
+        *self.state.borrow() != ServerState::Answers
     }
 
     /// Waits until the server answers. Cancel-safe.
     pub(crate) async fn opened(&self) {
-        let mut shut = self.shut.subscribe();
+        let mut state = self.state.subscribe();
         // The sender lives as long as `self`.
-        let _ = shut.wait_for(|shut| !*shut).await;
+        let _ = state.wait_for(|state| *state == ServerState::Answers).await;
     }
 
-    /// How often the server stopped answering. A reconcile that failed across such a moment is not to blame.
-    pub(crate) fn outages(&self) -> u64 {
+    /// How often a probe found the server dead, once it is known whether it is. A reconcile that failed across an outage is not to
+    /// blame; one that failed with a connection of its own is.
+    pub(crate) async fn outages(&self) -> u64 {
+        let mut state = self.state.subscribe();
+        let _ = state
+            .wait_for(|state| *state != ServerState::Suspected)
+            .await;
         self.outages.load(SeqCst)
     }
 
     /// A request got no answer: shuts the gate until a probe is answered. Late answers to requests from before do not open it.
     pub(crate) fn unanswered(&self) {
-        if !lock(&self.breaker).failed(Instant::now()) {
+        let mut breaker = lock(&self.breaker);
+        if !breaker.failed(Instant::now()) {
+            return;
+        }
+        self.state.send_replace(ServerState::Suspected);
+        drop(breaker);
+        let probing = tokio::spawn(ServerGate::probe(self.own.clone()));
+        *lock(&self.probing) = Some(probing);
+    }
+
+    fn probe_answered(&self) {
+        let mut breaker = lock(&self.breaker);
+        let Some(away) = breaker.succeeded(Instant::now()) else {
+            return;
+        };
+        let before = self.state.send_replace(ServerState::Answers);
+        drop(breaker);
+        if before == ServerState::Dead {
+            let cluster = &*self.cluster;
+            tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
+        }
+    }
+
+    fn probe_failed(&self) {
+        let mut breaker = lock(&self.breaker);
+        breaker.probe_failed(Instant::now());
+        if *self.state.borrow() == ServerState::Dead {
             return;
         }
         self.outages.fetch_add(1, SeqCst);
-        self.shut.send_replace(true);
+        self.state.send_replace(ServerState::Dead);
+        drop(breaker);
         let cluster = &*self.cluster;
         tracing::warn!(
             cluster,
             "the server does not answer, reconciles wait until it does"
         );
-        let probing = tokio::spawn(ServerGate::probe(self.own.clone()));
-        *lock(&self.probing) = Some(probing);
-    }
-
-    fn answered(&self) {
-        let open_for = lock(&self.breaker).succeeded(Instant::now());
-        if let Some(away) = open_for {
-            let cluster = &*self.cluster;
-            self.shut.send_replace(false);
-            tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
-        }
     }
 
     async fn probe(gate: Weak<ServerGate>) {
@@ -98,10 +129,10 @@ impl ServerGate {
             sleep_until(due).await;
             let Some(gate) = gate.upgrade() else { return };
             if gate.server_answers().await {
-                gate.answered();
-            } else {
-                lock(&gate.breaker).probe_failed(Instant::now());
+                gate.probe_answered();
+                return;
             }
+            gate.probe_failed();
         }
     }
 
@@ -131,7 +162,7 @@ impl std::fmt::Debug for ServerGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerGate")
             .field("cluster", &self.cluster)
-            .field("is_shut", &self.is_shut())
+            .field("state", &*self.state.borrow())
             .finish_non_exhaustive()
     }
 }

@@ -9,8 +9,9 @@ use tokio::task::JoinHandle;
 use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
-/// A running controller. Dropping the handle does not stop it.
+/// A running controller. Dropping the handle ends it and its reconciles at once.
 #[derive(Debug)]
+#[must_use = "dropping the handle ends the controller"]
 pub struct ControllerHandle {
     shared: Arc<ControllerShared>,
     stopper: watch::Sender<bool>,
@@ -82,16 +83,19 @@ impl ControllerHandle {
     }
 
     /// Stops the controller and waits until running reconciles have ended or their grace is over.
-    pub async fn stop(self) -> RunSummary {
+    pub async fn stop(mut self) -> RunSummary {
         self.stopper.send_replace(true);
-        self.task.await.unwrap_or_default()
+        (&mut self.task).await.unwrap_or_default()
     }
 
     /// Waits until the controller has ended.
-    pub async fn join(self) -> RunSummary {
-        // Without a stopper the controller would think that it is asked to stop.
-        let ended = self.task.await;
-        drop(self.stopper);
-        ended.unwrap_or_default()
+    pub async fn join(mut self) -> RunSummary {
+        (&mut self.task).await.unwrap_or_default()
+    }
+}
+
+impl Drop for ControllerHandle {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

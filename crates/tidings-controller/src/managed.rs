@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::registry::Registry;
 use tidings_informer::metrics::InformerMetrics;
+use tokio::task::JoinSet;
 
 use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
@@ -66,15 +67,18 @@ impl ManagerState {
             .extend(controllers.iter().map(|start| start()));
     }
 
+    /// Stops the controllers. They all drain at the same time; dropping the future ends them at once.
     pub(crate) async fn stop(&self) {
-        let running: Vec<_> = self.running().drain(..).collect();
-        // All drain at the same time.
-        let stopping: Vec<_> = running
-            .into_iter()
-            .map(|one| tokio::spawn(one.stop()))
+        let mut stopping: JoinSet<_> = self
+            .running()
+            .drain(..)
+            .map(ControllerHandle::stop)
             .collect();
-        for stopped in stopping {
-            let _ = stopped.await;
-        }
+        while stopping.join_next().await.is_some() {}
+    }
+
+    /// Ends the controllers at once.
+    pub(crate) fn end(&self) {
+        self.running().clear();
     }
 }

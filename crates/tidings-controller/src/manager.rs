@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -92,11 +93,16 @@ impl Manager {
         self
     }
 
-    /// Runs the controllers only while this process holds a Lease. Its identity is `POD_NAME`, or one made of the process id.
+    /// Runs the controllers only while this process holds a Lease. Its identity is the name of the host (in a cluster, of the Pod)
+    /// and a random number.
     #[must_use]
     pub fn leader_election(self, client: &RestClient, namespace: &str, name: &str) -> Manager {
-        let identity = std::env::var("POD_NAME");
-        let identity = identity.unwrap_or_else(|_| format!("process-{}", std::process::id()));
+        let host = ["POD_NAME", "HOSTNAME"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok());
+        // Random: process ids are equal in containers, and two leaders with one identity would both lead.
+        let random = RandomState::new().hash_one(std::process::id());
+        let identity = format!("{}_{random:016x}", host.as_deref().unwrap_or("process"));
         let lock = KubeLeaseLock::new(client, namespace, name, identity);
         self.leader_election_with(lock, ElectionOptions::default())
     }
@@ -183,9 +189,20 @@ async fn lead(
     controllers: Arc<Vec<StartController>>,
     stop: impl Future<Output = ()>,
 ) {
-    state.start(&controllers);
+    // The work of a leader that is lost is aborted: its controllers must not outlive it.
+    let term = LeaderTerm(state);
+    term.0.start(&controllers);
     stop.await;
-    state.stop().await;
+    term.0.stop().await;
+}
+
+/// Ends the controllers of a term when it is dropped.
+struct LeaderTerm(Arc<ManagerState>);
+
+impl Drop for LeaderTerm {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 impl fmt::Debug for Manager {

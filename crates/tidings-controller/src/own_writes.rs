@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidings_api::ObjectKey;
 use tidings_informer::Uid;
 
-/// The table is swept when it has grown to this many keys, or more.
+/// The table is swept when it has grown to this many writes, or more.
 const SWEEP_LEAST: usize = 1024;
 
 /// What a cache must have before a reconcile may start.
@@ -17,52 +17,74 @@ pub(crate) enum Awaited {
     Gone(Uid),
 }
 
-/// A write that a cache may not have yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OwnWrite {
-    /// Which of the controller's caches.
-    pub(crate) source: usize,
-    /// The object that was written.
-    pub(crate) object: ObjectKey,
-    pub(crate) awaited: Awaited,
-}
+/// A written object: which of the controller's caches will have it, and its key.
+pub(crate) type WrittenObject = (usize, ObjectKey);
 
 /// The writes of this process that caches may not have yet, by the key that is reconciled.
 ///
 /// Bound: one entry for each written object, removed when its key is reconciled, and swept of those that the caches have.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
-    by_key: HashMap<ObjectKey, Vec<OwnWrite>>,
+    by_key: HashMap<ObjectKey, HashMap<WrittenObject, Awaited>>,
+    writes: usize,
     sweep_at: usize,
 }
 
 impl OwnWrites {
-    /// Notes a write. Of several writes to one object the last counts. `has` tells whether a cache has a write already.
+    /// Notes a write. Of several writes to one object the latest version counts: answers may come in another order. `has` tells
+    /// whether a cache has a write already.
     pub(crate) fn wrote(
         &mut self,
         key: ObjectKey,
-        write: OwnWrite,
-        has: impl Fn(&OwnWrite) -> bool,
+        object: WrittenObject,
+        awaited: Awaited,
+        has: impl Fn(&WrittenObject, Awaited) -> bool,
     ) {
-        if self.by_key.len() >= self.sweep_at.max(SWEEP_LEAST) {
+        if self.writes >= self.sweep_at.max(SWEEP_LEAST) {
             self.by_key.retain(|_, writes| {
-                writes.retain(|write| !has(write));
+                writes.retain(|object, awaited| !has(object, *awaited));
                 !writes.is_empty()
             });
-            self.sweep_at = self.by_key.len() * 2;
+            self.writes = self.by_key.values().map(HashMap::len).sum();
+            self.sweep_at = self.writes * 2;
         }
         let writes = self.by_key.entry(key).or_default();
-        writes.retain(|known| known.source != write.source || known.object != write.object);
-        writes.push(write);
+        let awaited = match (writes.get(&object), awaited) {
+            (Some(Awaited::Version(known)), Awaited::Version(new)) => {
+                Awaited::Version(new.max(*known))
+            }
+            (_, awaited) => awaited,
+        };
+        self.writes += usize::from(writes.insert(object, awaited).is_none());
     }
 
-    /// Takes the writes that the next reconcile of a key must see.
-    pub(crate) fn take(&mut self, key: &ObjectKey) -> Vec<OwnWrite> {
-        self.by_key.remove(key).unwrap_or_default()
+    /// The writes that the next reconcile of a key must see.
+    pub(crate) fn of(&self, key: &ObjectKey) -> Vec<(WrittenObject, Awaited)> {
+        let writes = self.by_key.get(key).into_iter().flatten();
+        writes
+            .map(|(object, awaited)| (object.clone(), *awaited))
+            .collect()
+    }
+
+    /// Forgets writes of a key: those that the caches have, or all.
+    pub(crate) fn forget(
+        &mut self,
+        key: &ObjectKey,
+        is_seen: impl Fn(&WrittenObject, Awaited) -> bool,
+    ) {
+        let Some(writes) = self.by_key.get_mut(key) else {
+            return;
+        };
+        let before = writes.len();
+        writes.retain(|object, awaited| !is_seen(object, *awaited));
+        self.writes -= before - writes.len();
+        if writes.is_empty() {
+            self.by_key.remove(key);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
+        self.writes
     }
 }
 
@@ -70,34 +92,52 @@ impl OwnWrites {
 mod tests {
     use super::*;
 
-    fn write(name: &str, version: u64) -> OwnWrite {
-        OwnWrite {
-            source: 0,
-            object: ObjectKey::new("ns", name),
-            awaited: Awaited::Version(version),
-        }
+    fn object(name: &str) -> WrittenObject {
+        (0, ObjectKey::new("ns", name))
     }
 
     #[test]
-    fn the_last_write_to_an_object_counts_and_is_taken_once() {
+    fn the_latest_write_to_an_object_counts_until_it_is_seen() {
         let key = ObjectKey::new("ns", "site");
         let mut writes = OwnWrites::default();
-        for (name, version) in [("a", 5), ("b", 6), ("a", 7)] {
-            writes.wrote(key.clone(), write(name, version), |_| false);
+        for (name, version) in [("a", 5), ("b", 6), ("a", 7), ("b", 4)] {
+            writes.wrote(
+                key.clone(),
+                object(name),
+                Awaited::Version(version),
+                |_, _| false,
+            );
         }
-        assert_eq!(writes.take(&key), [write("b", 6), write("a", 7)]);
-        assert_eq!(writes.take(&key), []);
+        let mut found = writes.of(&key);
+        found.sort_by_key(|(object, _)| object.clone());
+        let expected = [
+            (object("a"), Awaited::Version(7)),
+            (object("b"), Awaited::Version(6)),
+        ];
+        assert_eq!(found, expected);
+        writes.forget(&key, |_, awaited| awaited == Awaited::Version(6));
+        assert_eq!(
+            (writes.of(&key), writes.len()),
+            (vec![expected[0].clone()], 1)
+        );
+        writes.forget(&key, |_, _| true);
+        assert_eq!((writes.of(&key), writes.len()), (vec![], 0));
     }
 
     #[test]
-    fn writes_that_the_caches_have_are_swept() {
+    fn writes_that_the_caches_have_are_swept_even_of_one_key() {
+        let key = ObjectKey::new("ns", "site");
         let mut writes = OwnWrites::default();
         for number in 0..100_000_u64 {
-            let name = format!("site-{number}");
-            let has = |write: &OwnWrite| write.awaited != Awaited::Version(99_999);
-            writes.wrote(ObjectKey::new("ns", &name), write(&name, number), has);
+            let has = |_: &WrittenObject, awaited| awaited != Awaited::Version(99_999);
+            let name = format!("child-{number}");
+            writes.wrote(key.clone(), object(&name), Awaited::Version(number), has);
             assert!(writes.len() <= SWEEP_LEAST + 1);
         }
-        assert_eq!(writes.take(&ObjectKey::new("ns", "site-99999")).len(), 1);
+        assert!(
+            writes
+                .of(&key)
+                .contains(&(object("child-99999"), Awaited::Version(99_999)))
+        );
     }
 }

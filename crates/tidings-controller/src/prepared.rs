@@ -4,11 +4,13 @@ use std::future::pending;
 use std::sync::{Arc, Weak};
 
 use tidings_informer::RunSummary;
+use tokio::task::JoinSet;
 
 use crate::cluster::WriteObserver;
 use crate::runner::{self, ReconcileFunc, RunnerOptions};
 use crate::shared::ControllerShared;
 use crate::watch_source::{AttachFunc, Detach};
+use crate::watched::WatchedResource;
 
 /// A controller with all its parts, before it runs.
 pub(crate) struct PreparedController {
@@ -41,6 +43,15 @@ impl PreparedController {
             () = &mut stop => return RunSummary::default(),
             () = synced(&shared) => {}
         }
+        let sources = shared.sources.clone();
+        let stop = async {
+            tokio::select! {
+                () = stop => {}
+                () = any_stopped(&sources) => {
+                    tracing::error!("a cache of the controller has stopped, the controller ends");
+                }
+            }
+        };
         runner::run(shared, self.options, self.reconcile, stop).await
     }
 }
@@ -64,4 +75,14 @@ impl Drop for AttachedHandlers {
             detach();
         }
     }
+}
+
+/// Waits until one of the informers has stopped, after a panic of its source or a refusal.
+async fn any_stopped(sources: &[Arc<dyn WatchedResource>]) {
+    let mut stopped: JoinSet<()> = JoinSet::new();
+    for source in sources {
+        let source = Arc::clone(source);
+        stopped.spawn(async move { source.stopped().await });
+    }
+    stopped.join_next().await;
 }

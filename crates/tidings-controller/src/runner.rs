@@ -18,7 +18,7 @@ use tracing::{Instrument, error, info_span, warn};
 
 use crate::failure_log::FailureLog;
 use crate::outcome::{ErrorPolicy, ReconcileFailure};
-use crate::shared::{Cause, ControllerShared};
+use crate::shared::{Cause, ControllerShared, FAR};
 use crate::stats::ControllerCounters;
 
 /// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.
@@ -54,6 +54,8 @@ enum Ended {
     Failed(ObjectKey, ReconcileFailure),
     /// It failed while the server did not answer.
     GivenBack,
+    /// The server went away before it started.
+    NotStarted,
 }
 
 /// Runs reconciles until `stop` is ready or the queue is shut down and drained.
@@ -162,9 +164,12 @@ impl RunningReconciles {
         counters.active.store(self.tasks.len() as u64, Relaxed);
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let key = self.keys.remove(&id);
+        if matches!(ended, Ok((_, Ended::NotStarted))) {
+            return;
+        }
         self.summary.reconciles += 1;
         match ended {
-            Ok((_, Ended::Succeeded | Ended::GivenBack)) => {}
+            Ok((_, Ended::Succeeded | Ended::GivenBack | Ended::NotStarted)) => {}
             Ok((_, Ended::Failed(key, failure))) => {
                 self.summary.errors += 1;
                 self.log_failure(&key, &failure);
@@ -176,7 +181,7 @@ impl RunningReconciles {
                 if let Some((key, priority)) = key {
                     // Without the payload: it may quote the object. The panic hook has logged the location.
                     error!(controller = &*self.shared.name, object = %key, "reconcile panicked, will retry");
-                    retry(&self.shared, &key, priority, Duration::ZERO);
+                    retry(&self.shared, &key, priority);
                 }
             }
         }
@@ -216,7 +221,7 @@ impl RunningReconciles {
 
     async fn stop(mut self) -> RunSummary {
         let undelivered = self.shared.queue.shut_down();
-        let deadline = Instant::now() + self.options.grace;
+        let deadline = Instant::now() + self.options.grace.min(FAR);
         while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
             self.settle(ended);
         }
@@ -257,12 +262,18 @@ async fn reconcile_one(
     let key = ObjectKey::clone(&lease);
     // This reconcile decides when the key is due again.
     shared.queue.cancel_delay(&key);
-    if !shared.see_own_writes(&key, options.stale_wait).await {
+    let gate = shared.cluster.gate();
+    let seen = shared.see_own_writes(&key, options.stale_wait).await;
+    if gate.is_shut() {
+        give_back(&shared, &key, lease.priority());
+        return Ended::NotStarted;
+    }
+    if !seen {
         ControllerCounters::count(&counters.stale_starts);
+        shared.forget_own_writes(&key);
         warn!("the cache did not get an own write in time, reconciling without it");
     }
-    let (start, gate) = (Instant::now(), shared.cluster.gate());
-    let outages = gate.outages();
+    let (start, outages) = (Instant::now(), gate.outages().await);
     let run = reconcile(attempt);
     let result = match options.timeout {
         Some(longest) => timeout(longest, run).await.unwrap_or_else(|_| {
@@ -292,7 +303,7 @@ async fn reconcile_one(
             }
             Ended::Succeeded
         }
-        Err(_) if gate.is_shut() || gate.outages() != outages => {
+        Err(_) if gate.outages().await != outages => {
             ControllerCounters::count(&counters.given_back);
             give_back(&shared, &key, lease.priority());
             Ended::GivenBack
@@ -300,8 +311,15 @@ async fn reconcile_one(
         Err(failure) => {
             ControllerCounters::count(&counters.failed);
             match failure.policy {
-                ErrorPolicy::Retry => retry(&shared, &key, lease.priority(), Duration::ZERO),
-                ErrorPolicy::RetryAfter(after) => retry(&shared, &key, lease.priority(), after),
+                ErrorPolicy::Retry => retry(&shared, &key, lease.priority()),
+                ErrorPolicy::RetryAfter(after) => {
+                    let options = AddOptions {
+                        priority: lease.priority(),
+                        after,
+                        rate_limited: false,
+                    };
+                    shared.queue.add_with(key.clone(), options);
+                }
                 ErrorPolicy::GiveUp => {}
                 ErrorPolicy::Terminal => ControllerCounters::count(&counters.terminal),
             }
@@ -310,11 +328,11 @@ async fn reconcile_one(
     }
 }
 
-/// Adds a key again after its backoff, or after `after` if that is longer.
-fn retry(shared: &ControllerShared, key: &ObjectKey, priority: Priority, after: Duration) {
+/// Adds a key again after its backoff.
+fn retry(shared: &ControllerShared, key: &ObjectKey, priority: Priority) {
     let options = AddOptions {
         priority,
-        after,
+        after: Duration::ZERO,
         rate_limited: true,
     };
     shared.queue.add_with(key.clone(), options);

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
-use crate::own_writes::{OwnWrite, OwnWrites};
+use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
 use crate::stats::ControllerCounters;
 use crate::watched::{KeysOf, WatchedResource};
 
@@ -60,6 +60,9 @@ impl fmt::Display for Cause {
         write!(f, "{what} {} {}", self.resource, self.object)
     }
 }
+
+/// Longer waits would overflow an `Instant`: a year.
+pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The state that the parts of one controller share.
 pub(crate) struct ControllerShared {
@@ -146,23 +149,37 @@ impl ControllerShared {
         })
     }
 
-    /// Waits until the caches have what this process wrote to an object and to what it owns. False if they did not get it in time.
+    /// Waits until the caches have what this process wrote to an object and to what it owns. False if they did not get it in time;
+    /// what they did not get stays noted.
     pub(crate) async fn see_own_writes(&self, key: &ObjectKey, longest: Duration) -> bool {
-        let writes = lock(&self.own_writes).take(key);
-        let deadline = Instant::now() + longest;
-        for write in writes {
-            let Some(source) = self.sources.get(write.source) else {
-                continue;
-            };
-            let seen = source.caught_up(&write.object, write.awaited);
-            if timeout_at(deadline, seen).await.is_err() {
-                return false;
+        let writes = lock(&self.own_writes).of(key);
+        if writes.is_empty() {
+            return true;
+        }
+        let deadline = Instant::now() + longest.min(FAR);
+        let mut seen = true;
+        for ((source, object), awaited) in writes {
+            if let Some(source) = self.sources.get(source) {
+                let caught_up = source.caught_up(&object, awaited);
+                seen &= timeout_at(deadline, caught_up).await.is_ok();
             }
         }
-        true
+        let has = |(source, object): &WrittenObject, awaited| self.has(*source, object, awaited);
+        lock(&self.own_writes).forget(key, has);
+        seen
     }
 
-    /// Keys whose reconcile waits for own writes.
+    /// Forgets the own writes of a key that the caches did not get.
+    pub(crate) fn forget_own_writes(&self, key: &ObjectKey) {
+        lock(&self.own_writes).forget(key, |_, _| true);
+    }
+
+    fn has(&self, source: usize, object: &ObjectKey, awaited: Awaited) -> bool {
+        let source = self.sources.get(source);
+        source.is_none_or(|source| source.has(object, awaited))
+    }
+
+    /// Own writes that the caches may not have.
     pub(crate) fn own_writes(&self) -> usize {
         lock(&self.own_writes).len()
     }
@@ -170,21 +187,14 @@ impl ControllerShared {
 
 impl WriteObserver for ControllerShared {
     fn wrote(&self, write: &ObservedWrite) {
-        let has = |write: &OwnWrite| {
-            let source = self.sources.get(write.source);
-            source.is_none_or(|source| source.has(&write.object, write.awaited))
-        };
+        let has = |(source, object): &WrittenObject, awaited| self.has(*source, object, awaited);
         for (position, source) in self.sources.iter().enumerate() {
             let Some((keys, object, awaited)) = source.written(write) else {
                 continue;
             };
             for key in keys {
-                let own = OwnWrite {
-                    source: position,
-                    object: object.clone(),
-                    awaited,
-                };
-                lock(&self.own_writes).wrote(key, own, has);
+                let object = (position, object.clone());
+                lock(&self.own_writes).wrote(key, object, awaited, has);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidings_informer::{HandlerOptions, Predicate, Registration, Stopped};
+use tidings_informer::{Event, HandlerOptions, Predicate, Registration, Stopped};
 use tidings_kube::Scope;
 
 use crate::shared::ControllerShared;
@@ -74,17 +74,20 @@ pub(crate) fn watch_source<D: Send + Sync + 'static>(
     let resource: Arc<dyn WatchedResource> = watched.clone();
     let attach = move |shared: Weak<ControllerShared>| {
         let name: Arc<str> = watched.informer.name().into();
-        let keys = Arc::clone(&watched.keys);
+        let (keys, resource) = (Arc::clone(&watched.keys), watched.resource.clone());
         let mut options = HandlerOptions::default();
         if let Some(shared) = shared.upgrade() {
             options = options.name(format!("controller {}", shared.name));
         }
         options.resync = resync;
-        let handler = move |event| {
-            if predicate.counts(&event)
-                && let Some(shared) = shared.upgrade()
-            {
-                shared.enqueue(&event, &keys, &name);
+        let handler = move |event: Event<D>| {
+            if let Some(shared) = shared.upgrade() {
+                if let Event::Deleted { last, .. } = &event {
+                    shared.applied.set(&resource, last.key(), None);
+                }
+                if predicate.counts(&event) {
+                    shared.enqueue(&event, &keys, &name);
+                }
             }
             std::future::ready(())
         };

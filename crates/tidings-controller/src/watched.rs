@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use tidings_api::{LabelSelector, Object, ObjectKey};
 use tidings_informer::{BoxFuture, Cached, Index, NotSynced, SharedInformer, Uid};
 use tidings_kube::{ApiResource, ObservedWrite, Scope};
@@ -38,23 +39,23 @@ pub(crate) trait WatchedResource: Send + Sync {
     fn has(&self, object: &ObjectKey, awaited: Awaited) -> bool;
     /// Waits until the cache has a write, or its informer stops.
     fn caught_up<'a>(&'a self, object: &'a ObjectKey, awaited: Awaited) -> BoxFuture<'a, ()>;
+    /// Waits until the informer has stopped.
+    fn stopped(&self) -> BoxFuture<'_, ()>;
     fn as_any(&self) -> &dyn Any;
 }
 
 impl<D: Send + Sync + 'static> Watched<D> {
     /// True if the cache will receive an object of this namespace and with these labels. With a field selector nobody knows.
-    fn selects(&self, namespace: &str, object: Option<&Object>) -> bool {
+    fn selects(&self, namespace: &str, object: &Object) -> bool {
         let Scope {
             namespace: only,
             label_selector,
             field_selector,
             ..
         } = &self.scope;
-        let labels = || match (label_selector.as_str(), object) {
-            ("", _) => true,
-            (selector, Some(object)) => LabelSelector::parse(selector)
-                .is_ok_and(|selector| selector.matches(object.labels())),
-            (_, None) => true,
+        let labels = || {
+            let selector = LabelSelector::parse(label_selector);
+            selector.is_ok_and(|selector| selector.matches(object.labels()))
         };
         (only.is_empty() || only == namespace) && field_selector.is_empty() && labels()
     }
@@ -82,28 +83,29 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
     }
 
     fn written(&self, write: &ObservedWrite) -> Option<(Vec<ObjectKey>, ObjectKey, Awaited)> {
-        let is_ours = self.resource.group == write.group && self.resource.plural == write.resource;
-        if !is_ours || !self.selects(&write.namespace, write.object.as_ref()) {
+        if self.resource.group != write.group || self.resource.plural != write.resource {
             return None;
         }
-        let stays = write
-            .object
-            .as_ref()
-            .filter(|object| !write.is_deletion || object.is_terminating());
-        let Some(object) = stays else {
+        let store = self.informer.store();
+        let Some(object) = write.object.as_ref().filter(|object| stays(object, write)) else {
+            if !write.is_deletion && write.object.is_none() {
+                return None; // an answer that says nothing of the object
+            }
             let key = ObjectKey::new(&write.namespace, &write.name);
-            let gone = self.informer.store().get_by_key(key.as_str())?;
+            let gone = store.get_by_key(key.as_str())?;
             self.informer.overlay().deleted(&gone);
             return Some(((self.keys)(&gone), key, Awaited::Gone(gone.uid())));
         };
         let key = object.key();
-        // An object that does not fit its type will not be in the cache either.
-        let written = self.informer.wrote(object).ok()?;
-        Some((
-            (self.keys)(&written),
-            key,
-            Awaited::Version(written.version()),
-        ))
+        let cached = store.get_by_key(key.as_str());
+        // An object that the write took out of the selection is still to leave the cache.
+        if cached.is_none() && !self.selects(key.namespace(), object) {
+            return None;
+        }
+        // Of an object that does not fit its type the cache will have nothing new.
+        let written = self.informer.wrote(object).ok().or(cached)?;
+        let awaited = Awaited::Version(object.revision().get());
+        Some(((self.keys)(&written), key, awaited))
     }
 
     fn has(&self, object: &ObjectKey, awaited: Awaited) -> bool {
@@ -121,12 +123,39 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
     fn caught_up<'a>(&'a self, object: &'a ObjectKey, awaited: Awaited) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let has = |_: &_| self.has(object, awaited);
-            // If the informer stops, the controller ends too.
+            // If the informer stops, so does the controller.
             let _ = self.informer.wait_until(has).await;
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let _ = self.informer.wait_until(|_| false).await;
         })
     }
 
     fn as_any(&self) -> &dyn Any {
         self
     }
+}
+
+/// True if the object is still there after a write that was answered with it.
+fn stays(object: &Object, write: &ObservedWrite) -> bool {
+    if !object.is_terminating() {
+        return !write.is_deletion;
+    }
+    // The write that removes the last finalizer of an object deletes it, and is answered with its last state.
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Metadata {
+        finalizers: Vec<String>,
+        deletion_grace_period_seconds: i64,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Whole {
+        metadata: Metadata,
+    }
+    let Whole { metadata } = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+    !metadata.finalizers.is_empty() || metadata.deletion_grace_period_seconds > 0
 }

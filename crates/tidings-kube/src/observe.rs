@@ -4,18 +4,27 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::BodyExt as _;
+use http::header::CONTENT_ENCODING;
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tidings_api::Object;
 use tower_service::Service;
 
+/// The largest answer to a write that is read; servers have lower limits.
+const OBJECT_BYTES_MAX: usize = 64 << 20;
+
+/// A request that is given up after this long without an answer counts as unanswered.
+const SILENCE_SUSPICIOUS: Duration = Duration::from_secs(5);
+
 /// Sees every request of a client that [`RestClient::observed_by`](crate::RestClient::observed_by) made. Called in the task of the
 /// request; must not block.
 pub trait RequestObserver: Send + Sync + 'static {
-    /// There was no answer: the connection failed, or a proxy answered that there is no server (502, 503, 504).
+    /// There was no answer: the connection failed, the caller gave up after five seconds of silence, or a proxy answered that there is no
+    /// server (502, 503, 504).
     fn unanswered(&self) {}
 
     /// A write succeeded.
@@ -42,9 +51,13 @@ pub struct ObservedWrite {
 }
 
 impl ObservedWrite {
-    /// Reads the path of a write, `/apis/apps/v1/namespaces/default/deployments/web/status`. `None` for other paths.
-    fn of_path(path: &str, is_deletion: bool) -> Option<ObservedWrite> {
-        let mut segments = path.trim_matches('/').split('/');
+    /// Reads the path and query of a write, `/apis/apps/v1/namespaces/default/deployments/web/status`. `None` for paths that are not of
+    /// objects or of their status, and for dry runs.
+    fn of_uri(uri: &Uri, is_deletion: bool) -> Option<ObservedWrite> {
+        if uri.query().is_some_and(|query| query.contains("dryRun=")) {
+            return None;
+        }
+        let mut segments = uri.path().trim_matches('/').split('/');
         let group = match segments.next()? {
             "api" => "",
             "apis" => segments.next()?,
@@ -53,26 +66,23 @@ impl ObservedWrite {
         segments.next()?; // the version
         let rest: Vec<&str> = segments.collect();
         let (namespace, resource, name) = match rest.as_slice() {
-            ["namespaces", namespace, resource, rest @ ..] if !is_namespace_part(resource) => {
-                (*namespace, *resource, rest.first().copied())
-            }
-            [resource, rest @ ..] => ("", *resource, rest.first().copied()),
-            [] => return None,
+            ["namespaces", name, "status" | "finalize"] => ("", "namespaces", *name),
+            ["namespaces", namespace, resource] => (*namespace, *resource, ""),
+            ["namespaces", namespace, resource, name]
+            | ["namespaces", namespace, resource, name, "status"] => (*namespace, *resource, *name),
+            [resource] => ("", *resource, ""),
+            [resource, name] | [resource, name, "status"] => ("", *resource, *name),
+            _ => return None,
         };
         Some(ObservedWrite {
             group: group.to_owned(),
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
-            name: name.unwrap_or_default().to_owned(),
+            name: name.to_owned(),
             is_deletion,
             object: None,
         })
     }
-}
-
-/// Subresources of a Namespace stand where resources of a namespace stand.
-fn is_namespace_part(segment: &str) -> bool {
-    matches!(segment, "status" | "finalize")
 }
 
 /// Passes requests on to another client, and tells an observer of them.
@@ -104,9 +114,15 @@ impl Service<Request<Body>> for ObservedService {
             let writes = is_deletion
                 || [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
             let write = writes
-                .then(|| ObservedWrite::of_path(request.uri().path(), is_deletion))
+                .then(|| ObservedWrite::of_uri(request.uri(), is_deletion))
                 .flatten();
+            let mut waiting = AwaitedHead {
+                observer: &*observer,
+                since: Instant::now(),
+                is_there: false,
+            };
             let answer = client.send(request).await;
+            waiting.is_there = true;
             if answer
                 .as_ref()
                 .map_or(true, |response| is_unavailable(response.status()))
@@ -123,6 +139,21 @@ impl Service<Request<Body>> for ObservedService {
     }
 }
 
+/// A request that waits for the head of its response. One that is given up after a long silence had no answer.
+struct AwaitedHead<'a> {
+    observer: &'a dyn RequestObserver,
+    since: Instant,
+    is_there: bool,
+}
+
+impl Drop for AwaitedHead<'_> {
+    fn drop(&mut self) {
+        if !self.is_there && self.since.elapsed() >= SILENCE_SUSPICIOUS {
+            self.observer.unanswered();
+        }
+    }
+}
+
 fn is_unavailable(code: StatusCode) -> bool {
     matches!(code.as_u16(), 502..=504)
 }
@@ -134,7 +165,11 @@ async fn tell(
     response: Response<Body>,
 ) -> Result<Response<Body>, kube::Error> {
     let (head, body) = response.into_parts();
-    let body: Bytes = body.collect().await?.to_bytes();
+    if head.headers.contains_key(CONTENT_ENCODING) {
+        return Ok(Response::from_parts(head, body)); // whoever asked for compression unpacks it
+    }
+    let body = Limited::new(body, OBJECT_BYTES_MAX).collect().await;
+    let body: Bytes = body.map_err(kube::Error::Service)?.to_bytes();
     // A Status has no name of an object; lists of deleted collections have neither.
     let object = Object::parse(body.clone()).ok();
     write.object = object.filter(|object| !object.name().is_empty() && !object.uid().is_empty());
@@ -149,7 +184,7 @@ mod tests {
     #[test]
     fn paths_of_writes_are_read() {
         let read = |path: &str| {
-            let write = ObservedWrite::of_path(path, false)?;
+            let write = ObservedWrite::of_uri(&path.parse().unwrap(), false)?;
             Some([write.group, write.resource, write.namespace, write.name])
         };
         let of = |parts: [&str; 4]| Some(parts.map(str::to_owned));
@@ -176,6 +211,9 @@ mod tests {
             of(["", "namespaces", "", "default"])
         );
         assert_eq!(read("/api/v1/nodes/n1"), of(["", "nodes", "", "n1"]));
+        for other in ["/eviction", "/scale", "/proxy/a/b", "?dryRun=All"] {
+            assert_eq!(read(&format!("{deployment}{other}")), None, "{other}");
+        }
         assert_eq!(read("/version"), None);
         assert_eq!(read("/apis"), None);
     }

@@ -1,13 +1,22 @@
 //! Predicates on the metadata of typed objects: which events count for a controller.
 
-use tidings_informer::{Cached, Predicate};
+use tidings_informer::{Cached, Event, Predicate};
 
 use crate::resource::KubeObject;
 
-/// An update counts if `metadata.generation` changed: the spec changed, and not only the status or the metadata.
+/// An update counts if `metadata.generation` changed (the spec changed, and not only the status or the metadata), or if the deletion of
+/// the object began. Every update of a kind without a generation counts.
 #[must_use]
 pub fn generation_changed<K: KubeObject>() -> Predicate<K> {
-    Predicate::changed(|object: &Cached<K>| object.meta().generation)
+    Predicate::new(|event: &Event<K>| match event {
+        Event::Updated { old, new } => {
+            let (old, new) = (old.meta(), new.meta());
+            new.generation.is_none()
+                || old.generation != new.generation
+                || old.deletion_timestamp.is_some() != new.deletion_timestamp.is_some()
+        }
+        _ => true,
+    })
 }
 
 /// An update counts if the annotations changed.
@@ -34,7 +43,7 @@ mod tests {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use tidings_api::Object;
-    use tidings_informer::{Decode, Event};
+    use tidings_informer::Decode;
 
     use super::*;
 
@@ -61,14 +70,18 @@ mod tests {
                 .each_ref()
                 .map(|predicate| predicate.counts(&event))
         };
-        let (generation, other) = (r#","generation":1"#, r#","generation":2"#);
-        assert_eq!(counted(generation, other), [true, false, false, false]);
-        let annotated = r#","annotations":{"a":"b"}"#;
-        assert_eq!(counted("", annotated), [false, true, false, false]);
-        let finalizers = r#","finalizers":["a/b"]"#;
-        assert_eq!(counted(finalizers, ""), [false, false, true, false]);
-        let deleting = r#","deletionTimestamp":"2026-01-01T00:00:00Z""#;
-        assert_eq!(counted("", deleting), [false, false, false, true]);
-        assert_eq!(counted(deleting, deleting), [false; 4]);
+        let metadata = |more: &str| format!(r#","generation":1{more}"#);
+        let plain = metadata("");
+        let changed = r#","generation":2"#;
+        assert_eq!(counted(&plain, changed), [true, false, false, false]);
+        let annotated = metadata(r#","annotations":{"a":"b"}"#);
+        assert_eq!(counted(&plain, &annotated), [false, true, false, false]);
+        let finalizers = metadata(r#","finalizers":["a/b"]"#);
+        assert_eq!(counted(&finalizers, &plain), [false, false, true, false]);
+        let deleting = metadata(r#","deletionTimestamp":"2026-01-01T00:00:00Z""#);
+        assert_eq!(counted(&plain, &deleting), [true, false, false, true]);
+        assert_eq!(counted(&deleting, &deleting), [false; 4]);
+        // A kind without a generation.
+        assert_eq!(counted("", ""), [true, false, false, false]);
     }
 }

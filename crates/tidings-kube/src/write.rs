@@ -1,7 +1,7 @@
 //! Reads and writes of single objects: get, create, apply, patch, delete.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request};
 use http_body_util::{BodyExt as _, Limited};
 use kube::core::ApiResource;
@@ -185,7 +185,10 @@ impl RestClient {
         media_type: &'static str,
         body: Bytes,
     ) -> Result<Bytes, SourceError> {
+        // One object is seldom worth compressing, and nothing here would unpack it.
+        let plain = HeaderValue::from_static("identity");
         let mut request = Request::builder().method(method).uri(path);
+        request = request.header(ACCEPT_ENCODING, plain);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }

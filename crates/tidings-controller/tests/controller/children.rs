@@ -11,7 +11,7 @@ use tidings_controller::{
     Action, Cached, Context, Controller, Finalizing, OwnerKind, Predicate, Watches,
 };
 use tidings_informer::RelistReason;
-use tidings_kube::{Scope, SourceError};
+use tidings_kube::{ObjectPath, PatchKind, Scope, SourceError};
 
 use crate::server::{Server, config_maps, eventually, idle, secrets};
 
@@ -59,19 +59,23 @@ async fn children_follow_their_owner_and_come_back_when_they_are_deleted() {
     server.delete(&secrets(), "a").await;
     eventually("the child comes back", async || data("a").await.is_some()).await;
 
-    // Nothing is sent when nothing changes.
+    // Nothing is sent when nothing changes for the child.
     idle(&controller).await;
     let writes = server.switch().writes.load(SeqCst);
     let reconciles = controller.stats().reconciles();
-    server.apply("a", json!({"k": "two", "other": "x"})).await;
-    server.apply("a", json!({"k": "two"})).await;
+    let resource = config_maps();
+    let path = ObjectPath::new(&resource, "default", "a");
+    let labels = json!({"metadata": {"labels": {"l": "x"}}});
+    let user = server.user();
+    user.patch_object(&path, PatchKind::Merge, &labels)
+        .await
+        .unwrap();
     eventually("it is reconciled", async || {
         controller.stats().reconciles() > reconciles
     })
     .await;
     idle(&controller).await;
-    let sent = server.switch().writes.load(SeqCst) - writes;
-    assert!(sent <= 2, "{sent} writes for two changes");
+    assert_eq!(server.switch().writes.load(SeqCst), writes);
     controller.stop().await;
 }
 
@@ -286,4 +290,45 @@ async fn owners_of_any_kind_and_named_objects_are_mapped() {
     })
     .await;
     controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_in_another_namespace_is_refused_before_it_is_sent() {
+    let server = Server::start().await;
+    server.create(json!({"metadata": {"name": "a"}})).await;
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {
+        let mut child = Secret::default();
+        child.metadata.name = Some("child".to_owned());
+        child.metadata.namespace = Some("kube-system".to_owned());
+        ctx.apply(&map, &child).await?;
+        Ok::<_, SourceError>(Action::AwaitChange)
+    };
+    let controller = Controller::<ConfigMap>::new(&server.cluster())
+        .scope(Scope::namespace("default"))
+        .owns::<Secret>()
+        .start(reconcile, ());
+    eventually("it fails", async || controller.stats().failed > 0).await;
+    assert_eq!(server.switch().writes.load(SeqCst), 0);
+    drop(controller);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_that_is_dropped_ends_its_controller() {
+    let server = Server::start().await;
+    let cluster = server.cluster();
+    let reconcile =
+        async |_: Arc<Cached<ConfigMap>>, _: Context<()>| Ok::<_, SourceError>(Action::AwaitChange);
+    let controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .start(reconcile, ());
+    idle(&controller).await;
+    let informer = cluster
+        .informers()
+        .informer::<ConfigMap>(&Scope::namespace("default"));
+    assert_eq!(informer.registrations().len(), 1);
+    drop(controller);
+    eventually("its handler is gone", async || {
+        informer.registrations().is_empty()
+    })
+    .await;
 }

@@ -33,8 +33,8 @@ async fn a_dead_server_is_noticed_once_and_no_key_pays_for_it() {
         .owns::<Secret>()
         .start(mirror, ());
     let made = || controller.stats().succeeded as usize;
-    eventually("it has begun", async || made() > 50).await;
-    server.switch().cut();
+    // The tenth write is the last that is answered.
+    server.switch().cut_after(10);
     eventually("the controller notices", async || !cluster.is_reachable()).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let stats = controller.stats();
@@ -82,4 +82,38 @@ async fn a_controller_that_stops_during_an_outage_ends_at_once() {
     assert!(!cluster.is_reachable());
     let stopped = tokio::time::timeout(Duration::from_secs(5), controller.stop()).await;
     assert_eq!(stopped.unwrap().abandoned, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_fails_alone_backs_off_and_pauses_nobody_for_long() {
+    let server = Server::start().await;
+    *server.switch().poisoned.lock().unwrap() = Some("/secrets/bad");
+    for name in ["bad", "good-1", "good-2"] {
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let cluster = server.cluster();
+    let controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .owns::<Secret>()
+        .start(mirror, ());
+    let made = async |name: &str| server.get(&secrets(), name).await.is_some();
+    eventually("the others are made", async || {
+        made("good-1").await && made("good-2").await
+    })
+    .await;
+    eventually("the bad one is a failure of its own", async || {
+        controller.stats().failed >= 3
+    })
+    .await;
+    let stats = controller.stats();
+    assert_eq!(stats.given_back, 0, "the server was never dead");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let more = controller.stats().failed - stats.failed;
+    assert!(
+        more < 12,
+        "{more} failures in a second: it does not back off"
+    );
+    *server.switch().poisoned.lock().unwrap() = None;
+    eventually("it succeeds in the end", async || made("bad").await).await;
+    controller.stop().await;
 }

@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -24,9 +24,12 @@ pub(crate) struct Server {
 }
 
 /// Cuts the connection of controllers, and counts what they send.
-#[derive(Default)]
 pub(crate) struct Switch {
     is_cut: AtomicBool,
+    /// The connection is cut when this many writes were sent.
+    cut_at: AtomicU64,
+    /// Requests whose path contains this are refused, all others are answered.
+    pub(crate) poisoned: Mutex<Option<&'static str>>,
     /// Requests that found the connection cut.
     pub(crate) refused: AtomicU64,
     /// Writes that were sent.
@@ -98,12 +101,30 @@ impl Server {
     }
 }
 
+impl Default for Switch {
+    fn default() -> Switch {
+        Switch {
+            is_cut: AtomicBool::new(false),
+            cut_at: AtomicU64::new(u64::MAX),
+            poisoned: Mutex::default(),
+            refused: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Switch {
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, SeqCst);
     }
 
+    /// Cuts the connection after this many more writes.
+    pub(crate) fn cut_after(&self, writes: u64) {
+        self.cut_at.store(self.writes.load(SeqCst) + writes, SeqCst);
+    }
+
     pub(crate) fn mend(&self) {
+        self.cut_at.store(u64::MAX, SeqCst);
         self.is_cut.store(false, SeqCst);
     }
 }
@@ -120,8 +141,15 @@ impl Service<Request<Body>> for Server {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (mut api, switch) = (self.api.clone(), Arc::clone(&self.switch));
         Box::pin(async move {
+            if switch.writes.load(SeqCst) >= switch.cut_at.load(SeqCst) {
+                switch.cut();
+            }
             if switch.is_cut.load(SeqCst) {
                 switch.refused.fetch_add(1, SeqCst);
+                return Err(Refused);
+            }
+            let poisoned = *switch.poisoned.lock().unwrap();
+            if poisoned.is_some_and(|resource| request.uri().path().contains(resource)) {
                 return Err(Refused);
             }
             if request.method() != Method::GET {
