@@ -535,6 +535,24 @@ fn a_server_that_does_not_answer_is_named() {
     );
 }
 
+/// Creates an object of a kind whose definition was just created: until it is established, its path is not found.
+async fn create_when_served(server: &Server, path: &str, body: &str) {
+    let mut connection = server.client.connect().await.unwrap();
+    loop {
+        let answer = connection
+            .request("POST", path, body.as_bytes())
+            .await
+            .unwrap();
+        match answer.code {
+            404 => tokio::task::yield_now().await,
+            code => {
+                assert!(code < 300, "{}", answer.text());
+                return;
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_that_is_deleted_and_created_again_does_not_end_the_view() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -548,7 +566,7 @@ async fn a_definition_that_is_deleted_and_created_again_does_not_end_the_view() 
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path()).await;
     write(&server, "POST", DEFINITIONS, DEFINITION).await;
-    write(&server, "POST", CATS, &cat("tom")).await;
+    create_when_served(&server, CATS, &cat("tom")).await;
     let mut view = View::open(home.path(), &["cats"]);
     assert_eq!(view.event(), "ADDED    tom");
     let definition = format!("{DEFINITIONS}/cats.example.com");
@@ -566,7 +584,7 @@ async fn a_definition_that_is_deleted_and_created_again_does_not_end_the_view() 
         tokio::task::yield_now().await;
     }
     write(&server, "POST", DEFINITIONS, DEFINITION).await;
-    write(&server, "POST", CATS, &cat("kitty")).await;
+    create_when_served(&server, CATS, &cat("kitty")).await;
     let mut event = view.event();
     while event.starts_with("DELETED") {
         event = view.event();
