@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::workqueue::{QueueOptions, RateLimiter, WithJitter, default_limiter};
 use tidings_informer::{
-    Action, BoxFuture, Cached, IndexValue, Predicate, RunSummary, SharedInformer, WorkQueue,
+    Action, BoxFuture, Cached, IndexValue, Predicate, RunSummary, SharedInformer, WorkQueue, story,
 };
 use tidings_kube::{ApiResource, KubeObject, Scope, resource_of};
 use tokio::sync::watch;
@@ -463,22 +463,6 @@ impl<K: KubeObject> Controller<K> {
         };
         (prepared, self.stop)
     }
-}
-
-/// An error and its causes in one line.
-fn story(error: &dyn Error) -> String {
-    let mut story = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        // Some errors already end with the text of their cause.
-        let text = error.to_string();
-        if !story.ends_with(&text) {
-            story.push_str(": ");
-            story.push_str(&text);
-        }
-        cause = error.source();
-    }
-    story
 }
 
 impl<K: KubeObject> std::fmt::Debug for Controller<K> {

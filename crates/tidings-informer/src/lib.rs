@@ -47,7 +47,7 @@ pub use share::{
 };
 pub use source::{
     BoxFuture, EventStream, List, ListFunc, ListPart, ListStream, ListWatch, Listed, Lister,
-    ListerWatcher, PAGE_SIZE, Paged, Pager, SourceError, WatchFunc, Watcher,
+    ListerWatcher, PAGE_SIZE, Paged, Pager, SourceError, WatchFunc, Watcher, story,
 };
 pub use stats::{InformerStats, Lag};
 pub use store::{

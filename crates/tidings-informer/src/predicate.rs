@@ -67,8 +67,7 @@ impl<K: 'static> Predicate<K> {
         })
     }
 
-    /// An update counts if the resource version changed. Every change has a new version; only resyncs have not, and they count by
-    /// [`Predicate::new`] alone.
+    /// Every change counts, because each has a new resource version; resyncs do not count.
     #[must_use]
     pub fn version_changed() -> Predicate<K> {
         Predicate::new(|event: &Event<K>| match event {

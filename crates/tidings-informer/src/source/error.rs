@@ -87,8 +87,8 @@ impl SourceError {
     }
 }
 
-/// An error and its causes in one line.
-pub(crate) fn story(error: &dyn std::error::Error) -> String {
+/// An error and its causes in one line, for logs.
+pub fn story(error: &dyn std::error::Error) -> String {
     let mut story = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

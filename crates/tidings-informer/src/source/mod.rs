@@ -10,8 +10,7 @@ use std::pin::Pin;
 use futures_core::Stream;
 use tidings_api::{ListMetadata, ListOptions, Object, WatchEvent};
 
-pub use error::SourceError;
-pub(crate) use error::story;
+pub use error::{SourceError, story};
 pub use list_watch::{ListFunc, ListWatch, WatchFunc};
 pub use pager::{Listed, PAGE_SIZE, Paged, Pager};
 
