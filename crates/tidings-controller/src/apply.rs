@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::{Cached, SourceError};
-use tidings_kube::{ApiResource, KubeObject, ObjectPath, resource_of};
+use tidings_kube::{ApiResource, KubeObject, ObjectPath, is_cluster_scoped, resource_of};
 
 use crate::context::Context;
 
@@ -21,54 +21,43 @@ impl<S> Context<S> {
     pub async fn apply<K, D>(&self, owner: &Cached<K>, child: &D) -> Result<bool, SourceError>
     where
         K: KubeObject,
-        D: KubeObject + Serialize + Clone,
+        D: KubeObject + Serialize,
     {
         let resource = resource_of::<D>();
-        let mut child = json_object(child)?;
-        set_type(&mut child, &resource);
-        let metadata = child.entry("metadata").or_insert_with(|| json!({}));
-        if metadata["namespace"].is_null() && !owner.namespace().is_empty() {
-            metadata["namespace"] = owner.namespace().into();
-        }
-        let namespace = metadata["namespace"].as_str().unwrap_or_default();
-        if !owner.namespace().is_empty() && namespace != owner.namespace() {
-            return Err(SourceError::Unexpected(format!(
-                "no request: a child in the namespace {namespace} cannot have an owner in {}, the garbage collector would delete it; apply it \
-                 with the client, without an owner",
-                owner.namespace()
-            )));
-        }
-        let mut owners = match metadata["ownerReferences"].take() {
-            Value::Array(owners) => owners,
-            _ => Vec::new(),
-        };
-        let reference = owner_reference(owner);
-        owners.retain(|known| known["uid"] != reference["uid"]);
-        owners.push(reference);
-        metadata["ownerReferences"] = owners.into();
-        self.apply_configuration::<D>(&resource, &Value::Object(child))
+        let configuration = child_of(owner, child)?;
+        let is_current = self.is_applied::<D>(&resource, &configuration);
+        self.send_applied(&resource, &configuration, is_current)
             .await
     }
 
-    async fn apply_configuration<D: KubeObject + Serialize>(
+    /// True if this process applied the same configuration before, and the cache still has all of it.
+    pub(crate) fn is_applied<D: KubeObject + Serialize>(
         &self,
         resource: &ApiResource,
         configuration: &Value,
+    ) -> bool {
+        let key = key_of(configuration);
+        let cached = self.find_store::<D>(|_| true).get_by_key(key.as_str());
+        cached.is_some_and(|cached| {
+            self.shared
+                .applied
+                .is(resource, &key, hash_of(configuration))
+                && serde_json::to_value(cached.value())
+                    .is_ok_and(|cached| contains(&cached, configuration))
+        })
+    }
+
+    /// Applies a configuration, unless it is current. True if it was sent.
+    pub(crate) async fn send_applied(
+        &self,
+        resource: &ApiResource,
+        configuration: &Value,
+        is_current: bool,
     ) -> Result<bool, SourceError> {
-        let text = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
-        let key = ObjectKey::new(text("namespace"), text("name"));
-        let hash = hash_of(configuration);
-        let cached = self.find::<D>().and_then(|watched| {
-            let store = watched.informer.store();
-            store.get_by_key(key.as_str())
-        });
-        if let Some(cached) = cached
-            && self.shared.applied.is(resource, &key, hash)
-            && serde_json::to_value(cached.value())
-                .is_ok_and(|cached| contains(&cached, configuration))
-        {
+        if is_current {
             return Ok(false);
         }
+        let key = key_of(configuration);
         // Until it is answered nobody knows what the server has.
         self.shared.applied.set(resource, &key, None);
         let path = ObjectPath::new(resource, key.namespace(), key.name());
@@ -76,6 +65,7 @@ impl<S> Context<S> {
         self.client()
             .apply_object(&path, manager, true, configuration)
             .await?;
+        let hash = hash_of(configuration);
         self.shared.applied.set(resource, &key, Some(hash));
         Ok(true)
     }
@@ -95,10 +85,8 @@ impl<S> Context<S> {
     {
         let status = Value::Object(json_object(status)?);
         // The last state that this process wrote, if the cache does not have it yet.
-        let latest = self.find::<K>().and_then(|watched| {
-            let latest = watched.informer.overlay().get_by_key(object.key().as_str());
-            latest.filter(|latest| latest.uid() == object.uid())
-        });
+        let latest = self.latest::<K>(object.key());
+        let latest = latest.filter(|latest| latest.uid() == object.uid());
         let current = latest
             .as_ref()
             .map_or(object.value(), |latest| latest.value());
@@ -170,6 +158,58 @@ impl<S> Context<S> {
         let path = ObjectPath::new(&resource, key.namespace(), key.name());
         self.client().get_object(&path).await
     }
+}
+
+/// The configuration of a child: in the namespace of its owner, with the owner as its controller.
+pub(crate) fn child_of<K: KubeObject, D: KubeObject + Serialize>(
+    owner: &Cached<K>,
+    child: &D,
+) -> Result<Value, SourceError> {
+    let resource = resource_of::<D>();
+    let refused = |why: String| Err(SourceError::Unexpected(format!("no request: {why}")));
+    let mut child = json_object(child)?;
+    set_type(&mut child, &resource);
+    let metadata = child.entry("metadata").or_insert_with(|| json!({}));
+    let is_cluster_scoped = is_cluster_scoped::<D>();
+    if is_cluster_scoped && !owner.namespace().is_empty() {
+        return refused(format!(
+            "a {} has no namespace and cannot have an owner in {}, the garbage collector would delete it; apply it with the client, without \
+             an owner, and delete it with a finalizer",
+            resource.kind,
+            owner.namespace()
+        ));
+    }
+    if metadata["namespace"].is_null() && !owner.namespace().is_empty() {
+        metadata["namespace"] = owner.namespace().into();
+    }
+    let namespace = metadata["namespace"].as_str().unwrap_or_default();
+    if namespace.is_empty() && !is_cluster_scoped {
+        return refused(format!(
+            "a {} of an owner without a namespace must name its own",
+            resource.kind
+        ));
+    }
+    if !owner.namespace().is_empty() && namespace != owner.namespace() {
+        return refused(format!(
+            "a child in the namespace {namespace} cannot have an owner in {}, the garbage collector would delete it; apply it with the \
+             client, without an owner",
+            owner.namespace()
+        ));
+    }
+    let mut owners = match metadata["ownerReferences"].take() {
+        Value::Array(owners) => owners,
+        _ => Vec::new(),
+    };
+    let reference = owner_reference(owner);
+    owners.retain(|known| known["uid"] != reference["uid"]);
+    owners.push(reference);
+    metadata["ownerReferences"] = owners.into();
+    Ok(Value::Object(child))
+}
+
+fn key_of(configuration: &Value) -> ObjectKey {
+    let text = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
+    ObjectKey::new(text("namespace"), text("name"))
 }
 
 /// The reference to a controlling owner, as JSON.

@@ -2,12 +2,19 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
-use tidings_informer::ReflectorOptions;
+use tidings_api::ObjectKey;
 use tidings_informer::metrics::InformerMetrics;
-use tidings_kube::{KubeInformerFactory, ObservedWrite, RequestObserver, RestClient};
+use tidings_informer::{Cached, ReflectorOptions};
+use tidings_kube::{
+    KubeInformerFactory, KubeObject, ObservedWrite, RequestObserver, RestClient, Scope, resource_of,
+};
 
 use crate::gate::ServerGate;
+
+/// The name of the only cluster of a program.
+const DEFAULT_NAME: &str = "default";
 
 /// One API server, shared by all controllers of a process: its client, one informer for each resource, and whether it answers.
 ///
@@ -28,12 +35,12 @@ struct ClusterInner {
 }
 
 impl Cluster {
-    /// The cluster of a client.
+    /// The cluster of a client. Its name is `default`.
     pub fn new(client: &RestClient) -> Cluster {
-        Cluster::named("default", client)
+        Cluster::named(DEFAULT_NAME, client)
     }
 
-    /// The cluster of a client, with a name for logs.
+    /// The cluster of a client, with a name for logs and metrics: one of several clusters.
     pub fn named(name: impl Into<Arc<str>>, client: &RestClient) -> Cluster {
         let name = name.into();
         let gate = ServerGate::new(Arc::clone(&name), client.clone());
@@ -85,7 +92,12 @@ impl Cluster {
         self.inner.metrics.as_ref()
     }
 
-    /// The name, for logs.
+    /// The name, as a label of metrics, where the program gave one.
+    pub(crate) fn label(&self) -> Option<&str> {
+        Some(self.name()).filter(|name| *name != DEFAULT_NAME)
+    }
+
+    /// The name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -99,6 +111,35 @@ impl Cluster {
     /// The informers that the controllers of this cluster share.
     pub fn informers(&self) -> &KubeInformerFactory {
         &self.inner.informers
+    }
+
+    /// Waits until an object is as it should be, or gone: `condition` gets its state whenever it changes, and `None` while there is no such
+    /// object. For tests, and for what a program needs before it starts; a reconcile should return and be called again instead.
+    ///
+    /// # Errors
+    /// If that takes longer than `longest`, with what the cache was doing.
+    pub async fn wait_until<K: KubeObject>(
+        &self,
+        key: &ObjectKey,
+        longest: Duration,
+        condition: impl Fn(Option<&Cached<K>>) -> bool,
+    ) -> Result<Option<Arc<Cached<K>>>, NotYet> {
+        let fields = format!("metadata.name={}", key.name());
+        let scope = Scope::namespace(key.namespace()).fields(fields);
+        let informer = self.informers().informer::<K>(&scope);
+        informer.start();
+        let holds = informer.wait_until(|store| {
+            informer.has_synced() && condition(store.get_by_key(key.as_str()).as_deref())
+        });
+        match tokio::time::timeout(longest, holds).await {
+            Ok(Ok(())) => Ok(informer.store().get_by_key(key.as_str())),
+            _ => Err(NotYet {
+                kind: resource_of::<K>().kind,
+                key: key.clone(),
+                longest,
+                state: informer.state().to_string(),
+            }),
+        }
     }
 
     /// True while the server answers.
@@ -127,9 +168,41 @@ impl fmt::Debug for Cluster {
     }
 }
 
+/// An object is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {key} is not as it should be after {longest:?}; its cache: {state}")]
+#[non_exhaustive]
+pub struct NotYet {
+    /// The kind of the object.
+    pub kind: String,
+    /// Its key.
+    pub key: ObjectKey,
+    /// How long was waited.
+    pub longest: Duration,
+    /// What the cache was doing.
+    pub state: String,
+}
+
+/// The key of an object in one of several clusters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKey {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// The key of the object.
+    pub object: ObjectKey,
+}
+
+impl fmt::Display for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.cluster, self.object)
+    }
+}
+
 /// Hears of every write of a cluster's client.
 pub(crate) trait WriteObserver: Send + Sync {
     fn wrote(&self, write: &ObservedWrite);
+    /// Nobody knows whether a write was done.
+    fn in_doubt(&self, write: &ObservedWrite);
 }
 
 /// Passes what the client does on to the gate and to the controllers.
@@ -139,6 +212,10 @@ struct WriteObservers {
 }
 
 impl WriteObservers {
+    fn observers(&self) -> Vec<Arc<dyn WriteObserver>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn WriteObserver>>> {
         self.observers
             .lock()
@@ -152,9 +229,14 @@ impl RequestObserver for WriteObservers {
     }
 
     fn wrote(&self, write: &ObservedWrite) {
-        let observers: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        for observer in observers {
+        for observer in self.observers() {
             observer.wrote(write);
+        }
+    }
+
+    fn in_doubt(&self, write: &ObservedWrite) {
+        for observer in self.observers() {
+            observer.in_doubt(write);
         }
     }
 }

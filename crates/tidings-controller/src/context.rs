@@ -5,10 +5,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tidings_api::{Object, ObjectKey};
-use tidings_informer::{Cached, Store};
+use tidings_informer::{Cached, Index, IndexValue, MergedStore, UnknownIndex};
 use tidings_kube::{ApiResource, RestClient};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterKey};
 use crate::runner::Attempt;
 use crate::shared::{Cause, ControllerShared};
 use crate::watched::Watched;
@@ -35,6 +35,14 @@ impl<S> Context<S> {
     /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.shared.cluster
+    }
+
+    /// The key of the object with the name of its cluster.
+    pub fn cluster_key(&self) -> ClusterKey {
+        ClusterKey {
+            cluster: self.cluster().name().to_owned(),
+            object: self.attempt.key.clone(),
+        }
     }
 
     /// The name of the controller: its field manager, and its name in logs, metrics and events.
@@ -85,44 +93,72 @@ impl<S> Context<S> {
         owner: &Cached<impl Sized>,
         is_meant: impl Fn(&Watched<D>) -> bool,
     ) -> Vec<Arc<Cached<D>>> {
-        let (mut owned, mut owns) = (Vec::new(), false);
-        for watched in self.all_watched::<D>().filter(|watched| is_meant(watched)) {
-            if let Some(index) = &watched.by_owner {
-                owns = true;
-                let store = watched.informer.store();
-                owned.extend(store.by_index(index, &owner.uid()).unwrap_or_default());
-            }
-        }
-        assert!(
-            owns,
-            "{} does not own {}: call owns for it",
-            self.controller(),
-            std::any::type_name::<D>()
-        );
-        owned
+        let owning = self.all_watched::<D>().filter(|watched| is_meant(watched));
+        let owning: Vec<_> = owning
+            .filter(|watched| watched.by_owner.is_some())
+            .collect();
+        let Some(index) = owning.first().and_then(|watched| watched.by_owner.clone()) else {
+            panic!(
+                "{} does not own {}: call owns for it",
+                self.controller(),
+                std::any::type_name::<D>()
+            );
+        };
+        let stores = owning.iter().map(|watched| watched.informer.store());
+        let owned = MergedStore::new(stores).by_index(&index, &owner.uid());
+        owned.unwrap_or_default()
     }
 
-    /// The cache of a type that the controller watches or owns.
+    /// The cache of a type that the controller watches or owns: all scopes in which it does, as one.
     ///
     /// # Panics
     /// If the controller neither watches nor owns the type.
-    pub fn store<D: Send + Sync + 'static>(&self) -> Store<D> {
-        self.watched::<D>().informer.store()
+    pub fn store<D: Send + Sync + 'static>(&self) -> MergedStore<D> {
+        let store = self.find_store::<D>(|_| true);
+        assert!(
+            !store.stores().is_empty(),
+            "{} does not watch {}: call owns or watches for it",
+            self.controller(),
+            std::any::type_name::<D>()
+        );
+        store
     }
 
-    fn watched<D: Send + Sync + 'static>(&self) -> &Watched<D> {
-        self.find::<D>().unwrap_or_else(|| {
-            panic!(
-                "{} does not watch {}: call owns or watches for it",
-                self.controller(),
-                std::any::type_name::<D>()
-            )
-        })
+    /// The objects of a type that have a value in an index of that name, from the cache, sorted by key. The index of the main resource is
+    /// added by [`Controller::index`](crate::Controller::index).
+    ///
+    /// # Errors
+    /// If a cache of the type does not have the index, or has it with values of another type.
+    ///
+    /// # Panics
+    /// If the controller neither watches nor owns the type.
+    pub fn by_index<D: Send + Sync + 'static, V: IndexValue>(
+        &self,
+        index: &str,
+        value: &V,
+    ) -> Result<Vec<Arc<Cached<D>>>, UnknownIndex> {
+        self.store::<D>().by_index(&Index::named(index), value)
     }
 
-    /// A watched resource of a type, if there is one.
-    pub(crate) fn find<D: Send + Sync + 'static>(&self) -> Option<&Watched<D>> {
-        self.all_watched::<D>().next()
+    /// The caches of a type as one; without any if the controller does not watch it.
+    pub(crate) fn find_store<D: Send + Sync + 'static>(
+        &self,
+        is_meant: impl Fn(&Watched<D>) -> bool,
+    ) -> MergedStore<D> {
+        let watched = self.all_watched::<D>().filter(|watched| is_meant(watched));
+        MergedStore::new(watched.map(|watched| watched.informer.store()))
+    }
+
+    /// The last state of an object that this process wrote, if the caches do not have it yet, or the newest that they have.
+    pub(crate) fn latest<D: Send + Sync + 'static>(
+        &self,
+        key: &ObjectKey,
+    ) -> Option<Arc<Cached<D>>> {
+        let latest = self.all_watched::<D>().filter_map(|watched| {
+            let overlay = watched.informer.overlay();
+            overlay.get_by_key(key.as_str())
+        });
+        latest.max_by_key(|object| object.version())
     }
 
     fn all_watched<D: Send + Sync + 'static>(&self) -> impl Iterator<Item = &Watched<D>> {

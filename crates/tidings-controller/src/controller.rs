@@ -9,7 +9,8 @@ use std::time::Duration;
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::workqueue::{QueueOptions, RateLimiter, WithJitter, default_limiter};
 use tidings_informer::{
-    Action, BoxFuture, Cached, IndexValue, Predicate, RunSummary, SharedInformer, WorkQueue, story,
+    Action, BoxFuture, Cached, IndexValue, MergedStore, Predicate, RunSummary, SharedInformer,
+    WorkQueue, story,
 };
 use tidings_kube::{ApiResource, KubeObject, Scope, resource_of};
 use tokio::sync::watch;
@@ -22,10 +23,12 @@ use crate::outcome::{ErrorPolicy, ReconcileFailure};
 use crate::owners::{self, OwnerKind, OwnerLink};
 use crate::prepared::PreparedController;
 use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
+use crate::shards::ShardGroup;
 use crate::shared::ControllerShared;
 use crate::signals::signalled;
+use crate::trigger::Trigger;
 use crate::watch_source::{WatchSource, Watches, watch_source};
-use crate::watched::{KeysOf, Watched};
+use crate::watched::{KeysOf, OwnedObject, Watched};
 
 /// The index by owners in the informers of owned objects. Controllers share it.
 const OWNER_INDEX: &str = "tidings.owners";
@@ -36,13 +39,46 @@ const JITTER: f64 = 0.2;
 struct MainResource {
     cluster: Cluster,
     resource: ApiResource,
-    /// The only namespace that the controller looks at; empty for all.
-    namespace: String,
+    /// The only namespaces that the controller looks at; one empty text for all.
+    namespaces: Vec<String>,
     exists: Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>,
 }
 
-type AddIndex<K> = Box<dyn FnOnce(&SharedInformer<K>) + Send>;
-type WatchSetup = Box<dyn FnOnce(&MainResource) -> WatchSource + Send>;
+impl MainResource {
+    /// The scopes of a watch: those that name no namespace are narrowed to the namespaces of the controller.
+    fn narrowed(&self, scopes: Vec<Scope>) -> Vec<Scope> {
+        let mut narrowed = Vec::new();
+        for scope in scopes {
+            if !scope.namespace.is_empty() {
+                narrowed.push(scope);
+                continue;
+            }
+            for namespace in &self.namespaces {
+                let mut scope = scope.clone();
+                scope.namespace.clone_from(namespace);
+                narrowed.push(scope);
+            }
+        }
+        narrowed
+    }
+}
+
+/// The namespaces of scopes, each once; one empty text if any scope is of all namespaces.
+fn namespaces(scopes: &[Scope]) -> Vec<String> {
+    let mut names: Vec<String> = scopes.iter().map(|scope| scope.namespace.clone()).collect();
+    names.sort();
+    names.dedup();
+    if names.first().is_some_and(String::is_empty) {
+        names.truncate(1);
+    }
+    names
+}
+
+type AddIndex<K> = Box<dyn Fn(&SharedInformer<K>) + Send>;
+type LinksFunc<K> = fn(&Cached<K>) -> Vec<OwnerLink>;
+type IdentityFunc<K> = fn(&Cached<K>) -> OwnedObject;
+type InformerFunc<K> = Box<dyn Fn(&Cluster, &Scope) -> SharedInformer<K> + Send + Sync>;
+type WatchSetup = Box<dyn FnOnce(&MainResource) -> Vec<WatchSource> + Send>;
 type ErrorPolicyFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
 
 /// Reconciles the objects of a type whenever they, or other objects that belong to them, change.
@@ -71,10 +107,13 @@ type ErrorPolicyFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
 /// controller.shutdown_on_signal().run(reconcile, ()).await;
 /// # }
 /// ```
-pub struct Controller<K: KubeObject> {
+pub struct Controller<K: Send + Sync + 'static> {
     cluster: Cluster,
     name: Arc<str>,
-    scope: Scope,
+    resource: ApiResource,
+    informer: InformerFunc<K>,
+    identity: IdentityFunc<K>,
+    scopes: Vec<Scope>,
     predicate: Predicate<K>,
     watches: Vec<WatchSetup>,
     indexes: Vec<AddIndex<K>>,
@@ -82,6 +121,8 @@ pub struct Controller<K: KubeObject> {
     resync: Option<Duration>,
     error_policy: Option<Arc<ErrorPolicyFunc>>,
     metrics: Option<ControllerMetrics>,
+    shards: Option<ShardGroup>,
+    triggers: Vec<Trigger>,
     options: RunnerOptions,
     stop: BoxFuture<'static, ()>,
 }
@@ -89,10 +130,37 @@ pub struct Controller<K: KubeObject> {
 impl<K: KubeObject> Controller<K> {
     /// A controller of all objects of a type. Its name is the kind in lower case.
     pub fn new(cluster: &Cluster) -> Controller<K> {
+        let informer = |cluster: &Cluster, scope: &Scope| cluster.informers().informer(scope);
+        let informer: InformerFunc<K> = Box::new(informer);
+        Controller::of(cluster, resource_of::<K>(), informer, OwnedObject::of::<K>)
+    }
+}
+
+impl Controller<Object> {
+    /// A controller of all objects of a resource that is known only at run time. Its name is the kind in lower case.
+    pub fn dynamic(cluster: &Cluster, resource: &ApiResource) -> Controller<Object> {
+        let dynamic = resource.clone();
+        let informer =
+            move |cluster: &Cluster, scope: &Scope| cluster.informers().dynamic(&dynamic, scope);
+        let informer: InformerFunc<Object> = Box::new(informer);
+        Controller::of(cluster, resource.clone(), informer, OwnedObject::of_object)
+    }
+}
+
+impl<K: Send + Sync + 'static> Controller<K> {
+    fn of(
+        cluster: &Cluster,
+        resource: ApiResource,
+        informer: InformerFunc<K>,
+        identity: IdentityFunc<K>,
+    ) -> Controller<K> {
         Controller {
             cluster: cluster.clone(),
-            name: resource_of::<K>().kind.to_lowercase().into(),
-            scope: Scope::all(),
+            name: resource.kind.to_lowercase().into(),
+            resource,
+            informer,
+            identity,
+            scopes: vec![Scope::all()],
             predicate: Predicate::all(),
             watches: Vec::new(),
             indexes: Vec::new(),
@@ -100,6 +168,8 @@ impl<K: KubeObject> Controller<K> {
             resync: None,
             error_policy: None,
             metrics: None,
+            shards: None,
+            triggers: Vec::new(),
             options: RunnerOptions {
                 concurrency: 8,
                 grace: Duration::from_secs(30),
@@ -119,8 +189,29 @@ impl<K: KubeObject> Controller<K> {
 
     /// Only the objects of a scope.
     #[must_use]
-    pub fn scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
+    pub fn scope(self, scope: Scope) -> Self {
+        self.scopes([scope])
+    }
+
+    /// Only the objects of several scopes, read as one cache: several namespaces, or several selectors. Each scope has a watch of its own,
+    /// so the program needs no permission for what is in none of them.
+    #[must_use]
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
+        self.scopes = scopes.into_iter().collect();
+        self
+    }
+
+    /// Shares the keys with other replicas of the program: this one reconciles only those that it owns in the group.
+    #[must_use]
+    pub fn sharded(mut self, group: &ShardGroup) -> Self {
+        self.shards = Some(group.clone());
+        self
+    }
+
+    /// Reconciles keys also when the program asks for it.
+    #[must_use]
+    pub fn triggered_by(mut self, trigger: &Trigger) -> Self {
+        self.triggers.push(trigger.clone());
         self
     }
 
@@ -143,7 +234,11 @@ impl<K: KubeObject> Controller<K> {
     pub fn owns_with<D: KubeObject>(self, which: OwnerKind, watches: Watches<D>) -> Self {
         let links = |object: &Cached<D>| OwnerLink::of::<D>(object);
         let informer = |cluster: &Cluster, scope: &Scope| cluster.informers().informer::<D>(scope);
-        self.owned(resource_of::<D>(), which, watches, links, informer)
+        let forms = (
+            links as LinksFunc<D>,
+            OwnedObject::of::<D> as IdentityFunc<D>,
+        );
+        self.owned(resource_of::<D>(), which, watches, forms, informer)
     }
 
     /// Reconciles owners of the objects of a resource that is known only at run time.
@@ -158,7 +253,11 @@ impl<K: KubeObject> Controller<K> {
         let dynamic = resource.clone();
         let informer =
             move |cluster: &Cluster, scope: &Scope| cluster.informers().dynamic(&dynamic, scope);
-        self.owned(resource.clone(), which, watches, links, informer)
+        let forms = (
+            links as LinksFunc<Object>,
+            OwnedObject::of_object as IdentityFunc<Object>,
+        );
+        self.owned(resource.clone(), which, watches, forms, informer)
     }
 
     fn owned<D: Send + Sync + 'static>(
@@ -166,18 +265,10 @@ impl<K: KubeObject> Controller<K> {
         resource: ApiResource,
         which: OwnerKind,
         watches: Watches<D>,
-        links: fn(&Cached<D>) -> Vec<OwnerLink>,
-        informer: impl FnOnce(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
+        (links, identity): (LinksFunc<D>, IdentityFunc<D>),
+        informer: impl Fn(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
     ) -> Self {
         self.watches.push(Box::new(move |main| {
-            let mut watches = watches;
-            if watches.scope.namespace.is_empty() {
-                // What is owned is in the namespace of its owner.
-                watches.scope.namespace.clone_from(&main.namespace);
-            }
-            let informer = informer(&main.cluster, &watches.scope);
-            let index =
-                informer.ensure_index(OWNER_INDEX, move |object| owners::uids(&links(object)));
             let (owner, exists) = (main.resource.clone(), Arc::clone(&main.exists));
             let keys: KeysOf<D> = Arc::new(move |object| {
                 let links = links(object);
@@ -186,15 +277,25 @@ impl<K: KubeObject> Controller<K> {
                     .map(|name| owners::key(object.namespace(), name, &*exists))
                     .collect()
             });
-            let watched = Watched {
-                resource,
-                scope: watches.scope,
-                informer,
-                keys,
-                // Another program's index of this name would have values of another type.
-                by_owner: index.ok(),
+            // What is owned is in the namespace of its owner.
+            let scopes = main.narrowed(watches.scopes).into_iter();
+            let source = |scope: Scope| {
+                let informer = informer(&main.cluster, &scope);
+                let index =
+                    informer.ensure_index(OWNER_INDEX, move |object| owners::uids(&links(object)));
+                let watched = Watched {
+                    resource: resource.clone(),
+                    scope,
+                    informer,
+                    keys: Arc::clone(&keys),
+                    // Another program's index of this name would have values of another type.
+                    by_owner: index.ok(),
+                    is_elsewhere: false,
+                    identity,
+                };
+                watch_source(watched, watches.predicate.clone(), None)
             };
-            watch_source(watched, watches.predicate, None)
+            scopes.map(source).collect()
         }));
         self
     }
@@ -211,19 +312,78 @@ impl<K: KubeObject> Controller<K> {
     /// Reconciles the keys that a function names for the objects of `D` that are watched.
     #[must_use]
     pub fn watches_with<D: KubeObject, I: IntoIterator<Item = ObjectKey>>(
-        mut self,
+        self,
         watches: Watches<D>,
         keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
     ) -> Self {
+        let informer = |cluster: &Cluster, scope: &Scope| cluster.informers().informer::<D>(scope);
+        let identity = OwnedObject::of::<D>;
+        self.watched(
+            (resource_of::<D>(), None, identity),
+            watches,
+            keys,
+            informer,
+        )
+    }
+
+    /// Reconciles the keys that a function names for the objects of `D` in another cluster.
+    #[must_use]
+    pub fn watches_in<D: KubeObject, I: IntoIterator<Item = ObjectKey>>(
+        self,
+        cluster: &Cluster,
+        watches: Watches<D>,
+        keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        let informer = |cluster: &Cluster, scope: &Scope| cluster.informers().informer::<D>(scope);
+        let cluster = Some(cluster.clone());
+        let identity = OwnedObject::of::<D>;
+        self.watched(
+            (resource_of::<D>(), cluster, identity),
+            watches,
+            keys,
+            informer,
+        )
+    }
+
+    /// Reconciles the keys that a function names for the objects of a resource that is known only at run time.
+    #[must_use]
+    pub fn watches_dynamic<I: IntoIterator<Item = ObjectKey>>(
+        self,
+        resource: &ApiResource,
+        watches: Watches<Object>,
+        keys: impl Fn(&Cached<Object>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        let dynamic = resource.clone();
+        let informer =
+            move |cluster: &Cluster, scope: &Scope| cluster.informers().dynamic(&dynamic, scope);
+        let identity = OwnedObject::of_object;
+        self.watched((resource.clone(), None, identity), watches, keys, informer)
+    }
+
+    fn watched<D: Send + Sync + 'static, I: IntoIterator<Item = ObjectKey>>(
+        mut self,
+        (resource, cluster, identity): (ApiResource, Option<Cluster>, IdentityFunc<D>),
+        watches: Watches<D>,
+        keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
+        informer: impl Fn(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
+    ) -> Self {
         self.watches.push(Box::new(move |main| {
-            let watched = Watched {
-                resource: resource_of::<D>(),
-                informer: main.cluster.informers().informer::<D>(&watches.scope),
-                scope: watches.scope,
-                keys: Arc::new(move |object| keys(object).into_iter().collect()),
-                by_owner: None,
+            let keys: KeysOf<D> = Arc::new(move |object| keys(object).into_iter().collect());
+            let is_elsewhere = cluster.is_some();
+            let cluster = cluster.as_ref().unwrap_or(&main.cluster);
+            let source = |scope: Scope| {
+                let watched = Watched {
+                    resource: resource.clone(),
+                    informer: informer(cluster, &scope),
+                    scope,
+                    keys: Arc::clone(&keys),
+                    by_owner: None,
+                    is_elsewhere,
+                    identity,
+                };
+                watch_source(watched, watches.predicate.clone(), None)
             };
-            watch_source(watched, watches.predicate, None)
+            watches.scopes.into_iter().map(source).collect()
         }));
         self
     }
@@ -253,14 +413,17 @@ impl<K: KubeObject> Controller<K> {
         })
     }
 
-    /// Adds an index to the cache of the main resource; [`Context::store`] and `by_index` read it.
+    /// Adds an index to the cache of the main resource; [`Context::by_index`] reads it.
     #[must_use]
     pub fn index<V: IndexValue, I: IntoIterator<Item = V>>(
         mut self,
         name: &'static str,
         values: impl Fn(&Cached<K>) -> I + Send + Sync + 'static,
     ) -> Self {
+        let values = Arc::new(values);
         self.indexes.push(Box::new(move |informer| {
+            let values = Arc::clone(&values);
+            let values = move |object: &Cached<K>| values(object);
             if let Err(conflict) = informer.ensure_index(name, values) {
                 tracing::error!(%conflict, "an index is not added: choose another name");
             }
@@ -392,27 +555,44 @@ impl<K: KubeObject> Controller<K> {
         R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, E>> + Send + 'static,
     {
-        let informer = self.cluster.informers().informer::<K>(&self.scope);
-        for add in self.indexes {
-            add(&informer);
+        let informers: Vec<SharedInformer<K>> = self
+            .scopes
+            .iter()
+            .map(|scope| (self.informer)(&self.cluster, scope))
+            .collect();
+        for (add, informer) in self
+            .indexes
+            .iter()
+            .flat_map(|add| informers.iter().map(move |informer| (add, informer)))
+        {
+            add(informer);
         }
-        let store = informer.store();
-        let objects = informer.store();
+        let store = MergedStore::new(informers.iter().map(SharedInformer::store));
+        let objects = store.clone();
         let main = MainResource {
             cluster: self.cluster.clone(),
-            resource: resource_of::<K>(),
-            namespace: self.scope.namespace.clone(),
+            resource: self.resource,
+            namespaces: namespaces(&self.scopes),
             exists: Arc::new(move |key| objects.get_by_key(key.as_str()).is_some()),
         };
-        let watched = Watched {
-            resource: main.resource.clone(),
-            scope: self.scope,
-            informer,
-            keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
-            by_owner: None,
+        let source = |(scope, informer)| {
+            let watched = Watched {
+                resource: main.resource.clone(),
+                scope,
+                informer,
+                keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
+                by_owner: None,
+                is_elsewhere: false,
+                identity: self.identity,
+            };
+            watch_source(watched, self.predicate.clone(), self.resync)
         };
-        let mut sources = vec![watch_source(watched, self.predicate, self.resync)];
-        sources.extend(self.watches.into_iter().map(|set_up| set_up(&main)));
+        let scoped = self.scopes.into_iter().zip(informers);
+        let mut sources: Vec<WatchSource> = scoped.map(source).collect();
+        let main_sources = sources.len();
+        for set_up in self.watches {
+            sources.extend(set_up(&main));
+        }
         let (resources, attach): (Vec<_>, Vec<_>) = sources
             .into_iter()
             .map(|source| (source.resource, source.attach))
@@ -429,7 +609,12 @@ impl<K: KubeObject> Controller<K> {
             self.cluster,
             queue,
             resources,
+            main_sources,
+            self.shards,
         ));
+        for trigger in &self.triggers {
+            trigger.attach(&shared);
+        }
         if let Some(metrics) = &self.metrics {
             metrics.observe(&shared);
         }
@@ -437,6 +622,7 @@ impl<K: KubeObject> Controller<K> {
         let reconcile_shared = Arc::downgrade(&shared);
         let reconcile: Arc<ReconcileFunc> = Arc::new(move |attempt: Attempt| {
             let object = store.get_by_key(attempt.key.as_str());
+            let object = object.filter(|object| attempt.uid.is_none_or(|uid| object.uid() == uid));
             let (Some(object), Some(shared)) = (object, reconcile_shared.upgrade()) else {
                 // The object is gone, and with it the reason to look at it again.
                 return Box::pin(std::future::ready(Ok(Action::AwaitChange)));
@@ -451,7 +637,11 @@ impl<K: KubeObject> Controller<K> {
                 work.await.map_err(|error| {
                     let policy = policy.and_then(|policy| policy(&error)).unwrap_or_default();
                     let text = story(&*error.into());
-                    ReconcileFailure { text, policy }
+                    ReconcileFailure {
+                        text,
+                        policy,
+                        is_timeout: false,
+                    }
                 })
             })
         });
@@ -465,11 +655,11 @@ impl<K: KubeObject> Controller<K> {
     }
 }
 
-impl<K: KubeObject> std::fmt::Debug for Controller<K> {
+impl<K: Send + Sync + 'static> std::fmt::Debug for Controller<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Controller")
             .field("name", &self.name)
-            .field("scope", &self.scope)
+            .field("scopes", &self.scopes)
             .finish_non_exhaustive()
     }
 }

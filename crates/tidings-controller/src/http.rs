@@ -78,9 +78,10 @@ fn answer(request: &Request<Incoming>, state: &ManagerState) -> Response<Full<By
             }
         }
         "/debug/controllers" => of_type("application/json", format!("{:#}\n", state.figures())),
+        "/debug/shards" => of_type("application/json", format!("{:#}\n", state.shards())),
         _ => text(
             StatusCode::NOT_FOUND,
-            "try /healthz, /readyz, /metrics or /debug/controllers\n".into(),
+            "try /healthz, /readyz, /metrics, /debug/controllers or /debug/shards\n".into(),
         ),
     }
 }

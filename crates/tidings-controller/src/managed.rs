@@ -6,8 +6,14 @@ use prometheus_client::registry::Registry;
 use tidings_informer::metrics::InformerMetrics;
 use tokio::task::JoinSet;
 
+use crate::fleet::Fleet;
 use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
+use crate::shards::ShardGroup;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Starts a controller, for each term of a leader.
 pub(crate) type StartController = Box<dyn Fn() -> ControllerHandle + Send + Sync>;
@@ -18,6 +24,8 @@ pub(crate) struct ManagerState {
     pub(crate) controllers: ControllerMetrics,
     pub(crate) registry: Registry,
     running: Mutex<Vec<ControllerHandle>>,
+    fleets: Mutex<Vec<Fleet>>,
+    groups: Mutex<Vec<ShardGroup>>,
 }
 
 impl ManagerState {
@@ -31,14 +39,17 @@ impl ManagerState {
             controllers,
             registry,
             running: Mutex::default(),
+            fleets: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<ControllerHandle>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.running)
     }
 
-    /// The names of controllers whose caches do not have their initial state. A process that does not lead has none.
+    /// The names of controllers whose caches do not have their initial state. A process that does not lead has none. Those of fleets
+    /// do not count: a cluster that is away must not make the process unready for the others.
     pub(crate) fn not_synced(&self) -> Vec<String> {
         let running = self.running();
         let waiting = running.iter().filter(|controller| !controller.has_synced());
@@ -59,7 +70,48 @@ impl ManagerState {
     /// The figures of the running controllers, as JSON.
     pub(crate) fn figures(&self) -> serde_json::Value {
         let running = self.running();
-        running.iter().map(ControllerHandle::figures).collect()
+        let mut figures: Vec<_> = running.iter().map(ControllerHandle::figures).collect();
+        for fleet in &*lock(&self.fleets) {
+            fleet.for_each_running(|controller| figures.push(controller.figures()));
+        }
+        figures.into()
+    }
+
+    /// Who owns what in the groups of this process, as JSON.
+    pub(crate) fn shards(&self) -> serde_json::Value {
+        let groups = lock(&self.groups);
+        let status = groups.iter().map(|group| {
+            let status = group.status();
+            serde_json::json!({
+                "group": group.name(),
+                "member": status.member,
+                "epoch": status.epoch,
+                "members": status.members,
+                "waits_for": status.waits_for,
+                "is_fresh": status.is_fresh,
+            })
+        });
+        status.collect()
+    }
+
+    pub(crate) fn add_fleet(&self, fleet: &Fleet) {
+        lock(&self.fleets).push(fleet.clone());
+    }
+
+    pub(crate) fn add_group(&self, group: &ShardGroup) {
+        lock(&self.groups).push(group.clone());
+    }
+
+    /// Stops fleets and leaves groups, after the controllers have ended.
+    pub(crate) async fn finish(&self) {
+        let fleets = lock(&self.fleets).clone();
+        for fleet in fleets {
+            fleet.stop().await;
+        }
+        let groups = lock(&self.groups).clone();
+        for group in groups {
+            group.leave().await;
+        }
     }
 
     pub(crate) fn start(&self, controllers: &[StartController]) {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::pending;
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -12,10 +11,13 @@ use tidings_informer::metrics::InformerMetrics;
 use tidings_kube::{KubeLeaseLock, RestClient};
 use tokio::net::TcpListener;
 
+use crate::fleet::Fleet;
 use crate::handle::ControllerHandle;
 use crate::http;
+use crate::identity::random_identity;
 use crate::managed::{ManagerState, StartController};
 use crate::metrics::ControllerMetrics;
+use crate::shards::ShardGroup;
 use crate::signals::signalled;
 
 /// Why a manager did not run.
@@ -93,17 +95,26 @@ impl Manager {
         self
     }
 
+    /// Stops the controllers of a fleet with the others, and shows them on the port. They run as soon as their clusters are in the fleet,
+    /// also in a process that does not lead: share their keys by a [`ShardGroup`] instead.
+    #[must_use]
+    pub fn fleet(self, fleet: &Fleet) -> Manager {
+        self.state.add_fleet(fleet);
+        self
+    }
+
+    /// Leaves a group when the controllers have ended, and shows its members on the port.
+    #[must_use]
+    pub fn shards(self, group: &ShardGroup) -> Manager {
+        self.state.add_group(group);
+        self
+    }
+
     /// Runs the controllers only while this process holds a Lease. Its identity is the name of the host (in a cluster, of the Pod)
     /// and a random number.
     #[must_use]
     pub fn leader_election(self, client: &RestClient, namespace: &str, name: &str) -> Manager {
-        let host = ["POD_NAME", "HOSTNAME"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok());
-        // Random: process ids are equal in containers, and two leaders with one identity would both lead.
-        let random = RandomState::new().hash_one(std::process::id());
-        let identity = format!("{}_{random:016x}", host.as_deref().unwrap_or("process"));
-        let lock = KubeLeaseLock::new(client, namespace, name, identity);
+        let lock = KubeLeaseLock::new(client, namespace, name, random_identity(None));
         self.leader_election_with(lock, ElectionOptions::default())
     }
 
@@ -118,7 +129,7 @@ impl Manager {
         self
     }
 
-    /// Serves `/healthz`, `/readyz`, `/metrics` and `/debug/controllers` over HTTP. Whoever can reach the address can read them.
+    /// Serves `/healthz`, `/readyz`, `/metrics`, `/debug/controllers` and `/debug/shards` over HTTP. Whoever can reach the address can read them.
     #[must_use]
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> Manager {
         self.address = Some(address.into());
@@ -174,6 +185,7 @@ impl Manager {
                 }
                 None => lead(Arc::clone(&state), Arc::clone(&controllers), self.stop).await,
             }
+            state.finish().await;
             Ok(())
         };
         tokio::select! {

@@ -29,12 +29,18 @@ impl ControllerMetrics {
         controllers.push(Arc::downgrade(shared));
     }
 
-    /// The figures of all controllers, by name.
-    pub(crate) fn read(&self) -> Vec<(Arc<str>, ControllerStats)> {
+    /// The figures of all controllers, with their labels.
+    pub(crate) fn read(&self) -> Vec<(ControllerLabels, ControllerStats)> {
         let controllers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let controllers = controllers.iter().filter_map(Weak::upgrade);
         controllers
-            .map(|shared| (Arc::clone(&shared.name), shared.counters.snapshot()))
+            .map(|shared| {
+                let labels = ControllerLabels {
+                    controller: shared.name.to_string(),
+                    cluster: shared.cluster.label().map(str::to_owned),
+                };
+                (labels, shared.counters.snapshot())
+            })
             .collect()
     }
 }
@@ -44,6 +50,22 @@ impl fmt::Debug for ControllerMetrics {
         f.debug_tuple("ControllerMetrics")
             .field(&self.read().len())
             .finish()
+    }
+}
+
+/// The labels of a controller's samples.
+pub(crate) struct ControllerLabels {
+    controller: String,
+    /// The name of the cluster, where the program gave one: controllers of a fleet have equal names.
+    cluster: Option<String>,
+}
+
+impl ControllerLabels {
+    fn with<'a>(&'a self, more: Option<(&'a str, &'a str)>) -> Vec<(&'a str, &'a str)> {
+        let mut labels = vec![("controller", &*self.controller)];
+        labels.extend(self.cluster.as_deref().map(|cluster| ("cluster", cluster)));
+        labels.extend(more);
+        labels
     }
 }
 
@@ -99,7 +121,7 @@ impl Collector for ControllerMetrics {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (controller, stats) in &controllers {
             for (result, figure) in RESULTS {
-                let labels = [("controller", &**controller), ("result", result)];
+                let labels = controller.with(Some(("result", result)));
                 let mut sample = metric.encode_family(&labels)?;
                 sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
             }
@@ -107,7 +129,7 @@ impl Collector for ControllerMetrics {
         for (name, help, figure) in COUNTERS {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (controller, stats) in &controllers {
-                let labels = [("controller", &**controller)];
+                let labels = controller.with(None);
                 let mut sample = metric.encode_family(&labels)?;
                 sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
             }
@@ -116,14 +138,14 @@ impl Collector for ControllerMetrics {
         let mut metric =
             encoder.encode_descriptor(name, "Reconciles that run", None, MetricType::Gauge)?;
         for (controller, stats) in &controllers {
-            let labels = [("controller", &**controller)];
+            let labels = controller.with(None);
             metric.encode_family(&labels)?.encode_gauge(&stats.active)?;
         }
         let name = "controller_runtime_reconcile_time_seconds";
         let help = "How long reconciles took";
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
         for (controller, stats) in &controllers {
-            let labels = [("controller", &**controller)];
+            let labels = controller.with(None);
             let HistogramSnapshot {
                 cumulative,
                 count,

@@ -23,4 +23,16 @@ pub(crate) struct ReconcileFailure {
     /// The error with its causes in one line.
     pub(crate) text: String,
     pub(crate) policy: ErrorPolicy,
+    pub(crate) is_timeout: bool,
+}
+
+impl ReconcileFailure {
+    /// A reconcile that took longer than it may.
+    pub(crate) fn timed_out(longest: Duration) -> ReconcileFailure {
+        ReconcileFailure {
+            text: format!("it did not end within {longest:?}"),
+            policy: ErrorPolicy::Retry,
+            is_timeout: true,
+        }
+    }
 }

@@ -52,7 +52,11 @@ impl PreparedController {
                 }
             }
         };
-        runner::run(shared, self.options, self.reconcile, stop).await
+        let following = Arc::clone(&shared);
+        tokio::select! {
+            summary = runner::run(shared, self.options, self.reconcile, stop) => summary,
+            () = following.follow_shards() => RunSummary::default(), // it never ends
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::{Duration, SystemTime};
 
 use tidings_api::ObjectKey;
 use tidings_informer::workqueue::{AddOptions, Lease, Priority};
-use tidings_informer::{Action, BoxFuture, RunSummary};
+use tidings_informer::{Action, BoxFuture, RunSummary, Uid};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{Instrument, error, info_span, warn};
 
 use crate::failure_log::FailureLog;
 use crate::outcome::{ErrorPolicy, ReconcileFailure};
+use crate::shards::{ActPermit, NoPermit};
 use crate::shared::{Cause, ControllerShared, FAR};
 use crate::stats::ControllerCounters;
 
@@ -42,6 +43,8 @@ pub(crate) struct Attempt {
     /// 1 for the first attempt, then one more for each failure in a row.
     pub(crate) number: u32,
     pub(crate) cause: Cause,
+    /// The only object of this key that this replica may reconcile; `None` if it may reconcile all.
+    pub(crate) uid: Option<Uid>,
 }
 
 /// The code of the program, without its types.
@@ -54,7 +57,7 @@ enum Ended {
     Failed(ObjectKey, ReconcileFailure),
     /// It failed while the server did not answer.
     GivenBack,
-    /// The server went away before it started.
+    /// The server went away before it started, or another replica reconciles the key.
     NotStarted,
 }
 
@@ -102,10 +105,13 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-/// The next key, once the server answers. Cancel-safe.
+/// The next key, once the server answers and the membership of a sharded group is fresh. Cancel-safe.
 async fn next(shared: &ControllerShared) -> Option<Lease<ObjectKey>> {
     loop {
         shared.cluster.gate().opened().await;
+        if let Some(shards) = &shared.shards {
+            shards.permits().fresh().await;
+        }
         let lease = shared.queue.get().await?;
         if !shared.cluster.gate().is_shut() || shared.queue.is_shutting_down() {
             return Some(lease);
@@ -138,13 +144,15 @@ impl RunningReconciles {
     fn start(&mut self, lease: Lease<ObjectKey>, reconcile: &Arc<ReconcileFunc>) {
         let (key, priority) = (ObjectKey::clone(&lease), lease.priority());
         let attempt = Attempt {
-            number: self.shared.queue.num_requeues(&key) + 1,
+            number: self.shared.next_attempt(&key),
             cause: self.shared.cause(&key),
             key: key.clone(),
+            uid: None,
         };
         let span = info_span!(
             "reconcile",
             controller = &*self.shared.name,
+            cluster = self.shared.cluster.name(),
             object = %key,
             attempt = attempt.number,
             cause = %attempt.cause,
@@ -181,6 +189,7 @@ impl RunningReconciles {
                 if let Some((key, priority)) = key {
                     // Without the payload: it may quote the object. The panic hook has logged the location.
                     error!(controller = &*self.shared.name, object = %key, "reconcile panicked, will retry");
+                    self.shared.count_failure(&key, true);
                     retry(&self.shared, &key, priority);
                 }
             }
@@ -255,7 +264,7 @@ async fn reconcile_one(
     shared: Arc<ControllerShared>,
     options: RunnerOptions,
     lease: Lease<ObjectKey>,
-    attempt: Attempt,
+    mut attempt: Attempt,
     reconcile: Arc<ReconcileFunc>,
 ) -> Ended {
     let counters = &shared.counters;
@@ -263,6 +272,7 @@ async fn reconcile_one(
     // This reconcile decides when the key is due again.
     shared.queue.cancel_delay(&key);
     let gate = shared.cluster.gate();
+    shared.resolve_doubts(options.stale_wait).await;
     let seen = shared.see_own_writes(&key, options.stale_wait).await;
     if gate.is_shut() {
         give_back(&shared, &key, lease.priority());
@@ -273,22 +283,34 @@ async fn reconcile_one(
         shared.forget_own_writes(&key);
         warn!("the cache did not get an own write in time, reconciling without it");
     }
+    let permit = match permit(&shared, &key, options.stale_wait).await {
+        Ok(permit) => permit,
+        Err(NoPermit::NotOwned) => {
+            forget(&shared, &key);
+            return Ended::NotStarted;
+        }
+        Err(NoPermit::Lapsed) => {
+            give_back(&shared, &key, lease.priority());
+            return Ended::NotStarted;
+        }
+    };
+    attempt.uid = permit.as_ref().map(ActPermit::uid);
     let (start, outages) = (Instant::now(), gate.outages().await);
-    let run = reconcile(attempt);
-    let result = match options.timeout {
-        Some(longest) => timeout(longest, run).await.unwrap_or_else(|_| {
-            ControllerCounters::count(&counters.timed_out);
-            Err(ReconcileFailure {
-                text: format!("it did not end within {longest:?}"),
-                policy: ErrorPolicy::Retry,
-            })
-        }),
-        None => run.await,
+    let run = run_within(options.timeout, reconcile(attempt));
+    let result = match &permit {
+        Some(permit) => permit.within(run).await,
+        None => Some(run.await),
     };
     counters.duration.observe(start.elapsed());
+    let Some(result) = result else {
+        // The membership of this replica has lapsed: another one may have the key by now.
+        ControllerCounters::count(&counters.given_back);
+        give_back(&shared, &key, lease.priority());
+        return Ended::GivenBack;
+    };
     match result {
         Ok(action) => {
-            shared.queue.forget(&key);
+            forget(&shared, &key);
             match action.wait(SystemTime::now()) {
                 Some(after) => {
                     ControllerCounters::count(&counters.requeued);
@@ -310,6 +332,10 @@ async fn reconcile_one(
         }
         Err(failure) => {
             ControllerCounters::count(&counters.failed);
+            shared.count_failure(&key, true);
+            if failure.is_timeout {
+                ControllerCounters::count(&counters.timed_out);
+            }
             match failure.policy {
                 ErrorPolicy::Retry => retry(&shared, &key, lease.priority()),
                 ErrorPolicy::RetryAfter(after) => {
@@ -320,12 +346,54 @@ async fn reconcile_one(
                     };
                     shared.queue.add_with(key.clone(), options);
                 }
-                ErrorPolicy::GiveUp => {}
-                ErrorPolicy::Terminal => ControllerCounters::count(&counters.terminal),
+                // The next change begins anew.
+                ErrorPolicy::GiveUp => forget(&shared, &key),
+                ErrorPolicy::Terminal => {
+                    ControllerCounters::count(&counters.terminal);
+                    forget(&shared, &key);
+                }
             }
             Ended::Failed(key, failure)
         }
     }
+}
+
+/// Runs a reconcile for at most some time.
+async fn run_within(
+    longest: Option<Duration>,
+    run: BoxFuture<'static, Result<Action, ReconcileFailure>>,
+) -> Result<Action, ReconcileFailure> {
+    let Some(longest) = longest else {
+        return run.await;
+    };
+    let run = timeout(longest, run).await;
+    run.unwrap_or_else(|_| Err(ReconcileFailure::timed_out(longest)))
+}
+
+/// Lets this replica reconcile a key, once the caches have what the replica before it wrote. Without a group nobody else does, and an
+/// object that is gone needs no permit.
+async fn permit(
+    shared: &ControllerShared,
+    key: &ObjectKey,
+    longest: Duration,
+) -> Result<Option<ActPermit>, NoPermit> {
+    let Some(shards) = &shared.shards else {
+        return Ok(None);
+    };
+    let Some(uid) = shared.uid_of(key) else {
+        return Ok(None);
+    };
+    let permit = shards.permits().begin(uid)?;
+    match permit.within(shared.see_handed_over(longest)).await {
+        Some(()) => Ok(Some(permit)),
+        None => Err(NoPermit::Lapsed),
+    }
+}
+
+/// Forgets the failures of a key.
+fn forget(shared: &ControllerShared, key: &ObjectKey) {
+    shared.queue.forget(key);
+    shared.count_failure(key, false);
 }
 
 /// Adds a key again after its backoff.

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use tidings_api::ObjectKey;
 use tidings_informer::workqueue::{AddOptions, Priority};
-use tidings_informer::{Event, WorkQueue};
+use tidings_informer::{Event, Uid, WorkQueue};
 use tidings_kube::ObservedWrite;
 use tokio::time::{Instant, timeout_at};
 
 use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
+use crate::doubts::{Doubt, Doubts};
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
+use crate::shards::{Ownership, ShardGroup};
 use crate::stats::ControllerCounters;
 use crate::watched::{KeysOf, WatchedResource};
 
@@ -45,6 +47,10 @@ pub enum CauseKind {
     Resync,
     /// The last reconcile asked for it, or failed.
     Again,
+    /// The program asked for it, by a [`Trigger`](crate::Trigger).
+    Triggered,
+    /// The object came to this replica from another one; see [`ShardGroup`](crate::ShardGroup).
+    HandedOver,
 }
 
 impl fmt::Display for Cause {
@@ -56,6 +62,8 @@ impl fmt::Display for Cause {
             CauseKind::Deleted => "deleted",
             CauseKind::Resync => "resync",
             CauseKind::Again => return f.write_str("again"),
+            CauseKind::Triggered => return f.write_str("triggered"),
+            CauseKind::HandedOver => return f.write_str("handed over"),
         };
         write!(f, "{what} {} {}", self.resource, self.object)
     }
@@ -69,9 +77,16 @@ pub(crate) struct ControllerShared {
     pub(crate) name: Arc<str>,
     pub(crate) cluster: Cluster,
     pub(crate) queue: WorkQueue<ObjectKey>,
-    /// The main resource is the first.
+    /// Those of the main resource come first.
     pub(crate) sources: Vec<Arc<dyn WatchedResource>>,
+    /// How many of the sources are of the main resource: one for each scope.
+    main_sources: usize,
+    /// The replicas that this one shares the keys with.
+    pub(crate) shards: Option<ShardGroup>,
     own_writes: Mutex<OwnWrites>,
+    doubts: Doubts,
+    /// The failures in a row of each key. Bound: the keys that fail.
+    failures: Mutex<HashMap<ObjectKey, u32>>,
     /// The first cause of each queued key. Bound: the keys of the queue.
     causes: Mutex<HashMap<ObjectKey, Cause>>,
     pub(crate) applied: AppliedHashes,
@@ -88,13 +103,19 @@ impl ControllerShared {
         cluster: Cluster,
         queue: WorkQueue<ObjectKey>,
         sources: Vec<Arc<dyn WatchedResource>>,
+        main_sources: usize,
+        shards: Option<ShardGroup>,
     ) -> ControllerShared {
         ControllerShared {
             name,
             cluster,
             queue,
             sources,
+            main_sources,
+            shards,
             own_writes: Mutex::default(),
+            doubts: Doubts::default(),
+            failures: Mutex::default(),
             causes: Mutex::default(),
             applied: AppliedHashes::default(),
             counters: ControllerCounters::default(),
@@ -119,24 +140,100 @@ impl ControllerShared {
         let mut queued: Vec<ObjectKey> = Vec::new();
         for object in old.into_iter().chain(event.object()) {
             for key in keys(object) {
-                if queued.contains(&key) {
+                if queued.contains(&key) || self.is_elsewhere(&key) {
                     continue;
                 }
-                lock(&self.causes)
-                    .entry(key.clone())
-                    .or_insert_with(|| Cause {
-                        what,
-                        resource: Arc::clone(resource),
-                        object: object.key().clone(),
-                    });
-                let options = AddOptions {
-                    priority,
-                    ..AddOptions::default()
+                let cause = || Cause {
+                    what,
+                    resource: Arc::clone(resource),
+                    object: object.key().clone(),
                 };
-                self.queue.add_with(key.clone(), options);
+                self.add(&key, priority, cause);
                 queued.push(key);
             }
         }
+    }
+
+    /// Queues a key for a reason that is no event.
+    pub(crate) fn enqueue_key(&self, key: &ObjectKey, what: CauseKind, priority: Priority) {
+        let cause = || Cause {
+            what,
+            resource: Arc::clone(&self.name),
+            object: key.clone(),
+        };
+        self.add(key, priority, cause);
+    }
+
+    fn add(&self, key: &ObjectKey, priority: Priority, cause: impl FnOnce() -> Cause) {
+        lock(&self.causes).entry(key.clone()).or_insert_with(cause);
+        let options = AddOptions {
+            priority,
+            ..AddOptions::default()
+        };
+        self.queue.add_with(key.clone(), options);
+    }
+
+    /// The keys of the main resource whose uids are wanted.
+    pub(crate) fn keys_with(&self, is_wanted: &dyn Fn(Uid) -> bool) -> Vec<ObjectKey> {
+        let main = self.sources.iter().take(self.main_sources);
+        main.flat_map(|source| source.keys_with(is_wanted))
+            .collect()
+    }
+
+    /// The uid of an object of the main resource.
+    pub(crate) fn uid_of(&self, key: &ObjectKey) -> Option<Uid> {
+        let mut main = self.sources.iter().take(self.main_sources);
+        main.find_map(|source| source.uid_of(key))
+    }
+
+    /// True if another replica reconciles a key. It is queued here when that changes.
+    fn is_elsewhere(&self, key: &ObjectKey) -> bool {
+        let shards = self.shards.as_ref();
+        shards.is_some_and(|shards| {
+            let uid = self.uid_of(key);
+            uid.is_some_and(|uid| !shards.permits().may_act(uid))
+        })
+    }
+
+    /// Queues the keys that come to this replica. Never ends.
+    pub(crate) async fn follow_shards(&self) {
+        let Some(shards) = &self.shards else {
+            return std::future::pending().await;
+        };
+        let mut owned = shards.permits().subscribe();
+        let mut before: Arc<Ownership> = Arc::default();
+        loop {
+            let now = Arc::clone(&owned.borrow_and_update());
+            let is_new = |uid: Uid| now.may_act(uid.number()) && !before.may_act(uid.number());
+            for key in self.keys_with(&is_new) {
+                self.enqueue_key(&key, CauseKind::HandedOver, Priority::LOW);
+            }
+            before = now;
+            if owned.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Waits until the caches have what other replicas wrote before they handed keys over, for at most `longest`.
+    pub(crate) async fn see_handed_over(&self, longest: Duration) {
+        let Some(shards) = &self.shards else {
+            return;
+        };
+        let written = shards.permits().handed_over();
+        let deadline = Instant::now() + longest.min(FAR);
+        for source in &self.sources {
+            if let Some(version) = written.get(&self.written_name(&**source))
+                && !source.has_reached(*version)
+            {
+                let _ = timeout_at(deadline, source.reached(*version)).await;
+            }
+        }
+    }
+
+    /// The name of a cache among all clusters.
+    fn written_name(&self, source: &dyn WatchedResource) -> String {
+        format!("{}: {}", self.cluster.name(), source.name())
     }
 
     /// Takes why a key is reconciled.
@@ -169,6 +266,52 @@ impl ControllerShared {
         seen
     }
 
+    /// Waits until the caches have writes whose outcome nobody knew, for at most `longest`: asks the server what it has.
+    ///
+    /// A write that is still on its way to the server when it is asked is missed.
+    pub(crate) async fn resolve_doubts(&self, longest: Duration) {
+        if self.doubts.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + longest.min(FAR);
+        let Ok(_turn) = timeout_at(deadline, self.doubts.resolving.lock()).await else {
+            return;
+        };
+        for (position, doubt) in self.doubts.take() {
+            let Some(source) = self.sources.get(position) else {
+                continue;
+            };
+            let client = self.cluster.informers().client();
+            let resolved = source.resolve(client, &doubt);
+            if timeout_at(deadline, resolved).await != Ok(true) {
+                let object = match doubt {
+                    Doubt::Object(object) => Some(object),
+                    Doubt::Any => None,
+                };
+                // The next reconcile tries again.
+                self.doubts.add(position, object);
+            }
+        }
+    }
+
+    /// Counts a failure of a key, or forgets them.
+    pub(crate) fn count_failure(&self, key: &ObjectKey, has_failed: bool) {
+        let mut failures = lock(&self.failures);
+        if has_failed {
+            let count = failures.entry(key.clone()).or_default();
+            *count = count.saturating_add(1);
+        } else {
+            failures.remove(key);
+        }
+    }
+
+    /// The number of the next attempt to reconcile a key: one more than its failures in a row.
+    pub(crate) fn next_attempt(&self, key: &ObjectKey) -> u32 {
+        lock(&self.failures)
+            .get(key)
+            .map_or(1, |count| count.saturating_add(1))
+    }
+
     /// Forgets the own writes of a key that the caches did not get.
     pub(crate) fn forget_own_writes(&self, key: &ObjectKey) {
         lock(&self.own_writes).forget(key, |_, _| true);
@@ -192,9 +335,23 @@ impl WriteObserver for ControllerShared {
             let Some((keys, object, awaited)) = source.written(write) else {
                 continue;
             };
+            if let (Some(shards), Awaited::Version(version)) = (&self.shards, awaited) {
+                let name = self.written_name(&**source);
+                shards.permits().wrote(&name, version);
+            }
             for key in keys {
                 let object = (position, object.clone());
                 lock(&self.own_writes).wrote(key, object, awaited, has);
+            }
+        }
+    }
+
+    fn in_doubt(&self, write: &ObservedWrite) {
+        for (position, source) in self.sources.iter().enumerate() {
+            if source.is_of(write) {
+                let named = !write.name.is_empty();
+                let object = named.then(|| ObjectKey::new(&write.namespace, &write.name));
+                self.doubts.add(position, object);
             }
         }
     }

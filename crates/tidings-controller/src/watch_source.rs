@@ -11,14 +11,14 @@ use crate::watched::{Watched, WatchedResource};
 
 /// Which objects of a resource a controller watches, and which of their events count.
 pub struct Watches<D> {
-    pub(crate) scope: Scope,
+    pub(crate) scopes: Vec<Scope>,
     pub(crate) predicate: Predicate<D>,
 }
 
 impl<D: 'static> Default for Watches<D> {
     fn default() -> Watches<D> {
         Watches {
-            scope: Scope::all(),
+            scopes: vec![Scope::all()],
             predicate: Predicate::all(),
         }
     }
@@ -33,8 +33,14 @@ impl<D: 'static> Watches<D> {
 
     /// Only the objects of a scope.
     #[must_use]
-    pub fn scope(mut self, scope: Scope) -> Watches<D> {
-        self.scope = scope;
+    pub fn scope(self, scope: Scope) -> Watches<D> {
+        self.scopes([scope])
+    }
+
+    /// Only the objects of several scopes, read as one cache: several namespaces, or several selectors.
+    #[must_use]
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Watches<D> {
+        self.scopes = scopes.into_iter().collect();
         self
     }
 
@@ -49,7 +55,7 @@ impl<D: 'static> Watches<D> {
 impl<D> std::fmt::Debug for Watches<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watches")
-            .field("scope", &self.scope)
+            .field("scopes", &self.scopes)
             .finish_non_exhaustive()
     }
 }

@@ -4,14 +4,49 @@ use std::any::Any;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use tidings_api::{LabelSelector, Object, ObjectKey};
-use tidings_informer::{BoxFuture, Cached, Index, NotSynced, SharedInformer, Uid};
-use tidings_kube::{ApiResource, ObservedWrite, Scope};
+use tidings_api::{LabelSelector, ListOptions, Object, ObjectKey};
+use tidings_informer::{
+    BoxFuture, Cached, Index, ListWatch, NotSynced, Paged, Pager, SharedInformer, SourceError,
+    Store, Uid,
+};
+use tidings_kube::{
+    ApiResource, KubeObject, ObjectPath, ObservedWrite, RestClient, RestListWatch, Scope,
+};
 
+use crate::doubts::Doubt;
 use crate::own_writes::Awaited;
 
 /// Maps an object to the keys that are reconciled for it.
 pub(crate) type KeysOf<D> = Arc<dyn Fn(&Cached<D>) -> Vec<ObjectKey> + Send + Sync>;
+
+/// An object that another one owns, as pruning needs it.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnedObject {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    pub(crate) is_terminating: bool,
+}
+
+impl OwnedObject {
+    /// Of a typed object.
+    pub(crate) fn of<D: KubeObject>(object: &Cached<D>) -> OwnedObject {
+        let meta = object.meta();
+        OwnedObject {
+            key: object.key().clone(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            is_terminating: meta.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Of an object in bytes.
+    pub(crate) fn of_object(object: &Cached<Object>) -> OwnedObject {
+        OwnedObject {
+            key: object.key().clone(),
+            uid: object.value().uid().into_owned(),
+            is_terminating: object.is_terminating(),
+        }
+    }
+}
 
 /// A watched resource with objects of one type.
 pub(crate) struct Watched<D: Send + Sync + 'static> {
@@ -21,6 +56,9 @@ pub(crate) struct Watched<D: Send + Sync + 'static> {
     pub(crate) keys: KeysOf<D>,
     /// By the uids of owners, if the controller owns such objects.
     pub(crate) by_owner: Option<Index<D, Uid>>,
+    /// The objects are in another cluster than those of the controller, whose writes are not observed.
+    pub(crate) is_elsewhere: bool,
+    pub(crate) identity: fn(&Cached<D>) -> OwnedObject,
 }
 
 /// A watched resource with objects of any type.
@@ -33,18 +71,69 @@ pub(crate) trait WatchedResource: Send + Sync {
     fn state(&self) -> String;
     /// True if the initial state was received.
     fn has_synced(&self) -> bool;
+    /// True if a write is of this resource, in this cluster.
+    fn is_of(&self, write: &ObservedWrite) -> bool;
+    /// Asks the server for what is in doubt, and waits until the cache has it. False if the server does not answer.
+    fn resolve<'a>(&'a self, client: &'a RestClient, doubt: &'a Doubt) -> BoxFuture<'a, bool>;
+    /// The objects that an object owns, if the controller owns such objects.
+    fn owned_by(&self, owner: Uid) -> Vec<OwnedObject>;
+    /// The resource.
+    fn resource(&self) -> &ApiResource;
     /// What a write means for the caches: the keys to reconcile, the written object, and what to wait for.
     fn written(&self, write: &ObservedWrite) -> Option<(Vec<ObjectKey>, ObjectKey, Awaited)>;
     /// True if the cache has a write.
     fn has(&self, object: &ObjectKey, awaited: Awaited) -> bool;
     /// Waits until the cache has a write, or its informer stops.
     fn caught_up<'a>(&'a self, object: &'a ObjectKey, awaited: Awaited) -> BoxFuture<'a, ()>;
+    /// True if the cache has reached a version.
+    fn has_reached(&self, version: u64) -> bool;
+    /// Waits until the cache has reached a version, or its informer stops.
+    fn reached(&self, version: u64) -> BoxFuture<'_, ()>;
+    /// The uid of an object in the cache.
+    fn uid_of(&self, object: &ObjectKey) -> Option<Uid>;
+    /// The keys of the objects in the cache whose uids are wanted.
+    fn keys_with(&self, is_wanted: &dyn Fn(Uid) -> bool) -> Vec<ObjectKey>;
     /// Waits until the informer has stopped.
     fn stopped(&self) -> BoxFuture<'_, ()>;
     fn as_any(&self) -> &dyn Any;
 }
 
+/// An object that the server has or had: its key, and its version if it is there.
+type ServerObject = (ObjectKey, Option<u64>);
+
 impl<D: Send + Sync + 'static> Watched<D> {
+    /// Reads what the server has of what is in doubt.
+    async fn read_versions(
+        &self,
+        client: &RestClient,
+        doubt: &Doubt,
+    ) -> Result<Vec<ServerObject>, SourceError> {
+        if let Doubt::Object(key) = doubt {
+            let path = ObjectPath::new(&self.resource, key.namespace(), key.name());
+            let object = client.get_object(&path).await?;
+            return Ok(vec![(
+                key.clone(),
+                object.map(|object| object.revision().get()),
+            )]);
+        }
+        let source = RestListWatch::new(client, &self.resource, &self.scope.namespace);
+        let lister = ListWatch::over(Arc::new(source.metadata_only()))
+            .label_selector(&*self.scope.label_selector)
+            .field_selector(&*self.scope.field_selector);
+        let mut there = Vec::new();
+        let pager = Pager::new(&lister);
+        let listed = pager.list(ListOptions::default(), |part| match part {
+            Paged::Items(items) => there.extend(
+                items
+                    .iter()
+                    .map(|object| (object.key(), Some(object.revision().get()))),
+            ),
+            Paged::Restart => there.clear(),
+        });
+        listed.await?;
+        Ok(there)
+    }
+
     /// True if the cache will receive an object of this namespace and with these labels. With a field selector nobody knows.
     fn selects(&self, namespace: &str, object: &Object) -> bool {
         let Scope {
@@ -82,8 +171,55 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
         self.informer.has_synced()
     }
 
+    fn is_of(&self, write: &ObservedWrite) -> bool {
+        let is_meant = self.resource.group == write.group && self.resource.plural == write.resource;
+        is_meant && !self.is_elsewhere
+    }
+
+    fn resolve<'a>(&'a self, client: &'a RestClient, doubt: &'a Doubt) -> BoxFuture<'a, bool> {
+        Box::pin(async move {
+            let Ok(there) = self.read_versions(client, doubt).await else {
+                return false;
+            };
+            let before = self.informer.store().snapshot();
+            let has_all = |store: &Store<D>| {
+                let snapshot = store.snapshot();
+                there.iter().all(|(key, version)| {
+                    let cached = snapshot.get_by_key(key.as_str());
+                    match version {
+                        Some(version) => {
+                            cached.is_some_and(|cached| cached.version() >= *version)
+                                || snapshot.version().number() >= Some(*version)
+                        }
+                        // It was deleted; an object that was made since has another uid.
+                        None => {
+                            let known = before.get_by_key(key.as_str());
+                            cached.map(|cached| cached.uid()) != known.map(|known| known.uid())
+                                || known.is_none()
+                        }
+                    }
+                })
+            };
+            let _ = self.informer.wait_until(has_all).await;
+            true
+        })
+    }
+
+    fn owned_by(&self, owner: Uid) -> Vec<OwnedObject> {
+        let Some(index) = &self.by_owner else {
+            return Vec::new();
+        };
+        let owned = self.informer.store().by_index(index, &owner);
+        let owned = owned.unwrap_or_default();
+        owned.iter().map(|object| (self.identity)(object)).collect()
+    }
+
+    fn resource(&self) -> &ApiResource {
+        &self.resource
+    }
+
     fn written(&self, write: &ObservedWrite) -> Option<(Vec<ObjectKey>, ObjectKey, Awaited)> {
-        if self.resource.group != write.group || self.resource.plural != write.resource {
+        if !self.is_of(write) {
             return None;
         }
         let store = self.informer.store();
@@ -126,6 +262,29 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
             // If the informer stops, so does the controller.
             let _ = self.informer.wait_until(has).await;
         })
+    }
+
+    fn has_reached(&self, version: u64) -> bool {
+        let snapshot = self.informer.store().snapshot();
+        snapshot.version().number() >= Some(version)
+    }
+
+    fn reached(&self, version: u64) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let reached = |_: &_| self.has_reached(version);
+            let _ = self.informer.wait_until(reached).await;
+        })
+    }
+
+    fn uid_of(&self, object: &ObjectKey) -> Option<Uid> {
+        let cached = self.informer.store().get_by_key(object.as_str());
+        cached.map(|cached| cached.uid())
+    }
+
+    fn keys_with(&self, is_wanted: &dyn Fn(Uid) -> bool) -> Vec<ObjectKey> {
+        let snapshot = self.informer.store().snapshot();
+        let wanted = snapshot.iter().filter(|object| is_wanted(object.uid()));
+        wanted.map(|object| object.key().clone()).collect()
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {

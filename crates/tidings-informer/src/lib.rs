@@ -51,8 +51,8 @@ pub use source::{
 };
 pub use stats::{InformerStats, Lag};
 pub use store::{
-    ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, Snapshot, Store,
-    UndeltaStore, UnknownIndex, WriteOverlay,
+    ExpirationCache, Index, IndexConflict, IndexError, IndexValue, Indexer, MergedStore, Snapshot,
+    Store, UndeltaStore, UnknownIndex, WriteOverlay,
 };
 pub use version::ServerVersion;
 pub use workqueue::WorkQueue;

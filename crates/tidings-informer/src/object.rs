@@ -189,6 +189,11 @@ impl Uid {
         Uid(hash)
     }
 
+    /// A hash of the text, the same in every process and version.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// True if the object has no `metadata.uid`.
     pub fn is_unset(self) -> bool {
         self.0 == 0

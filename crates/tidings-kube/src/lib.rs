@@ -28,7 +28,7 @@ pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,
 };
 pub use observe::{ObservedWrite, RequestObserver};
-pub use resource::{KubeObject, Scope, collection_path, resource_of};
+pub use resource::{KubeObject, Scope, collection_path, is_cluster_scoped, resource_of};
 pub use tidings_informer::SourceError;
 pub use warning::Warning;
 pub use write::{ObjectPath, PatchKind};

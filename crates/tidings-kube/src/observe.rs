@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
@@ -12,6 +12,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tidings_api::Object;
+use tokio::time::Instant;
 use tower_service::Service;
 
 /// The largest answer to a write that is read; servers have lower limits.
@@ -29,6 +30,11 @@ pub trait RequestObserver: Send + Sync + 'static {
 
     /// A write succeeded.
     fn wrote(&self, write: &ObservedWrite) {
+        let _ = write;
+    }
+
+    /// Nobody knows whether a write was done: its answer was lost, the server failed (500 to 504), or the caller did not wait for it.
+    fn in_doubt(&self, write: &ObservedWrite) {
         let _ = write;
     }
 }
@@ -119,19 +125,23 @@ impl Service<Request<Body>> for ObservedService {
             let mut waiting = AwaitedHead {
                 observer: &*observer,
                 since: Instant::now(),
+                write: write.as_ref(),
                 is_there: false,
             };
             let answer = client.send(request).await;
             waiting.is_there = true;
-            if answer
-                .as_ref()
-                .map_or(true, |response| is_unavailable(response.status()))
-            {
+            drop(waiting);
+            let code = answer.as_ref().ok().map(|response| response.status());
+            if code.is_none_or(is_unavailable) {
                 observer.unanswered();
             }
             match (answer, write) {
                 (Ok(response), Some(write)) if response.status().is_success() => {
                     tell(&*observer, write, response).await
+                }
+                (answer, Some(write)) if code.is_none_or(|code| code.is_server_error()) => {
+                    observer.in_doubt(&write);
+                    answer
                 }
                 (answer, _) => answer,
             }
@@ -139,17 +149,25 @@ impl Service<Request<Body>> for ObservedService {
     }
 }
 
-/// A request that waits for the head of its response. One that is given up after a long silence had no answer.
+/// A request that waits for the head of its response. One that is given up after a long silence had no answer; a write that is given up
+/// is in doubt.
 struct AwaitedHead<'a> {
     observer: &'a dyn RequestObserver,
     since: Instant,
+    write: Option<&'a ObservedWrite>,
     is_there: bool,
 }
 
 impl Drop for AwaitedHead<'_> {
     fn drop(&mut self) {
-        if !self.is_there && self.since.elapsed() >= SILENCE_SUSPICIOUS {
+        if self.is_there {
+            return;
+        }
+        if self.since.elapsed() >= SILENCE_SUSPICIOUS {
             self.observer.unanswered();
+        }
+        if let Some(write) = self.write {
+            self.observer.in_doubt(write);
         }
     }
 }

@@ -21,6 +21,12 @@ pub fn resource_of<K: KubeObject>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
 
+/// True if the objects of a type have no namespace.
+pub fn is_cluster_scoped<K: KubeObject>() -> bool {
+    // The scopes are types without values, and nothing says that they live for ever, as a `TypeId` needs it.
+    std::any::type_name::<K::Scope>().ends_with("ClusterResourceScope")
+}
+
 /// Which objects of a resource: a namespace and selectors. Empty strings mean all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -187,6 +193,15 @@ mod tests {
             "a/../b?c#d e",
             "/api/v1/namespaces/a%2F..%2Fb%3Fc%23d%20e/pods",
         );
+    }
+
+    #[test]
+    fn types_know_whether_they_have_namespaces() {
+        use k8s_openapi::api::core::v1::{ConfigMap, Node};
+        use kube::core::PartialObjectMeta;
+        assert!(is_cluster_scoped::<Node>() && !is_cluster_scoped::<ConfigMap>());
+        assert!(is_cluster_scoped::<PartialObjectMeta<Node>>());
+        assert!(!is_cluster_scoped::<PartialObjectMeta<ConfigMap>>());
     }
 
     #[test]

@@ -149,9 +149,35 @@ impl RestClient {
         path: &ObjectPath<'_>,
         uid: Option<&str>,
     ) -> Result<bool, SourceError> {
-        let body = match uid {
-            Some(uid) => json(&serde_json::json!({
-                "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": uid },
+        let preconditions = uid.map(|uid| serde_json::json!({ "uid": uid }));
+        match self.delete_if(path, preconditions).await {
+            // Another object has the name by now: the one that was meant is gone.
+            Err(error) if error.code() == Some(409) && uid.is_some() => Ok(false),
+            deleted => deleted,
+        }
+    }
+
+    /// Deletes an object if it still has this resource version. False if it is gone.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses: 409 if the object has another version by now.
+    pub async fn delete_object_at(
+        &self,
+        path: &ObjectPath<'_>,
+        resource_version: &str,
+    ) -> Result<bool, SourceError> {
+        let preconditions = serde_json::json!({ "resourceVersion": resource_version });
+        self.delete_if(path, Some(preconditions)).await
+    }
+
+    async fn delete_if(
+        &self,
+        path: &ObjectPath<'_>,
+        preconditions: Option<serde_json::Value>,
+    ) -> Result<bool, SourceError> {
+        let body = match preconditions {
+            Some(preconditions) => json(&serde_json::json!({
+                "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions,
             }))?,
             None => Bytes::new(),
         };
@@ -159,8 +185,6 @@ impl RestClient {
         match sent.await {
             Ok(_) => Ok(true),
             Err(error) if error.code() == Some(404) => Ok(false),
-            // Another object has the name by now: the one that was meant is gone.
-            Err(error) if error.code() == Some(409) && uid.is_some() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -4,7 +4,10 @@
 
 mod children;
 mod events;
+mod fleet;
 mod manager;
 mod outages;
 mod retries;
+mod scopes;
 mod server;
+mod shards;

@@ -49,6 +49,12 @@ impl<K, V> Index<K, V> {
         }
     }
 
+    /// The handle of an index that was added under a name. Reading a store that has no such index, or one with values of another type,
+    /// is an error.
+    pub fn named(name: impl Into<Arc<str>>) -> Index<K, V> {
+        Index::new(name.into())
+    }
+
     /// The name of the index.
     pub fn name(&self) -> &str {
         &self.name

@@ -1,0 +1,75 @@
+//! Triggers: the program asks for reconciles itself.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tidings_api::ObjectKey;
+use tidings_informer::workqueue::Priority;
+
+use crate::shared::{CauseKind, ControllerShared};
+
+/// Asks controllers for reconciles without a change of an object: for what is told by a webhook, a timer, or an object of another cluster.
+///
+/// Clones share the trigger. It reaches the controllers that are [triggered by](crate::Controller::triggered_by) it and run, or are about
+/// to; keys without an object in their caches are passed over.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_api::ObjectKey;
+/// use tidings_controller::{Action, Cluster, Controller, Trigger};
+///
+/// # async fn run(cluster: Cluster) {
+/// let trigger = Trigger::new();
+/// let reconcile = async |_, _| Ok::<_, std::fmt::Error>(Action::AwaitChange);
+/// let controller = Controller::<ConfigMap>::new(&cluster).triggered_by(&trigger).start(reconcile, ());
+/// trigger.reconcile(&ObjectKey::new("default", "settings"));
+/// # controller.stop().await;
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Trigger(Arc<Mutex<Vec<Weak<ControllerShared>>>>);
+
+impl Trigger {
+    /// A trigger without controllers.
+    pub fn new() -> Trigger {
+        Trigger::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<ControllerShared>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn attach(&self, shared: &Arc<ControllerShared>) {
+        let mut controllers = self.lock();
+        controllers.retain(|known| known.strong_count() > 0);
+        controllers.push(Arc::downgrade(shared));
+    }
+
+    /// Reconciles a key.
+    pub fn reconcile(&self, key: &ObjectKey) {
+        for shared in self.controllers() {
+            shared.enqueue_key(key, CauseKind::Triggered, Priority::NORMAL);
+        }
+    }
+
+    /// Reconciles all objects that the caches have, after what waits already.
+    pub fn reconcile_all(&self) {
+        for shared in self.controllers() {
+            for key in shared.keys_with(&|_| true) {
+                shared.enqueue_key(&key, CauseKind::Triggered, Priority::LOW);
+            }
+        }
+    }
+
+    fn controllers(&self) -> Vec<Arc<ControllerShared>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl fmt::Debug for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Trigger")
+            .field(&self.controllers().len())
+            .finish()
+    }
+}

@@ -1,0 +1,315 @@
+//! Random histories of controllers on paused time: outages, lost requests and answers, 410, 429, 500, silent watches, conflicts, crashes of
+//! the process, lapsed leases, jumps of the clock. A seed is a history.
+//!
+//! At rest: every object was reconciled after its last change, children are as the last spec says, finalizers have run, nothing is left
+//! behind, and nothing spins. Always: one reconcile of an object at a time, over all replicas.
+
+#![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
+
+mod api;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use api::SimulatedApi;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::{Value, json};
+use tidings_controller::{
+    Action, Cached, Cluster, Context, Controller, ControllerHandle, Finalizing, ShardGroup,
+};
+use tidings_informer::ReflectorOptions;
+use tidings_kube::{RestClient, Scope, SourceError};
+
+const FINALIZER: &str = "example.com/unregister";
+const NAMES: u64 = 12;
+
+/// What is outside of the cluster, and what the replicas do.
+#[derive(Default)]
+struct World {
+    /// Names that are registered somewhere else: the clean-up removes them.
+    registered: BTreeSet<String>,
+    /// Objects that are reconciled now, and by which process.
+    acting: HashMap<String, u32>,
+    overlaps: Vec<String>,
+    reconciles: u64,
+    cleanups: u64,
+}
+
+#[derive(Clone)]
+struct Process {
+    number: u32,
+    world: Arc<Mutex<World>>,
+}
+
+impl Process {
+    fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+}
+
+/// Notes who reconciles an object, until it is dropped.
+struct Acting {
+    uid: String,
+    process: Process,
+}
+
+impl Acting {
+    fn begin(uid: &str, process: &Process) -> Acting {
+        let mut world = process.world();
+        world.reconciles += 1;
+        if let Some(other) = world.acting.insert(uid.to_owned(), process.number) {
+            let overlap = format!("{uid}: processes {other} and {}", process.number);
+            world.overlaps.push(overlap);
+        }
+        Acting {
+            uid: uid.to_owned(),
+            process: process.clone(),
+        }
+    }
+}
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        self.process.world().acting.remove(&self.uid);
+    }
+}
+
+async fn reconcile(
+    map: Arc<Cached<ConfigMap>>,
+    ctx: Context<Process>,
+) -> Result<Action, SourceError> {
+    let uid = map.value().metadata.uid.clone().unwrap_or_default();
+    let _acting = Acting::begin(&uid, ctx.state());
+    ctx.finalizer(&map, FINALIZER, async |finalizing| match finalizing {
+        Finalizing::Apply => {
+            ctx.world().registered.insert(uid.clone());
+            let data = map.data.clone().unwrap_or_default();
+            for (name, text) in &data {
+                let mut child = Secret::default();
+                child.metadata.name = Some(format!("{}-{name}", map.name()));
+                let text = k8s_openapi::ByteString(text.clone().into_bytes());
+                child.data = Some([("text".to_owned(), text)].into());
+                ctx.apply(&map, &child).await?;
+            }
+            let is_wanted = |child: &Cached<Secret>| {
+                let name = child.name().strip_prefix(&format!("{}-", map.name()));
+                name.is_some_and(|name| data.contains_key(name))
+            };
+            ctx.prune::<Secret>(&map, is_wanted).await?;
+            Ok(Action::AwaitChange)
+        }
+        Finalizing::Cleanup => {
+            let mut world = ctx.world();
+            world.cleanups += 1;
+            world.registered.remove(&uid);
+            Ok(Action::AwaitChange)
+        }
+    })
+    .await
+}
+
+/// A process of the operator.
+struct Replica {
+    number: u32,
+    _group: Option<ShardGroup>,
+    controller: ControllerHandle,
+}
+
+fn start(api: &SimulatedApi, number: u32, sharded: bool, world: &Arc<Mutex<World>>) -> Replica {
+    let client = RestClient::new(kube::Client::new(api.process(number), "default"));
+    let mut reflector = ReflectorOptions::default();
+    reflector.seed = Some(u64::from(number));
+    let cluster = Cluster::new(&client).reflector(reflector);
+    let group = sharded.then(|| ShardGroup::join(&cluster, "default", "maps").unwrap());
+    let mut controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .owns::<Secret>()
+        .concurrency(4);
+    if let Some(group) = &group {
+        controller = controller.sharded(group);
+    }
+    let world = Arc::clone(world);
+    Replica {
+        number,
+        _group: group,
+        controller: controller.start(reconcile, Process { number, world }),
+    }
+}
+
+/// A user changes an object: creates, changes or deletes it.
+fn change_something(api: &SimulatedApi, rng: &mut fastrand::Rng) {
+    let name = format!("map-{}", rng.u64(..NAMES));
+    match rng.u8(..5) {
+        0 => api.delete("configmaps", &name),
+        1 => {
+            let children = api.all("secrets");
+            let child = children.keys().nth(rng.usize(..children.len().max(1)));
+            if let Some(child) = child {
+                api.delete("secrets", child);
+            }
+        }
+        _ => {
+            let parts =
+                (0..rng.u64(..4)).map(|part| (format!("p{part}"), rng.u32(..).to_string().into()));
+            let data: serde_json::Map<String, Value> = parts.collect();
+            api.put("configmaps", &name, json!({"data": data}));
+        }
+    }
+}
+
+/// True if all is as it should be.
+fn is_right(api: &SimulatedApi, world: &World) -> Result<(), String> {
+    let (maps, mut secrets) = (api.all("configmaps"), api.all("secrets"));
+    let mut uids = BTreeSet::new();
+    for (name, map) in &maps {
+        if map["metadata"]["deletionTimestamp"].is_string() {
+            return Err(format!("{name} is still being deleted"));
+        }
+        uids.insert(map["metadata"]["uid"].as_str().unwrap().to_owned());
+        for (part, text) in map["data"].as_object().unwrap() {
+            let child = secrets.remove(&format!("{name}-{part}"));
+            let wanted = k8s_openapi::ByteString(text.as_str().unwrap().as_bytes().to_vec());
+            let found = child.map(|child| child["data"]["text"].clone());
+            if found != Some(serde_json::to_value(wanted).unwrap()) {
+                return Err(format!("the child {part} of {name} is {found:?}"));
+            }
+        }
+    }
+    if !secrets.is_empty() {
+        return Err(format!("left behind: {:?}", secrets.keys()));
+    }
+    match world.registered == uids {
+        true => Ok(()),
+        false => Err(format!(
+            "registered: {:?}, there: {uids:?}",
+            world.registered
+        )),
+    }
+}
+
+async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let api = SimulatedApi::new(seed);
+    let mut started = 0;
+    let mut running: Vec<Replica> = Vec::new();
+    let sharded = replicas > 1;
+    for _ in 0..rng.u32(..20) {
+        change_something(&api, &mut rng);
+    }
+    api.set_trouble(rng.u32(..30));
+    for step in 0..400_u32 {
+        while running.len() < replicas as usize {
+            started += 1;
+            running.push(start(&api, started, sharded, world));
+        }
+        match rng.u32(..200) {
+            0 => api.go_away(Duration::from_millis(rng.u64(100..40_000))),
+            1 => api.compact(),
+            2..6 => api.disturb_watches(),
+            6 => {
+                let crashed = running.swap_remove(rng.usize(..running.len()));
+                api.disconnect(crashed.number);
+                drop(crashed); // ends everything at once, as a crash does
+            }
+            // The machine sleeps, or its clock jumps.
+            7 => tokio::time::advance(Duration::from_secs(rng.u64(1..60))).await,
+            _ => {}
+        }
+        if step % 100 == 99 {
+            api.bookmark();
+        }
+        for _ in 0..rng.u32(..4) {
+            change_something(&api, &mut rng);
+        }
+        tokio::time::sleep(Duration::from_millis(rng.u64(10..1_500))).await;
+    }
+    api.set_trouble(0);
+    // Backoffs of minutes, silent watches and expired leases end by then.
+    let mut last = Err(String::new());
+    for _ in 0..120 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        api.bookmark();
+        last = is_right(&api, &world.lock().unwrap());
+        if last.is_ok() {
+            break;
+        }
+    }
+    assert_eq!(last, Ok(()), "seed {seed}, {replicas} replicas, at rest");
+    let overlaps = world.lock().unwrap().overlaps.clone();
+    assert_eq!(
+        overlaps,
+        Vec::<String>::new(),
+        "seed {seed}, {replicas} replicas"
+    );
+
+    // Keys that failed wait for up to twenty minutes.
+    for _ in 0..22 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        api.bookmark();
+    }
+    // Nothing spins: in ten minutes without a change nothing is reconciled, and few requests are sent.
+    let (reconciles, requests) = (world.lock().unwrap().reconciles, api.requests());
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        api.bookmark();
+    }
+    let more = world.lock().unwrap().reconciles - reconciles;
+    assert_eq!(
+        more, 0,
+        "seed {seed}, {replicas} replicas: reconciles without a change"
+    );
+    let renewals = if sharded {
+        u64::from(replicas) * 301
+    } else {
+        0
+    };
+    let requests = api.requests() - requests;
+    assert!(
+        requests <= renewals + 40,
+        "seed {seed}: {requests} requests in ten quiet minutes"
+    );
+    for replica in running {
+        let stats = replica.controller.stats();
+        assert_eq!(stats.panicked, 0, "seed {seed}");
+        replica.controller.stop().await;
+    }
+}
+
+fn seeds(default: u64) -> std::ops::Range<u64> {
+    let wanted = std::env::var("TIDINGS_SEEDS").ok();
+    let wanted = wanted.and_then(|seeds| seeds.parse().ok());
+    let first = std::env::var("TIDINGS_FIRST_SEED").ok();
+    let first = first.and_then(|first| first.parse().ok()).unwrap_or(0);
+    first..first + wanted.unwrap_or(default)
+}
+
+fn run(replicas: u32, default_seeds: u64) {
+    let mut done = BTreeMap::from([("reconciles", 0), ("cleanups", 0)]);
+    for seed in seeds(default_seeds) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let world = Arc::new(Mutex::new(World::default()));
+        runtime.block_on(history(seed, replicas, &world));
+        let world = world.lock().unwrap();
+        *done.get_mut("reconciles").unwrap() += world.reconciles;
+        *done.get_mut("cleanups").unwrap() += world.cleanups;
+    }
+    assert!(
+        done.values().all(|count| *count > 0),
+        "nothing was tried: {done:?}"
+    );
+}
+
+#[test]
+fn one_process_comes_to_rest_after_any_trouble() {
+    run(1, 12);
+}
+
+#[test]
+fn sharded_replicas_come_to_rest_after_any_trouble() {
+    run(3, 6);
+}
