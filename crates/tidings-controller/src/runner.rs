@@ -384,7 +384,7 @@ async fn permit(
         return Ok(None);
     };
     let permit = shards.permits().begin(uid)?;
-    match permit.within(shared.see_handed_over(longest)).await {
+    match permit.within(shared.see_handed_over(uid, longest)).await {
         Some(()) => Ok(Some(permit)),
         None => Err(NoPermit::Lapsed),
     }

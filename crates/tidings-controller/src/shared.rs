@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,6 +86,10 @@ pub(crate) struct ControllerShared {
     pub(crate) shards: Option<ShardGroup>,
     own_writes: Mutex<OwnWrites>,
     doubts: Doubts,
+    /// The epoch of the sharded group in which the caches had all that the server had.
+    confirmed_epoch: AtomicU64,
+    /// Held by the reconcile that waits for that.
+    confirming: tokio::sync::Mutex<()>,
     /// The failures in a row of each key. Bound: the keys that fail.
     failures: Mutex<HashMap<ObjectKey, u32>>,
     /// The first cause of each queued key. Bound: the keys of the queue.
@@ -115,6 +120,8 @@ impl ControllerShared {
             shards,
             own_writes: Mutex::default(),
             doubts: Doubts::default(),
+            confirmed_epoch: AtomicU64::new(0),
+            confirming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             causes: Mutex::default(),
             applied: AppliedHashes::default(),
@@ -215,25 +222,30 @@ impl ControllerShared {
         }
     }
 
-    /// Waits until the caches have what other replicas wrote before they handed keys over, for at most `longest`.
-    pub(crate) async fn see_handed_over(&self, longest: Duration) {
+    /// Waits until the caches have all that the server has, for at most `longest`, if an object came from another replica since that was
+    /// last so: that replica has written things which this one has not seen.
+    pub(crate) async fn see_handed_over(&self, uid: Uid, longest: Duration) {
         let Some(shards) = &self.shards else {
             return;
         };
-        let written = shards.permits().handed_over();
-        let deadline = Instant::now() + longest.min(FAR);
-        for source in &self.sources {
-            if let Some(version) = written.get(&self.written_name(&**source))
-                && !source.has_reached(*version)
-            {
-                let _ = timeout_at(deadline, source.reached(*version)).await;
-            }
+        let permits = shards.permits();
+        let is_kept = || permits.is_kept_since(uid, self.confirmed_epoch.load(SeqCst));
+        if is_kept() {
+            return;
         }
-    }
-
-    /// The name of a cache among all clusters.
-    fn written_name(&self, source: &dyn WatchedResource) -> String {
-        format!("{}: {}", self.cluster.name(), source.name())
+        let deadline = Instant::now() + longest.min(FAR);
+        let Ok(_turn) = timeout_at(deadline, self.confirming.lock()).await else {
+            return;
+        };
+        if is_kept() {
+            return; // another reconcile has waited
+        }
+        let epoch = permits.epoch();
+        for position in 0..self.sources.len() {
+            self.doubts.add(position, None);
+        }
+        self.resolve_doubts(longest).await;
+        self.confirmed_epoch.store(epoch, SeqCst);
     }
 
     /// Takes why a key is reconciled.
@@ -335,10 +347,6 @@ impl WriteObserver for ControllerShared {
             let Some((keys, object, awaited)) = source.written(write) else {
                 continue;
             };
-            if let (Some(shards), Awaited::Version(version)) = (&self.shards, awaited) {
-                let name = self.written_name(&**source);
-                shards.permits().wrote(&name, version);
-            }
             for key in keys {
                 let object = (position, object.clone());
                 lock(&self.own_writes).wrote(key, object, awaited, has);

@@ -1,6 +1,7 @@
 //! A resource that a controller watches: its informer, and which keys its objects belong to.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -85,10 +86,6 @@ pub(crate) trait WatchedResource: Send + Sync {
     fn has(&self, object: &ObjectKey, awaited: Awaited) -> bool;
     /// Waits until the cache has a write, or its informer stops.
     fn caught_up<'a>(&'a self, object: &'a ObjectKey, awaited: Awaited) -> BoxFuture<'a, ()>;
-    /// True if the cache has reached a version.
-    fn has_reached(&self, version: u64) -> bool;
-    /// Waits until the cache has reached a version, or its informer stops.
-    fn reached(&self, version: u64) -> BoxFuture<'_, ()>;
     /// The uid of an object in the cache.
     fn uid_of(&self, object: &ObjectKey) -> Option<Uid>;
     /// The keys of the objects in the cache whose uids are wanted.
@@ -178,10 +175,18 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
 
     fn resolve<'a>(&'a self, client: &'a RestClient, doubt: &'a Doubt) -> BoxFuture<'a, bool> {
         Box::pin(async move {
-            let Ok(there) = self.read_versions(client, doubt).await else {
+            // Before the question: what comes into the cache meanwhile may not be in the answer.
+            let before = self.informer.store().snapshot();
+            let Ok(mut there) = self.read_versions(client, doubt).await else {
                 return false;
             };
-            let before = self.informer.store().snapshot();
+            if *doubt == Doubt::Any {
+                let listed: HashSet<ObjectKey> = there.iter().map(|(key, _)| key.clone()).collect();
+                let deleted = before
+                    .iter()
+                    .filter(|cached| !listed.contains(cached.key()));
+                there.extend(deleted.map(|cached| (cached.key().clone(), None)));
+            }
             let has_all = |store: &Store<D>| {
                 let snapshot = store.snapshot();
                 there.iter().all(|(key, version)| {
@@ -261,18 +266,6 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
             let has = |_: &_| self.has(object, awaited);
             // If the informer stops, so does the controller.
             let _ = self.informer.wait_until(has).await;
-        })
-    }
-
-    fn has_reached(&self, version: u64) -> bool {
-        let snapshot = self.informer.store().snapshot();
-        snapshot.version().number() >= Some(version)
-    }
-
-    fn reached(&self, version: u64) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let reached = |_: &_| self.has_reached(version);
-            let _ = self.informer.wait_until(reached).await;
         })
     }
 

@@ -318,7 +318,6 @@ impl GroupMember {
             if *self.asked.borrow() {
                 machine.leave(now);
             }
-            self.permits.set_handed_over(machine.handed_over());
             self.permits.set(machine.ownership(), machine.valid_until());
             if self.permits.is_drained() {
                 machine.drained();
@@ -382,8 +381,7 @@ impl GroupMember {
                 acknowledged,
                 leaving,
             } => {
-                let written = self.permits.written();
-                let patch = lease::renewal(version, *acknowledged, *leaving, &written, now);
+                let patch = lease::renewal(version, *acknowledged, *leaving, now);
                 client
                     .patch_object(&path(member), PatchKind::Merge, &patch)
                     .await

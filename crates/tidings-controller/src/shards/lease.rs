@@ -16,7 +16,6 @@ use super::table::ShardTable;
 pub(crate) const GROUP_LABEL: &str = "tidings.dev/shard-group";
 const ACKNOWLEDGED: &str = "tidings.dev/shard-epoch";
 const LEAVING: &str = "tidings.dev/shard-leaving";
-const WRITTEN: &str = "tidings.dev/shard-written";
 const TABLE: &str = "tidings.dev/shard-table";
 
 /// The resource `leases.coordination.k8s.io`.
@@ -77,9 +76,6 @@ pub(crate) fn records(group: &str, leases: &Snapshot<LeaseForm>) -> GroupRecords
                 .unwrap_or_default(),
             leaving: annotation(LEAVING).is_some(),
             lease: Duration::from_secs(spec.lease_duration_seconds.max(1)),
-            written: annotation(WRITTEN)
-                .and_then(|written| serde_json::from_str(written).ok())
-                .unwrap_or_default(),
         };
         records.members.insert(metadata.name.clone(), record);
     }
@@ -102,15 +98,8 @@ pub(crate) fn joining(group: &str, member: &str, lease: Duration, now: SystemTim
 }
 
 /// The merge patch that renews a member's Lease, if it has this version.
-pub(crate) fn renewal(
-    version: &str,
-    acknowledged: u64,
-    leaving: bool,
-    written: &BTreeMap<String, u64>,
-    now: SystemTime,
-) -> Value {
-    let written = serde_json::to_string(written).unwrap_or_default();
-    let mut annotations = json!({ACKNOWLEDGED: acknowledged.to_string(), WRITTEN: written});
+pub(crate) fn renewal(version: &str, acknowledged: u64, leaving: bool, now: SystemTime) -> Value {
+    let mut annotations = json!({ACKNOWLEDGED: acknowledged.to_string()});
     if leaving {
         annotations[LEAVING] = "true".into();
     }

@@ -30,8 +30,6 @@ pub(crate) struct MemberRecord {
     pub(crate) leaving: bool,
     /// How long others wait for a renewal before they remove the member.
     pub(crate) lease: Duration,
-    /// The last version that the member wrote to each informer's objects before it acknowledged the epoch.
-    pub(crate) written: BTreeMap<String, u64>,
 }
 
 /// The acknowledgement of a member that has left: it acts in no epoch.
@@ -155,8 +153,6 @@ pub(crate) struct ShardMachine {
     has_left: bool,
     /// What was to be said when the member last renewed before its time.
     hurried: Option<(u64, bool)>,
-    /// The last versions that other members wrote before they let go of keys.
-    handed_over: BTreeMap<String, u64>,
     /// The next write of the table or deletion of a Lease: not at once after one that failed.
     others_at: Option<Instant>,
     /// A change of the table or of others' Leases that is due, and since when.
@@ -181,7 +177,6 @@ impl ShardMachine {
             leaving: false,
             has_left: false,
             hurried: None,
-            handed_over: BTreeMap::new(),
             others_at: None,
             due: None,
         }
@@ -199,33 +194,15 @@ impl ShardMachine {
 
     /// The server has these Leases.
     pub(crate) fn observed(&mut self, records: &GroupRecords, now: Instant) {
-        let me = self.me.clone();
-        let mut let_go = Vec::new();
-        self.seen.retain(|member, seen| {
-            let stays = records.members.contains_key(member);
-            if !stays {
-                let_go.push(std::mem::take(&mut seen.record.written));
-            }
-            stays
-        });
+        self.seen
+            .retain(|member, _| records.members.contains_key(member));
         for (member, record) in &records.members {
             let known = self.seen.get(member).map(|seen| &seen.record);
-            if known == Some(record) {
-                continue;
+            if known != Some(record) {
+                let record = record.clone();
+                let seen = SeenMember { record, since: now };
+                self.seen.insert(member.clone(), seen);
             }
-            let acknowledged = known.map_or(0, |known| known.acknowledged);
-            if *member != me && acknowledged < record.acknowledged {
-                let_go.push(record.written.clone());
-            }
-            let seen = SeenMember {
-                record: record.clone(),
-                since: now,
-            };
-            self.seen.insert(member.clone(), seen);
-        }
-        for (informer, version) in let_go.into_iter().flatten() {
-            let known = self.handed_over.entry(informer).or_default();
-            *known = version.max(*known);
         }
         self.table.clone_from(&records.table);
         let newest = self.table.as_ref().map(|(table, _)| table);
@@ -335,11 +312,6 @@ impl ShardMachine {
             self.hurried = Some(wanted);
             self.renew_at = self.renew_at.min(now);
         }
-    }
-
-    /// The last versions that other members wrote to each informer's objects before they let go of keys.
-    pub(crate) fn handed_over(&self) -> &BTreeMap<String, u64> {
-        &self.handed_over
     }
 
     fn next_time(&self, now: Instant) -> Instant {

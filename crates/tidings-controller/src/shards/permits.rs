@@ -1,6 +1,6 @@
 //! Permits: what controllers ask before they act on a key of a sharded group.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::machine::Ownership;
-use super::table::owner;
+use super::table::{ShardTable, owner};
+
+/// How many epochs back it is known whose a key was.
+const EPOCHS_MAX: usize = 32;
 
 /// Why a member may not act on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +41,8 @@ struct PermitState {
     valid_until: Option<Instant>,
     /// The keys that are acted on, and by how many. Bound: the concurrency of the controllers.
     acting: HashMap<u64, usize>,
-    /// The last version that this process wrote to each informer's objects. Bound: the informers of the controllers.
-    written: BTreeMap<String, u64>,
-    /// What the caches must have before a key is acted on that another member had: its last writes.
-    handed_over: Arc<BTreeMap<String, u64>>,
+    /// The members of the last epochs in which this one was a member, the newest at the end. Bound: [`EPOCHS_MAX`].
+    epochs: VecDeque<ShardTable>,
 }
 
 impl ShardPermits {
@@ -63,6 +64,7 @@ impl ShardPermits {
         let mut state = self.lock();
         state.valid_until = valid_until;
         if *state.ownership != ownership {
+            state.note_epoch(&ownership);
             state.ownership = Arc::new(ownership);
             self.ownership.send_replace(Arc::clone(&state.ownership));
         }
@@ -73,31 +75,19 @@ impl ShardPermits {
         });
     }
 
-    /// Sets what other members have written, which the caches must have before their keys are acted on.
-    pub(crate) fn set_handed_over(&self, written: &BTreeMap<String, u64>) {
-        let mut state = self.lock();
-        if *state.handed_over != *written {
-            state.handed_over = Arc::new(written.clone());
-        }
+    /// The epoch that the member goes by.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.lock().epochs.back().map_or(0, |table| table.epoch)
     }
 
-    pub(crate) fn handed_over(&self) -> Arc<BTreeMap<String, u64>> {
-        Arc::clone(&self.lock().handed_over)
-    }
-
-    /// This process wrote an object of an informer.
-    pub(crate) fn wrote(&self, informer: &str, version: u64) {
-        let mut state = self.lock();
-        match state.written.get_mut(informer) {
-            Some(known) => *known = version.max(*known),
-            None => {
-                state.written.insert(informer.to_owned(), version);
-            }
-        }
-    }
-
-    pub(crate) fn written(&self) -> BTreeMap<String, u64> {
-        self.lock().written.clone()
+    /// True if an object has been this member's since an epoch, without a break.
+    pub(crate) fn is_kept_since(&self, uid: Uid, epoch: u64) -> bool {
+        let state = self.lock();
+        let mut since = state.epochs.iter().skip_while(|table| table.epoch < epoch);
+        let me = state.ownership.me.as_ref();
+        // Epochs that are not known any more may have been those of others.
+        let is_known = state.epochs.iter().any(|table| table.epoch == epoch);
+        is_known && since.all(|table| owner(&table.members, uid.number()) == me)
     }
 
     /// True if nothing is acted on that the member does not own.
@@ -197,6 +187,25 @@ impl ShardPermits {
     }
 }
 
+impl PermitState {
+    fn note_epoch(&mut self, ownership: &Ownership) {
+        let Some(table) = &ownership.table else {
+            self.epochs.clear(); // the member has left, or joins again under another name
+            return;
+        };
+        if self
+            .epochs
+            .back()
+            .is_none_or(|last| last.epoch < table.epoch)
+        {
+            self.epochs.push_back(table.clone());
+            if self.epochs.len() > EPOCHS_MAX {
+                self.epochs.pop_front();
+            }
+        }
+    }
+}
+
 /// Who the members of a group are, as one of them sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -260,7 +269,7 @@ impl Drop for ActPermit {
 mod tests {
     use std::time::Duration;
 
-    use super::super::table::{MemberId, ShardTable};
+    use super::super::table::MemberId;
     use super::*;
 
     fn alone() -> Ownership {
@@ -308,6 +317,42 @@ mod tests {
         let work = tokio::time::sleep(Duration::from_secs(24));
         let (worked, ()) = tokio::join!(permit.within(work), renewals);
         assert_eq!(worked, Some(()));
+    }
+
+    #[test]
+    fn a_key_that_was_away_for_an_epoch_was_not_kept() {
+        let permits = ShardPermits::new();
+        let owned = |epoch: u64, members: &[&str]| {
+            let mut ownership = alone();
+            let table = ownership.table.as_mut().unwrap();
+            table.epoch = epoch;
+            table.members = members.iter().map(|name| (*name).to_owned()).collect();
+            permits.set(ownership, None);
+        };
+        owned(1, &["a"]);
+        owned(2, &["a", "b"]);
+        owned(3, &["a"]);
+        let uids: Vec<Uid> = (0..20)
+            .map(|number| Uid::new(&format!("u{number}")))
+            .collect();
+        let kept = |epoch| {
+            uids.iter()
+                .filter(|uid| permits.is_kept_since(**uid, epoch))
+                .count()
+        };
+        assert_eq!((permits.epoch(), kept(0), kept(3)), (3, 0, 20));
+        assert!((1..20).contains(&kept(1)), "{}", kept(1));
+        assert_eq!(kept(1), kept(2), "what b had in the second epoch");
+        for epoch in 4..4 + EPOCHS_MAX as u64 {
+            owned(epoch, &["a"]);
+        }
+        assert_eq!(
+            (kept(3), kept(4)),
+            (0, 20),
+            "nobody knows about the third any more"
+        );
+        permits.set(Ownership::default(), None);
+        assert_eq!((permits.epoch(), kept(4)), (0, 0));
     }
 
     #[tokio::test]

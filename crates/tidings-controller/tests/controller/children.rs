@@ -1,10 +1,9 @@
 //! Children: applied, owned, pruned, cleaned up after; own writes are seen.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use serde_json::json;
 use tidings_api::ObjectKey;
 use tidings_controller::{
@@ -13,7 +12,7 @@ use tidings_controller::{
 use tidings_informer::RelistReason;
 use tidings_kube::{ObjectPath, PatchKind, Scope, SourceError};
 
-use crate::server::{Server, config_maps, eventually, idle, secrets};
+use crate::server::{Server, config_maps, eventually, idle, make_three, secrets};
 
 /// Makes a Secret for each ConfigMap, with its data.
 async fn mirror(map: Arc<Cached<ConfigMap>>, ctx: Context<()>) -> Result<Action, SourceError> {
@@ -81,20 +80,7 @@ async fn children_follow_their_owner_and_come_back_when_they_are_deleted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reconcile_sees_what_the_one_before_wrote() {
-    // Each reconcile makes one more child with a generated name, until there are three. A cache that is behind would make more.
     let server = Server::start().await;
-    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {
-        if ctx.owned::<Secret>(&map).len() >= 3 {
-            return Ok::<_, SourceError>(Action::AwaitChange);
-        }
-        let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name(),
-            "uid": map.value().metadata.uid, "controller": true}]);
-        let child = json!({"metadata": {"generateName": "child-", "ownerReferences": owner}});
-        ctx.client()
-            .create_object(&secrets(), "default", &child)
-            .await?;
-        Ok(Action::RequeueAfter(std::time::Duration::ZERO))
-    };
     for number in 0..50 {
         server
             .create(json!({"metadata": {"name": format!("site-{number}")}}))
@@ -104,25 +90,151 @@ async fn a_reconcile_sees_what_the_one_before_wrote() {
         .scope(Scope::namespace("default"))
         .owns::<Secret>()
         .concurrency(16)
-        .start(reconcile, ());
+        .start(make_three, ());
     idle(&controller).await;
-    let path = tidings_kube::collection_path(&secrets(), "default");
-    let request = http::Request::get(path).body(bytes::Bytes::new()).unwrap();
-    let answer = server
-        .user()
-        .kube()
-        .request::<serde_json::Value>(request.map(|_| Vec::new()))
-        .await;
-    let mut children: HashMap<String, usize> = HashMap::new();
-    for secret in answer.unwrap()["items"].as_array().unwrap() {
-        let owner = secret["metadata"]["ownerReferences"][0]["name"].as_str();
-        *children.entry(owner.unwrap().to_owned()).or_default() += 1;
-    }
+    let children = server.children_by_owner().await;
     assert_eq!(children.len(), 50);
     assert!(children.values().all(|count| *count == 3), "{children:?}");
     let stats = controller.stats();
     assert_eq!((stats.failed, stats.stale_starts), (0, 0));
     controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_create_whose_answer_was_lost_is_not_done_again() {
+    let server = Server::start().await;
+    for number in 0..20 {
+        server
+            .create(json!({"metadata": {"name": format!("site-{number}")}}))
+            .await;
+    }
+    server.switch().lost_answers.store(15, SeqCst);
+    let controller = Controller::<ConfigMap>::new(&server.cluster())
+        .scope(Scope::namespace("default"))
+        .owns::<Secret>()
+        .start(make_three, ());
+    eventually("all have three", async || {
+        let children = server.children_by_owner().await;
+        children.len() == 20 && children.values().all(|count| *count >= 3)
+    })
+    .await;
+    idle(&controller).await;
+    let children = server.children_by_owner().await;
+    assert!(children.values().all(|count| *count == 3), "{children:?}");
+    assert_eq!(server.switch().lost_answers.load(SeqCst), 0);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_of_children_is_applied_and_what_is_not_in_it_is_deleted() {
+    let server = Server::start().await;
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<Mutex<Vec<[usize; 2]>>>| {
+        let mut children = ctx.children(&map);
+        for name in map.data.clone().unwrap_or_default().into_keys() {
+            let metadata = kube::core::ObjectMeta {
+                name: Some(format!("{}-{name}", map.name())),
+                ..Default::default()
+            };
+            match name.starts_with("service") {
+                true => children.add(&Service {
+                    metadata,
+                    spec: serde_json::from_value(json!({"ports": [{"port": 80}]})).unwrap(),
+                    ..Service::default()
+                })?,
+                false => children.add(&Secret {
+                    metadata,
+                    ..Secret::default()
+                })?,
+            };
+        }
+        let applied = children.apply().await?;
+        ctx.state()
+            .lock()
+            .unwrap()
+            .push([applied.sent, applied.deleted]);
+        Ok::<_, SourceError>(Action::AwaitChange)
+    };
+    let other = json!({"metadata": {"name": "site-other"}});
+    let user = server.user();
+    user.create_object(&secrets(), "default", &other)
+        .await
+        .unwrap();
+    server
+        .apply("site", json!({"a": "", "b": "", "service": ""}))
+        .await;
+    let controller = Controller::<ConfigMap>::new(&server.cluster())
+        .scope(Scope::namespace("default").fields("metadata.name=site"))
+        .owns::<Secret>()
+        .owns::<Service>()
+        .start(reconcile, Mutex::default());
+    let services = tidings_kube::resource_of::<Service>();
+    let has = async |name: &str| {
+        let resource = match name.contains("service") {
+            true => &services,
+            false => &secrets(),
+        };
+        server
+            .get(resource, &format!("site-{name}"))
+            .await
+            .is_some()
+    };
+    eventually("all are there", async || {
+        has("a").await && has("b").await && has("service").await
+    })
+    .await;
+    server.apply("site", json!({"b": ""})).await;
+    eventually("one is left", async || {
+        !has("a").await && has("b").await && !has("service").await
+    })
+    .await;
+    assert!(has("other").await, "what it does not own stays");
+    idle(&controller).await;
+    let writes = server.switch().writes.load(SeqCst);
+    let labels = json!({"metadata": {"labels": {"l": "x"}}});
+    let resource = config_maps();
+    let path = ObjectPath::new(&resource, "default", "site");
+    let reconciles = controller.stats().reconciles();
+    user.patch_object(&path, PatchKind::Merge, &labels)
+        .await
+        .unwrap();
+    eventually("it is reconciled", async || {
+        controller.stats().reconciles() > reconciles
+    })
+    .await;
+    idle(&controller).await;
+    assert_eq!(
+        server.switch().writes.load(SeqCst),
+        writes,
+        "nothing is sent when nothing changes"
+    );
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_waited_for() {
+    let server = Server::start().await;
+    let cluster = server.cluster();
+    let key = ObjectKey::new("default", "late");
+    let has_data = |map: Option<&Cached<ConfigMap>>| map.is_some_and(|map| map.data.is_some());
+    let short = std::time::Duration::from_millis(50);
+    let error = cluster.wait_until(&key, short, has_data).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("ConfigMap default/late is not as it should be"),
+        "{error}"
+    );
+    let long = std::time::Duration::from_secs(20);
+    let (found, ()) = tokio::join!(cluster.wait_until(&key, long, has_data), async {
+        server.create(json!({"metadata": {"name": "late"}})).await;
+        server.apply("late", json!({"k": "v"})).await;
+    });
+    assert_eq!(found.unwrap().unwrap().name(), "late");
+    let is_gone = |map: Option<&Cached<ConfigMap>>| map.is_none();
+    let maps = config_maps();
+    let delete = server.delete(&maps, "late");
+    let (gone, ()) = tokio::join!(cluster.wait_until(&key, long, is_gone), delete);
+    assert!(gone.unwrap().is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -307,6 +419,20 @@ async fn a_child_in_another_namespace_is_refused_before_it_is_sent() {
         .scope(Scope::namespace("default"))
         .owns::<Secret>()
         .start(reconcile, ());
+    eventually("it fails", async || controller.stats().failed > 0).await;
+    assert_eq!(server.switch().writes.load(SeqCst), 0);
+    drop(controller);
+    // Nor can an owner in a namespace have a child without one.
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<Mutex<String>>| {
+        let mut child = k8s_openapi::api::core::v1::Namespace::default();
+        child.metadata.name = Some("child".to_owned());
+        let refused = ctx.apply(&map, &child).await.unwrap_err();
+        *ctx.state().lock().unwrap() = refused.to_string();
+        Err::<Action, _>(refused)
+    };
+    let controller = Controller::<ConfigMap>::new(&server.cluster())
+        .scope(Scope::namespace("default"))
+        .start(reconcile, Mutex::default());
     eventually("it fails", async || controller.stats().failed > 0).await;
     assert_eq!(server.switch().writes.load(SeqCst), 0);
     drop(controller);

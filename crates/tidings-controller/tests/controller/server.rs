@@ -1,5 +1,6 @@
 //! The API server of the tests, behind a switch that cuts the connection.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -8,10 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Method, Request, Response};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tidings_controller::{Cluster, ControllerHandle};
-use tidings_kube::{ApiResource, ObjectPath, RestClient};
+use tidings_controller::{Action, Cached, Cluster, Context as ReconcileContext, ControllerHandle};
+use tidings_kube::{ApiResource, ObjectPath, RestClient, SourceError};
 use tidings_server::{Api, ApiOptions, ResponseBody};
 use tidings_storage::{Embedded, EmbeddedOptions};
 use tower_service::Service;
@@ -30,6 +32,8 @@ pub(crate) struct Switch {
     cut_at: AtomicU64,
     /// Requests whose path contains this are refused, all others are answered.
     pub(crate) poisoned: Mutex<Option<&'static str>>,
+    /// The answers to this many creates get lost after they were done.
+    pub(crate) lost_answers: AtomicU64,
     /// Requests that found the connection cut.
     pub(crate) refused: AtomicU64,
     /// Writes that were sent.
@@ -95,6 +99,20 @@ impl Server {
         Some(serde_json::from_slice(object.as_bytes()).unwrap())
     }
 
+    /// How many Secrets each owner has.
+    pub(crate) async fn children_by_owner(&self) -> BTreeMap<String, usize> {
+        let path = tidings_kube::collection_path(&secrets(), "default");
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        let user = self.user();
+        let list = user.kube().request::<Value>(request).await.unwrap();
+        let mut children = BTreeMap::new();
+        for secret in list["items"].as_array().unwrap() {
+            let owner = secret["metadata"]["ownerReferences"][0]["name"].as_str();
+            *children.entry(owner.unwrap().to_owned()).or_default() += 1;
+        }
+        children
+    }
+
     pub(crate) async fn delete(&self, resource: &ApiResource, name: &str) {
         let path = ObjectPath::new(resource, "default", name);
         assert!(self.user().delete_object(&path, None).await.unwrap());
@@ -107,6 +125,7 @@ impl Default for Switch {
             is_cut: AtomicBool::new(false),
             cut_at: AtomicU64::new(u64::MAX),
             poisoned: Mutex::default(),
+            lost_answers: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -155,8 +174,18 @@ impl Service<Request<Body>> for Server {
             if request.method() != Method::GET {
                 switch.writes.fetch_add(1, SeqCst);
             }
+            let is_create = request.method() == Method::POST;
             let answered: Result<_, Infallible> = api.call(request).await;
             let Ok(response) = answered;
+            let lose = |left: u64| left.checked_sub(1);
+            if is_create
+                && switch
+                    .lost_answers
+                    .fetch_update(SeqCst, SeqCst, lose)
+                    .is_ok()
+            {
+                return Err(Refused);
+            }
             Ok(response)
         })
     }
@@ -168,6 +197,23 @@ pub(crate) fn config_maps() -> ApiResource {
 
 pub(crate) fn secrets() -> ApiResource {
     tidings_kube::resource_of::<k8s_openapi::api::core::v1::Secret>()
+}
+
+/// Makes one more child with a generated name, until there are three. A cache that is behind would make more.
+pub(crate) async fn make_three(
+    map: Arc<Cached<ConfigMap>>,
+    ctx: ReconcileContext<()>,
+) -> Result<Action, SourceError> {
+    if ctx.owned::<Secret>(&map).len() >= 3 {
+        return Ok(Action::AwaitChange);
+    }
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name(),
+        "uid": map.value().metadata.uid, "controller": true}]);
+    let child = json!({"metadata": {"generateName": "child-", "ownerReferences": owner}});
+    ctx.client()
+        .create_object(&secrets(), "default", &child)
+        .await?;
+    Ok(Action::RequeueAfter(Duration::ZERO))
 }
 
 /// Waits until a condition holds; fails after twenty seconds.

@@ -12,7 +12,7 @@ use tidings_controller::{
 };
 use tidings_kube::{Scope, SourceError};
 
-use crate::server::{Server, eventually, idle, secrets};
+use crate::server::{Server, eventually, idle, make_three};
 
 const OBJECTS: usize = 60;
 const LEASE: Duration = Duration::from_secs(3);
@@ -210,22 +210,6 @@ async fn a_replica_that_cannot_renew_stops_and_joins_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_replica_before_wrote_is_seen() {
-    // Each reconcile makes one more child with a generated name, until there are three. A cache that is behind would make more.
-    async fn make_three(
-        map: Arc<Cached<ConfigMap>>,
-        ctx: Context<()>,
-    ) -> Result<Action, SourceError> {
-        if ctx.owned::<Secret>(&map).len() >= 3 {
-            return Ok(Action::AwaitChange);
-        }
-        let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name(),
-            "uid": map.value().metadata.uid, "controller": true}]);
-        let child = json!({"metadata": {"generateName": "child-", "ownerReferences": owner}});
-        ctx.client()
-            .create_object(&secrets(), "default", &child)
-            .await?;
-        Ok(Action::RequeueAfter(Duration::ZERO))
-    }
     let server = Server::start().await;
     for number in 0..OBJECTS {
         server
@@ -253,19 +237,7 @@ async fn what_the_replica_before_wrote_is_seen() {
     settled(&[&a, &b]).await;
     idle(&a.controller).await;
     idle(&b.controller).await;
-    let path = tidings_kube::collection_path(&secrets(), "default");
-    let request = http::Request::get(path).body(Vec::new()).unwrap();
-    let user = server.user();
-    let answer = user
-        .kube()
-        .request::<serde_json::Value>(request)
-        .await
-        .unwrap();
-    let mut children: BTreeMap<String, usize> = BTreeMap::new();
-    for secret in answer["items"].as_array().unwrap() {
-        let owner = secret["metadata"]["ownerReferences"][0]["name"].as_str();
-        *children.entry(owner.unwrap().to_owned()).or_default() += 1;
-    }
+    let children = server.children_by_owner().await;
     assert_eq!(children.len(), OBJECTS);
     assert!(children.values().all(|count| *count == 3), "{children:?}");
     a.controller.stop().await;

@@ -34,6 +34,9 @@ struct World {
     overlaps: Vec<String>,
     reconciles: u64,
     cleanups: u64,
+    /// Each object must have exactly one ticket. Not with several replicas: one whose watch is silent does not see what another made
+    /// before it crashed.
+    counts_tickets: bool,
 }
 
 #[derive(Clone)]
@@ -92,7 +95,18 @@ async fn reconcile(
                 child.data = Some([("text".to_owned(), text)].into());
                 ctx.apply(&map, &child).await?;
             }
+            // A child whose name the server chooses: made once, whatever gets lost.
+            let has_ticket = ctx.owned::<Secret>(&map).iter().any(|child| is_ticket(child));
+            if !has_ticket {
+                let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": map.name(), "uid": uid, "controller": true}]);
+                let ticket = json!({"metadata": {"generateName": "ticket-", "labels": {"ticket": map.name()}, "ownerReferences": owner}});
+                let secrets = tidings_kube::resource_of::<Secret>();
+                ctx.client().create_object(&secrets, "default", &ticket).await?;
+            }
             let is_wanted = |child: &Cached<Secret>| {
+                if is_ticket(child) {
+                    return true;
+                }
                 let name = child.name().strip_prefix(&format!("{}-", map.name()));
                 name.is_some_and(|name| data.contains_key(name))
             };
@@ -107,6 +121,10 @@ async fn reconcile(
         }
     })
     .await
+}
+
+fn is_ticket(child: &Cached<Secret>) -> bool {
+    child.labels().get("ticket").is_some()
 }
 
 /// A process of the operator.
@@ -125,6 +143,8 @@ fn start(api: &SimulatedApi, number: u32, sharded: bool, world: &Arc<Mutex<World
     let mut controller = Controller::<ConfigMap>::new(&cluster)
         .scope(Scope::namespace("default"))
         .owns::<Secret>()
+        // Longer than a watch can be silent: what was written is seen in any case.
+        .own_write_wait(Duration::from_secs(300))
         .concurrency(4);
     if let Some(group) = &group {
         controller = controller.sharded(group);
@@ -174,6 +194,23 @@ fn is_right(api: &SimulatedApi, world: &World) -> Result<(), String> {
             if found != Some(serde_json::to_value(wanted).unwrap()) {
                 return Err(format!("the child {part} of {name} is {found:?}"));
             }
+        }
+    }
+    let tickets = secrets.extract_if(.., |_, secret| {
+        secret["metadata"]["labels"]["ticket"].is_string()
+    });
+    let mut tickets: Vec<String> = tickets
+        .map(|(_, ticket)| {
+            ticket["metadata"]["labels"]["ticket"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    if world.counts_tickets {
+        tickets.sort();
+        if !tickets.iter().eq(maps.keys()) {
+            return Err(format!("tickets of {tickets:?}, there: {:?}", maps.keys()));
         }
     }
     if !secrets.is_empty() {
@@ -292,7 +329,11 @@ fn run(replicas: u32, default_seeds: u64) {
             .start_paused(true)
             .build()
             .unwrap();
-        let world = Arc::new(Mutex::new(World::default()));
+        let world = World {
+            counts_tickets: replicas == 1,
+            ..World::default()
+        };
+        let world = Arc::new(Mutex::new(world));
         runtime.block_on(history(seed, replicas, &world));
         let world = world.lock().unwrap();
         *done.get_mut("reconciles").unwrap() += world.reconciles;
