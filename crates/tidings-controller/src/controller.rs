@@ -20,6 +20,7 @@ use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
 use crate::outcome::{ErrorPolicy, ReconcileFailure};
 use crate::owners::{self, OwnerKind, OwnerLink};
+use crate::permissions::{Permissions, UsedResource};
 use crate::prepared::PreparedController;
 use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
 use crate::shared::ControllerShared;
@@ -77,6 +78,8 @@ pub struct Controller<K: KubeObject> {
     scope: Scope,
     predicate: Predicate<K>,
     watches: Vec<WatchSetup>,
+    /// What is used besides the main resource, for the permissions.
+    used: Vec<UsedResource>,
     indexes: Vec<AddIndex<K>>,
     limiter: Box<dyn RateLimiter<ObjectKey>>,
     resync: Option<Duration>,
@@ -95,6 +98,7 @@ impl<K: KubeObject> Controller<K> {
             scope: Scope::all(),
             predicate: Predicate::all(),
             watches: Vec::new(),
+            used: Vec::new(),
             indexes: Vec::new(),
             limiter: Box::new(WithJitter::new(default_limiter(), JITTER, None)),
             resync: None,
@@ -169,6 +173,8 @@ impl<K: KubeObject> Controller<K> {
         links: fn(&Cached<D>) -> Vec<OwnerLink>,
         informer: impl FnOnce(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
     ) -> Self {
+        let used = UsedResource::owned(&resource, &watches.scope.namespace);
+        self.used.push(used);
         self.watches.push(Box::new(move |main| {
             let mut watches = watches;
             if watches.scope.namespace.is_empty() {
@@ -215,6 +221,8 @@ impl<K: KubeObject> Controller<K> {
         watches: Watches<D>,
         keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
     ) -> Self {
+        let used = UsedResource::watched(&resource_of::<D>(), &watches.scope.namespace);
+        self.used.push(used);
         self.watches.push(Box::new(move |main| {
             let watched = Watched {
                 resource: resource_of::<D>(),
@@ -251,6 +259,20 @@ impl<K: KubeObject> Controller<K> {
                 None => ObjectKey::new(object.namespace(), named),
             })
         })
+    }
+
+    /// Says that objects of `D` are written without being owned: created, updated, patched or deleted. Changes nothing but
+    /// [`Controller::permissions`]; they are in the namespace of the controller's scope.
+    #[must_use]
+    pub fn writes<D: KubeObject>(mut self) -> Self {
+        self.used.push(UsedResource::written::<D>());
+        self
+    }
+
+    /// What the controller may have to do on the server, derived from what it watches, owns and writes. No request is sent for it.
+    pub fn permissions(&self) -> Permissions {
+        let namespace = &self.scope.namespace;
+        Permissions::of_controller(&resource_of::<K>(), namespace, &self.used)
     }
 
     /// Adds an index to the cache of the main resource; [`Context::store`] and `by_index` read it.

@@ -6,5 +6,6 @@ mod children;
 mod events;
 mod manager;
 mod outages;
+mod permissions;
 mod retries;
 mod server;
