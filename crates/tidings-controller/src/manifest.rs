@@ -106,7 +106,7 @@ fn in_line(value: &Value, used: usize) -> Option<String> {
         Value::Array(items) => {
             let words: Option<Vec<String>> = items.iter().map(list_word).collect();
             let line = format!("[{}]", words?.join(", "));
-            (used + line.len() <= WIDTH_MAX || items.is_empty()).then_some(line)
+            (items.len() < 2 || used + line.len() <= WIDTH_MAX).then_some(line)
         }
         other => Some(scalar(other)),
     }
@@ -200,7 +200,8 @@ mod tests {
         );
         check(json!([[{"b": 1}], ["c"]]), "a:\n  - - b: 1\n  - [c]\n");
         let long = "x".repeat(WIDTH_MAX);
-        check(json!([long]), &format!("a:\n  - {long}\n"));
+        check(json!([long, "b"]), &format!("a:\n  - {long}\n  - b\n"));
+        check(json!([long]), &format!("a: [{long}]\n"));
         check(json!({"on": 1, "x/y": 2}), "a:\n  \"on\": 1\n  x/y: 2\n");
     }
 
