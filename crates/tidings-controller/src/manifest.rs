@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// Lists of words are written in one line up to this width.
-const WIDTH_MAX: usize = 100;
+const LINE_WIDTH: usize = 100;
 
 /// Words that YAML reads as something else than text. YAML 1.1, which kubectl reads, has more of them than 1.2.
 const YAML_WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
@@ -106,7 +106,7 @@ fn in_line(value: &Value, used: usize) -> Option<String> {
         Value::Array(items) => {
             let words: Option<Vec<String>> = items.iter().map(list_word).collect();
             let line = format!("[{}]", words?.join(", "));
-            (items.len() < 2 || used + line.len() <= WIDTH_MAX).then_some(line)
+            (items.len() < 2 || used + line.len() <= LINE_WIDTH).then_some(line)
         }
         other => Some(scalar(other)),
     }
@@ -199,7 +199,7 @@ mod tests {
             "a:\n  - b: 1\n    c:\n      d: 2\n  - e: []\n",
         );
         check(json!([[{"b": 1}], ["c"]]), "a:\n  - - b: 1\n  - [c]\n");
-        let long = "x".repeat(WIDTH_MAX);
+        let long = "x".repeat(LINE_WIDTH);
         check(json!([long, "b"]), &format!("a:\n  - {long}\n  - b\n"));
         check(json!([long]), &format!("a: [{long}]\n"));
         check(json!({"on": 1, "x/y": 2}), "a:\n  \"on\": 1\n  x/y: 2\n");

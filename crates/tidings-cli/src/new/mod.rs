@@ -220,8 +220,8 @@ fn next_steps(names: &ProjectNames, has_source: bool) -> String {
         // Writing to a String cannot fail.
         let _ = write!(
             text,
-            "Its Cargo.toml asks for tidings {version} from the registry, where it is not published yet. To build it now, clone Tidings, delete {name}/, and run \
-             this command again with --path DIR, the folder of the clone.\n\n"
+            "Its Cargo.toml asks for tidings {version} from the registry, where it is not published yet.\n\
+             To build it now, clone Tidings, delete {name}/, and run this command again with --path DIR, the folder of the clone.\n\n"
         );
     }
     let _ = write!(

@@ -19,7 +19,9 @@ pub async fn reconcile(object: Arc<Cached<TemplateKind>>, ctx: Context<()>) -> R
     let mut map = ConfigMap::default();
     map.metadata.name = Some(object.name().to_owned());
     map.data = Some([("message".to_owned(), object.spec.message.clone())].into());
-    ctx.apply(&object, &map).await?;
+    if ctx.apply(&object, &map).await? {
+        tracing::info!(object = %object.key(), "applied the ConfigMap");
+    }
 
     let mut status = object.status.clone().unwrap_or_default();
     let ready = NewCondition::is_true("Ready", "Applied", "the ConfigMap has the message");

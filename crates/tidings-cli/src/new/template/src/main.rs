@@ -46,6 +46,7 @@ async fn run() -> anyhow::Result<()> {
         let controller = controller(&cluster).with_metrics(&metrics);
         controller.start(reconcile, ())
     };
+    tracing::info!(%address, "waiting to lead; health and metrics are served");
     manager.controller(start).run().await?;
     Ok(())
 }
