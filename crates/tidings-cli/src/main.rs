@@ -3,6 +3,7 @@
 mod backup;
 mod check;
 mod logging;
+mod new;
 mod serve;
 mod watch;
 
@@ -33,6 +34,8 @@ enum Command {
     Check(check::CheckArguments),
     /// Follow the objects of a resource on any API server, one line per event
     Watch(watch::WatchArguments),
+    /// Write the project of an operator in Rust: custom resource, controller, tests, manifests
+    New(new::NewArguments),
 }
 
 fn main() -> std::process::ExitCode {
@@ -42,6 +45,7 @@ fn main() -> std::process::ExitCode {
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Watch(arguments) => watch::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
     };
     match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -21,6 +21,7 @@ use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
 use crate::outcome::{ErrorPolicy, ReconcileFailure};
 use crate::owners::{self, OwnerKind, OwnerLink};
+use crate::permissions::{Permissions, UsedResource};
 use crate::prepared::PreparedController;
 use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
 use crate::shards::ShardGroup;
@@ -116,6 +117,8 @@ pub struct Controller<K: Send + Sync + 'static> {
     scopes: Vec<Scope>,
     predicate: Predicate<K>,
     watches: Vec<WatchSetup>,
+    /// What is used besides the main resource, for the permissions.
+    used: Vec<UsedResource>,
     indexes: Vec<AddIndex<K>>,
     limiter: Box<dyn RateLimiter<ObjectKey>>,
     resync: Option<Duration>,
@@ -163,6 +166,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
             scopes: vec![Scope::all()],
             predicate: Predicate::all(),
             watches: Vec::new(),
+            used: Vec::new(),
             indexes: Vec::new(),
             limiter: Box::new(WithJitter::new(default_limiter(), JITTER, None)),
             resync: None,
@@ -268,6 +272,10 @@ impl<K: Send + Sync + 'static> Controller<K> {
         (links, identity): (LinksFunc<D>, IdentityFunc<D>),
         informer: impl Fn(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
     ) -> Self {
+        for scope in &watches.scopes {
+            let used = UsedResource::owned(&resource, &scope.namespace);
+            self.used.push(used);
+        }
         self.watches.push(Box::new(move |main| {
             let (owner, exists) = (main.resource.clone(), Arc::clone(&main.exists));
             let keys: KeysOf<D> = Arc::new(move |object| {
@@ -367,6 +375,13 @@ impl<K: Send + Sync + 'static> Controller<K> {
         keys: impl Fn(&Cached<D>) -> I + Send + Sync + 'static,
         informer: impl Fn(&Cluster, &Scope) -> SharedInformer<D> + Send + 'static,
     ) -> Self {
+        // What a program needs in another cluster is another role.
+        if cluster.is_none() {
+            for scope in &watches.scopes {
+                let used = UsedResource::watched(&resource, &scope.namespace);
+                self.used.push(used);
+            }
+        }
         self.watches.push(Box::new(move |main| {
             let keys: KeysOf<D> = Arc::new(move |object| keys(object).into_iter().collect());
             let is_elsewhere = cluster.is_some();
@@ -411,6 +426,24 @@ impl<K: Send + Sync + 'static> Controller<K> {
                 None => ObjectKey::new(object.namespace(), named),
             })
         })
+    }
+
+    /// Says that objects of `D` are written without being owned: created, updated, patched or deleted. Changes nothing but
+    /// [`Controller::permissions`]; they are in the namespace of the controller's scope.
+    #[must_use]
+    pub fn writes<D: KubeObject>(mut self) -> Self {
+        self.used.push(UsedResource::written::<D>());
+        self
+    }
+
+    /// What the controller may have to do on the server, derived from what it watches, owns and writes. No request is sent for it.
+    pub fn permissions(&self) -> Permissions {
+        let needed =
+            |namespace: String| Permissions::of_controller(&self.resource, &namespace, &self.used);
+        let namespaces = namespaces(&self.scopes).into_iter();
+        namespaces
+            .map(needed)
+            .fold(Permissions::new(), Permissions::and)
     }
 
     /// Adds an index to the cache of the main resource; [`Context::by_index`] reads it.

@@ -1,5 +1,6 @@
 //! What a request names: the resource, the scope and the form of its objects.
 
+use std::any::TypeId;
 use std::fmt::Write as _;
 
 use http::HeaderValue;
@@ -23,8 +24,7 @@ pub fn resource_of<K: KubeObject>() -> ApiResource {
 
 /// True if the objects of a type have no namespace.
 pub fn is_cluster_scoped<K: KubeObject>() -> bool {
-    // The scopes are types without values, and nothing says that they live for ever, as a `TypeId` needs it.
-    std::any::type_name::<K::Scope>().ends_with("ClusterResourceScope")
+    TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::ClusterResourceScope>()
 }
 
 /// Which objects of a resource: a namespace and selectors. Empty strings mean all.

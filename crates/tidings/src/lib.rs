@@ -14,8 +14,8 @@ pub mod controller {
     pub use tidings_controller::{
         Action, Cached, Cause, CauseKind, Cluster, Context, Controller, ControllerHandle,
         ControllerMetrics, ControllerStats, ErrorPolicy, Finalizing, InstallError, Manager,
-        ManagerError, NewCondition, OwnerKind, Predicate, RunSummary, Watches, has_condition,
-        install_definitions, set_condition,
+        ManagerError, ManifestError, NewCondition, OwnerKind, Permissions, Predicate, RunSummary,
+        Watches, has_condition, install_definitions, manifest, set_condition,
     };
     pub use tidings_kube::predicates;
 }

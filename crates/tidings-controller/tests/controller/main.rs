@@ -7,6 +7,7 @@ mod events;
 mod fleet;
 mod manager;
 mod outages;
+mod permissions;
 mod retries;
 mod scopes;
 mod server;
