@@ -13,8 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
+use crate::events::EventRecorder;
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
-use crate::stats::ControllerCounters;
+use crate::stats::{ControllerCounters, ControllerStats};
 use crate::watched::{KeysOf, WatchedResource};
 
 /// Why a key is reconciled.
@@ -76,6 +77,7 @@ pub(crate) struct ControllerShared {
     causes: Mutex<HashMap<ObjectKey, Cause>>,
     pub(crate) applied: AppliedHashes,
     pub(crate) counters: ControllerCounters,
+    pub(crate) events: EventRecorder,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -90,6 +92,7 @@ impl ControllerShared {
         sources: Vec<Arc<dyn WatchedResource>>,
     ) -> ControllerShared {
         ControllerShared {
+            events: EventRecorder::new(&cluster, &name),
             name,
             cluster,
             queue,
@@ -177,6 +180,14 @@ impl ControllerShared {
     fn has(&self, source: usize, object: &ObjectKey, awaited: Awaited) -> bool {
         let source = self.sources.get(source);
         source.is_none_or(|source| source.has(object, awaited))
+    }
+
+    /// The figures of the controller.
+    pub(crate) fn stats(&self) -> ControllerStats {
+        ControllerStats {
+            events: self.events.stats(),
+            ..self.counters.snapshot()
+        }
     }
 
     /// Own writes that the caches may not have.

@@ -13,9 +13,10 @@ pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 pub mod controller {
     pub use tidings_controller::{
         Action, Cached, Cause, CauseKind, Cluster, Context, Controller, ControllerHandle,
-        ControllerMetrics, ControllerStats, ErrorPolicy, Finalizing, InstallError, Manager,
-        ManagerError, NewCondition, OwnerKind, Predicate, RunSummary, Watches, has_condition,
-        install_definitions, set_condition,
+        ControllerMetrics, ControllerStats, ErrorPolicy, EventOptions, EventRecorder, EventStats,
+        Finalizing, InstallError, Manager, ManagerError, NewCondition, NewEvent, ObjectReference,
+        OwnerKind, Predicate, RunSummary, Watches, has_condition, install_definitions,
+        set_condition,
     };
     pub use tidings_kube::predicates;
 }
