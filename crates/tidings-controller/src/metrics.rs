@@ -50,6 +50,9 @@ impl fmt::Debug for ControllerMetrics {
 /// Reads one value of a controller.
 type Figure = fn(&ControllerStats) -> u64;
 
+/// Values of one metric by the label `result`.
+type Results = [(&'static str, Figure)];
+
 /// The results of reconciles, as controller-runtime labels them.
 const RESULTS: [(&str, Figure); 3] = [
     ("success", |stats| stats.succeeded),
@@ -67,7 +70,7 @@ const EVENT_RESULTS: [(&str, Figure); 5] = [
 ];
 
 /// Counters with the result as their label besides the name of the controller. The encoder appends `_total`.
-const BY_RESULT: [(&str, &str, &[(&str, Figure)]); 2] = [
+const BY_RESULT: [(&str, &str, &Results); 2] = [
     (
         "controller_runtime_reconcile",
         "Reconciles by result",
