@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tidings::controller::{
-    Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, set_condition,
+    Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, NewEvent, set_condition,
 };
 
 use crate::types::Website;
@@ -30,7 +30,7 @@ pub(crate) async fn reconcile(
 ) -> anyhow::Result<Action> {
     ctx.finalizer(&site, FINALIZER, async |finalizing| match finalizing {
         Finalizing::Apply => publish(&site, &ctx).await,
-        Finalizing::Cleanup => unpublish(&site).await,
+        Finalizing::Cleanup => unpublish(&site, &ctx),
     })
     .await
 }
@@ -72,12 +72,17 @@ async fn publish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Ac
     };
     set_condition(&mut status.conditions, condition.observed(site));
     ctx.apply_status(site, &status).await?;
+    if site.status.is_none() {
+        let created = NewEvent::normal("Created", "the page has a Deployment and a Service");
+        ctx.event(site, created.action("Publish"));
+    }
     Ok(Action::AwaitChange)
 }
 
 /// What it owns goes with the Website; here an operator would tell a registry of names, for example.
-async fn unpublish(site: &Cached<Website>) -> anyhow::Result<Action> {
-    tracing::info!(site = %site.key(), "unpublished");
+fn unpublish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Action> {
+    let unpublished = NewEvent::normal("Unpublished", "the page is not served any more");
+    ctx.event(site, unpublished.action("Unpublish"));
     Ok(Action::AwaitChange)
 }
 

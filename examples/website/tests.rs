@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{CustomResourceExt, ResourceExt};
 use tidings::RestClient;
@@ -41,7 +42,8 @@ async fn a_website_is_published_kept_up_to_date_and_unpublished() -> anyhow::Res
     let sites: Api<Website> = Api::default_namespaced(kube.clone());
     let maps: Api<ConfigMap> = Api::default_namespaced(kube.clone());
     let services: Api<Service> = Api::default_namespaced(kube.clone());
-    let deployments: Api<Deployment> = Api::default_namespaced(kube);
+    let deployments: Api<Deployment> = Api::default_namespaced(kube.clone());
+    let events: Api<Event> = Api::default_namespaced(kube);
     let spec = WebsiteSpec {
         page: "hello".to_owned(),
         replicas: 2,
@@ -94,6 +96,17 @@ async fn a_website_is_published_kept_up_to_date_and_unpublished() -> anyhow::Res
     })
     .await;
     let summary = controller.stop().await;
+    let mut events: Vec<_> = events.list(&Default::default()).await?.items;
+    events.sort_by_key(|event| event.event_time.clone());
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (event.reason.as_deref(), event.series.as_ref()))
+        .collect();
+    assert_eq!(
+        told,
+        [(Some("Created"), None), (Some("Unpublished"), None)],
+        "each happened once"
+    );
     assert_eq!((summary.errors, summary.panics), (0, 0));
     Ok(())
 }

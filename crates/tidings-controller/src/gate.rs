@@ -68,6 +68,12 @@ impl ServerGate {
         let _ = state.wait_for(|state| *state == ServerState::Answers).await;
     }
 
+    /// Waits until a probe has found the server dead. Cancel-safe.
+    pub(crate) async fn found_dead(&self) {
+        let mut state = self.state.subscribe();
+        let _ = state.wait_for(|state| *state == ServerState::Dead).await;
+    }
+
     /// How often a probe found the server dead, once it is known whether it is. A reconcile that failed across an outage is not to
     /// blame; one that failed with a connection of its own is.
     pub(crate) async fn outages(&self) -> u64 {

@@ -38,7 +38,7 @@ impl ControllerHandle {
 
     /// The figures of the controller.
     pub fn stats(&self) -> ControllerStats {
-        self.shared.counters.snapshot()
+        self.shared.stats()
     }
 
     /// True if all caches have their initial state.
@@ -67,6 +67,13 @@ impl ControllerHandle {
             "requeued": stats.requeued,
             "failed": stats.failed,
             "given_back": stats.given_back,
+            "events": {
+                "created": stats.events.created,
+                "series": stats.events.series,
+                "dropped": stats.events.dropped,
+                "limited": stats.events.limited,
+                "failed": stats.events.failed,
+            },
         })
     }
 

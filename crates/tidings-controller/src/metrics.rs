@@ -39,7 +39,7 @@ impl ControllerMetrics {
                     controller: shared.name.to_string(),
                     cluster: shared.cluster.label().map(str::to_owned),
                 };
-                (labels, shared.counters.snapshot())
+                (labels, shared.stats())
             })
             .collect()
     }
@@ -72,11 +72,37 @@ impl ControllerLabels {
 /// Reads one value of a controller.
 type Figure = fn(&ControllerStats) -> u64;
 
+/// Values of one metric by the label `result`.
+type Results = [(&'static str, Figure)];
+
 /// The results of reconciles, as controller-runtime labels them.
 const RESULTS: [(&str, Figure); 3] = [
     ("success", |stats| stats.succeeded),
     ("requeue_after", |stats| stats.requeued),
     ("error", |stats| stats.failed),
+];
+
+/// What became of events.
+const EVENT_RESULTS: [(&str, Figure); 5] = [
+    ("created", |stats| stats.events.created),
+    ("series", |stats| stats.events.series),
+    ("dropped", |stats| stats.events.dropped),
+    ("limited", |stats| stats.events.limited),
+    ("failed", |stats| stats.events.failed),
+];
+
+/// Counters with the result as their label besides the name of the controller. The encoder appends `_total`.
+const BY_RESULT: [(&str, &str, &Results); 2] = [
+    (
+        "controller_runtime_reconcile",
+        "Reconciles by result",
+        &RESULTS,
+    ),
+    (
+        "tidings_controller_events",
+        "Events about objects by what became of them",
+        &EVENT_RESULTS,
+    ),
 ];
 
 /// Counters with the name of the controller as their only label. The encoder appends `_total`.
@@ -116,14 +142,14 @@ const COUNTERS: [(&str, &str, Figure); 6] = [
 impl Collector for ControllerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let controllers = self.read();
-        let name = "controller_runtime_reconcile";
-        let help = "Reconciles by result";
-        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (controller, stats) in &controllers {
-            for (result, figure) in RESULTS {
-                let labels = controller.with(Some(("result", result)));
-                let mut sample = metric.encode_family(&labels)?;
-                sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
+        for (name, help, results) in BY_RESULT {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (controller, stats) in &controllers {
+                for (result, figure) in results {
+                    let labels = controller.with(Some(("result", result)));
+                    let mut sample = metric.encode_family(&labels)?;
+                    sample.encode_counter::<NoLabelSet, u64, u64>(&figure(stats), None)?;
+                }
             }
         }
         for (name, help, figure) in COUNTERS {

@@ -1,14 +1,15 @@
 //! A controller with all its parts: attaches it to its informers, waits for their state, and runs it.
 
 use std::future::pending;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tidings_informer::RunSummary;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::cluster::WriteObserver;
 use crate::runner::{self, ReconcileFunc, RunnerOptions};
-use crate::shared::ControllerShared;
+use crate::shared::{ControllerShared, FAR};
 use crate::watch_source::{AttachFunc, Detach};
 use crate::watched::WatchedResource;
 
@@ -44,6 +45,8 @@ impl PreparedController {
             () = synced(&shared) => {}
         }
         let sources = shared.sources.clone();
+        let (events, grace) = (shared.events.clone(), self.options.grace.min(FAR));
+        let stopped = OnceLock::new();
         let stop = async {
             tokio::select! {
                 () = stop => {}
@@ -51,12 +54,17 @@ impl PreparedController {
                     tracing::error!("a cache of the controller has stopped, the controller ends");
                 }
             }
+            let _ = stopped.set(Instant::now());
         };
         let following = Arc::clone(&shared);
-        tokio::select! {
+        let summary = tokio::select! {
             summary = runner::run(shared, self.options, self.reconcile, stop) => summary,
             () = following.follow_shards() => RunSummary::default(), // it never ends
-        }
+        };
+        // What is left of the grace of the reconciles.
+        let deadline = *stopped.get_or_init(Instant::now) + grace;
+        events.flush_until(deadline).await;
+        summary
     }
 }
 

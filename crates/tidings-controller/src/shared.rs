@@ -15,9 +15,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
 use crate::doubts::{Doubt, Doubts};
+use crate::events::EventRecorder;
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
 use crate::shards::{Ownership, ShardGroup};
-use crate::stats::ControllerCounters;
+use crate::stats::{ControllerCounters, ControllerStats};
 use crate::watched::{KeysOf, WatchedResource};
 
 /// Why a key is reconciled.
@@ -96,6 +97,7 @@ pub(crate) struct ControllerShared {
     causes: Mutex<HashMap<ObjectKey, Cause>>,
     pub(crate) applied: AppliedHashes,
     pub(crate) counters: ControllerCounters,
+    pub(crate) events: EventRecorder,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -112,6 +114,7 @@ impl ControllerShared {
         shards: Option<ShardGroup>,
     ) -> ControllerShared {
         ControllerShared {
+            events: EventRecorder::new(&cluster, &name),
             name,
             cluster,
             queue,
@@ -332,6 +335,14 @@ impl ControllerShared {
     fn has(&self, source: usize, object: &ObjectKey, awaited: Awaited) -> bool {
         let source = self.sources.get(source);
         source.is_none_or(|source| source.has(object, awaited))
+    }
+
+    /// The figures of the controller.
+    pub(crate) fn stats(&self) -> ControllerStats {
+        ControllerStats {
+            events: self.events.stats(),
+            ..self.counters.snapshot()
+        }
     }
 
     /// Own writes that the caches may not have.

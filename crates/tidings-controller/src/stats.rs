@@ -43,6 +43,29 @@ pub struct ControllerStats {
     pub active: u64,
     /// How long reconciles took.
     pub duration: HistogramSnapshot,
+    /// What became of the events that it recorded.
+    pub events: EventStats,
+}
+
+/// What became of the events of an [`EventRecorder`](crate::EventRecorder).
+///
+/// Each recorded event is counted once: in `series`, `dropped` or `limited`, or, when the server has answered, in `created` or `failed`.
+/// `failed` counts writes of series too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventStats {
+    /// Events that the server created.
+    pub created: u64,
+    /// Repeats, which count in an Event instead of being one.
+    pub series: u64,
+    /// Events that were dropped because too many writes were waiting.
+    pub dropped: u64,
+    /// Events that were dropped by the rate limit.
+    pub limited: u64,
+    /// Writes that were given up: the server refused them, or did not answer them often enough.
+    pub failed: u64,
+    /// Of what was not dropped: events that no Event on the server counts, because its writes were given up. Known when the Event is forgotten.
+    pub lost: u64,
 }
 
 impl ControllerStats {
@@ -53,6 +76,7 @@ impl ControllerStats {
 }
 
 impl ControllerCounters {
+    /// The figures, without those of events: the recorder has them.
     pub(crate) fn snapshot(&self) -> ControllerStats {
         ControllerStats {
             succeeded: self.succeeded.load(Relaxed),
@@ -65,6 +89,7 @@ impl ControllerCounters {
             stale_starts: self.stale_starts.load(Relaxed),
             active: self.active.load(Relaxed),
             duration: self.duration.snapshot(),
+            events: EventStats::default(),
         }
     }
 

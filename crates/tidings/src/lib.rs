@@ -12,10 +12,12 @@ pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 /// under one leader election.
 pub mod controller {
     pub use tidings_controller::{
-        Action, Cached, Cause, CauseKind, Cluster, Context, Controller, ControllerHandle,
-        ControllerMetrics, ControllerStats, ErrorPolicy, Finalizing, InstallError, Manager,
-        ManagerError, ManifestError, NewCondition, OwnerKind, Permissions, Predicate, RunSummary,
-        Watches, has_condition, install_definitions, manifest, set_condition,
+        Action, AppliedChildren, BadShards, Cached, Cause, CauseKind, Children, Cluster,
+        ClusterKey, ClusterNameTaken, Context, Controller, ControllerHandle, ControllerMetrics,
+        ControllerStats, ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet,
+        InstallError, Manager, ManagerError, ManifestError, NewCondition, NewEvent, NotYet,
+        ObjectReference, OwnerKind, Permissions, Predicate, RunSummary, ShardGroup, ShardOptions,
+        ShardStatus, Trigger, Watches, has_condition, install_definitions, manifest, set_condition,
     };
     pub use tidings_kube::predicates;
 }
@@ -49,8 +51,8 @@ pub mod informer {
 pub mod store {
     pub use tidings_informer::{
         Cached, Decode, DecodeError, ExpirationCache, GenericLister, GenericNamespaceLister, Index,
-        IndexConflict, IndexError, IndexValue, Indexer, Lazy, NotFound, Snapshot, Store, Uid,
-        UndeltaStore, UnknownIndex, WriteOverlay,
+        IndexConflict, IndexError, IndexValue, Indexer, Lazy, MergedStore, NotFound, Snapshot,
+        Store, Uid, UndeltaStore, UnknownIndex, WriteOverlay,
     };
 }
 

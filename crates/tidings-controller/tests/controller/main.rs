@@ -4,6 +4,7 @@
 
 mod children;
 mod events;
+mod events_recorded;
 mod fleet;
 mod manager;
 mod outages;
