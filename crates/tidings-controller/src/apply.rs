@@ -64,8 +64,11 @@ impl<S> Context<S> {
         });
         if let Some(cached) = cached
             && self.shared.applied.is(resource, &key, hash)
-            && serde_json::to_value(cached.value())
-                .is_ok_and(|cached| contains(&cached, configuration))
+            && json_object(cached.value()).is_ok_and(|mut cached| {
+                // A projection need not have its type, and the type is the same.
+                set_type(&mut cached, resource);
+                contains(&Value::Object(cached), configuration)
+            })
         {
             return Ok(false);
         }
