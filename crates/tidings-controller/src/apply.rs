@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Serialize;
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::{Cached, SourceError};
@@ -55,9 +56,13 @@ impl<S> Context<S> {
         resource: &ApiResource,
         configuration: &Value,
     ) -> Result<bool, SourceError> {
-        let text = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
-        let key = ObjectKey::new(text("namespace"), text("name"));
-        let hash = hash_of(configuration);
+        let named = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
+        let key = ObjectKey::new(named("namespace"), named("name"));
+        // Written as text once: for the hash and for the request.
+        let text = to_raw_value(configuration).map_err(|error| {
+            SourceError::Unexpected(format!("a value that is no JSON: {error}"))
+        })?;
+        let hash = hash_of(text.get());
         let cached = self.find::<D>().and_then(|watched| {
             let store = watched.informer.store();
             store.get_by_key(key.as_str())
@@ -77,7 +82,7 @@ impl<S> Context<S> {
         let path = ObjectPath::new(resource, key.namespace(), key.name());
         let manager = self.controller();
         self.client()
-            .apply_object(&path, manager, true, configuration)
+            .apply_object(&path, manager, true, &text)
             .await?;
         self.shared.applied.set(resource, &key, Some(hash));
         Ok(true)
@@ -205,9 +210,9 @@ fn json_object(value: &impl Serialize) -> Result<Map<String, Value>, SourceError
     }
 }
 
-fn hash_of(value: &Value) -> u64 {
+fn hash_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    value.to_string().hash(&mut hasher);
+    text.hash(&mut hasher);
     hasher.finish()
 }
 
