@@ -1,12 +1,14 @@
 //! What the operator does with a `Website`. Its twin of the same name in `../kube-rs` does the same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::DeserializeOwned;
+use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 use tidings::client::resource_of;
 use tidings::controller::{
@@ -14,7 +16,7 @@ use tidings::controller::{
 };
 
 use crate::Reconciles;
-use crate::children::{PageDeployment, PageMap, PageService};
+use crate::children::{PageDeployment, PageDeploymentStatus, PageMap, PageService};
 use crate::types::Website;
 
 /// The finalizer: the page is unpublished before its Website goes.
@@ -45,21 +47,33 @@ pub(crate) async fn reconcile(
 async fn publish(site: &Cached<Website>, ctx: &Context<Reconciles>) -> anyhow::Result<Action> {
     let is_new = ctx.owned::<PageMap>(site).is_empty();
     let (name, labels) = (site.name(), json!({"site": site.name()}));
-    let map: PageMap =
-        of(&json!({"metadata": {"name": name}, "data": {"index.html": site.spec.page}}))?;
+    let named = || ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let map = PageMap {
+        metadata: named(),
+        data: BTreeMap::from([("index.html".to_owned(), site.spec.page.clone())]),
+    };
     let container = json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80}],
         "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]});
-    let deployment: PageDeployment = of(
-        &json!({"metadata": {"name": name, "labels": labels}, "spec": {
-        "replicas": site.spec.replicas,
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {
-            "containers": [container],
-            "volumes": [{"name": "page", "configMap": {"name": name}}]}}}}),
-    )?;
-    let service: PageService = of(
-        &json!({"metadata": {"name": name}, "spec": {"selector": labels, "ports": [{"port": 80}]}}),
-    )?;
+    let deployment = PageDeployment {
+        metadata: ObjectMeta {
+            labels: Some(BTreeMap::from([("site".to_owned(), name.to_owned())])),
+            ..named()
+        },
+        spec: to_raw_value(&json!({
+            "replicas": site.spec.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {
+                "containers": [container],
+                "volumes": [{"name": "page", "configMap": {"name": name}}]}}}))?,
+        status: PageDeploymentStatus::default(),
+    };
+    let service = PageService {
+        metadata: named(),
+        spec: to_raw_value(&json!({"selector": labels, "ports": [{"port": 80}]}))?,
+    };
     ctx.apply(site, &map).await?;
     ctx.apply(site, &deployment).await?;
     ctx.apply(site, &service).await?;
@@ -104,9 +118,4 @@ fn created_event(site: &Cached<Website>, controller: &str) -> Value {
         "regarding": {"apiVersion": "example.com/v1", "kind": "Website", "name": site.name(),
             "namespace": site.namespace(), "uid": site.meta().uid},
     })
-}
-
-/// Through text: a raw value can be read from nothing else.
-fn of<T: DeserializeOwned>(object: &Value) -> serde_json::Result<T> {
-    serde_json::from_str(&object.to_string())
 }
