@@ -3,6 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::{Cached, SourceError};
@@ -23,50 +24,43 @@ impl<S> Context<S> {
         K: KubeObject,
         D: KubeObject + Serialize,
     {
-        let resource = resource_of::<D>();
-        let configuration = child_of(owner, child)?;
-        let is_current = self.is_applied::<D>(&resource, &configuration);
-        self.send_applied(&resource, &configuration, is_current)
-            .await
+        let child = ChildConfiguration::of(owner, child)?;
+        let is_current = self.is_applied::<D>(&child);
+        self.send_applied(&child, is_current).await
     }
 
     /// True if this process applied the same configuration before, and the cache still has all of it.
-    pub(crate) fn is_applied<D: KubeObject + Serialize>(
-        &self,
-        resource: &ApiResource,
-        configuration: &Value,
-    ) -> bool {
-        let key = key_of(configuration);
+    pub(crate) fn is_applied<D: KubeObject + Serialize>(&self, child: &ChildConfiguration) -> bool {
+        let ChildConfiguration { resource, key, .. } = child;
         let cached = self.find_store::<D>(|_| true).get_by_key(key.as_str());
         cached.is_some_and(|cached| {
-            self.shared
-                .applied
-                .is(resource, &key, hash_of(configuration))
-                && serde_json::to_value(cached.value())
-                    .is_ok_and(|cached| contains(&cached, configuration))
+            self.shared.applied.is(resource, key, child.hash)
+                && json_object(cached.value()).is_ok_and(|mut cached| {
+                    // A projection need not have its type, and the type is the same.
+                    set_type(&mut cached, resource);
+                    contains(&Value::Object(cached), &child.value)
+                })
         })
     }
 
     /// Applies a configuration, unless it is current. True if it was sent.
     pub(crate) async fn send_applied(
         &self,
-        resource: &ApiResource,
-        configuration: &Value,
+        child: &ChildConfiguration,
         is_current: bool,
     ) -> Result<bool, SourceError> {
         if is_current {
             return Ok(false);
         }
-        let key = key_of(configuration);
+        let ChildConfiguration { resource, key, .. } = child;
         // Until it is answered nobody knows what the server has.
-        self.shared.applied.set(resource, &key, None);
+        self.shared.applied.set(resource, key, None);
         let path = ObjectPath::new(resource, key.namespace(), key.name());
         let manager = self.controller();
         self.client()
-            .apply_object(&path, manager, true, configuration)
+            .apply_object(&path, manager, true, &child.text)
             .await?;
-        let hash = hash_of(configuration);
-        self.shared.applied.set(resource, &key, Some(hash));
+        self.shared.applied.set(resource, key, Some(child.hash));
         Ok(true)
     }
 
@@ -160,8 +154,39 @@ impl<S> Context<S> {
     }
 }
 
+/// What is applied for a child.
+pub(crate) struct ChildConfiguration {
+    pub(crate) resource: ApiResource,
+    pub(crate) key: ObjectKey,
+    value: Value,
+    /// Written once: for the hash and for the request.
+    text: Box<RawValue>,
+    hash: u64,
+}
+
+impl ChildConfiguration {
+    pub(crate) fn of<K: KubeObject, D: KubeObject + Serialize>(
+        owner: &Cached<K>,
+        child: &D,
+    ) -> Result<ChildConfiguration, SourceError> {
+        let value = child_of(owner, child)?;
+        let named = |name: &str| value["metadata"][name].as_str().unwrap_or_default();
+        let key = ObjectKey::new(named("namespace"), named("name"));
+        let text = to_raw_value(&value).map_err(|error| {
+            SourceError::Unexpected(format!("a value that is no JSON: {error}"))
+        })?;
+        Ok(ChildConfiguration {
+            resource: resource_of::<D>(),
+            key,
+            hash: hash_of(text.get()),
+            text,
+            value,
+        })
+    }
+}
+
 /// The configuration of a child: in the namespace of its owner, with the owner as its controller.
-pub(crate) fn child_of<K: KubeObject, D: KubeObject + Serialize>(
+fn child_of<K: KubeObject, D: KubeObject + Serialize>(
     owner: &Cached<K>,
     child: &D,
 ) -> Result<Value, SourceError> {
@@ -207,11 +232,6 @@ pub(crate) fn child_of<K: KubeObject, D: KubeObject + Serialize>(
     Ok(Value::Object(child))
 }
 
-fn key_of(configuration: &Value) -> ObjectKey {
-    let text = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
-    ObjectKey::new(text("namespace"), text("name"))
-}
-
 /// The reference to a controlling owner, as JSON.
 fn owner_reference<K: KubeObject>(owner: &Cached<K>) -> Value {
     let resource = resource_of::<K>();
@@ -242,9 +262,9 @@ fn json_object(value: &impl Serialize) -> Result<Map<String, Value>, SourceError
     }
 }
 
-fn hash_of(value: &Value) -> u64 {
+fn hash_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    value.to_string().hash(&mut hasher);
+    text.hash(&mut hasher);
     hasher.finish()
 }
 

@@ -1,12 +1,10 @@
 //! The children of an object as a set: all are applied, and what is not in the set any more is deleted.
 
 use serde::Serialize;
-use serde_json::Value;
-use tidings_api::ObjectKey;
 use tidings_informer::{Cached, SourceError};
-use tidings_kube::{ApiResource, KubeObject, ObjectPath, resource_of};
+use tidings_kube::{KubeObject, ObjectPath};
 
-use crate::apply::child_of;
+use crate::apply::ChildConfiguration;
 use crate::context::Context;
 
 impl<S> Context<S> {
@@ -52,9 +50,8 @@ pub struct Children<'c, S, K> {
 
 /// A child, and how its cache is asked whether it is there already.
 struct Child<'c, S> {
-    resource: ApiResource,
-    configuration: Value,
-    is_current: fn(&'c Context<S>, &ApiResource, &Value) -> bool,
+    configuration: ChildConfiguration,
+    is_current: fn(&'c Context<S>, &ChildConfiguration) -> bool,
 }
 
 /// What [`Children::apply`] did.
@@ -77,8 +74,7 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
         D: KubeObject + Serialize,
     {
         self.wanted.push(Child {
-            resource: resource_of::<D>(),
-            configuration: child_of(self.owner, child)?,
+            configuration: ChildConfiguration::of(self.owner, child)?,
             is_current: Context::is_applied::<D>,
         });
         Ok(self)
@@ -90,22 +86,20 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
     /// If the server cannot be reached or refuses.
     pub async fn apply(self) -> Result<AppliedChildren, SourceError> {
         let mut done = AppliedChildren::default();
-        let mut wanted: Vec<(String, String, ObjectKey)> = Vec::new();
         for child in &self.wanted {
             let (context, configuration) = (self.context, &child.configuration);
-            let is_current = (child.is_current)(context, &child.resource, configuration);
-            let sent = context.send_applied(&child.resource, configuration, is_current);
+            let is_current = (child.is_current)(context, configuration);
+            let sent = context.send_applied(configuration, is_current);
             done.sent += usize::from(sent.await?);
-            let text = |name: &str| configuration["metadata"][name].as_str().unwrap_or_default();
-            let key = ObjectKey::new(text("namespace"), text("name"));
-            let resource = &child.resource;
-            wanted.push((resource.group.clone(), resource.plural.clone(), key));
         }
         for source in &self.context.shared.sources {
             let resource = source.resource();
             for object in source.owned_by(self.owner.uid()) {
-                let is_wanted = wanted.iter().any(|(group, plural, key)| {
-                    *group == resource.group && *plural == resource.plural && *key == object.key
+                let is_wanted = self.wanted.iter().any(|child| {
+                    let wanted = &child.configuration;
+                    wanted.resource.group == resource.group
+                        && wanted.resource.plural == resource.plural
+                        && wanted.key == object.key
                 });
                 if is_wanted || object.is_terminating {
                     continue;

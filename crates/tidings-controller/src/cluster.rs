@@ -52,7 +52,8 @@ impl Cluster {
             inner: Arc::new(ClusterInner {
                 name,
                 client: client.clone().observed_by(writes.clone()),
-                informers: KubeInformerFactory::new(client.clone()),
+                informers: KubeInformerFactory::new(client.clone())
+                    .reflector(retried_by(&gate, ReflectorOptions::default())),
                 gate,
                 writes,
                 metrics: None,
@@ -63,6 +64,7 @@ impl Cluster {
     /// Sets how informers that are made later list and watch. Call it before controllers are made.
     #[must_use]
     pub fn reflector(self, options: ReflectorOptions) -> Cluster {
+        let options = retried_by(&self.inner.gate, options);
         let informers = self.inner.informers.clone().reflector(options);
         self.with(informers, self.inner.metrics.clone())
     }
@@ -157,6 +159,12 @@ impl Cluster {
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(observer);
     }
+}
+
+/// Informers reconnect when a probe finds the server back: reconciles wait until the caches have own writes.
+fn retried_by(gate: &ServerGate, mut options: ReflectorOptions) -> ReflectorOptions {
+    options.retry_now = Some(Arc::clone(&gate.reopened));
+    options
 }
 
 impl fmt::Debug for Cluster {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use tidings_kube::RestClient;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -35,6 +35,8 @@ pub(crate) struct ServerGate {
     /// Changed under the lock of the breaker.
     state: watch::Sender<ServerState>,
     outages: AtomicU64,
+    /// Told when the server answers again: informers need not wait out their backoff.
+    pub(crate) reopened: Arc<Notify>,
     probing: Mutex<Option<JoinHandle<()>>>,
     own: Weak<ServerGate>,
 }
@@ -51,6 +53,7 @@ impl ServerGate {
             breaker: Mutex::default(),
             state: watch::Sender::new(ServerState::Answers),
             outages: AtomicU64::new(0),
+            reopened: Arc::default(),
             probing: Mutex::default(),
             own: own.clone(),
         })
@@ -104,6 +107,7 @@ impl ServerGate {
         let before = self.state.send_replace(ServerState::Answers);
         drop(breaker);
         if before == ServerState::Dead {
+            self.reopened.notify_waiters();
             let cluster = &*self.cluster;
             tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
         }

@@ -239,13 +239,21 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
         };
         let key = object.key();
         let cached = store.get_by_key(key.as_str());
+        let version = object.revision().get();
+        // The write changed nothing, or the watch was faster: there is nothing to wait for.
+        if cached
+            .as_ref()
+            .is_some_and(|cached| cached.version() >= version)
+        {
+            return None;
+        }
         // An object that the write took out of the selection is still to leave the cache.
         if cached.is_none() && !self.selects(key.namespace(), object) {
             return None;
         }
         // Of an object that does not fit its type the cache will have nothing new.
         let written = self.informer.wrote(object).ok().or(cached)?;
-        let awaited = Awaited::Version(object.revision().get());
+        let awaited = Awaited::Version(version);
         Some(((self.keys)(&written), key, awaited))
     }
 

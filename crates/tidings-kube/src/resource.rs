@@ -24,7 +24,7 @@ pub fn resource_of<K: KubeObject>() -> ApiResource {
 
 /// True if the objects of a type have no namespace.
 pub fn is_cluster_scoped<K: KubeObject>() -> bool {
-    TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::ClusterResourceScope>()
+    TypeId::of::<K::Scope>() == TypeId::of::<kube::core::ClusterResourceScope>()
 }
 
 /// Which objects of a resource: a namespace and selectors. Empty strings mean all.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use kube::core::PartialObjectMeta;
 use serde_json::json;
 use tidings_api::ObjectKey;
 use tidings_controller::{
@@ -436,6 +437,29 @@ async fn a_child_in_another_namespace_is_refused_before_it_is_sent() {
     eventually("it fails", async || controller.stats().failed > 0).await;
     assert_eq!(server.switch().writes.load(SeqCst), 0);
     drop(controller);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_in_projected_form_is_applied_once() {
+    let server = Server::start().await;
+    server.create(json!({"metadata": {"name": "a"}})).await;
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {
+        let mut child = PartialObjectMeta::<Secret>::default();
+        child.metadata.name = Some("child".to_owned());
+        ctx.apply(&map, &child).await?;
+        Ok::<_, SourceError>(Action::AwaitChange)
+    };
+    let controller = Controller::<ConfigMap>::new(&server.cluster())
+        .scope(Scope::namespace("default"))
+        .owns::<PartialObjectMeta<Secret>>()
+        .start(reconcile, ());
+    eventually("its child is seen", async || {
+        controller.stats().succeeded >= 2
+    })
+    .await;
+    idle(&controller).await;
+    assert_eq!(server.switch().writes.load(SeqCst), 1);
+    controller.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tidings_api::{ListOptions, ObjectKey, ResourceVersionMatch, WatchEvent};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::source::{EventStream, ListerWatcher, Paged, Pager, SourceError, next};
 use crate::sync::{Mutex, lock};
@@ -153,7 +153,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                         attempts: machine.failures(),
                         next_retry: now + delay,
                     });
-                    sleep(delay).await;
+                    self.options.wait(delay).await;
                     StepOutcome::Waited
                 }
                 ReflectorStep::Stop => {

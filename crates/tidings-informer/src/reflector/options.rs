@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
 
 use crate::backoff::BackoffOptions;
 
@@ -55,6 +56,8 @@ pub struct ReflectorOptions {
     pub on_refusal: OnRefusal,
     /// Each list needs one of these permits, so that the informers of a program do not all list at once.
     pub lists: Option<Arc<Semaphore>>,
+    /// `notify_waiters` ends waits after failures: for whoever knows that the server is back.
+    pub retry_now: Option<Arc<Notify>>,
     /// The seed of the random waits and timeouts, to repeat them.
     pub seed: Option<u64>,
 }
@@ -73,6 +76,7 @@ impl Default for ReflectorOptions {
             internal_error_patience: None,
             on_refusal: OnRefusal::default(),
             lists: None,
+            retry_now: None,
             seed: None,
         }
     }
@@ -81,5 +85,14 @@ impl Default for ReflectorOptions {
 impl ReflectorOptions {
     pub(super) fn watch_timeout_least(&self) -> Duration {
         self.watch_timeout_least.max(WATCH_TIMEOUT_LEAST)
+    }
+
+    /// Waits after a failure.
+    pub(super) async fn wait(&self, delay: Duration) {
+        match &self.retry_now {
+            // Whether the time is over or somebody knows better: the next attempt begins.
+            Some(retry) => drop(timeout(delay, retry.notified()).await),
+            None => sleep(delay).await,
+        }
     }
 }

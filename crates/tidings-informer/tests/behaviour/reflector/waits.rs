@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidings_api::{Reason, Status};
 use tidings_informer::*;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -288,6 +289,29 @@ async fn d2_a_waiting_reflector_stops_at_once() {
     let before = Instant::now();
     informer.stop().await;
     assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_knows_that_the_server_is_back_ends_a_wait() {
+    let script = Script::new()
+        .list(list("10", &[]))
+        .watch_fails(refused())
+        .watch(Watch::of(vec![bookmark(11)]));
+    let retry = Arc::new(Notify::new());
+    let mut options = options();
+    options.backoff = BackoffOptions::default().between(MINUTE, MINUTE);
+    options.retry_now = Some(Arc::clone(&retry));
+    let informer = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(options)
+        .start();
+    eventually("waiting", || {
+        matches!(informer.state(), ReflectorState::Degraded { .. })
+    })
+    .await;
+    let before = Instant::now();
+    retry.notify_waiters();
+    eventually("it watches again", || script.watches() == 2).await;
+    assert!(before.elapsed() < SECOND);
 }
 
 #[tokio::test(start_paused = true)]
