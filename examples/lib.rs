@@ -5,6 +5,7 @@
 //! | `index` | an informer with an index: the Pods of every node |
 //! | `mirror` | the least controller: every ConfigMap has a Secret of the same name |
 //! | `website` | an operator: its own kind, children, finalizer, conditions, leader election |
+//! | `replicas` | several replicas of a controller that share the keys; the permissions that it needs |
 //! | `controller` | a controller on the work queue alone, that keeps a ConfigMap in every Namespace |
 //! | `leader` | that controller with leader election, metrics and a graceful stop |
 //! | `projected` | an informer that keeps five fields of each Pod, in a fraction of the memory |
@@ -30,6 +31,7 @@ mod tests {
                 include_str!("../docs/controllers.md"),
                 concat!(
                     include_str!("mirror.rs"),
+                    include_str!("replicas.rs"),
                     include_str!("website/reconcile.rs"),
                     include_str!("website/main.rs")
                 ),

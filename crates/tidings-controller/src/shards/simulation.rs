@@ -13,7 +13,9 @@ use super::machine::{
     GroupRecords, LEFT, MemberRecord, Ownership, ShardAnswer, ShardMachine, ShardStep, ShardTimes,
 };
 
+/// The keys of a history.
 const KEYS: u64 = 24;
+/// How far the time goes in one step.
 const TICK: Duration = Duration::from_millis(50);
 const TIMES: ShardTimes = ShardTimes {
     lease: Duration::from_secs(15),

@@ -55,7 +55,7 @@ async fn several_namespaces_are_one_cache_with_their_children() {
     };
     let (cluster, names) = (server.cluster(), Names::default());
     let controller = Controller::<ConfigMap>::new(&cluster)
-        .scopes(["blue", "green"].map(|namespace| Scope::namespace(namespace)))
+        .scopes(["blue", "green"].map(Scope::namespace))
         .index("color", |map: &Cached<ConfigMap>| {
             [map.namespace().to_owned()]
         })
@@ -143,7 +143,7 @@ async fn objects_without_a_type_are_reconciled_and_watched() {
     let owner = server.create(json!({"metadata": {"name": "owner"}})).await;
     let reconcile = async |map: Arc<Cached<Object>>, ctx: Context<Names>| {
         let owned = ctx.owned_dynamic(&secrets(), &map).len();
-        let kind = map.kind().to_owned();
+        let kind = map.kind().into_owned();
         let text = format!("{kind} {} owns {owned} {:?}", map.name(), ctx.cause().what);
         ctx.lock().unwrap().insert(text);
         Ok::<_, SourceError>(Action::AwaitChange)

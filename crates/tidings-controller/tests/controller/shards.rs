@@ -40,7 +40,7 @@ async fn reconcile(
     map: Arc<Cached<ConfigMap>>,
     ctx: Context<Shared>,
 ) -> Result<Action, SourceError> {
-    let (replica, seen) = (&**ctx.state()).clone();
+    let (replica, seen) = (**ctx.state()).clone();
     let name = map.name().to_owned();
     {
         let mut seen = seen.lock().unwrap();

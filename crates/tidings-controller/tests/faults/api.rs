@@ -346,7 +346,7 @@ impl ApiState {
         let Some(target) = target(request) else {
             return answered((200, json!({"major": "1", "minor": "36"})));
         };
-        if request.method() == Method::GET && target.query.get("watch").is_some() {
+        if request.method() == Method::GET && target.query.contains_key("watch") {
             return self.watch(process, &target);
         }
         let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
