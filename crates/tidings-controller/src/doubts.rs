@@ -40,8 +40,9 @@ impl Doubts {
         doubts.insert(source, doubt);
     }
 
+    /// True if nothing is in doubt. What a reconcile has taken and not resolved yet still is.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.lock().is_empty() && self.resolving.try_lock().is_ok()
     }
 
     /// Takes what is in doubt now.
@@ -68,6 +69,9 @@ mod tests {
         let taken = doubts.take();
         let one = Doubt::Object(ObjectKey::new("default", "a"));
         assert_eq!(taken, [(1, one), (2, Doubt::Any), (3, Doubt::Any)]);
+        let resolving = doubts.resolving.try_lock();
+        assert!(!doubts.is_empty(), "what was taken is not resolved yet");
+        drop(resolving);
         assert!(doubts.is_empty());
     }
 }

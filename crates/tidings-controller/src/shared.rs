@@ -10,7 +10,7 @@ use tidings_api::ObjectKey;
 use tidings_informer::workqueue::{AddOptions, Priority};
 use tidings_informer::{Event, Uid, WorkQueue};
 use tidings_kube::ObservedWrite;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
@@ -73,6 +73,9 @@ impl fmt::Display for Cause {
 
 /// Longer waits would overflow an `Instant`: a year.
 pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The wait before the server is asked again for what is in doubt.
+const DOUBT_RETRY: Duration = Duration::from_millis(100);
 
 /// The state that the parts of one controller share.
 pub(crate) struct ControllerShared {
@@ -297,7 +300,16 @@ impl ControllerShared {
                 continue;
             };
             let client = self.cluster.informers().client();
-            let resolved = source.resolve(client, &doubt);
+            let resolved = async {
+                loop {
+                    let is_resolved = source.resolve(client, &doubt).await;
+                    // One object whose requests always fail must not hold back the others.
+                    if is_resolved || doubt != Doubt::Any {
+                        return is_resolved;
+                    }
+                    sleep(DOUBT_RETRY).await;
+                }
+            };
             if timeout_at(deadline, resolved).await != Ok(true) {
                 let object = match doubt {
                     Doubt::Object(object) => Some(object),

@@ -102,31 +102,6 @@ async fn a_reconcile_sees_what_the_one_before_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_create_whose_answer_was_lost_is_not_done_again() {
-    let server = Server::start().await;
-    for number in 0..20 {
-        server
-            .create(json!({"metadata": {"name": format!("site-{number}")}}))
-            .await;
-    }
-    server.switch().lost_answers.store(15, SeqCst);
-    let controller = Controller::<ConfigMap>::new(&server.cluster())
-        .scope(Scope::namespace("default"))
-        .owns::<Secret>()
-        .start(make_three, ());
-    eventually("all have three", async || {
-        let children = server.children_by_owner().await;
-        children.len() == 20 && children.values().all(|count| *count >= 3)
-    })
-    .await;
-    idle(&controller).await;
-    let children = server.children_by_owner().await;
-    assert!(children.values().all(|count| *count == 3), "{children:?}");
-    assert_eq!(server.switch().lost_answers.load(SeqCst), 0);
-    controller.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_set_of_children_is_applied_and_what_is_not_in_it_is_deleted() {
     let server = Server::start().await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<Mutex<Vec<[usize; 2]>>>| {

@@ -48,6 +48,8 @@ struct ApiState {
     watches: Vec<OpenWatch>,
     dead: Vec<u32>,
     requests: u64,
+    /// Children with generated names whose owner had one already.
+    made_twice: u64,
 }
 
 /// Resource, namespace and name.
@@ -168,6 +170,7 @@ impl SimulatedApi {
             watches: Vec::new(),
             dead: Vec::new(),
             requests: 0,
+            made_twice: 0,
         };
         SimulatedApi {
             state: Arc::new(Mutex::new(state)),
@@ -250,6 +253,11 @@ impl SimulatedApi {
     /// Requests that have arrived.
     pub(crate) fn requests(&self) -> u64 {
         self.lock().requests
+    }
+
+    /// Children with generated names whose owner had one already.
+    pub(crate) fn made_twice(&self) -> u64 {
+        self.lock().made_twice
     }
 
     /// All objects of a resource by name, without trouble.
@@ -426,7 +434,9 @@ impl ApiState {
             sender,
             silent: false,
         });
-        let mut response = Response::new(Pieces(receiver));
+        let lag_max = if self.trouble.per_mille > 0 { 3_000 } else { 0 };
+        let delayed = late(receiver, self.rng.fork(), lag_max);
+        let mut response = Response::new(Pieces(delayed));
         let json = "application/json".parse().unwrap();
         response.headers_mut().insert("content-type", json);
         response
@@ -438,6 +448,13 @@ impl ApiState {
             metadata["name"] = format!("{prefix}{}", self.revision).into();
         }
         place.2 = metadata["name"].as_str().unwrap_or_default().to_owned();
+        let owner = metadata["ownerReferences"][0]["uid"].clone();
+        let is_twice = owner.is_string()
+            && self.objects.values().any(|known| {
+                let known = &known["metadata"];
+                known["generateName"].is_string() && known["ownerReferences"][0]["uid"] == owner
+            });
+        self.made_twice += u64::from(is_twice);
         match self.objects.contains_key(&place) {
             true => status(409, "AlreadyExists"),
             false => (201, self.store(place, object)),
@@ -555,6 +572,26 @@ impl ApiState {
             object,
         });
     }
+}
+
+/// Passes pieces on in their order, some of them late: a cache is behind what was written.
+fn late(
+    mut pieces: mpsc::UnboundedReceiver<Result<Bytes, Reset>>,
+    mut rng: fastrand::Rng,
+    lag_max: u64,
+) -> mpsc::UnboundedReceiver<Result<Bytes, Reset>> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(piece) = pieces.recv().await {
+            if rng.u8(..8) == 0 {
+                tokio::time::sleep(Duration::from_millis(rng.u64(..=lag_max))).await;
+            }
+            if sender.send(piece).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 /// One operation of a JSON patch. False if its test fails.

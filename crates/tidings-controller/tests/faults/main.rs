@@ -234,7 +234,7 @@ async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
     for _ in 0..rng.u32(..20) {
         change_something(&api, &mut rng);
     }
-    api.set_trouble(rng.u32(..30));
+    api.set_trouble(rng.u32(..80));
     for step in 0..400_u32 {
         while running.len() < replicas as usize {
             started += 1;
@@ -280,6 +280,9 @@ async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
         "seed {seed}, {replicas} replicas"
     );
 
+    if world.lock().unwrap().counts_tickets {
+        assert_eq!(api.made_twice(), 0, "seed {seed}: tickets were made twice");
+    }
     // Keys that failed wait for up to twenty minutes.
     for _ in 0..22 {
         tokio::time::sleep(Duration::from_secs(60)).await;
