@@ -1,6 +1,7 @@
 //! The table of a group: its members, epoch by epoch, and which of them owns a key.
 
 use serde::{Deserialize, Serialize};
+use tidings_informer::Uid;
 
 /// The name of a member, which is the name of its Lease. A replica that joins again has another one.
 pub(crate) type MemberId = String;
@@ -26,10 +27,8 @@ pub(crate) fn owner(members: &[MemberId], key: u64) -> Option<&MemberId> {
 }
 
 fn weight(member: &str, key: u64) -> u64 {
-    // FNV-1a of the name, then the finalizer of SplitMix64: every replica, of any version, must get the same numbers.
-    let name = member.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    // The hash of uids, then the finalizer of SplitMix64: every replica, of any version, must get the same numbers.
+    let name = Uid::new(member).number();
     let mixed = |value: u64| {
         let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -40,8 +39,6 @@ fn weight(member: &str, key: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tidings_informer::Uid;
-
     use super::*;
 
     const KEYS: usize = 10_000;
