@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
+use serde_json::json;
 use serde_json::value::to_raw_value;
-use serde_json::{Value, json};
-use tidings::client::resource_of;
 use tidings::controller::{
-    Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, set_condition,
+    Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, NewEvent, set_condition,
 };
 
 use crate::Reconciles;
@@ -45,7 +41,6 @@ pub(crate) async fn reconcile(
 }
 
 async fn publish(site: &Cached<Website>, ctx: &Context<Reconciles>) -> anyhow::Result<Action> {
-    let is_new = ctx.owned::<PageMap>(site).is_empty();
     let (name, labels) = (site.name(), json!({"site": site.name()}));
     let named = || ObjectMeta {
         name: Some(name.to_owned()),
@@ -94,28 +89,9 @@ async fn publish(site: &Cached<Website>, ctx: &Context<Reconciles>) -> anyhow::R
     };
     set_condition(&mut status.conditions, condition.observed(site));
     ctx.apply_status(site, &status).await?;
-    if is_new {
-        let created = created_event(site, ctx.controller());
-        let events = resource_of::<Event>();
-        ctx.client()
-            .create_object(&events, site.namespace(), &created)
-            .await?;
+    if site.status.is_none() {
+        let created = NewEvent::normal("Created", "The page is published").action("Publish");
+        ctx.event(site, created);
     }
     Ok(Action::AwaitChange)
-}
-
-/// The Event that a Website was published. Its name is new each time, so that a second Event for one Website is seen.
-fn created_event(site: &Cached<Website>, controller: &str) -> Value {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = jiff::Timestamp::now();
-    let nanos = since.map_or(0, |since| since.as_nanos());
-    json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event",
-        "metadata": {"name": format!("{}.{nanos:x}", site.name()), "namespace": site.namespace()},
-        "eventTime": format!("{now:.6}"),
-        "action": "Publish", "reason": "Created", "type": "Normal", "note": "The page is published",
-        "reportingController": controller, "reportingInstance": controller,
-        "regarding": {"apiVersion": "example.com/v1", "kind": "Website", "name": site.name(),
-            "namespace": site.namespace(), "uid": site.meta().uid},
-    })
 }

@@ -5,6 +5,7 @@ mod event;
 mod event_type;
 mod field_error;
 mod key;
+mod last_manager;
 mod object;
 mod options;
 mod resource;

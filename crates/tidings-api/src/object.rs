@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tidings_json::{ScanError, Span, find_member, unquote};
 
 use crate::key::ObjectKey;
+use crate::last_manager::last_manager;
 use crate::revision::ResourceVersion;
 use crate::spans::{Spans, collect};
 
@@ -31,6 +32,8 @@ struct ObjectBytes {
 struct KnownMetadata {
     spans: Spans,
     labels: OnceLock<Labels>,
+    /// Found while `managedFields` were left out.
+    last_manager: Option<Arc<str>>,
 }
 
 /// The labels of an object, sorted by key.
@@ -92,8 +95,17 @@ impl Object {
         }))
     }
 
-    /// The object without the positions of its metadata, which take about a hundred bytes. They are found again when metadata is
-    /// read.
+    /// The object with the name of its last writer, which its bytes do not have any more.
+    pub(crate) fn written_by(mut self, manager: Option<Arc<str>>) -> Object {
+        let inner = Arc::get_mut(&mut self.0);
+        if let Some(known) = inner.and_then(|inner| inner.known.get_mut()) {
+            known.last_manager = manager;
+        }
+        self
+    }
+
+    /// The object without the positions of its metadata and the name of its last manager, which take about a hundred bytes. The positions are
+    /// found again when metadata is read.
     #[must_use]
     pub fn lean(mut self) -> Object {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
@@ -203,10 +215,21 @@ impl Object {
 
     /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<String> {
-        let annotations = string_map(self.metadata_member("annotations")?);
-        let mut from_last = annotations.into_iter().rev();
+        let mut from_last = self.annotations().into_iter().rev();
         let found = from_last.find(|(candidate, _)| candidate == key);
         found.map(|(_, value)| value)
+    }
+
+    /// `metadata.annotations`, in the order of the JSON.
+    pub fn annotations(&self) -> Vec<(String, String)> {
+        string_map(self.metadata_member("annotations").unwrap_or_default())
+    }
+
+    /// The field manager that wrote the object last, by the times in `metadata.managedFields`, which are of whole seconds. Also known where
+    /// `managedFields` were left out while the object was received.
+    pub fn last_manager(&self) -> Option<Arc<str>> {
+        let known = self.known().last_manager.clone();
+        known.or_else(|| last_manager(self.metadata_member("managedFields")?))
     }
 
     fn metadata_member(&self, name: &str) -> Option<&[u8]> {
@@ -238,6 +261,7 @@ impl KnownMetadata {
         KnownMetadata {
             spans,
             labels: OnceLock::new(),
+            last_manager: None,
         }
     }
 }

@@ -12,9 +12,13 @@ use tidings_json::{ScanError, ScanEvents, Scanner, ValueKind, unquote};
 
 use crate::event::{INITIAL_EVENTS_END, WatchEvent};
 use crate::event_type::EventType;
+use crate::last_manager::LastManagerFinder;
 use crate::object::Object;
 use crate::spans::SpanCollector;
 use crate::status::Status;
+
+/// How many containers of an object are around a member of an entry of `metadata.managedFields`.
+const MANAGER_ENTRY_MEMBER: usize = 4;
 
 /// The maximum size of the envelope of a list or event.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
@@ -257,9 +261,39 @@ fn status(json: &[u8]) -> Result<WatchEvent, SplitError> {
     Ok(WatchEvent::Error(Box::new(status)))
 }
 
-/// The member of a document that holds the objects.
+impl Object {
+    /// Reads one complete JSON object and leaves `metadata.managedFields` out, which are often larger than the rest.
+    ///
+    /// # Errors
+    /// If the bytes are not one JSON object.
+    pub fn parse_without_managed_fields(json: &[u8]) -> Result<Object, SplitError> {
+        let options = SplitOptions {
+            object_bytes_max: json.len(),
+            ..SplitOptions::default().without_managed_fields()
+        };
+        let (mut scanner, mut object) = (Scanner::new(), None);
+        let mut cutter = ObjectCutter::new(SplitShape::Object, options);
+        cutter.object.reserve(json.len());
+        cutter.feed(&mut scanner, json, &mut |cut| match cut {
+            SplitOutput::Object(_) if object.is_some() => {
+                Err(SplitError::Shape("one object, found another one after it"))
+            }
+            SplitOutput::Object(found) => {
+                object = Some(found);
+                Ok(())
+            }
+            SplitOutput::Document(_) => Ok(()),
+        })?;
+        scanner.finish()?;
+        object.ok_or(SplitError::Shape("a JSON object"))
+    }
+}
+
+/// Where in a document the objects are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SplitShape {
+    /// The document itself.
+    Object,
     /// The elements of `items`.
     List,
     /// The value of `object`.
@@ -287,6 +321,8 @@ struct ObjectCutter {
     envelope_key: (usize, usize),
     /// True inside `managedFields` that are not copied.
     dropping: bool,
+    /// Reads who wrote last from what is left out.
+    last_manager: LastManagerFinder,
     /// The member that was left out was the first, so the comma after it is left out too.
     skip_comma: bool,
     /// Bytes of the chunk before this index have been copied or left out.
@@ -305,6 +341,7 @@ impl ObjectCutter {
             in_items: false,
             envelope_key: (0, 0),
             dropping: false,
+            last_manager: LastManagerFinder::default(),
             skip_comma: false,
             from: 0,
         }
@@ -326,7 +363,10 @@ impl ObjectCutter {
         let fresh = &chunk[self.from..to];
         self.from = to;
         let (buffer, bytes_max, what) = match self.cut_depth {
-            Some(_) if self.dropping => return Ok(()),
+            Some(_) if self.dropping => {
+                self.last_manager.bytes(fresh);
+                return Ok(());
+            }
             Some(_) => (&mut self.object, self.options.object_bytes_max, "an object"),
             None => (
                 &mut self.envelope,
@@ -366,10 +406,9 @@ impl ObjectCutter {
         if std::str::from_utf8(&self.object).is_err() {
             return Err(SplitError::Utf8);
         }
-        Ok(Object::from_parts(
-            Bytes::copy_from_slice(&self.object),
-            self.collector.spans(),
-        ))
+        let bytes = Bytes::copy_from_slice(&self.object);
+        let object = Object::from_parts(bytes, self.collector.spans());
+        Ok(object.written_by(self.last_manager.take()))
     }
 
     fn drop_member(&mut self) {
@@ -385,6 +424,7 @@ impl ObjectCutter {
         }
         self.collector.forget_member();
         self.dropping = true;
+        self.last_manager.start();
     }
 }
 
@@ -410,10 +450,17 @@ impl ScanEvents for CutterPass<'_> {
                 cutter
                     .collector
                     .value_start(&cutter.object, position, kind, depth - cut_depth);
+            } else if depth - cut_depth == MANAGER_ENTRY_MEMBER && cutter.last_manager.value_start()
+            {
+                cutter.from = at;
             }
             return Ok(());
         }
         match (cutter.shape, depth) {
+            (SplitShape::Object, 0) if kind == ValueKind::Object => {
+                cutter.from = at; // white space before the object
+                cutter.start_object(chunk, at, depth)
+            }
             (_, 0) if kind != ValueKind::Object => Err(SplitError::Shape("a JSON object")),
             (_, 0) => {
                 cutter.from = at; // white space between documents
@@ -468,6 +515,13 @@ impl ScanEvents for CutterPass<'_> {
                 cutter.flush(chunk, end)?;
                 cutter.dropping = false;
             }
+            inner if cutter.dropping && inner == MANAGER_ENTRY_MEMBER => {
+                cutter.flush(chunk, end)?;
+                cutter.last_manager.value_end();
+            }
+            inner if cutter.dropping && inner + 1 == MANAGER_ENTRY_MEMBER => {
+                cutter.last_manager.entry_end();
+            }
             inner if !cutter.dropping => {
                 let position = cutter.position(end);
                 cutter.collector.value_end(&cutter.object, position, inner);
@@ -486,6 +540,10 @@ impl ScanEvents for CutterPass<'_> {
             Some(_) if !cutter.dropping => {
                 let position = cutter.position(at);
                 cutter.collector.key_start(position);
+            }
+            Some(cut_depth) if depth - cut_depth == MANAGER_ENTRY_MEMBER => {
+                cutter.from = at;
+                cutter.last_manager.name_start();
             }
             None if depth == 1 => {
                 cutter.envelope_key.0 = cutter.envelope.len() + at - cutter.from;
@@ -509,6 +567,11 @@ impl ScanEvents for CutterPass<'_> {
                 {
                     cutter.drop_member();
                 }
+                Ok(())
+            }
+            Some(cut_depth) if cutter.dropping && depth - cut_depth == MANAGER_ENTRY_MEMBER => {
+                cutter.flush(chunk, end)?;
+                cutter.last_manager.name_end();
                 Ok(())
             }
             None if depth == 1 => {

@@ -133,6 +133,52 @@ proptest! {
     }
 }
 
+fn entry(manager: &str, time: &str) -> Value {
+    let fields = json!({"f:data": {"f:manager": {}, "f:time": {}, ".": {}}});
+    json!({"manager": manager, "operation": "Update", "apiVersion": "v1", "time": time,
+        "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+proptest! {
+    /// Who wrote last is the same whether `managedFields` are kept or left out, and however the body is cut.
+    #[test]
+    fn the_last_manager_is_known_without_managed_fields(
+        entries in prop::collection::vec(("[a-z\"é]{0,3}", 0..4_u8), 0..4),
+        cuts in prop::collection::vec(any::<usize>(), 0..20),
+    ) {
+        let managed: Vec<Value> = entries.iter()
+            .map(|(manager, second)| entry(manager, &format!("2026-01-01T00:00:0{second}Z")))
+            .collect();
+        let newest = entries.iter().max_by_key(|(_, second)| *second);
+        let newest = newest.map(|(manager, _)| &**manager).filter(|manager| !manager.is_empty());
+        let newest = newest.map(std::sync::Arc::from);
+        let object = json!({"kind": "K", "metadata": {"managedFields": managed, "name": "n"}});
+        let whole = Object::parse(serde_json::to_vec(&object).unwrap().into()).unwrap();
+        prop_assert_eq!(whole.last_manager(), newest.clone());
+
+        let body = serde_json::to_vec(&json!({"items": [object, {"metadata": {"name": "m"}}]})).unwrap();
+        let (objects, _) = feed_list(&body, &cuts, SplitOptions::default().without_managed_fields());
+        prop_assert_eq!(objects[0].last_manager(), newest.clone());
+        prop_assert_eq!(objects[0].as_bytes(), br#"{"kind":"K","metadata":{"name":"n"}}"#);
+        prop_assert_eq!(objects[1].last_manager(), None);
+
+        let lean = Object::parse_without_managed_fields(whole.as_bytes()).unwrap();
+        prop_assert_eq!(lean.as_bytes(), objects[0].as_bytes());
+        prop_assert_eq!(lean.last_manager(), newest.clone());
+    }
+}
+
+#[test]
+fn one_object_is_read_without_managed_fields() {
+    let read = |json: &str| Object::parse_without_managed_fields(json.as_bytes());
+    let object = read(r#" {"metadata":{"managedFields":[],"name":"a"}} "#).unwrap();
+    assert_eq!(object.as_bytes(), br#"{"metadata":{"name":"a"}}"#);
+    assert_eq!(object.name(), "a");
+    for broken in ["", "[]", "{", "{}{}", "null", "{} x"] {
+        assert!(read(broken).is_err(), "{broken}");
+    }
+}
+
 #[test]
 fn bookmarks_and_errors_are_understood() {
     let stream = concat!(

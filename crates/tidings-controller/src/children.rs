@@ -4,7 +4,7 @@ use serde::Serialize;
 use tidings_informer::{Cached, SourceError};
 use tidings_kube::{KubeObject, ObjectPath};
 
-use crate::apply::ChildConfiguration;
+use crate::configuration::ChildConfiguration;
 use crate::context::Context;
 
 impl<S> Context<S> {
@@ -19,7 +19,7 @@ impl<S> Context<S> {
 }
 
 /// The children that an object should have. [`Children::apply`] applies them in the order in which they were added, then deletes what the
-/// object owns besides them, of all types that the controller [owns](crate::Controller::owns): also of types of which nothing was added,
+/// object owns besides them, of all types that the controller [owns](crate::Controller::owns), but nothing that another object controls: also of types of which nothing was added,
 /// so that what an earlier version of the program made is cleaned up.
 ///
 /// ```no_run
@@ -48,10 +48,11 @@ pub struct Children<'c, S, K> {
     wanted: Vec<Child<'c, S>>,
 }
 
-/// A child, and how its cache is asked whether it is there already.
+/// A child, and how its cache is asked whether it is there already, and told that it is.
 struct Child<'c, S> {
     configuration: ChildConfiguration,
     is_current: fn(&'c Context<S>, &ChildConfiguration) -> bool,
+    confirm: fn(&'c Context<S>, &ChildConfiguration, u64),
 }
 
 /// What [`Children::apply`] did.
@@ -74,8 +75,9 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
         D: KubeObject + Serialize,
     {
         self.wanted.push(Child {
-            configuration: ChildConfiguration::of(self.owner, child)?,
+            configuration: ChildConfiguration::of(self.context.controller(), self.owner, child)?,
             is_current: Context::is_applied::<D>,
+            confirm: Context::confirm_applied::<D>,
         });
         Ok(self)
     }
@@ -88,9 +90,11 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
         let mut done = AppliedChildren::default();
         for child in &self.wanted {
             let (context, configuration) = (self.context, &child.configuration);
-            let is_current = (child.is_current)(context, configuration);
-            let sent = context.send_applied(configuration, is_current);
-            done.sent += usize::from(sent.await?);
+            if !(child.is_current)(context, configuration) {
+                let version = context.send_applied(configuration).await?;
+                (child.confirm)(context, configuration, version);
+                done.sent += 1;
+            }
         }
         for source in &self.context.shared.sources {
             let resource = source.resource();
@@ -101,11 +105,10 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
                         && wanted.resource.plural == resource.plural
                         && wanted.key == object.key
                 });
-                if is_wanted || object.is_terminating {
+                if is_wanted || object.is_terminating || object.is_controlled_by_another {
                     continue;
                 }
                 let path = ObjectPath::new(resource, object.key.namespace(), object.key.name());
-                self.context.shared.applied.set(resource, &object.key, None);
                 let client = self.context.client();
                 let deleted = client.delete_object(&path, Some(&object.uid)).await?;
                 done.deleted += usize::from(deleted);

@@ -11,6 +11,7 @@ use tidings_kube::{
     KubeInformerFactory, KubeObject, ObservedWrite, RequestObserver, RestClient, Scope, resource_of,
 };
 
+use crate::applied::applied_hash;
 use crate::gate::ServerGate;
 
 /// The name of the only cluster of a program.
@@ -53,6 +54,7 @@ impl Cluster {
                 name,
                 client: client.clone().observed_by(writes.clone()),
                 informers: KubeInformerFactory::new(client.clone())
+                    .mark(applied_hash)
                     .reflector(retried_by(&gate, ReflectorOptions::default())),
                 gate,
                 writes,
@@ -147,6 +149,10 @@ impl Cluster {
     /// True while the server answers.
     pub fn is_reachable(&self) -> bool {
         !self.inner.gate.is_shut()
+    }
+
+    pub(crate) fn is_same(&self, other: &Cluster) -> bool {
+        Arc::ptr_eq(&self.inner.gate, &other.inner.gate)
     }
 
     pub(crate) fn gate(&self) -> &Arc<ServerGate> {

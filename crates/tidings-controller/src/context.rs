@@ -93,7 +93,7 @@ impl<S> Context<S> {
         owner: &Cached<impl Sized>,
         is_meant: impl Fn(&Watched<D>) -> bool,
     ) -> Vec<Arc<Cached<D>>> {
-        let owning = self.all_watched::<D>().filter(|watched| is_meant(watched));
+        let owning = self.watched_here::<D>().filter(|watched| is_meant(watched));
         let owning: Vec<_> = owning
             .filter(|watched| watched.by_owner.is_some())
             .collect();
@@ -109,7 +109,8 @@ impl<S> Context<S> {
         owned.unwrap_or_default()
     }
 
-    /// The cache of a type that the controller watches or owns: all scopes in which it does, as one.
+    /// The cache of a type that the controller watches or owns: all scopes in which it does, as one. Objects of
+    /// another cluster are in [`Context::store_in`].
     ///
     /// # Panics
     /// If the controller neither watches nor owns the type.
@@ -120,6 +121,29 @@ impl<S> Context<S> {
             "{} does not watch {}: call owns or watches for it",
             self.controller(),
             std::any::type_name::<D>()
+        );
+        store
+    }
+
+    /// The cache of a type that the controller watches in another cluster, by [`Controller::watches_in`](crate::Controller::watches_in).
+    ///
+    /// # Panics
+    /// If the controller does not watch the type there.
+    pub fn store_in<D: Send + Sync + 'static>(&self, cluster: &Cluster) -> MergedStore<D> {
+        let sources = self.shared.sources.iter();
+        let watched = sources.filter_map(|source| source.as_any().downcast_ref::<Watched<D>>());
+        let is_there = |watched: &&Watched<D>| {
+            let place = watched.elsewhere.as_ref();
+            place.is_some_and(|place| place.is_same(cluster))
+        };
+        let stores = watched.filter(is_there);
+        let store = MergedStore::new(stores.map(|watched| watched.informer.store()));
+        assert!(
+            !store.stores().is_empty(),
+            "{} does not watch {} in the cluster {}: call watches_in for it",
+            self.controller(),
+            std::any::type_name::<D>(),
+            cluster.name()
         );
         store
     }
@@ -145,7 +169,7 @@ impl<S> Context<S> {
         &self,
         is_meant: impl Fn(&Watched<D>) -> bool,
     ) -> MergedStore<D> {
-        let watched = self.all_watched::<D>().filter(|watched| is_meant(watched));
+        let watched = self.watched_here::<D>().filter(|watched| is_meant(watched));
         MergedStore::new(watched.map(|watched| watched.informer.store()))
     }
 
@@ -154,16 +178,18 @@ impl<S> Context<S> {
         &self,
         key: &ObjectKey,
     ) -> Option<Arc<Cached<D>>> {
-        let latest = self.all_watched::<D>().filter_map(|watched| {
+        let latest = self.watched_here::<D>().filter_map(|watched| {
             let overlay = watched.informer.overlay();
             overlay.get_by_key(key.as_str())
         });
         latest.max_by_key(|object| object.version())
     }
 
-    fn all_watched<D: Send + Sync + 'static>(&self) -> impl Iterator<Item = &Watched<D>> {
+    /// The caches of a type in the controller's own cluster.
+    fn watched_here<D: Send + Sync + 'static>(&self) -> impl Iterator<Item = &Watched<D>> {
         let sources = self.shared.sources.iter();
-        sources.filter_map(|source| source.as_any().downcast_ref::<Watched<D>>())
+        let watched = sources.filter_map(|source| source.as_any().downcast_ref::<Watched<D>>());
+        watched.filter(|watched| watched.elsewhere.is_none())
     }
 }
 

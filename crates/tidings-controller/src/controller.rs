@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidings_api::{Object, ObjectKey};
 use tidings_informer::workqueue::{QueueOptions, RateLimiter, WithJitter, default_limiter};
 use tidings_informer::{
-    Action, BoxFuture, Cached, IndexValue, MergedStore, Predicate, RunSummary, SharedInformer,
+    Action, BoxFuture, Cached, IndexValue, MergedStore, Predicate, RunSummary, SharedInformer, Uid,
     WorkQueue, story,
 };
 use tidings_kube::{ApiResource, KubeObject, Scope, resource_of};
@@ -32,7 +32,13 @@ use crate::watch_source::{WatchSource, Watches, watch_source};
 use crate::watched::{KeysOf, OwnedObject, Watched};
 
 /// The index by owners in the informers of owned objects. Controllers share it.
-const OWNER_INDEX: &str = "tidings.owners";
+fn owner_index(which: OwnerKind) -> &'static str {
+    match which {
+        OwnerKind::Any => "tidings.owners",
+        OwnerKind::Controller => "tidings.controllers",
+    }
+}
+
 /// How much longer than its backoff a key may wait: a fifth.
 const JITTER: f64 = 0.2;
 
@@ -77,7 +83,7 @@ fn namespaces(scopes: &[Scope]) -> Vec<String> {
 
 type AddIndex<K> = Box<dyn Fn(&SharedInformer<K>) + Send>;
 type LinksFunc<K> = fn(&Cached<K>) -> Vec<OwnerLink>;
-type IdentityFunc<K> = fn(&Cached<K>) -> OwnedObject;
+type IdentityFunc<K> = fn(&Cached<K>, Uid) -> OwnedObject;
 type InformerFunc<K> = Box<dyn Fn(&Cluster, &Scope) -> SharedInformer<K> + Send + Sync>;
 type WatchSetup = Box<dyn FnOnce(&MainResource) -> Vec<WatchSource> + Send>;
 type ErrorPolicyFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
@@ -289,8 +295,8 @@ impl<K: Send + Sync + 'static> Controller<K> {
             let scopes = main.narrowed(watches.scopes).into_iter();
             let source = |scope: Scope| {
                 let informer = informer(&main.cluster, &scope);
-                let index =
-                    informer.ensure_index(OWNER_INDEX, move |object| owners::uids(&links(object)));
+                let uids = move |object: &Cached<D>| owners::uids(&links(object), which);
+                let index = informer.ensure_index(owner_index(which), uids);
                 let watched = Watched {
                     resource: resource.clone(),
                     scope,
@@ -298,7 +304,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
                     keys: Arc::clone(&keys),
                     // Another program's index of this name would have values of another type.
                     by_owner: index.ok(),
-                    is_elsewhere: false,
+                    elsewhere: None,
                     identity,
                 };
                 watch_source(watched, watches.predicate.clone(), None)
@@ -384,16 +390,15 @@ impl<K: Send + Sync + 'static> Controller<K> {
         }
         self.watches.push(Box::new(move |main| {
             let keys: KeysOf<D> = Arc::new(move |object| keys(object).into_iter().collect());
-            let is_elsewhere = cluster.is_some();
-            let cluster = cluster.as_ref().unwrap_or(&main.cluster);
+            let place = cluster.as_ref().unwrap_or(&main.cluster);
             let source = |scope: Scope| {
                 let watched = Watched {
                     resource: resource.clone(),
-                    informer: informer(cluster, &scope),
+                    informer: informer(place, &scope),
                     scope,
                     keys: Arc::clone(&keys),
                     by_owner: None,
-                    is_elsewhere,
+                    elsewhere: cluster.clone(),
                     identity,
                 };
                 watch_source(watched, watches.predicate.clone(), None)
@@ -615,7 +620,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
                 informer,
                 keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
                 by_owner: None,
-                is_elsewhere: false,
+                elsewhere: None,
                 identity: self.identity,
             };
             watch_source(watched, self.predicate.clone(), self.resync)

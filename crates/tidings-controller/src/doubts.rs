@@ -18,13 +18,21 @@ pub(crate) enum Doubt {
 /// The caches with writes in doubt, by their position among the sources of a controller. Bound: the sources.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
-    by_source: Mutex<BTreeMap<usize, Doubt>>,
+    by_source: Mutex<BTreeMap<usize, PendingDoubt>>,
     /// Held by the reconcile that resolves them; others wait for it.
     pub(crate) resolving: tokio::sync::Mutex<()>,
 }
 
+/// A doubt that is not resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PendingDoubt {
+    pub(crate) doubt: Doubt,
+    /// How often something was added.
+    additions: u64,
+}
+
 impl Doubts {
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Doubt>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, PendingDoubt>> {
         self.by_source
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -32,22 +40,36 @@ impl Doubts {
 
     pub(crate) fn add(&self, source: usize, object: Option<ObjectKey>) {
         let mut doubts = self.lock();
-        let doubt = match (doubts.get(&source), object) {
+        let known = doubts.get(&source);
+        let additions = known.map_or(0, |known| known.additions) + 1;
+        let doubt = match (known.map(|known| &known.doubt), object) {
             (None, Some(object)) => Doubt::Object(object),
-            (Some(Doubt::Object(known)), Some(object)) if *known == object => return,
+            (Some(Doubt::Object(known)), Some(object)) if *known == object => Doubt::Object(object),
             _ => Doubt::Any,
         };
-        doubts.insert(source, doubt);
+        doubts.insert(source, PendingDoubt { doubt, additions });
     }
 
-    /// True if nothing is in doubt. What a reconcile has taken and not resolved yet still is.
+    /// True if nothing is in doubt.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty() && self.resolving.try_lock().is_ok()
+        self.lock().is_empty()
     }
 
-    /// Takes what is in doubt now.
-    pub(crate) fn take(&self) -> Vec<(usize, Doubt)> {
-        std::mem::take(&mut *self.lock()).into_iter().collect()
+    /// What is in doubt now. It stays so until it is resolved: whoever resolves it may be dropped.
+    pub(crate) fn pending(&self) -> Vec<(usize, PendingDoubt)> {
+        let doubts = self.lock();
+        let pending = doubts.iter();
+        pending
+            .map(|(source, pending)| (*source, pending.clone()))
+            .collect()
+    }
+
+    /// A doubt is resolved, unless something was added to it meanwhile.
+    pub(crate) fn resolved(&self, source: usize, resolved: &PendingDoubt) {
+        let mut doubts = self.lock();
+        if doubts.get(&source) == Some(resolved) {
+            doubts.remove(&source);
+        }
     }
 }
 
@@ -55,9 +77,12 @@ impl Doubts {
 mod tests {
     use super::*;
 
+    fn key(name: &str) -> Option<ObjectKey> {
+        Some(ObjectKey::new("default", name))
+    }
+
     #[test]
     fn two_objects_in_doubt_are_any() {
-        let key = |name| Some(ObjectKey::new("default", name));
         let doubts = Doubts::default();
         assert!(doubts.is_empty());
         doubts.add(1, key("a"));
@@ -66,12 +91,27 @@ mod tests {
         doubts.add(2, key("b"));
         doubts.add(3, None);
         doubts.add(3, key("a"));
-        let taken = doubts.take();
+        let pending = doubts.pending().into_iter();
+        let pending: Vec<_> = pending
+            .map(|(source, pending)| (source, pending.doubt))
+            .collect();
         let one = Doubt::Object(ObjectKey::new("default", "a"));
-        assert_eq!(taken, [(1, one), (2, Doubt::Any), (3, Doubt::Any)]);
-        let resolving = doubts.resolving.try_lock();
-        assert!(!doubts.is_empty(), "what was taken is not resolved yet");
-        drop(resolving);
+        assert_eq!(pending, [(1, one), (2, Doubt::Any), (3, Doubt::Any)]);
+    }
+
+    #[test]
+    fn what_is_added_while_a_doubt_is_resolved_stays_in_doubt() {
+        let doubts = Doubts::default();
+        doubts.add(1, key("a"));
+        let pending = doubts.pending();
+        doubts.add(1, key("a"));
+        doubts.resolved(1, &pending[0].1);
+        assert!(
+            !doubts.is_empty(),
+            "the second write may be later than the answer"
+        );
+        let pending = doubts.pending();
+        doubts.resolved(1, &pending[0].1);
         assert!(doubts.is_empty());
     }
 }

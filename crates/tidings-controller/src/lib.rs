@@ -6,6 +6,7 @@ mod breaker;
 mod children;
 mod cluster;
 mod conditions;
+mod configuration;
 mod context;
 mod controller;
 mod definitions;

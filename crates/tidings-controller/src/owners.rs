@@ -79,9 +79,17 @@ pub(crate) fn names<'l>(
     links.iter().filter(counts).map(|link| link.name.as_str())
 }
 
-/// The uids of all owners.
-pub(crate) fn uids(links: &[OwnerLink]) -> Vec<Uid> {
-    links.iter().map(|link| Uid::new(&link.uid)).collect()
+/// The uids of the owners that count.
+pub(crate) fn uids(links: &[OwnerLink], which: OwnerKind) -> Vec<Uid> {
+    let counts = |link: &&OwnerLink| which == OwnerKind::Any || link.controller == Some(true);
+    let uids = links.iter().filter(counts).map(|link| Uid::new(&link.uid));
+    uids.collect()
+}
+
+/// True if an object has a controller, and it is not this one: nobody else deletes it.
+pub(crate) fn is_controlled_by_another(links: &[OwnerLink], owner: Uid) -> bool {
+    let mut controllers = links.iter().filter(|link| link.controller == Some(true));
+    controllers.any(|link| Uid::new(&link.uid) != owner)
 }
 
 /// The key of an owner of an object in a namespace. `exists` tells whether an owner is in the cache: one that is not in the namespace may

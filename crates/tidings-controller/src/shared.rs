@@ -12,7 +12,6 @@ use tidings_informer::{Event, Uid, WorkQueue};
 use tidings_kube::ObservedWrite;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::applied::AppliedHashes;
 use crate::cluster::{Cluster, WriteObserver};
 use crate::doubts::{Doubt, Doubts};
 use crate::events::EventRecorder;
@@ -31,6 +30,9 @@ pub struct Cause {
     pub resource: Arc<str>,
     /// The object that it happened to.
     pub object: ObjectKey,
+    /// The field manager that wrote the object last, as far as its `managedFields` tell. Nobody for deletions, which they do not tell of, and
+    /// for what is no event.
+    pub by: Option<Arc<str>>,
 }
 
 /// What made a controller reconcile a key.
@@ -67,7 +69,11 @@ impl fmt::Display for Cause {
             CauseKind::Triggered => return f.write_str("triggered"),
             CauseKind::HandedOver => return f.write_str("handed over"),
         };
-        write!(f, "{what} {} {}", self.resource, self.object)
+        write!(f, "{what} {} {}", self.resource, self.object)?;
+        match &self.by {
+            Some(manager) => write!(f, " by {manager}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -98,7 +104,6 @@ pub(crate) struct ControllerShared {
     failures: Mutex<HashMap<ObjectKey, u32>>,
     /// The first cause of each queued key. Bound: the keys of the queue.
     causes: Mutex<HashMap<ObjectKey, Cause>>,
-    pub(crate) applied: AppliedHashes,
     pub(crate) counters: ControllerCounters,
     pub(crate) events: EventRecorder,
 }
@@ -130,7 +135,6 @@ impl ControllerShared {
             confirming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             causes: Mutex::default(),
-            applied: AppliedHashes::default(),
             counters: ControllerCounters::default(),
         }
     }
@@ -144,6 +148,12 @@ impl ControllerShared {
             Event::Deleted { .. } => (CauseKind::Deleted, Priority::NORMAL),
             Event::Resync { .. } => (CauseKind::Resync, Priority::LOW),
             _ => return,
+        };
+        let by = match event {
+            Event::Added { .. } | Event::Updated { .. } => {
+                event.object().and_then(|object| object.last_manager())
+            }
+            _ => None,
         };
         let old = match event {
             Event::Updated { old, .. } => Some(old),
@@ -160,6 +170,7 @@ impl ControllerShared {
                     what,
                     resource: Arc::clone(resource),
                     object: object.key().clone(),
+                    by: by.cloned(),
                 };
                 self.add(&key, priority, cause);
                 queued.push(key);
@@ -173,6 +184,7 @@ impl ControllerShared {
             what,
             resource: Arc::clone(&self.name),
             object: key.clone(),
+            by: None,
         };
         self.add(key, priority, cause);
     }
@@ -261,6 +273,7 @@ impl ControllerShared {
             what: CauseKind::Again,
             resource: Arc::clone(&self.name),
             object: key.clone(),
+            by: None,
         })
     }
 
@@ -295,28 +308,25 @@ impl ControllerShared {
         let Ok(_turn) = timeout_at(deadline, self.doubts.resolving.lock()).await else {
             return;
         };
-        for (position, doubt) in self.doubts.take() {
+        for (position, pending) in self.doubts.pending() {
             let Some(source) = self.sources.get(position) else {
                 continue;
             };
+            let doubt = &pending.doubt;
             let client = self.cluster.informers().client();
             let resolved = async {
                 loop {
-                    let is_resolved = source.resolve(client, &doubt).await;
+                    let is_resolved = source.resolve(client, doubt).await;
                     // One object whose requests always fail must not hold back the others.
-                    if is_resolved || doubt != Doubt::Any {
+                    if is_resolved || *doubt != Doubt::Any {
                         return is_resolved;
                     }
                     sleep(DOUBT_RETRY).await;
                 }
             };
-            if timeout_at(deadline, resolved).await != Ok(true) {
-                let object = match doubt {
-                    Doubt::Object(object) => Some(object),
-                    Doubt::Any => None,
-                };
-                // The next reconcile tries again.
-                self.doubts.add(position, object);
+            // Otherwise the next reconcile tries again.
+            if timeout_at(deadline, resolved).await == Ok(true) {
+                self.doubts.resolved(position, &pending);
             }
         }
     }

@@ -80,7 +80,7 @@ pub(crate) fn watch_source<D: Send + Sync + 'static>(
     let resource: Arc<dyn WatchedResource> = watched.clone();
     let attach = move |shared: Weak<ControllerShared>| {
         let name: Arc<str> = watched.informer.name().into();
-        let (keys, resource) = (Arc::clone(&watched.keys), watched.resource.clone());
+        let keys = Arc::clone(&watched.keys);
         let mut options = HandlerOptions::default();
         if let Some(shared) = shared.upgrade() {
             options = options.name(format!("controller {}", shared.name));
@@ -88,9 +88,6 @@ pub(crate) fn watch_source<D: Send + Sync + 'static>(
         options.resync = resync;
         let handler = move |event: Event<D>| {
             if let Some(shared) = shared.upgrade() {
-                if let Event::Deleted { last, .. } = &event {
-                    shared.applied.set(&resource, last.key(), None);
-                }
                 if predicate.counts(&event) {
                     shared.enqueue(&event, &keys, &name);
                 }

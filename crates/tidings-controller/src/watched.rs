@@ -14,8 +14,10 @@ use tidings_kube::{
     ApiResource, KubeObject, ObjectPath, ObservedWrite, RestClient, RestListWatch, Scope,
 };
 
+use crate::cluster::Cluster;
 use crate::doubts::Doubt;
 use crate::own_writes::Awaited;
+use crate::owners::{self, OwnerLink};
 
 /// Maps an object to the keys that are reconciled for it.
 pub(crate) type KeysOf<D> = Arc<dyn Fn(&Cached<D>) -> Vec<ObjectKey> + Send + Sync>;
@@ -26,25 +28,29 @@ pub(crate) struct OwnedObject {
     pub(crate) key: ObjectKey,
     pub(crate) uid: String,
     pub(crate) is_terminating: bool,
+    pub(crate) is_controlled_by_another: bool,
 }
 
 impl OwnedObject {
     /// Of a typed object.
-    pub(crate) fn of<D: KubeObject>(object: &Cached<D>) -> OwnedObject {
-        let meta = object.meta();
+    pub(crate) fn of<D: KubeObject>(object: &Cached<D>, owner: Uid) -> OwnedObject {
+        let (meta, links) = (object.meta(), OwnerLink::of::<D>(object));
         OwnedObject {
             key: object.key().clone(),
             uid: meta.uid.clone().unwrap_or_default(),
             is_terminating: meta.deletion_timestamp.is_some(),
+            is_controlled_by_another: owners::is_controlled_by_another(&links, owner),
         }
     }
 
     /// Of an object in bytes.
-    pub(crate) fn of_object(object: &Cached<Object>) -> OwnedObject {
+    pub(crate) fn of_object(object: &Cached<Object>, owner: Uid) -> OwnedObject {
+        let links = OwnerLink::of_object(object);
         OwnedObject {
             key: object.key().clone(),
             uid: object.value().uid().into_owned(),
             is_terminating: object.is_terminating(),
+            is_controlled_by_another: owners::is_controlled_by_another(&links, owner),
         }
     }
 }
@@ -57,9 +63,10 @@ pub(crate) struct Watched<D: Send + Sync + 'static> {
     pub(crate) keys: KeysOf<D>,
     /// By the uids of owners, if the controller owns such objects.
     pub(crate) by_owner: Option<Index<D, Uid>>,
-    /// The objects are in another cluster than those of the controller, whose writes are not observed.
-    pub(crate) is_elsewhere: bool,
-    pub(crate) identity: fn(&Cached<D>) -> OwnedObject,
+    /// The cluster of the objects, if it is not that of the controller: its writes are not observed.
+    pub(crate) elsewhere: Option<Cluster>,
+    /// What pruning needs of an object, for one of its owners.
+    pub(crate) identity: fn(&Cached<D>, Uid) -> OwnedObject,
 }
 
 /// A watched resource with objects of any type.
@@ -108,9 +115,11 @@ impl<D: Send + Sync + 'static> Watched<D> {
         if let Doubt::Object(key) = doubt {
             let path = ObjectPath::new(&self.resource, key.namespace(), key.name());
             let object = client.get_object(&path).await?;
+            // An object that is not selected leaves the cache, or was never in it.
+            let selected = object.filter(|object| self.selects(key.namespace(), object));
             return Ok(vec![(
                 key.clone(),
-                object.map(|object| object.revision().get()),
+                selected.map(|object| object.revision().get()),
             )]);
         }
         let source = RestListWatch::new(client, &self.resource, &self.scope.namespace);
@@ -169,12 +178,22 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
     }
 
     fn is_of(&self, write: &ObservedWrite) -> bool {
+        let Scope {
+            namespace,
+            field_selector,
+            ..
+        } = &self.scope;
         let is_meant = self.resource.group == write.group && self.resource.plural == write.resource;
-        is_meant && !self.is_elsewhere
+        let is_in_scope = namespace.is_empty() || *namespace == write.namespace;
+        // Of objects that a field selector selects nobody knows whether the cache will receive them.
+        is_meant && is_in_scope && field_selector.is_empty() && self.elsewhere.is_none()
     }
 
     fn resolve<'a>(&'a self, client: &'a RestClient, doubt: &'a Doubt) -> BoxFuture<'a, bool> {
         Box::pin(async move {
+            if self.elsewhere.is_some() {
+                return true; // another server has these objects, and this program's client does not write them
+            }
             // Before the question: what comes into the cache meanwhile may not be in the answer.
             let before = self.informer.store().snapshot();
             let Ok(mut there) = self.read_versions(client, doubt).await else {
@@ -216,7 +235,8 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
         };
         let owned = self.informer.store().by_index(index, &owner);
         let owned = owned.unwrap_or_default();
-        owned.iter().map(|object| (self.identity)(object)).collect()
+        let identity = |object: &Arc<Cached<D>>| (self.identity)(object, owner);
+        owned.iter().map(identity).collect()
     }
 
     fn resource(&self) -> &ApiResource {
@@ -252,7 +272,7 @@ impl<D: Send + Sync + 'static> WatchedResource for Watched<D> {
             return None;
         }
         // Of an object that does not fit its type the cache will have nothing new.
-        let written = self.informer.wrote(object).ok().or(cached)?;
+        let written = self.informer.wrote_as_sent(object).ok().or(cached)?;
         let awaited = Awaited::Version(version);
         Some(((self.keys)(&written), key, awaited))
     }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::event::Event;
 use crate::event_handler::ResourceEventHandler;
 use crate::intake::Intake;
-use crate::object::{Cached, Decode};
+use crate::object::{Cached, Decode, Decoder};
 use crate::queue::{Batch, Delta, DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, Problem, Reflector, ReflectorOptions};
 use crate::source::ListerWatcher;
@@ -222,7 +222,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
         let intake = Intake::new(
             queue.clone(),
             indexer.store(),
-            decode,
+            Decoder::new(decode),
             Arc::clone(&observers),
             Arc::default(),
             Arc::default(),

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use imbl::OrdMap;
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
-use crate::object::{Cached, Decode, DecodeError, Decoder, Uid};
+use crate::object::{Cached, DecodeError, Decoder, Uid};
 use crate::queue::{Delta, DeltaFifo, Objects};
 use crate::reflector::{Observers, Problem, ReflectorStore};
-use crate::store::{HeldObject, Store};
+use crate::store::{HeldObject, Store, WriteOverlay};
 use crate::sync::{Mutex, lock};
 use crate::version::ServerVersion;
 
@@ -30,6 +30,8 @@ pub(crate) struct Intake<K> {
     /// The store to compare received objects with.
     store: Store<K>,
     decoder: Decoder<K>,
+    /// Own writes whose answers were decoded already.
+    written: Option<Arc<WriteOverlay<K>>>,
     /// The objects of a list that has not ended.
     collected: OrdMap<ObjectKey, HeldObject<K>>,
     /// Objects of that list that cannot be decoded.
@@ -47,7 +49,7 @@ impl<K: Send + Sync + 'static> Intake<K> {
     pub(crate) fn new(
         queue: DeltaFifo<K>,
         store: Store<K>,
-        decode: Decode<K>,
+        decoder: Decoder<K>,
         observers: Arc<Observers>,
         quarantine: Arc<Quarantine>,
         decode_nanos: Arc<AtomicU64>,
@@ -55,7 +57,8 @@ impl<K: Send + Sync + 'static> Intake<K> {
         Intake {
             queue,
             store,
-            decoder: Decoder::new(decode),
+            decoder,
+            written: None,
             collected: OrdMap::new(),
             left_out: HashMap::new(),
             new_bytes: 0,
@@ -66,9 +69,22 @@ impl<K: Send + Sync + 'static> Intake<K> {
         }
     }
 
+    /// Takes the objects of own writes from their overlay instead of decoding them again.
+    pub(crate) fn with_written(mut self, written: Arc<WriteOverlay<K>>) -> Intake<K> {
+        self.written = Some(written);
+        self
+    }
+
     /// Decodes an object. One that cannot be decoded is quarantined, and reported once for each of its versions.
     fn decode(&mut self, object: Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
         let version = object.revision().get();
+        let written = self.written.as_ref();
+        if let Some(written) =
+            written.and_then(|written| written.received(key, version, &object.uid()))
+        {
+            lock(&self.quarantine).remove(key);
+            return Some(written);
+        }
         match self.decoder.decode(object, key.clone()) {
             Ok(decoded) => {
                 lock(&self.quarantine).remove(key);

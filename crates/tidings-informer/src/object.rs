@@ -5,9 +5,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde::de::DeserializeOwned;
 use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject};
+
+use crate::sync::{Mutex, lock};
 
 /// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -58,9 +61,13 @@ impl From<serde_json::Error> for DecodeError {
 }
 
 type DecodeFunc<K> = dyn Fn(Object) -> Result<K, DecodeError> + Send + Sync;
+type MarkFunc = fn(&Object) -> u64;
 
 /// Decodes the bytes that the server sent into the value that the store keeps. Runs once for each new or changed object.
-pub struct Decode<K>(Arc<DecodeFunc<K>>);
+pub struct Decode<K> {
+    value: Arc<DecodeFunc<K>>,
+    mark: Option<MarkFunc>,
+}
 
 impl Decode<Object> {
     /// Keeps the object as bytes.
@@ -101,7 +108,17 @@ impl<K: 'static> Decode<K> {
     pub fn with(
         decode: impl Fn(Object) -> Result<K, DecodeError> + Send + Sync + 'static,
     ) -> Decode<K> {
-        Decode(Arc::new(decode))
+        Decode {
+            value: Arc::new(decode),
+            mark: None,
+        }
+    }
+
+    /// Takes a number from each object as it was received, before fields are left out: [`Cached::mark`].
+    #[must_use]
+    pub fn marked(mut self, mark: fn(&Object) -> u64) -> Decode<K> {
+        self.mark = Some(mark);
+        self
     }
 
     /// Transforms each decoded value before it is stored. The transform sees each object once, and never its own output.
@@ -110,11 +127,13 @@ impl<K: 'static> Decode<K> {
         self,
         transform: impl Fn(K) -> Result<K, DecodeError> + Send + Sync + 'static,
     ) -> Decode<K> {
-        Decode::with(move |object| transform((self.0)(object)?))
+        let mark = self.mark;
+        let decode = Decode::with(move |object| transform((self.value)(object)?));
+        Decode { mark, ..decode }
     }
 
     pub(crate) fn run(&self, object: Object) -> Result<K, DecodeError> {
-        let decode = || (self.0)(object);
+        let decode = || (self.value)(object);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
             .unwrap_or_else(|_| Err(DecodeError::new("decoding or transforming panicked")))
     }
@@ -122,7 +141,10 @@ impl<K: 'static> Decode<K> {
 
 impl<K> Clone for Decode<K> {
     fn clone(&self) -> Decode<K> {
-        Decode(Arc::clone(&self.0))
+        Decode {
+            value: Arc::clone(&self.value),
+            mark: self.mark,
+        }
     }
 }
 
@@ -206,9 +228,18 @@ pub struct Cached<K> {
     key: ObjectKey,
     version: u64,
     uid: Uid,
-    labels: Arc<Labels>,
+    shared: Arc<SharedMetadata>,
+    mark: u64,
     memory_bytes: u32,
+    is_confirmed: AtomicBool,
     value: K,
+}
+
+/// Metadata that many objects of a resource have in common, and share.
+#[derive(Debug, Default)]
+struct SharedMetadata {
+    labels: Labels,
+    last_manager: Option<Arc<str>>,
 }
 
 impl<K> Cached<K> {
@@ -235,8 +266,13 @@ impl<K> Cached<K> {
             key,
             version,
             uid,
-            labels: Arc::new(labels.into_iter().collect()),
+            shared: Arc::new(SharedMetadata {
+                labels: labels.into_iter().collect(),
+                last_manager: None,
+            }),
+            mark: 0,
             memory_bytes: u32::try_from(size_of::<Cached<K>>()).unwrap_or(u32::MAX),
+            is_confirmed: AtomicBool::new(false),
             value,
         })
     }
@@ -268,7 +304,28 @@ impl<K> Cached<K> {
 
     /// The labels. Objects with equal labels share one allocation.
     pub fn labels(&self) -> &Labels {
-        &self.labels
+        &self.shared.labels
+    }
+
+    /// The field manager that wrote the object last, as far as `metadata.managedFields` told: their times are of whole seconds. `None` if the
+    /// server did not say.
+    pub fn last_manager(&self) -> Option<&Arc<str>> {
+        self.shared.last_manager.as_ref()
+    }
+
+    /// The number that [`Decode::marked`] took from the object; zero without it.
+    pub fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// Notes that a program has compared this state of the object with what its mark stands for.
+    pub fn confirm_mark(&self) {
+        self.is_confirmed.store(true, Relaxed);
+    }
+
+    /// True after [`Cached::confirm_mark`]. Another state of the object is not confirmed.
+    pub fn is_mark_confirmed(&self) -> bool {
+        self.is_confirmed.load(Relaxed)
     }
 
     /// The decoded value.
@@ -302,23 +359,32 @@ impl<K> fmt::Debug for Cached<K> {
     }
 }
 
-/// Decodes objects; objects with equal labels share one allocation for them.
+/// Decodes objects; objects with equal labels share one allocation for them. Clones share too.
 #[derive(Debug)]
 pub(crate) struct Decoder<K> {
     decode: Decode<K>,
-    labels: LabelPool,
+    pool: Arc<Mutex<MetadataPool>>,
+}
+
+impl<K> Clone for Decoder<K> {
+    fn clone(&self) -> Decoder<K> {
+        Decoder {
+            decode: self.decode.clone(),
+            pool: Arc::clone(&self.pool),
+        }
+    }
 }
 
 impl<K: 'static> Decoder<K> {
     pub(crate) fn new(decode: Decode<K>) -> Decoder<K> {
         Decoder {
             decode,
-            labels: LabelPool::default(),
+            pool: Arc::new(Mutex::new(MetadataPool::default())),
         }
     }
 
     pub(crate) fn decode(
-        &mut self,
+        &self,
         object: Object,
         key: ObjectKey,
     ) -> Result<Arc<Cached<K>>, DecodeError> {
@@ -329,47 +395,63 @@ impl<K: 'static> Decoder<K> {
             key,
             version: object.revision().get(),
             uid: Uid::new(&object.uid()),
-            labels: self.labels.get(&object),
+            shared: lock(&self.pool).get(&object),
+            mark: self.decode.mark.map_or(0, |mark| mark(&object)),
+            is_confirmed: AtomicBool::new(false),
             memory_bytes: u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX),
             value: self.decode.run(object)?,
         }))
     }
 }
 
-/// Decoded labels by their JSON text. Most objects of a resource have the same labels as others.
+/// Decoded labels by their JSON text, with the last manager. Most objects of a resource have the same as others.
 ///
-/// Bound: twice the label sets in use, at least [`LABEL_SETS_LEAST`].
+/// Bound: twice the sets in use, at least [`POOLED_LEAST`].
 #[derive(Debug)]
-struct LabelPool {
-    known: HashMap<Box<[u8]>, Arc<Labels>>,
+struct MetadataPool {
+    known: HashMap<Box<[u8]>, Arc<SharedMetadata>>,
     sweep_at: usize,
+    /// The key of the last object, so that looking one up allocates nothing.
+    key: Vec<u8>,
 }
 
-/// The pool removes unused label sets when it holds this many, or more.
-const LABEL_SETS_LEAST: usize = 1024;
+/// The pool removes unused sets when it holds this many, or more.
+const POOLED_LEAST: usize = 1024;
 
-impl Default for LabelPool {
-    fn default() -> LabelPool {
-        LabelPool {
+impl Default for MetadataPool {
+    fn default() -> MetadataPool {
+        MetadataPool {
             known: HashMap::new(),
-            sweep_at: LABEL_SETS_LEAST,
+            sweep_at: POOLED_LEAST,
+            key: Vec::new(),
         }
     }
 }
 
-impl LabelPool {
-    fn get(&mut self, object: &Object) -> Arc<Labels> {
-        let spelled = object.spans().labels.of(object.as_bytes());
-        if let Some(known) = self.known.get(spelled) {
+impl MetadataPool {
+    fn get(&mut self, object: &Object) -> Arc<SharedMetadata> {
+        let last_manager = object.last_manager();
+        self.key.clear();
+        self.key
+            .extend_from_slice(object.spans().labels.of(object.as_bytes()));
+        // JSON has no zero bytes.
+        self.key.push(0);
+        self.key
+            .extend_from_slice(last_manager.as_deref().unwrap_or_default().as_bytes());
+        if let Some(known) = self.known.get(&*self.key) {
             return Arc::clone(known);
         }
-        let labels = Arc::new(object.labels().clone());
+        let shared = Arc::new(SharedMetadata {
+            labels: object.labels().clone(),
+            last_manager,
+        });
         if self.known.len() >= self.sweep_at {
-            self.known.retain(|_, labels| Arc::strong_count(labels) > 1);
-            self.sweep_at = (self.known.len() * 2).max(LABEL_SETS_LEAST);
+            self.known.retain(|_, known| Arc::strong_count(known) > 1);
+            self.sweep_at = (self.known.len() * 2).max(POOLED_LEAST);
         }
-        self.known.insert(spelled.into(), Arc::clone(&labels));
-        labels
+        self.known
+            .insert(self.key.as_slice().into(), Arc::clone(&shared));
+        shared
     }
 }
 

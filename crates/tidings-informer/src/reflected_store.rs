@@ -6,7 +6,7 @@ use tidings_api::{ObjectKey, WatchEvent};
 
 use crate::controller::Processor;
 use crate::intake::Intake;
-use crate::object::Decode;
+use crate::object::{Decode, Decoder};
 use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, ReflectorStore};
 use crate::store::{Indexer, Store};
@@ -45,7 +45,7 @@ impl<K: Send + Sync + 'static> ReflectedStore<K> {
             intake: Intake::new(
                 queue.clone(),
                 indexer.store(),
-                decode,
+                Decoder::new(decode),
                 Arc::clone(&observers),
                 Arc::default(),
                 Arc::default(),

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::failure::{TimedOut, UnansweredRequest, after, is_lost_connection, is_overload};
 use crate::limiter::RequestLimiter;
-use crate::observe::{ObservedService, RequestObserver};
+use crate::observe::{ObservedClient, RequestObserver};
 use crate::resource::JSON;
 use crate::response::{failure, retry_after};
 use crate::warning::{Warning, WarningHandler, logs_once, warnings};
@@ -63,6 +63,9 @@ impl Compression {
 #[derive(Clone)]
 pub struct RestClient {
     client: kube::Client,
+    /// What the requests of this client are sent through, if they are observed. `client` is the same for `kube::Api`: a `kube::Client` passes
+    /// each request through a queue to a task of its own, and one of those is enough.
+    observed: Option<ObservedClient>,
     options: Arc<ClientOptions>,
 }
 
@@ -83,6 +86,7 @@ impl RestClient {
         let user_agent = concat!("tidings/", env!("CARGO_PKG_VERSION"));
         RestClient {
             client,
+            observed: None,
             options: Arc::new(ClientOptions {
                 user_agent: HeaderValue::from_static(user_agent),
                 limiter: None,
@@ -158,9 +162,10 @@ impl RestClient {
     /// A client whose requests an observer sees, those through [`RestClient::kube`] too.
     #[must_use]
     pub fn observed_by(mut self, observer: Arc<dyn RequestObserver>) -> RestClient {
-        let namespace = self.client.default_namespace().to_owned();
         let client = self.client;
-        self.client = kube::Client::new(ObservedService { client, observer }, namespace);
+        let observed = ObservedClient { client, observer };
+        self.client = observed.clone().into_kube();
+        self.observed = Some(observed);
         self
     }
 
@@ -255,7 +260,11 @@ impl RestClient {
         body: &Bytes,
     ) -> Result<Response<Body>, (SourceError, Option<Duration>)> {
         let request = Request::from_parts(head.clone(), Body::from(body.clone()));
-        let response = match self.client.send(request).await {
+        let sent = match &self.observed {
+            Some(observed) => observed.send(request).await,
+            None => self.client.send(request).await,
+        };
+        let response = match sent {
             Ok(response) => response,
             Err(error) => {
                 let again = head.method == Method::GET && is_lost_connection(&error);

@@ -22,6 +22,7 @@ pub struct KubeInformerFactory {
     client: RestClient,
     informers: SharedInformerFactory,
     reflector: ReflectorOptions,
+    mark: Option<fn(&Object) -> u64>,
 }
 
 impl KubeInformerFactory {
@@ -31,6 +32,7 @@ impl KubeInformerFactory {
             client,
             informers: SharedInformerFactory::new(),
             reflector: ReflectorOptions::default(),
+            mark: None,
         }
     }
 
@@ -46,6 +48,24 @@ impl KubeInformerFactory {
     pub fn reflector(mut self, options: ReflectorOptions) -> KubeInformerFactory {
         self.reflector = options;
         self
+    }
+
+    /// Takes a number from every object of informers that are made later, as it was received: [`InformerBuilder::mark`].
+    #[must_use]
+    pub fn mark(mut self, mark: fn(&Object) -> u64) -> KubeInformerFactory {
+        self.mark = Some(mark);
+        self
+    }
+
+    fn configured<K: Send + Sync + 'static>(
+        &self,
+        builder: InformerBuilder<K>,
+    ) -> InformerBuilder<K> {
+        let builder = builder.reflector(self.reflector.clone());
+        match self.mark {
+            Some(mark) => builder.mark(mark),
+            None => builder,
+        }
     }
 
     /// The informer of a type; see [`informer`](crate::informer).
@@ -71,8 +91,7 @@ impl KubeInformerFactory {
         let (resource, how) = of_type::<K>();
         let key = key(&resource, scope, how).form(form);
         self.informers.informer(&key, || {
-            let builder = informer(&self.client, scope);
-            set_up(builder.reflector(self.reflector.clone()))
+            set_up(self.configured(informer(&self.client, scope)))
         })
     }
 
@@ -120,7 +139,7 @@ impl KubeInformerFactory {
         form: ObjectForm,
         set_up: impl FnOnce() -> InformerBuilder<K>,
     ) -> SharedInformer<K> {
-        let set_up = || set_up().reflector(self.reflector.clone());
+        let set_up = || self.configured(set_up());
         self.informers.informer(&key(resource, scope, form), set_up)
     }
 

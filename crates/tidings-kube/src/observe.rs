@@ -12,6 +12,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use tidings_api::Object;
+use tidings_json::find_member;
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -33,9 +34,22 @@ pub trait RequestObserver: Send + Sync + 'static {
         let _ = write;
     }
 
-    /// Nobody knows whether a write was done: its answer was lost, the server failed (500 to 504), or the caller did not wait for it.
+    /// Nobody knows what a write did: its answer was lost or broke off, is compressed, the server failed (500 to 504), or the caller did not
+    /// wait for it.
     fn in_doubt(&self, write: &ObservedWrite) {
         let _ = write;
+    }
+}
+
+/// The name in the body of a create, as an extension of its request: the path does not have it.
+#[derive(Debug, Clone)]
+pub(crate) struct CreatedName(String);
+
+impl CreatedName {
+    pub(crate) fn of(body: &[u8]) -> Option<CreatedName> {
+        let quoted = find_member(body, &["metadata", "name"])?;
+        let name = serde_json::from_slice(quoted.of(body)).ok();
+        name.map(CreatedName)
     }
 }
 
@@ -48,11 +62,12 @@ pub struct ObservedWrite {
     pub resource: String,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// The name in the path; empty if the server has chosen it or the write was to a collection.
+    /// The name in the path, or in the body of a create by [`RestClient`](crate::RestClient); empty if the server has chosen it, if nobody
+    /// knows it, or if the write was to a collection.
     pub name: String,
     /// True for DELETE.
     pub is_deletion: bool,
-    /// The object that the server answered with. A deletion that is complete is mostly answered with a Status instead.
+    /// The object that the server answered with, without `metadata.managedFields`. A deletion that is complete is mostly answered with a Status instead.
     pub object: Option<Object>,
 }
 
@@ -91,20 +106,67 @@ impl ObservedWrite {
     }
 }
 
-/// Passes requests on to another client, and tells an observer of them.
+/// A client whose requests an observer sees.
 #[derive(Clone)]
-pub(crate) struct ObservedService {
+pub(crate) struct ObservedClient {
     pub(crate) client: kube::Client,
     pub(crate) observer: Arc<dyn RequestObserver>,
 }
 
-impl fmt::Debug for ObservedService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ObservedService")
+impl ObservedClient {
+    /// Sends a request and tells the observer of it. The object of an answered write is an extension of the response.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+        let observer = &*self.observer;
+        let is_deletion = request.method() == Method::DELETE;
+        let writes =
+            is_deletion || [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
+        let mut write = writes
+            .then(|| ObservedWrite::of_uri(request.uri(), is_deletion))
+            .flatten();
+        let created = request.extensions().get::<CreatedName>();
+        if let (Some(write), Some(CreatedName(name))) = (&mut write, created) {
+            write.name.clone_from(name);
+        }
+        let mut awaited = AwaitedAnswer {
+            observer,
+            since: Instant::now(),
+            has_head: false,
+            write,
+        };
+        let answer = self.client.send(request).await;
+        awaited.has_head = true;
+        let code = answer.as_ref().ok().map(|response| response.status());
+        if code.is_none_or(is_unavailable) {
+            observer.unanswered();
+        }
+        match answer {
+            Ok(response) if response.status().is_success() && awaited.write.is_some() => {
+                awaited.tell(response).await
+            }
+            answer => {
+                // A refusal is certain: nothing was done.
+                if code.is_some_and(|code| !code.is_server_error()) {
+                    awaited.write = None;
+                }
+                answer
+            }
+        }
+    }
+
+    /// A `kube::Client` that sends through this one.
+    pub(crate) fn into_kube(self) -> kube::Client {
+        let namespace = self.client.default_namespace().to_owned();
+        kube::Client::new(self, namespace)
     }
 }
 
-impl Service<Request<Body>> for ObservedService {
+impl fmt::Debug for ObservedClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ObservedClient")
+    }
+}
+
+impl Service<Request<Body>> for ObservedClient {
     type Response = Response<Body>;
     type Error = kube::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
@@ -114,85 +176,60 @@ impl Service<Request<Body>> for ObservedService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (client, observer) = (self.client.clone(), Arc::clone(&self.observer));
-        Box::pin(async move {
-            let is_deletion = request.method() == Method::DELETE;
-            let writes = is_deletion
-                || [Method::POST, Method::PUT, Method::PATCH].contains(request.method());
-            let write = writes
-                .then(|| ObservedWrite::of_uri(request.uri(), is_deletion))
-                .flatten();
-            let mut waiting = AwaitedHead {
-                observer: &*observer,
-                since: Instant::now(),
-                write: write.as_ref(),
-                is_there: false,
-            };
-            let answer = client.send(request).await;
-            waiting.is_there = true;
-            drop(waiting);
-            let code = answer.as_ref().ok().map(|response| response.status());
-            if code.is_none_or(is_unavailable) {
-                observer.unanswered();
-            }
-            match (answer, write) {
-                (Ok(response), Some(write)) if response.status().is_success() => {
-                    tell(&*observer, write, response).await
-                }
-                (answer, Some(write)) if code.is_none_or(|code| code.is_server_error()) => {
-                    observer.in_doubt(&write);
-                    answer
-                }
-                (answer, _) => answer,
-            }
-        })
+        let client = self.clone();
+        Box::pin(async move { client.send(request).await })
     }
 }
 
-/// A request that waits for the head of its response. One that is given up after a long silence had no answer; a write that is given up
-/// is in doubt.
-struct AwaitedHead<'a> {
+/// A request that waits for its answer. One that is given up after a long silence had no answer; a write that is given up, or whose answer
+/// breaks off, is in doubt.
+struct AwaitedAnswer<'a> {
     observer: &'a dyn RequestObserver,
     since: Instant,
-    write: Option<&'a ObservedWrite>,
-    is_there: bool,
+    has_head: bool,
+    /// The write, until its outcome is known.
+    write: Option<ObservedWrite>,
 }
 
-impl Drop for AwaitedHead<'_> {
+impl Drop for AwaitedAnswer<'_> {
     fn drop(&mut self) {
-        if self.is_there {
-            return;
-        }
-        if self.since.elapsed() >= SILENCE_SUSPICIOUS {
+        if !self.has_head && self.since.elapsed() >= SILENCE_SUSPICIOUS {
             self.observer.unanswered();
         }
-        if let Some(write) = self.write {
+        if let Some(write) = &self.write {
             self.observer.in_doubt(write);
         }
     }
 }
 
-fn is_unavailable(code: StatusCode) -> bool {
-    matches!(code.as_u16(), 502..=504)
+impl AwaitedAnswer<'_> {
+    /// Reads the answer to a write, tells the observer, and passes the answer on.
+    async fn tell(&mut self, response: Response<Body>) -> Result<Response<Body>, kube::Error> {
+        let (head, body) = response.into_parts();
+        if head.headers.contains_key(CONTENT_ENCODING) {
+            // Whoever asked for compression unpacks it: the write was done, what the server has now is in doubt.
+            return Ok(Response::from_parts(head, body));
+        }
+        let body = Limited::new(body, OBJECT_BYTES_MAX).collect().await;
+        let body: Bytes = body.map_err(kube::Error::Service)?.to_bytes();
+        let Some(mut write) = self.write.take() else {
+            return Ok(Response::from_parts(head, Body::from(body)));
+        };
+        let object = Object::parse_without_managed_fields(&body).ok();
+        // A Status has no name of an object; lists of deleted collections have neither.
+        let is_stored = |object: &&Object| !object.name().is_empty() && !object.uid().is_empty();
+        write.object = object.as_ref().filter(is_stored).cloned();
+        self.observer.wrote(&write);
+        let mut response = Response::from_parts(head, Body::from(body));
+        if let Some(object) = object {
+            response.extensions_mut().insert(object);
+        }
+        Ok(response)
+    }
 }
 
-/// Reads the answer to a write, tells the observer, and passes the answer on.
-async fn tell(
-    observer: &dyn RequestObserver,
-    mut write: ObservedWrite,
-    response: Response<Body>,
-) -> Result<Response<Body>, kube::Error> {
-    let (head, body) = response.into_parts();
-    if head.headers.contains_key(CONTENT_ENCODING) {
-        return Ok(Response::from_parts(head, body)); // whoever asked for compression unpacks it
-    }
-    let body = Limited::new(body, OBJECT_BYTES_MAX).collect().await;
-    let body: Bytes = body.map_err(kube::Error::Service)?.to_bytes();
-    // A Status has no name of an object; lists of deleted collections have neither.
-    let object = Object::parse(body.clone()).ok();
-    write.object = object.filter(|object| !object.name().is_empty() && !object.uid().is_empty());
-    observer.wrote(&write);
-    Ok(Response::from_parts(head, Body::from(body)))
+fn is_unavailable(code: StatusCode) -> bool {
+    matches!(code.as_u16(), 502..=504)
 }
 
 #[cfg(test)]

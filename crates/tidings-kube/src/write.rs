@@ -1,15 +1,17 @@
-//! Reads and writes of single objects: get, create, apply, patch, delete.
+//! Reads and writes of single objects: get, create, apply, patch, delete. What is returned has no `metadata.managedFields`, as in informers.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request};
+use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
 use kube::core::ApiResource;
 use serde::Serialize;
 use tidings_api::Object;
 use tidings_informer::SourceError;
 
 use crate::client::RestClient;
+use crate::observe::CreatedName;
 use crate::resource::object_path;
 
 /// The largest object that is read; servers have lower limits.
@@ -73,7 +75,7 @@ impl PatchKind {
 }
 
 impl RestClient {
-    /// Reads an object, at its newest version; `None` if there is none.
+    /// Reads an object, at its newest version and without `metadata.managedFields`; `None` if there is none.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
@@ -88,7 +90,7 @@ impl RestClient {
         }
     }
 
-    /// Creates an object and returns it as the server stored it.
+    /// Creates an object and returns it as the server stored it, without `metadata.managedFields`.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses: 409 if there is an object of this name.
@@ -103,7 +105,7 @@ impl RestClient {
             .await
     }
 
-    /// Applies a configuration (server-side apply) and returns the object. The configuration must have `apiVersion` and `kind`.
+    /// Applies a configuration (server-side apply) and returns the object, without `metadata.managedFields`. The configuration must have `apiVersion` and `kind`.
     /// With `force` it takes over fields of other managers; without, they are a conflict (409).
     ///
     /// # Errors
@@ -115,17 +117,32 @@ impl RestClient {
         force: bool,
         configuration: &impl Serialize,
     ) -> Result<Object, SourceError> {
+        self.apply_text(path, manager, force, json(configuration)?)
+            .await
+    }
+
+    /// Applies a configuration that is text already, JSON or YAML; see [`RestClient::apply_object`].
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn apply_text(
+        &self,
+        path: &ObjectPath<'_>,
+        manager: &str,
+        force: bool,
+        configuration: Bytes,
+    ) -> Result<Object, SourceError> {
         let query: String = form_urlencoded::Serializer::new(String::new())
             .append_pair("fieldManager", manager)
             .append_pair("force", if force { "true" } else { "false" })
             .finish();
         let path = format!("{}?{query}", path.path());
-        let body = json(configuration)?;
-        self.send_object(Method::PATCH, path, "application/apply-patch+yaml", body)
+        let media_type = "application/apply-patch+yaml";
+        self.send_object(Method::PATCH, path, media_type, configuration)
             .await
     }
 
-    /// Patches an object and returns it.
+    /// Patches an object and returns it, without `metadata.managedFields`.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
@@ -183,7 +200,11 @@ impl RestClient {
         };
         let sent = self.send(Method::DELETE, path.path(), "application/json", body);
         match sent.await {
-            Ok(_) => Ok(true),
+            Ok(response) => {
+                // Read to its end, so that the connection can be used again.
+                read(response).await?;
+                Ok(true)
+            }
             Err(error) if error.code() == Some(404) => Ok(false),
             Err(error) => Err(error),
         }
@@ -196,8 +217,12 @@ impl RestClient {
         media_type: &'static str,
         body: Bytes,
     ) -> Result<Object, SourceError> {
-        let bytes = self.send(method, path, media_type, body).await?;
-        Object::parse(bytes).map_err(|error| {
+        let mut response = self.send(method, path, media_type, body).await?;
+        // An observed client has parsed it already.
+        if let Some(object) = response.extensions_mut().remove() {
+            return Ok(object);
+        }
+        Object::parse_without_managed_fields(&read(response).await?).map_err(|error| {
             SourceError::Unexpected(format!("an answer that is no object: {error}"))
         })
     }
@@ -208,22 +233,31 @@ impl RestClient {
         path: String,
         media_type: &'static str,
         body: Bytes,
-    ) -> Result<Bytes, SourceError> {
+    ) -> Result<Response<Body>, SourceError> {
         // One object is seldom worth compressing, and nothing here would unpack it.
         let plain = HeaderValue::from_static("identity");
+        let created = (method == Method::POST)
+            .then(|| CreatedName::of(&body))
+            .flatten();
         let mut request = Request::builder().method(method).uri(path);
         request = request.header(ACCEPT_ENCODING, plain);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        let request = request
+        let mut request = request
             .body(body)
             .map_err(|error| SourceError::Unexpected(format!("a path: {error}")))?;
-        let response = self.request(request).await?;
-        let body = Limited::new(response.into_body(), OBJECT_BYTES_MAX).collect();
-        let body = body.await.map_err(SourceError::transport)?;
-        Ok(body.to_bytes())
+        if let Some(created) = created {
+            request.extensions_mut().insert(created);
+        }
+        self.request(request).await
     }
+}
+
+async fn read(response: Response<Body>) -> Result<Bytes, SourceError> {
+    let body = Limited::new(response.into_body(), OBJECT_BYTES_MAX).collect();
+    let body = body.await.map_err(SourceError::transport)?;
+    Ok(body.to_bytes())
 }
 
 fn json(value: &impl Serialize) -> Result<Bytes, SourceError> {

@@ -114,28 +114,35 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
 async fn objects_of_another_cluster_are_mapped() {
     let (hub, spoke) = (Server::start().await, Server::start().await);
     hub.create(json!({"metadata": {"name": "a"}})).await;
-    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<Seen>| {
-        let remote = ctx.store::<Secret>().get("default", map.name());
-        let text = format!("{} {}", map.name(), remote.is_some());
-        *ctx.lock().unwrap().entry(text).or_default() += 1;
-        Ok::<_, SourceError>(Action::AwaitChange)
-    };
     let seen = Seen::default();
     let remote = Cluster::named("spoke", &spoke.client());
+    let there = remote.clone();
+    let reconcile = move |map: Arc<Cached<ConfigMap>>, ctx: Context<Seen>| {
+        let remote = ctx.store_in::<Secret>(&there).get("default", map.name());
+        // Objects of the other cluster are not in the caches of this one.
+        let local = ctx.store::<Secret>().get("default", map.name());
+        let text = format!("{} {} {}", map.name(), remote.is_some(), local.is_some());
+        *ctx.lock().unwrap().entry(text).or_default() += 1;
+        std::future::ready(Ok::<_, SourceError>(Action::AwaitChange))
+    };
     let controller = Controller::<ConfigMap>::new(&Cluster::named("hub", &hub.client()))
         .scope(Scope::namespace("default"))
+        .owns::<Secret>()
         .watches_in::<Secret, _>(&remote, Watches::all(), |secret: &Cached<Secret>| {
             [ObjectKey::new("default", secret.name())]
         })
         .start(reconcile, Arc::clone(&seen));
     let has = |key: &str| seen.lock().unwrap().contains_key(key);
-    eventually("it is reconciled", async || has("a false")).await;
+    eventually("it is reconciled", async || has("a false false")).await;
     let secret = json!({"metadata": {"name": "a"}});
     spoke
         .user()
         .create_object(&secrets(), "default", &secret)
         .await
         .unwrap();
-    eventually("the other cluster's object is seen", async || has("a true")).await;
+    eventually("the other cluster's object is seen", async || {
+        has("a true false")
+    })
+    .await;
     controller.stop().await;
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tidings_api::Object;
 use tokio::sync::watch;
 
 use super::engine::{InformerCore, InformerProgress, Lifecycle, ReflectorSetup, StopOnLastHandle};
 use super::informer::SharedInformer;
 use super::log::{EventLog, LogOptions};
-use crate::object::{Decode, DecodeError};
+use crate::object::{Decode, DecodeError, Decoder};
 use crate::queue::{DeltaFifo, QUEUE_BYTES_MAX};
 use crate::reflector::{Observers, Problem, ProblemHandler, ReflectorOptions};
 use crate::source::ListerWatcher;
@@ -64,6 +65,13 @@ impl<K: Send + Sync + 'static> InformerBuilder<K> {
         self
     }
 
+    /// Takes a number from every object as it was received: [`Decode::marked`].
+    #[must_use]
+    pub fn mark(mut self, mark: fn(&Object) -> u64) -> Self {
+        self.decode = self.decode.marked(mark);
+        self
+    }
+
     /// Sets how the informer lists and watches.
     #[must_use]
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
@@ -110,19 +118,18 @@ impl<K: Send + Sync + 'static> InformerBuilder<K> {
         let core = Arc::new(InformerCore {
             log: EventLog::new(self.log, indexer.snapshot()),
             queue: DeltaFifo::new(self.queue_bytes_max),
-            overlay: WriteOverlay::new(indexer.store()),
+            overlay: Arc::new(WriteOverlay::new(indexer.store())),
             indexer,
             observers,
             name: self.name,
             progress: watch::Sender::new(InformerProgress::default()),
             quarantine: Arc::default(),
             decode_nanos: Arc::default(),
-            decode: self.decode.clone(),
+            decoder: Decoder::new(self.decode),
             ending: Mutex::default(),
             stop_turn: tokio::sync::Mutex::default(),
             lifecycle: Mutex::new(Lifecycle::New(Box::new(ReflectorSetup {
                 source: self.source,
-                decode: self.decode,
                 options: self.reflector,
             }))),
             handlers: Mutex::default(),

@@ -12,7 +12,7 @@ use super::handler::Registration;
 use super::log::EventLog;
 use crate::controller::Processor;
 use crate::intake::{Intake, Quarantine};
-use crate::object::Decode;
+use crate::object::Decoder;
 use crate::queue::DeltaFifo;
 use crate::reflector::{
     Observers, Problem, Reflector, ReflectorOptions, ReflectorState, ReflectorStats,
@@ -30,13 +30,13 @@ pub(super) struct InformerCore<K> {
     pub(super) indexer: Arc<Indexer<K>>,
     pub(super) queue: DeltaFifo<K>,
     pub(super) log: EventLog<K>,
-    pub(super) overlay: WriteOverlay<K>,
+    pub(super) overlay: Arc<WriteOverlay<K>>,
     pub(super) observers: Arc<Observers>,
     pub(super) progress: watch::Sender<InformerProgress>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) decode_nanos: Arc<AtomicU64>,
-    pub(super) decode: Decode<K>,
-    pub(super) lifecycle: Mutex<Lifecycle<K>>,
+    pub(super) decoder: Decoder<K>,
+    pub(super) lifecycle: Mutex<Lifecycle>,
     /// Tasks that were told to end and that no call of `stop` has waited for.
     pub(super) ending: Mutex<Vec<JoinHandle<()>>>,
     /// Held by the call of `stop` that waits for the tasks in `ending`.
@@ -88,30 +88,30 @@ pub(super) struct InformerProgress {
 }
 
 /// What the reflector is made from when the informer starts.
-pub(super) struct ReflectorSetup<K> {
+pub(super) struct ReflectorSetup {
     pub(super) source: Arc<dyn ListerWatcher>,
-    pub(super) decode: Decode<K>,
     pub(super) options: ReflectorOptions,
 }
 
 /// Whether an informer has started or stopped.
-pub(super) enum Lifecycle<K> {
-    New(Box<ReflectorSetup<K>>),
+pub(super) enum Lifecycle {
+    New(Box<ReflectorSetup>),
     Running(Vec<JoinHandle<()>>),
     Stopped,
 }
 
 impl<K: Send + Sync + 'static> InformerCore<K> {
     /// Spawns the task that reflects and the task that applies deltas.
-    pub(super) fn spawn(self: &Arc<Self>, parts: ReflectorSetup<K>) -> Vec<JoinHandle<()>> {
+    pub(super) fn spawn(self: &Arc<Self>, parts: ReflectorSetup) -> Vec<JoinHandle<()>> {
         let intake = Intake::new(
             self.queue.clone(),
             self.indexer.store(),
-            parts.decode,
+            self.decoder.clone(),
             Arc::clone(&self.observers),
             Arc::clone(&self.quarantine),
             Arc::clone(&self.decode_nanos),
-        );
+        )
+        .with_written(Arc::clone(&self.overlay));
         let reflector = Reflector::new(Arc::clone(&self.name), parts.source, intake, parts.options)
             .observed_by(Arc::clone(&self.observers));
         let reflecting = {

@@ -276,8 +276,19 @@ impl<K: Send + Sync + 'static> SharedInformer<K> {
     /// # Errors
     /// If the object cannot be decoded.
     pub fn wrote(&self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
-        let written = Cached::new(object, &self.core.decode)?;
+        let written = self.core.decoder.decode(object.clone(), object.key())?;
         self.core.overlay.wrote(&written);
+        Ok(written)
+    }
+
+    /// Does the same with an object that is, byte by byte, what the watch will send: the answer to a write, without `managedFields` if the
+    /// source leaves them out. When the watch sends it, it is not decoded again.
+    ///
+    /// # Errors
+    /// If the object cannot be decoded.
+    pub fn wrote_as_sent(&self, object: &Object) -> Result<Arc<Cached<K>>, DecodeError> {
+        let written = self.core.decoder.decode(object.clone(), object.key())?;
+        self.core.overlay.wrote_as_sent(&written);
         Ok(written)
     }
 

@@ -35,6 +35,8 @@ struct OverlayWrite<K> {
     uid: Uid,
     /// `None` for a deletion.
     object: Option<Arc<Cached<K>>>,
+    /// The object is what the watch will send.
+    is_as_sent: bool,
 }
 
 impl<K: Send + Sync + 'static> WriteOverlay<K> {
@@ -64,12 +66,37 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
 
     /// Adds a decoded object that the server returned from a create or update.
     pub fn wrote(&self, object: &Arc<Cached<K>>) {
+        self.lay_object(object, false);
+    }
+
+    /// Adds an object that is what the watch will send.
+    pub(crate) fn wrote_as_sent(&self, object: &Arc<Cached<K>>) {
+        self.lay_object(object, true);
+    }
+
+    fn lay_object(&self, object: &Arc<Cached<K>>, is_as_sent: bool) {
         let written = OverlayWrite {
             version: object.version(),
             uid: object.uid(),
             object: Some(Arc::clone(object)),
+            is_as_sent,
         };
         self.lay(object.key().clone(), written);
+    }
+
+    /// The decoded object of a write that the watch sends now.
+    pub(crate) fn received(
+        &self,
+        key: &ObjectKey,
+        version: u64,
+        uid: &str,
+    ) -> Option<Arc<Cached<K>>> {
+        let writes = lock(&self.writes);
+        let written = writes.by_key.get(key).filter(|write| write.is_as_sent)?;
+        let object = written.object.as_ref()?;
+        object
+            .is_same(version, Uid::new(uid))
+            .then(|| Arc::clone(object))
     }
 
     /// Hides an object that the program deleted until the watch delivers the deletion. `last` is its last known state.
@@ -81,6 +108,7 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
             version: last.version(),
             uid: last.uid(),
             object: None,
+            is_as_sent: false,
         };
         self.lay(last.key().clone(), written);
     }

@@ -1,0 +1,262 @@
+//! The configuration of a child: what is applied for it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tidings_api::ObjectKey;
+use tidings_informer::{Cached, SourceError};
+use tidings_kube::{ApiResource, KubeObject, is_cluster_scoped, resource_of};
+
+use crate::applied::{annotation, configuration_hash, is_applied_annotation};
+
+/// What is applied for a child: in the namespace of its owner, with the owner as its controller.
+pub(crate) struct ChildConfiguration {
+    pub(crate) resource: ApiResource,
+    pub(crate) key: ObjectKey,
+    /// As JSON, with the annotation that has the hash.
+    pub(crate) text: Bytes,
+    pub(crate) hash: u64,
+}
+
+impl ChildConfiguration {
+    pub(crate) fn of<K: KubeObject, D: KubeObject + Serialize>(
+        controller: &str,
+        owner: &Cached<K>,
+        child: &D,
+    ) -> Result<ChildConfiguration, SourceError> {
+        let resource = resource_of::<D>();
+        let mut metadata = owned_metadata(&resource, owner, child)?;
+        let named = |name: &Option<String>| name.clone().unwrap_or_default();
+        let key = ObjectKey::new(&named(&metadata.namespace), &named(&metadata.name));
+        let annotations = metadata.annotations.take().unwrap_or_default();
+        let child = to_json(child)?;
+        let members: BTreeMap<String, &RawValue> =
+            serde_json::from_slice(&child).map_err(no_json)?;
+        // The annotations come last, so that the hash of everything can be added to them.
+        let mut text = Vec::with_capacity(child.len() + 512);
+        text.extend_from_slice(b"{\"apiVersion\":");
+        push_json(&mut text, &resource.api_version)?;
+        text.extend_from_slice(b",\"kind\":");
+        push_json(&mut text, &resource.kind)?;
+        for (name, value) in &members {
+            if !matches!(&**name, "apiVersion" | "kind" | "metadata") {
+                text.push(b',');
+                push_json(&mut text, name)?;
+                text.push(b':');
+                text.extend_from_slice(value.get().as_bytes());
+            }
+        }
+        text.extend_from_slice(b",\"metadata\":");
+        push_json(&mut text, &metadata)?;
+        // Its closing brace; a child has a name or a namespace at least, or the server refuses it.
+        text.pop();
+        if !text.ends_with(b"{") {
+            text.push(b',');
+        }
+        text.extend_from_slice(b"\"annotations\":");
+        push_json(&mut text, &annotations)?;
+        text.extend_from_slice(b"}}");
+        let hash = configuration_hash(controller, &text);
+        text.truncate(text.len() - b"}}}".len());
+        if !annotations.is_empty() {
+            text.push(b',');
+        }
+        push_json(&mut text, &annotation(controller))?;
+        text.extend_from_slice(format!(":\"{hash:016x}\"}}}}}}").as_bytes());
+        Ok(ChildConfiguration {
+            resource,
+            key,
+            text: text.into(),
+            hash,
+        })
+    }
+
+    /// True if a cached object has all of the configuration.
+    pub(crate) fn is_in<D: KubeObject + Serialize>(&self, cached: &Cached<D>) -> bool {
+        let value = |json: &[u8]| serde_json::from_slice::<Value>(json);
+        let (Ok(cached), Ok(mut wanted)) =
+            (serde_json::to_value(cached.value()), value(&self.text))
+        else {
+            return false;
+        };
+        // A projection need not have these; the type is the same, and the annotation was compared as the mark.
+        if let Some(wanted) = wanted.as_object_mut() {
+            wanted.remove("apiVersion");
+            wanted.remove("kind");
+        }
+        let annotations = wanted.pointer_mut("/metadata/annotations");
+        if let Some(Value::Object(annotations)) = annotations {
+            annotations.retain(|name, _| !is_applied_annotation(name));
+        }
+        contains(&cached, &wanted)
+    }
+}
+
+/// The metadata of a child: in the namespace of its owner, with the owner as its controller.
+fn owned_metadata<K: KubeObject, D: KubeObject>(
+    resource: &ApiResource,
+    owner: &Cached<K>,
+    child: &D,
+) -> Result<ObjectMeta, SourceError> {
+    let refused = |why: String| Err(SourceError::Unexpected(format!("no request: {why}")));
+    let is_cluster_scoped = is_cluster_scoped::<D>();
+    if is_cluster_scoped && !owner.namespace().is_empty() {
+        return refused(format!(
+            "a {} has no namespace and cannot have an owner in {}, the garbage collector would delete it; apply it with the client, without \
+             an owner, and delete it with a finalizer",
+            resource.kind,
+            owner.namespace()
+        ));
+    }
+    let mut metadata = child.meta().clone();
+    if metadata.namespace.is_none() && !owner.namespace().is_empty() {
+        metadata.namespace = Some(owner.namespace().to_owned());
+    }
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    if namespace.is_empty() && !is_cluster_scoped {
+        return refused(format!(
+            "a {} of an owner without a namespace must name its own",
+            resource.kind
+        ));
+    }
+    if !owner.namespace().is_empty() && namespace != owner.namespace() {
+        return refused(format!(
+            "a child in the namespace {namespace} cannot have an owner in {}, the garbage collector would delete it; apply it with the \
+             client, without an owner",
+            owner.namespace()
+        ));
+    }
+    let uid = owner.meta().uid.clone().unwrap_or_default();
+    let owners = metadata.owner_references.get_or_insert_default();
+    owners.retain(|known| known.uid != uid);
+    owners.push(OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: owner.name().to_owned(),
+        uid,
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    });
+    Ok(metadata)
+}
+
+fn push_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), SourceError> {
+    serde_json::to_writer(text, value).map_err(no_json)
+}
+
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, SourceError> {
+    serde_json::to_vec(value).map_err(no_json)
+}
+
+/// A value that cannot be sent.
+#[allow(clippy::needless_pass_by_value)] // for map_err
+pub(crate) fn no_json(error: serde_json::Error) -> SourceError {
+    SourceError::Unexpected(format!("a value that is no JSON: {error}"))
+}
+
+/// True if an object has all of a configuration. Lists must have equal lengths; the server may have added members to their items.
+fn contains(object: &Value, configuration: &Value) -> bool {
+    match (object, configuration) {
+        (Value::Object(object), Value::Object(configuration)) => {
+            configuration.iter().all(|(name, wanted)| {
+                object
+                    .get(name)
+                    .map_or_else(|| is_empty(wanted), |value| contains(value, wanted))
+            })
+        }
+        (Value::Array(items), Value::Array(wanted)) => {
+            items.len() == wanted.len()
+                && items
+                    .iter()
+                    .zip(wanted)
+                    .all(|(item, wanted)| contains(item, wanted))
+        }
+        (value, wanted) => value == wanted,
+    }
+}
+
+/// True for values that the server leaves out.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(members) => members.values().all(is_empty),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+    use tidings_api::Object;
+    use tidings_informer::Decode;
+
+    use super::*;
+
+    fn map(json: &Value) -> std::sync::Arc<Cached<ConfigMap>> {
+        let object = Object::parse(json.to_string().into()).unwrap();
+        Cached::new(&object, &Decode::json()).unwrap()
+    }
+
+    #[test]
+    fn a_child_gets_its_type_its_owner_and_the_hash() {
+        let owner = map(&json!({"metadata": {"name": "o", "namespace": "n", "uid": "u"}}));
+        let mut child = ConfigMap {
+            data: Some([("a".to_owned(), "b".to_owned())].into()),
+            ..ConfigMap::default()
+        };
+        child.metadata.name = Some("c".into());
+        let of = |child: &ConfigMap| ChildConfiguration::of("web", &owner, child).unwrap();
+        let read =
+            |found: &ChildConfiguration| -> Value { serde_json::from_slice(&found.text).unwrap() };
+        let found = of(&child);
+        let reference = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u",
+            "controller": true, "blockOwnerDeletion": true});
+        let hash = format!("{:016x}", found.hash);
+        let mut expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"},
+            "metadata": {"name": "c", "namespace": "n", "ownerReferences": [reference],
+                "annotations": {"applied.tidings.dev/web": hash}}});
+        assert_eq!(read(&found), expected);
+        assert_eq!(found.key.as_str(), "n/c");
+
+        // An owner that is there already is renewed, and annotations of the child stay.
+        child.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: "v2".into(),
+            uid: "u".into(),
+            ..OwnerReference::default()
+        }]);
+        child.metadata.annotations = Some([("x".to_owned(), "y".to_owned())].into());
+        let found = of(&child);
+        let hash = format!("{:016x}", found.hash);
+        expected["metadata"]["annotations"] = json!({"x": "y", "applied.tidings.dev/web": hash});
+        assert_eq!(read(&found), expected);
+        assert!(found.is_in(&map(&expected)));
+        expected["metadata"]["annotations"]["x"] = "z".into();
+        assert!(!found.is_in(&map(&expected)));
+    }
+
+    #[test]
+    fn what_the_server_adds_does_not_count() {
+        let wanted = json!({"spec": {"ports": [{"port": 80}], "selector": {}}, "metadata": {"labels": {"a": "b"}}});
+        let mut stored = wanted.clone();
+        stored["spec"]["ports"][0]["protocol"] = "TCP".into();
+        stored["metadata"]["uid"] = "u".into();
+        stored["spec"].as_object_mut().unwrap().remove("selector");
+        assert!(contains(&stored, &wanted));
+        for (path, other) in [
+            ("/spec/ports/0/port", json!(81)),
+            ("/metadata/labels/a", json!("c")),
+            ("/spec/ports", json!([{"port": 80}, {"port": 81}])),
+            ("/metadata/labels", json!({})),
+        ] {
+            let mut changed = stored.clone();
+            *changed.pointer_mut(path).unwrap() = other;
+            assert!(!contains(&changed, &wanted), "{path}");
+        }
+    }
+}
