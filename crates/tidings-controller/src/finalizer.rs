@@ -17,13 +17,14 @@ const TRIES: usize = 5;
 pub enum Finalizing {
     /// The object has the finalizer: reconcile it.
     Apply,
-    /// The object is being deleted: clean up. The finalizer is removed if that succeeds.
+    /// The object is being deleted: clean up. The finalizer is removed when that returns [`Action::AwaitChange`]. An error, or an action that
+    /// asks for another call, keeps it: the clean-up goes on later. (kube-rs removes it after every success.)
     Cleanup,
 }
 
 impl<S> Context<S> {
     /// Reconciles an object that has to be cleaned up after: adds a finalizer before the first [`Finalizing::Apply`], and removes it
-    /// after a successful [`Finalizing::Cleanup`]. An object that is being deleted without the finalizer is left alone.
+    /// when [`Finalizing::Cleanup`] returns [`Action::AwaitChange`]. An object that is being deleted without the finalizer is left alone.
     ///
     /// The finalizer is added and removed by patches that test the place where it stands, so that those of others stay.
     ///
@@ -147,13 +148,14 @@ fn add(state: &FinalizerState, name: &str) -> Option<serde_json::Value> {
     })
 }
 
-/// The patch that removes a finalizer; `None` if it is not there.
+/// The patch that removes a finalizer wherever it stands; `None` if it is not there.
 fn remove(state: &FinalizerState, name: &str) -> Option<serde_json::Value> {
-    let at = state.finalizers.iter().position(|known| known == name)?;
-    let place = format!("/metadata/finalizers/{at}");
-    Some(json!([
-        {"op": "test", "path": "/metadata/uid", "value": state.uid},
-        {"op": "test", "path": place, "value": name},
-        {"op": "remove", "path": place},
-    ]))
+    let mut patch = vec![json!({"op": "test", "path": "/metadata/uid", "value": state.uid})];
+    // From the last to the first, so that the places before it stay.
+    for (at, _) in (state.finalizers.iter().enumerate().rev()).filter(|(_, known)| *known == name) {
+        let place = format!("/metadata/finalizers/{at}");
+        patch.push(json!({"op": "test", "path": place, "value": name}));
+        patch.push(json!({"op": "remove", "path": place}));
+    }
+    (patch.len() > 1).then(|| patch.into())
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::cluster::WriteObserver;
 use crate::runner::{self, ReconcileFunc, RunnerOptions};
 use crate::shared::{ControllerShared, FAR};
-use crate::watch_source::{AttachFunc, Detach};
+use crate::watch_source::{AttachFunc, AttachedHandler};
 use crate::watched::WatchedResource;
 
 /// A controller with all its parts, before it runs.
@@ -29,7 +29,7 @@ impl PreparedController {
         let mut attached = AttachedHandlers(Vec::new());
         for attach in self.attach {
             match attach(Arc::downgrade(&shared)) {
-                Ok(detach) => attached.0.push(detach),
+                Ok(handler) => attached.0.push(handler),
                 Err(stopped) => {
                     tracing::error!(controller = &*shared.name, %stopped, "the controller cannot run");
                     return RunSummary::default();
@@ -43,6 +43,11 @@ impl PreparedController {
         tokio::select! {
             () = &mut stop => return RunSummary::default(),
             () = synced(&shared) => {}
+        }
+        // The initial objects of all resources are queued before the first reconcile: a key that several of them name is reconciled once.
+        tokio::select! {
+            () = &mut stop => return RunSummary::default(),
+            () = attached.synced() => {}
         }
         let sources = shared.sources.clone();
         let (events, grace) = (shared.events.clone(), self.options.grace.min(FAR));
@@ -79,12 +84,20 @@ async fn synced(shared: &ControllerShared) {
 }
 
 /// The handlers of a controller on its informers. Dropping it removes them: other controllers may go on with the informers.
-struct AttachedHandlers(Vec<Detach>);
+struct AttachedHandlers(Vec<Box<dyn AttachedHandler>>);
+
+impl AttachedHandlers {
+    async fn synced(&self) {
+        for handler in &self.0 {
+            handler.synced().await;
+        }
+    }
+}
 
 impl Drop for AttachedHandlers {
     fn drop(&mut self) {
-        for detach in &self.0 {
-            detach();
+        for handler in &self.0 {
+            handler.detach();
         }
     }
 }

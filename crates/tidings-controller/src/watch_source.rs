@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidings_informer::{Event, HandlerOptions, Predicate, Registration, Stopped};
+use tidings_informer::{BoxFuture, Event, HandlerOptions, Predicate, Registration, Stopped};
 use tidings_kube::Scope;
 
 use crate::shared::ControllerShared;
@@ -68,9 +68,27 @@ pub(crate) struct WatchSource {
 
 /// Adds a handler of a controller to an informer.
 pub(crate) type AttachFunc =
-    Box<dyn FnOnce(Weak<ControllerShared>) -> Result<Detach, Stopped> + Send>;
-/// Removes the handler of a controller from an informer.
-pub(crate) type Detach = Box<dyn Fn() + Send + Sync>;
+    Box<dyn FnOnce(Weak<ControllerShared>) -> Result<Box<dyn AttachedHandler>, Stopped> + Send>;
+
+/// The handler of a controller on an informer.
+pub(crate) trait AttachedHandler: Send + Sync {
+    /// Waits until the handler has got the initial state, or the informer stops.
+    fn synced(&self) -> BoxFuture<'_, ()>;
+    fn detach(&self);
+}
+
+impl<D: Send + Sync + 'static> AttachedHandler for Registration<D> {
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            Registration::synced(self).await;
+        })
+    }
+
+    fn detach(&self) {
+        self.remove();
+    }
+}
+
 pub(crate) fn watch_source<D: Send + Sync + 'static>(
     watched: Watched<D>,
     predicate: Predicate<D>,
@@ -95,8 +113,8 @@ pub(crate) fn watch_source<D: Send + Sync + 'static>(
             std::future::ready(())
         };
         let registration: Registration<D> = watched.informer.for_each(handler, &options)?;
-        let detach: Detach = Box::new(move || registration.remove());
-        Ok(detach)
+        let attached: Box<dyn AttachedHandler> = Box::new(registration);
+        Ok(attached)
     };
     WatchSource {
         resource,

@@ -16,6 +16,7 @@ use tidings_controller::{Action, Cached, Cluster, Context as ReconcileContext, C
 use tidings_kube::{ApiResource, ObjectPath, RestClient, SourceError};
 use tidings_server::{Api, ApiOptions, ResponseBody};
 use tidings_storage::{Embedded, EmbeddedOptions};
+use tokio::sync::watch;
 use tower_service::Service;
 
 /// An API server in memory.
@@ -32,6 +33,8 @@ pub(crate) struct Switch {
     cut_at: AtomicU64,
     /// Requests whose path contains this are refused, all others are answered.
     pub(crate) poisoned: Mutex<Option<&'static str>>,
+    /// Requests whose path contains this wait until it changes.
+    held: watch::Sender<Option<&'static str>>,
     /// Requests that found the connection cut.
     pub(crate) refused: AtomicU64,
     /// Writes that were sent.
@@ -123,6 +126,7 @@ impl Default for Switch {
             is_cut: AtomicBool::new(false),
             cut_at: AtomicU64::new(u64::MAX),
             poisoned: Mutex::default(),
+            held: watch::Sender::new(None),
             refused: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -132,6 +136,11 @@ impl Default for Switch {
 impl Switch {
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, SeqCst);
+    }
+
+    /// Lets requests whose path contains a text wait, or none.
+    pub(crate) fn hold(&self, path: Option<&'static str>) {
+        self.held.send_replace(path);
     }
 
     /// Cuts the connection after this many more writes.
@@ -164,8 +173,12 @@ impl Service<Request<Body>> for Server {
                 switch.refused.fetch_add(1, SeqCst);
                 return Err(Refused);
             }
+            let path = request.uri().path().to_owned();
+            let mut held = switch.held.subscribe();
+            let is_free = |held: &Option<&str>| held.is_none_or(|held| !path.contains(held));
+            let _ = held.wait_for(is_free).await;
             let poisoned = *switch.poisoned.lock().unwrap();
-            if poisoned.is_some_and(|resource| request.uri().path().contains(resource)) {
+            if poisoned.is_some_and(|resource| path.contains(resource)) {
                 return Err(Refused);
             }
             if request.method() != Method::GET {

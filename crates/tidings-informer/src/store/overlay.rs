@@ -135,9 +135,10 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
         }
         writes.seen = snapshot.version().clone();
         if !writes.by_key.is_empty() {
-            writes
-                .by_key
-                .retain(|key, written| !written.is_old(key, &snapshot));
+            writes.by_key.retain(|key, written| {
+                written.confirm_stored(key, &snapshot);
+                !written.is_old(key, &snapshot)
+            });
         }
     }
 
@@ -199,6 +200,23 @@ impl<K: Send + Sync + 'static> WriteOverlay<K> {
 }
 
 impl<K: Send + Sync + 'static> OverlayWrite<K> {
+    /// Passes on that the mark of the object was confirmed, if the watch brought this state of it before its answer was decoded.
+    fn confirm_stored(&self, key: &ObjectKey, snapshot: &Snapshot<K>) {
+        let Some(object) = self
+            .object
+            .as_ref()
+            .filter(|known| known.is_mark_confirmed())
+        else {
+            return;
+        };
+        let stored = snapshot.get_by_key(key.as_str());
+        if let Some(stored) = stored.filter(|stored| stored.is_same(self.version, self.uid))
+            && stored.mark() == object.mark()
+        {
+            stored.confirm_mark();
+        }
+    }
+
     /// True if the store includes this write or a newer one.
     fn is_old(&self, key: &ObjectKey, snapshot: &Snapshot<K>) -> bool {
         let passed = snapshot

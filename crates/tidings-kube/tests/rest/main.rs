@@ -8,6 +8,7 @@ mod answers;
 mod bodies;
 mod informers;
 mod leases;
+mod observed;
 mod requests;
 mod retries;
 mod script;
