@@ -9,23 +9,28 @@ use tidings_json::{ScanError, ScanEvents, Scanner, ValueKind};
 
 /// Before the name of a controller, the annotation of its children.
 const ANNOTATION_PREFIX: &str = "applied.tidings.dev/";
-/// The longest name of an annotation after its prefix.
-const ANNOTATION_NAME_MAX: usize = 63;
+/// The longest name of an annotation after its prefix, and the longest value of a label.
+const NAME_MAX: usize = 63;
 
 /// The annotation in which a controller notes what it applied.
 pub(crate) fn annotation(controller: &str) -> String {
+    format!("{ANNOTATION_PREFIX}{}", name_of(controller))
+}
+
+/// The name of a controller as a label or an annotation may have it: a hash if it has other characters, or too many.
+pub(crate) fn name_of(controller: &str) -> String {
     let is_alphanumeric = |byte: &u8| byte.is_ascii_alphanumeric();
     let bytes = controller.as_bytes();
-    let is_name = bytes.len() <= ANNOTATION_NAME_MAX
+    let is_name = bytes.len() <= NAME_MAX
         && bytes.first().is_some_and(is_alphanumeric)
         && bytes.last().is_some_and(is_alphanumeric)
         && bytes
             .iter()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte));
     if is_name {
-        format!("{ANNOTATION_PREFIX}{controller}")
+        controller.to_owned()
     } else {
-        format!("{ANNOTATION_PREFIX}{:016x}", hash_bytes(START, bytes))
+        format!("{:016x}", hash_bytes(START, bytes))
     }
 }
 

@@ -14,7 +14,8 @@ use crate::owners::{self, OwnerLink};
 
 impl<S> Context<S> {
     /// Applies a child of an object (server-side apply): in the namespace of its owner unless it names another one, with the owner as its
-    /// controller, under the name of the controller as field manager, taking over fields that others own.
+    /// controller, under the name of the controller as field manager, taking over fields that others own. A child that cannot have this owner
+    /// is labelled instead, if the controller [owns such objects](crate::Controller::owns_labelled).
     ///
     /// Sends nothing if the child in the cache was applied with the same configuration, by this process or an earlier one, and still has all
     /// of it: an annotation, `applied.tidings.dev/<controller>`, has a hash of what was applied. False if nothing was sent.
@@ -26,7 +27,7 @@ impl<S> Context<S> {
         K: KubeObject,
         D: KubeObject + Serialize,
     {
-        let child = ChildConfiguration::of(self.controller(), owner, child)?;
+        let child = ChildConfiguration::of(self, owner, child)?;
         if self.is_applied::<D>(&child) {
             return Ok(false);
         }

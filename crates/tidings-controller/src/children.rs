@@ -19,7 +19,7 @@ impl<S> Context<S> {
 }
 
 /// The children that an object should have. [`Children::apply`] applies them in the order in which they were added, then deletes what the
-/// object owns besides them, of all types that the controller [owns](crate::Controller::owns), but nothing that another object controls: also of types of which nothing was added,
+/// object owns besides them, of all types that the controller [owns](crate::Controller::owns), but nothing that another object controls. An empty set deletes all: also of types of which nothing was added,
 /// so that what an earlier version of the program made is cleaned up.
 ///
 /// ```no_run
@@ -75,7 +75,7 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
         D: KubeObject + Serialize,
     {
         self.wanted.push(Child {
-            configuration: ChildConfiguration::of(self.context.controller(), self.owner, child)?,
+            configuration: ChildConfiguration::of(self.context, self.owner, child)?,
             is_current: Context::is_applied::<D>,
             confirm: Context::confirm_applied::<D>,
         });

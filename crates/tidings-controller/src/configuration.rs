@@ -12,8 +12,10 @@ use tidings_informer::{Cached, SourceError};
 use tidings_kube::{ApiResource, KubeObject, is_cluster_scoped, resource_of};
 
 use crate::applied::{annotation, configuration_hash, is_applied_annotation};
+use crate::context::Context;
+use crate::labelled;
 
-/// What is applied for a child: in the namespace of its owner, with the owner as its controller.
+/// What is applied for a child: in the namespace of its owner unless it names another one, with the owner as its controller, or labelled.
 pub(crate) struct ChildConfiguration {
     pub(crate) resource: ApiResource,
     pub(crate) key: ObjectKey,
@@ -23,13 +25,30 @@ pub(crate) struct ChildConfiguration {
 }
 
 impl ChildConfiguration {
-    pub(crate) fn of<K: KubeObject, D: KubeObject + Serialize>(
-        controller: &str,
+    pub(crate) fn of<S, K: KubeObject, D: KubeObject + Serialize>(
+        context: &Context<S>,
         owner: &Cached<K>,
         child: &D,
     ) -> Result<ChildConfiguration, SourceError> {
+        let labels = context.labels_children::<D>();
+        ChildConfiguration::belonging(context.controller(), owner, child, labels)
+    }
+
+    /// The configuration of a child that gets the owner, or, if it cannot have it and `labels` is true, labels.
+    fn belonging<K: KubeObject, D: KubeObject + Serialize>(
+        controller: &str,
+        owner: &Cached<K>,
+        child: &D,
+        labels: bool,
+    ) -> Result<ChildConfiguration, SourceError> {
         let resource = resource_of::<D>();
-        let mut metadata = owned_metadata(&resource, owner, child)?;
+        let mut metadata = child.meta().clone();
+        match NoOwner::of::<K, D>(owner, &mut metadata) {
+            None => add_owner(&mut metadata, owner),
+            Some(NoOwner::Unnamed) => return Err(NoOwner::Unnamed.refusal(&resource, owner)),
+            Some(_) if labels => labelled::label(&mut metadata, controller, owner),
+            Some(reason) => return Err(reason.refusal(&resource, owner)),
+        }
         let named = |name: &Option<String>| name.clone().unwrap_or_default();
         let key = ObjectKey::new(&named(&metadata.namespace), &named(&metadata.name));
         let annotations = metadata.annotations.take().unwrap_or_default();
@@ -96,40 +115,59 @@ impl ChildConfiguration {
     }
 }
 
-/// The metadata of a child: in the namespace of its owner, with the owner as its controller.
-fn owned_metadata<K: KubeObject, D: KubeObject>(
-    resource: &ApiResource,
-    owner: &Cached<K>,
-    child: &D,
-) -> Result<ObjectMeta, SourceError> {
-    let refused = |why: String| Err(SourceError::Unexpected(format!("no request: {why}")));
-    let is_cluster_scoped = is_cluster_scoped::<D>();
-    if is_cluster_scoped && !owner.namespace().is_empty() {
-        return refused(format!(
-            "a {} has no namespace and cannot have an owner in {}, the garbage collector would delete it; apply it with the client, without \
-             an owner, and delete it with a finalizer",
-            resource.kind,
-            owner.namespace()
-        ));
+/// Why a child cannot have an owner: the garbage collector would delete it.
+enum NoOwner {
+    /// The child has no namespace, and the owner has one.
+    ClusterScoped,
+    /// The child is in another namespace.
+    Elsewhere(String),
+    /// The owner has no namespace, and the child does not say in which it is.
+    Unnamed,
+}
+
+impl NoOwner {
+    /// Sets the namespace of a child to that of its owner, if it names none.
+    fn of<K: KubeObject, D: KubeObject>(
+        owner: &Cached<K>,
+        metadata: &mut ObjectMeta,
+    ) -> Option<NoOwner> {
+        if is_cluster_scoped::<D>() {
+            return (!owner.namespace().is_empty()).then_some(NoOwner::ClusterScoped);
+        }
+        if metadata.namespace.is_none() && !owner.namespace().is_empty() {
+            metadata.namespace = Some(owner.namespace().to_owned());
+        }
+        match metadata.namespace.as_deref() {
+            None | Some("") => Some(NoOwner::Unnamed),
+            Some(_) if owner.namespace().is_empty() => None,
+            Some(namespace) if namespace == owner.namespace() => None,
+            Some(namespace) => Some(NoOwner::Elsewhere(namespace.to_owned())),
+        }
     }
-    let mut metadata = child.meta().clone();
-    if metadata.namespace.is_none() && !owner.namespace().is_empty() {
-        metadata.namespace = Some(owner.namespace().to_owned());
+
+    fn refusal<K>(&self, resource: &ApiResource, owner: &Cached<K>) -> SourceError {
+        let (kind, namespace) = (&resource.kind, owner.namespace());
+        let instead = "the garbage collector would delete it; call owns_labelled for its type, and clean up with a finalizer";
+        SourceError::Unexpected(match self {
+            NoOwner::ClusterScoped => {
+                format!(
+                    "no request: a {kind} has no namespace and cannot have an owner in {namespace}, {instead}"
+                )
+            }
+            NoOwner::Elsewhere(place) => {
+                format!(
+                    "no request: a child in the namespace {place} cannot have an owner in {namespace}, {instead}"
+                )
+            }
+            NoOwner::Unnamed => {
+                format!("no request: a {kind} of an owner without a namespace must name its own")
+            }
+        })
     }
-    let namespace = metadata.namespace.as_deref().unwrap_or_default();
-    if namespace.is_empty() && !is_cluster_scoped {
-        return refused(format!(
-            "a {} of an owner without a namespace must name its own",
-            resource.kind
-        ));
-    }
-    if !owner.namespace().is_empty() && namespace != owner.namespace() {
-        return refused(format!(
-            "a child in the namespace {namespace} cannot have an owner in {}, the garbage collector would delete it; apply it with the \
-             client, without an owner",
-            owner.namespace()
-        ));
-    }
+}
+
+/// Makes an object the controller of a child.
+fn add_owner<K: KubeObject>(metadata: &mut ObjectMeta, owner: &Cached<K>) {
     let uid = owner.meta().uid.clone().unwrap_or_default();
     let owners = metadata.owner_references.get_or_insert_default();
     owners.retain(|known| known.uid != uid);
@@ -141,7 +179,6 @@ fn owned_metadata<K: KubeObject, D: KubeObject>(
         controller: Some(true),
         block_owner_deletion: Some(true),
     });
-    Ok(metadata)
 }
 
 fn push_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), SourceError> {
@@ -211,7 +248,8 @@ mod tests {
             ..ConfigMap::default()
         };
         child.metadata.name = Some("c".into());
-        let of = |child: &ConfigMap| ChildConfiguration::of("web", &owner, child).unwrap();
+        let of =
+            |child: &ConfigMap| ChildConfiguration::belonging("web", &owner, child, false).unwrap();
         let read =
             |found: &ChildConfiguration| -> Value { serde_json::from_slice(&found.text).unwrap() };
         let found = of(&child);

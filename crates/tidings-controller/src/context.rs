@@ -173,6 +173,11 @@ impl<S> Context<S> {
         MergedStore::new(watched.map(|watched| watched.informer.store()))
     }
 
+    /// True if children of a type that cannot have an owner are labelled instead.
+    pub(crate) fn labels_children<D: Send + Sync + 'static>(&self) -> bool {
+        self.watched_here::<D>().any(|watched| watched.is_labelled)
+    }
+
     /// The last state of an object that this process wrote, if the caches do not have it yet, or the newest that they have.
     pub(crate) fn latest<D: Send + Sync + 'static>(
         &self,

@@ -43,8 +43,10 @@ fn owner_index(which: OwnerKind) -> &'static str {
 const JITTER: f64 = 0.2;
 
 /// What the watches of a controller need to know of its main resource.
-struct MainResource {
-    cluster: Cluster,
+pub(crate) struct MainResource {
+    pub(crate) cluster: Cluster,
+    /// The name of the controller.
+    pub(crate) controller: Arc<str>,
     resource: ApiResource,
     /// The only namespaces that the controller looks at; one empty text for all.
     namespaces: Vec<String>,
@@ -305,12 +307,24 @@ impl<K: Send + Sync + 'static> Controller<K> {
                     // Another program's index of this name would have values of another type.
                     by_owner: index.ok(),
                     elsewhere: None,
+                    is_labelled: false,
                     identity,
                 };
                 watch_source(watched, watches.predicate.clone(), None)
             };
             scopes.map(source).collect()
         }));
+        self
+    }
+
+    /// Watches a resource in a way of its own.
+    pub(crate) fn watching(
+        mut self,
+        used: UsedResource,
+        set_up: impl FnOnce(&MainResource) -> Vec<WatchSource> + Send + 'static,
+    ) -> Self {
+        self.used.push(used);
+        self.watches.push(Box::new(set_up));
         self
     }
 
@@ -399,6 +413,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
                     keys: Arc::clone(&keys),
                     by_owner: None,
                     elsewhere: cluster.clone(),
+                    is_labelled: false,
                     identity,
                 };
                 watch_source(watched, watches.predicate.clone(), None)
@@ -609,6 +624,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
         let objects = store.clone();
         let main = MainResource {
             cluster: self.cluster.clone(),
+            controller: Arc::clone(&self.name),
             resource: self.resource,
             namespaces: namespaces(&self.scopes),
             exists: Arc::new(move |key| objects.get_by_key(key.as_str()).is_some()),
@@ -621,6 +637,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
                 keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
                 by_owner: None,
                 elsewhere: None,
+                is_labelled: false,
                 identity: self.identity,
             };
             watch_source(watched, self.predicate.clone(), self.resync)

@@ -19,6 +19,7 @@ mod gate;
 mod handle;
 mod http;
 mod identity;
+mod labelled;
 mod managed;
 mod manager;
 mod manifest;

@@ -78,6 +78,14 @@ impl UsedResource {
         }
     }
 
+    /// A resource whose objects belong to main objects by their labels, in any namespace or in none.
+    pub(crate) fn labelled(resource: &ApiResource) -> UsedResource {
+        UsedResource {
+            namespace: Some(String::new()),
+            ..UsedResource::owned(resource, "")
+        }
+    }
+
     /// A resource that is only read.
     pub(crate) fn watched(resource: &ApiResource, namespace: &str) -> UsedResource {
         UsedResource {

@@ -65,6 +65,8 @@ pub(crate) struct Watched<D: Send + Sync + 'static> {
     pub(crate) by_owner: Option<Index<D, Uid>>,
     /// The cluster of the objects, if it is not that of the controller: its writes are not observed.
     pub(crate) elsewhere: Option<Cluster>,
+    /// The objects belong to main objects by their labels, not by owner references.
+    pub(crate) is_labelled: bool,
     /// What pruning needs of an object, for one of its owners.
     pub(crate) identity: fn(&Cached<D>, Uid) -> OwnedObject,
 }

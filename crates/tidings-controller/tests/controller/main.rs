@@ -8,6 +8,7 @@ mod events;
 mod events_recorded;
 mod finalizers;
 mod fleet;
+mod labelled;
 mod manager;
 mod mapping;
 mod outages;
