@@ -154,17 +154,17 @@ proptest! {
         let newest = newest.map(std::sync::Arc::from);
         let object = json!({"kind": "K", "metadata": {"managedFields": managed, "name": "n"}});
         let whole = Object::parse(serde_json::to_vec(&object).unwrap().into()).unwrap();
-        prop_assert_eq!(whole.last_manager(), newest.clone());
+        prop_assert_eq!(&whole.last_manager(), &newest);
 
         let body = serde_json::to_vec(&json!({"items": [object, {"metadata": {"name": "m"}}]})).unwrap();
         let (objects, _) = feed_list(&body, &cuts, SplitOptions::default().without_managed_fields());
-        prop_assert_eq!(objects[0].last_manager(), newest.clone());
+        prop_assert_eq!(&objects[0].last_manager(), &newest);
         prop_assert_eq!(objects[0].as_bytes(), br#"{"kind":"K","metadata":{"name":"n"}}"#);
         prop_assert_eq!(objects[1].last_manager(), None);
 
         let lean = Object::parse_without_managed_fields(whole.as_bytes()).unwrap();
         prop_assert_eq!(lean.as_bytes(), objects[0].as_bytes());
-        prop_assert_eq!(lean.last_manager(), newest.clone());
+        prop_assert_eq!(&lean.last_manager(), &newest);
     }
 }
 

@@ -168,7 +168,7 @@ mod tests {
         let (mine, plain) = (link("v1", "K", "a", Some(true)), link("v1", "K", "b", None));
         let other = link("v1", "K", "b", Some(true));
         assert!(!is_controlled_by_another(&[], own));
-        assert!(!is_controlled_by_another(&[mine.clone(), plain], own));
+        assert!(!is_controlled_by_another(&[mine, plain], own));
         assert!(is_controlled_by_another(&[other], own));
     }
 

@@ -105,10 +105,10 @@ pub(crate) fn watch_source<D: Send + Sync + 'static>(
         }
         options.resync = resync;
         let handler = move |event: Event<D>| {
-            if let Some(shared) = shared.upgrade() {
-                if predicate.counts(&event) {
-                    shared.enqueue(&event, &keys, &name);
-                }
+            if let Some(shared) = shared.upgrade()
+                && predicate.counts(&event)
+            {
+                shared.enqueue(&event, &keys, &name);
             }
             std::future::ready(())
         };

@@ -247,6 +247,7 @@ async fn kr15_the_cause_is_the_first_event_and_says_who_wrote() {
     })
     .await;
     idle(&controller).await;
+    controller.stop().await;
     let causes = causes.lock().unwrap();
     let name = informer.name();
     assert_eq!(causes[0], format!("initial {name} default/a by user"));
@@ -258,6 +259,4 @@ async fn kr15_the_cause_is_the_first_event_and_says_who_wrote() {
             .any(|cause| cause.ends_with("default/a by mirror")),
         "{causes:?}"
     );
-    drop(causes);
-    controller.stop().await;
 }
