@@ -17,6 +17,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tower_service::Service;
 
+use crate::patches::{change, merge};
+use crate::target::{Target, target};
+
 /// The connection is gone.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("connection reset")]
@@ -113,48 +116,6 @@ fn status(code: u16, reason: &str) -> Answer {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
         "reason": reason, "message": format!("{reason}, says the simulated server")});
     (code, status)
-}
-
-/// What a path and query mean.
-struct Target {
-    resource: String,
-    namespace: String,
-    name: String,
-    subresource: String,
-    query: BTreeMap<String, String>,
-}
-
-fn target(request: &Request<Bytes>) -> Option<Target> {
-    let segments: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
-    let (group, rest) = match segments.as_slice() {
-        ["api", _, rest @ ..] => ("", rest),
-        ["apis", group, _, rest @ ..] => (*group, rest),
-        _ => return None,
-    };
-    let (namespace, rest) = match rest {
-        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
-        rest => ("", rest),
-    };
-    let part = |at: usize| (*rest.get(at).unwrap_or(&"")).to_owned();
-    let query = request.uri().query().unwrap_or_default().split('&');
-    let query = query.filter_map(|pair| pair.split_once('='));
-    Some(Target {
-        resource: match group {
-            "" => part(0),
-            group => format!("{}.{group}", part(0)),
-        },
-        namespace: namespace.to_owned(),
-        name: part(1),
-        subresource: part(2),
-        query: query
-            .map(|(name, value)| {
-                (
-                    name.to_owned(),
-                    value.replace("%3D", "=").replace("%2F", "/"),
-                )
-            })
-            .collect(),
-    })
 }
 
 impl SimulatedApi {
@@ -372,6 +333,7 @@ impl ApiState {
                 None => status(404, "NotFound"),
             },
             (&Method::POST, _) => self.create(place, body),
+            (&Method::PUT, _) => self.update(place, body),
             (&Method::PATCH, _) => self.patch(place, &target.subresource, kind, &body),
             (&Method::DELETE, _) => {
                 let wanted = &body["preconditions"];
@@ -458,6 +420,15 @@ impl ApiState {
         match self.objects.contains_key(&place) {
             true => status(409, "AlreadyExists"),
             false => (201, self.store(place, object)),
+        }
+    }
+
+    fn update(&mut self, place: ObjectPlace, object: Value) -> Answer {
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        match self.objects.get(&place) {
+            None => status(404, "NotFound"),
+            Some(known) if version(known) != version(&object) => status(409, "Conflict"),
+            Some(_) => (200, self.store(place, object)),
         }
     }
 
@@ -592,41 +563,6 @@ fn late(
         }
     });
     receiver
-}
-
-/// One operation of a JSON patch. False if its test fails.
-fn change(object: &mut Value, step: &Value) -> bool {
-    let path = step["path"].as_str().unwrap();
-    if step["op"] == "test" {
-        return object.pointer(path).unwrap_or(&Value::Null) == &step["value"];
-    }
-    let (parent, last) = path.rsplit_once('/').unwrap();
-    match (step["op"].as_str(), object.pointer_mut(parent)) {
-        (Some("add"), Some(Value::Array(items))) => items.push(step["value"].clone()),
-        (Some("add"), Some(parent)) => parent[last] = step["value"].clone(),
-        (Some("remove"), Some(Value::Array(items))) => {
-            items.remove(last.parse().unwrap());
-        }
-        _ => return false,
-    }
-    true
-}
-
-fn merge(object: &mut Value, patch: &Value) {
-    let Value::Object(members) = patch else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (name, value) in members {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(name);
-        } else {
-            merge(&mut object[name], value);
-        }
-    }
 }
 
 impl Service<Request<Body>> for SimulatedApi {

@@ -1,5 +1,5 @@
 //! Random histories of controllers on paused time: outages, lost requests and answers, 410, 429, 500, silent watches, conflicts, crashes of
-//! the process, lapsed leases, jumps of the clock. A seed is a history.
+//! the process, lapsed leases of replicas and of leaders, sleeping machines. A seed is a history.
 //!
 //! At rest: every object was reconciled after its last change, children are as the last spec says, finalizers have run, nothing is left
 //! behind, and nothing spins. Always: one reconcile of an object at a time, over all replicas.
@@ -7,6 +7,8 @@
 #![allow(clippy::unwrap_used)] // a helper that fails is a test that fails
 
 mod api;
+mod patches;
+mod target;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -16,10 +18,13 @@ use api::SimulatedApi;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 use tidings_controller::{
-    Action, Cached, Cluster, Context, Controller, ControllerHandle, Finalizing, ShardGroup,
+    Action, Cached, Cluster, Context, Controller, ControllerHandle, Finalizing, Manager,
+    ManagerError, ShardGroup,
 };
 use tidings_informer::ReflectorOptions;
-use tidings_kube::{RestClient, Scope, SourceError};
+use tidings_informer::leader::ElectionOptions;
+use tidings_kube::{KubeLeaseLock, RestClient, Scope, SourceError};
+use tokio::task::JoinSet;
 
 const FINALIZER: &str = "example.com/unregister";
 const NAMES: u64 = 12;
@@ -127,41 +132,95 @@ fn is_ticket(child: &Cached<Secret>) -> bool {
     child.labels().get("ticket").is_some()
 }
 
-/// A process of the operator.
+/// How the processes of the operator divide the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Division {
+    /// There is only one.
+    Alone,
+    /// All work, each on its share.
+    Sharded,
+    /// One leads and works, the others wait.
+    Elected,
+}
+
+impl Division {
+    fn processes(self) -> usize {
+        match self {
+            Division::Alone => 1,
+            Division::Sharded | Division::Elected => 3,
+        }
+    }
+}
+
+/// A process of the operator. Dropping it ends it at once.
 struct Replica {
     number: u32,
     _group: Option<ShardGroup>,
-    controller: ControllerHandle,
+    /// Without an election.
+    controller: Option<ControllerHandle>,
+    _manager: JoinSet<Result<(), ManagerError>>,
 }
 
-fn start(api: &SimulatedApi, number: u32, sharded: bool, world: &Arc<Mutex<World>>) -> Replica {
+fn start(
+    api: &SimulatedApi,
+    number: u32,
+    division: Division,
+    world: &Arc<Mutex<World>>,
+) -> Replica {
     let client = RestClient::new(kube::Client::new(api.process(number), "default"));
     let mut reflector = ReflectorOptions::default();
     reflector.seed = Some(u64::from(number));
     let cluster = Cluster::new(&client).reflector(reflector);
+    let sharded = division == Division::Sharded;
     let group = sharded.then(|| ShardGroup::join(&cluster, "default", "maps").unwrap());
-    let mut controller = Controller::<ConfigMap>::new(&cluster)
-        .scope(Scope::namespace("default"))
-        .owns::<Secret>()
-        // Longer than a watch can be silent: what was written is seen in any case.
-        .own_write_wait(Duration::from_secs(300))
-        .concurrency(4);
-    if let Some(group) = &group {
-        controller = controller.sharded(group);
-    }
-    let world = Arc::clone(world);
-    Replica {
+    let (world, shards) = (Arc::clone(world), group.clone());
+    let start = move || {
+        let mut controller = Controller::<ConfigMap>::new(&cluster)
+            .scope(Scope::namespace("default"))
+            .owns::<Secret>()
+            // Longer than a watch can be silent: what was written is seen in any case.
+            .own_write_wait(Duration::from_secs(300))
+            .concurrency(4);
+        if let Some(shards) = &shards {
+            controller = controller.sharded(shards);
+        }
+        let world = Arc::clone(&world);
+        controller.start(reconcile, Process { number, world })
+    };
+    let mut replica = Replica {
         number,
         _group: group,
-        controller: controller.start(reconcile, Process { number, world }),
+        controller: None,
+        _manager: JoinSet::new(),
+    };
+    if division == Division::Elected {
+        let lock = KubeLeaseLock::new(&client, "default", "maps", format!("process-{number}"));
+        let mut election = ElectionOptions::default();
+        election.seed = Some(u64::from(number));
+        let manager = Manager::new().leader_election_with(lock, election);
+        let manager = manager.stop_on(std::future::pending()).controller(start);
+        replica._manager.spawn(manager.run());
+    } else {
+        replica.controller = Some(start());
     }
+    replica
 }
 
 /// A user changes an object: creates, changes or deletes it.
 fn change_something(api: &SimulatedApi, rng: &mut fastrand::Rng) {
     let name = format!("map-{}", rng.u64(..NAMES));
-    match rng.u8(..5) {
+    match rng.u8(..6) {
         0 => api.delete("configmaps", &name),
+        // Somebody changes a child by hand.
+        5 => {
+            let children = api.all("secrets");
+            let child = children.iter().nth(rng.usize(..children.len().max(1)));
+            if let Some((child, known)) = child.filter(|(_, known)| known["data"].is_object()) {
+                let mut changed = known.clone();
+                changed["data"]["text"] = "c3RyYXk=".into();
+                api.put("secrets", child, changed);
+            }
+        }
         1 => {
             let children = api.all("secrets");
             let child = children.keys().nth(rng.usize(..children.len().max(1)));
@@ -225,20 +284,19 @@ fn is_right(api: &SimulatedApi, world: &World) -> Result<(), String> {
     }
 }
 
-async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
+async fn history(seed: u64, division: Division, world: &Arc<Mutex<World>>) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let api = SimulatedApi::new(seed);
     let mut started = 0;
     let mut running: Vec<Replica> = Vec::new();
-    let sharded = replicas > 1;
     for _ in 0..rng.u32(..20) {
         change_something(&api, &mut rng);
     }
     api.set_trouble(rng.u32(..80));
     for step in 0..400_u32 {
-        while running.len() < replicas as usize {
+        while running.len() < division.processes() {
             started += 1;
-            running.push(start(&api, started, sharded, world));
+            running.push(start(&api, started, division, world));
         }
         match rng.u32(..200) {
             0 => api.go_away(Duration::from_millis(rng.u64(100..40_000))),
@@ -272,13 +330,9 @@ async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
             break;
         }
     }
-    assert_eq!(last, Ok(()), "seed {seed}, {replicas} replicas, at rest");
+    assert_eq!(last, Ok(()), "seed {seed}, {division:?}, at rest");
     let overlaps = world.lock().unwrap().overlaps.clone();
-    assert_eq!(
-        overlaps,
-        Vec::<String>::new(),
-        "seed {seed}, {replicas} replicas"
-    );
+    assert_eq!(overlaps, Vec::<String>::new(), "seed {seed}, {division:?}");
 
     if world.lock().unwrap().counts_tickets {
         assert_eq!(api.made_twice(), 0, "seed {seed}: tickets were made twice");
@@ -297,12 +351,12 @@ async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
     let more = world.lock().unwrap().reconciles - reconciles;
     assert_eq!(
         more, 0,
-        "seed {seed}, {replicas} replicas: reconciles without a change"
+        "seed {seed}, {division:?}: reconciles without a change"
     );
-    let renewals = if sharded {
-        u64::from(replicas) * 301
-    } else {
-        0
+    // Every two seconds, by each process: renewals, or looks at the Lease.
+    let renewals = match division {
+        Division::Alone => 0,
+        Division::Sharded | Division::Elected => division.processes() as u64 * 301,
     };
     let requests = api.requests() - requests;
     assert!(
@@ -310,9 +364,10 @@ async fn history(seed: u64, replicas: u32, world: &Arc<Mutex<World>>) {
         "seed {seed}: {requests} requests in ten quiet minutes"
     );
     for replica in running {
-        let stats = replica.controller.stats();
-        assert_eq!(stats.panicked, 0, "seed {seed}");
-        replica.controller.stop().await;
+        if let Some(controller) = replica.controller {
+            assert_eq!(controller.stats().panicked, 0, "seed {seed}");
+            controller.stop().await;
+        }
     }
 }
 
@@ -324,7 +379,7 @@ fn seeds(default: u64) -> std::ops::Range<u64> {
     first..first + wanted.unwrap_or(default)
 }
 
-fn run(replicas: u32, default_seeds: u64) {
+fn run(division: Division, default_seeds: u64) {
     let mut done = BTreeMap::from([("reconciles", 0), ("cleanups", 0)]);
     for seed in seeds(default_seeds) {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -333,11 +388,11 @@ fn run(replicas: u32, default_seeds: u64) {
             .build()
             .unwrap();
         let world = World {
-            counts_tickets: replicas == 1,
+            counts_tickets: division == Division::Alone,
             ..World::default()
         };
         let world = Arc::new(Mutex::new(world));
-        runtime.block_on(history(seed, replicas, &world));
+        runtime.block_on(history(seed, division, &world));
         let world = world.lock().unwrap();
         *done.get_mut("reconciles").unwrap() += world.reconciles;
         *done.get_mut("cleanups").unwrap() += world.cleanups;
@@ -350,10 +405,15 @@ fn run(replicas: u32, default_seeds: u64) {
 
 #[test]
 fn one_process_comes_to_rest_after_any_trouble() {
-    run(1, 12);
+    run(Division::Alone, 12);
 }
 
 #[test]
 fn sharded_replicas_come_to_rest_after_any_trouble() {
-    run(3, 6);
+    run(Division::Sharded, 6);
+}
+
+#[test]
+fn elected_leaders_come_to_rest_after_any_trouble() {
+    run(Division::Elected, 6);
 }
