@@ -9,27 +9,17 @@ use std::time::Duration;
 use kube::CustomResourceExt;
 use tidings::RestClient;
 use tidings::controller::{Cluster, Manager, install_definitions};
-use types::Website;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .init();
-    let port: u16 = std::env::args()
-        .nth(1)
-        .map_or(Ok(8080), |port| port.parse())?;
+    let logs = tracing_subscriber::fmt();
+    logs.with_writer(std::io::stderr).init();
+    let port = std::env::args().nth(1).unwrap_or_else(|| "8080".into());
     let client = RestClient::from_config(kube::Config::infer().await?)?;
-    install_definitions(
-        &client,
-        "website",
-        [Website::crd()],
-        Duration::from_secs(30),
-    )
-    .await?;
-    let manager = Manager::new()
-        .listen(([127, 0, 0, 1], port))
-        .leader_election(&client, "default", "website");
+    let definitions = [types::Website::crd()];
+    install_definitions(&client, "website", definitions, Duration::from_secs(30)).await?;
+    let manager = Manager::new().leader_election(&client, "default", "website");
+    let manager = manager.listen(([127, 0, 0, 1], port.parse()?));
     let cluster = Cluster::new(&client).with_metrics(manager.informer_metrics());
     let metrics = manager.controller_metrics();
     let start = move || {

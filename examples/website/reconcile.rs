@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 use tidings::controller::{
     Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, NewEvent, set_condition,
 };
@@ -13,14 +12,12 @@ use tidings::controller::{
 use crate::types::Website;
 
 /// The finalizer: the page is unpublished before its Website goes.
-pub(crate) const FINALIZER: &str = "example.com/unpublish";
+const FINALIZER: &str = "example.com/unpublish";
 
 /// The controller of Websites.
 pub(crate) fn websites(cluster: &Cluster) -> Controller<Website> {
-    Controller::new(cluster)
-        .owns::<ConfigMap>()
-        .owns::<Deployment>()
-        .owns::<Service>()
+    let controller = Controller::new(cluster).owns::<ConfigMap>();
+    controller.owns::<Deployment>().owns::<Service>()
 }
 
 /// Makes the cluster match a Website.
@@ -30,43 +27,42 @@ pub(crate) async fn reconcile(
 ) -> anyhow::Result<Action> {
     ctx.finalizer(&site, FINALIZER, async |finalizing| match finalizing {
         Finalizing::Apply => publish(&site, &ctx).await,
-        Finalizing::Cleanup => unpublish(&site, &ctx),
+        // What it owns goes with the Website; here an operator would tell a registry of names, for example.
+        Finalizing::Cleanup => {
+            let unpublished = NewEvent::normal("Unpublished", "the page is not served any more");
+            ctx.event(&site, unpublished.action("Unpublish"));
+            Ok(Action::AwaitChange)
+        }
     })
     .await
 }
 
 async fn publish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Action> {
     let (name, labels) = (site.name(), json!({"site": site.name()}));
-    let map: ConfigMap =
-        of(json!({"metadata": {"name": name}, "data": {"index.html": site.spec.page}}))?;
     let container = json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80}],
         "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]});
-    let deployment: Deployment = of(
-        json!({"metadata": {"name": name, "labels": labels}, "spec": {
+    let map = json!({"metadata": {"name": name}, "data": {"index.html": site.spec.page}});
+    let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": {
         "replicas": site.spec.replicas,
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {
             "containers": [container],
-            "volumes": [{"name": "page", "configMap": {"name": name}}]}}}}),
-    )?;
-    let service: Service = of(
-        json!({"metadata": {"name": name}, "spec": {"selector": labels, "ports": [{"port": 80}]}}),
-    )?;
-    ctx.apply(site, &map).await?;
-    ctx.apply(site, &deployment).await?;
-    ctx.apply(site, &service).await?;
+            "volumes": [{"name": "page", "configMap": {"name": name}}]}}}});
+    let service = json!({"metadata": {"name": name},
+        "spec": {"selector": labels, "ports": [{"port": 80}]}});
+    let mut children = ctx.children(site);
+    children.add_json::<ConfigMap>(map)?;
+    children.add_json::<Deployment>(deployment)?;
+    children.add_json::<Service>(service)?;
+    children.apply().await?;
 
-    let deployments = ctx.owned::<Deployment>(site);
-    let ready = deployments
-        .iter()
-        .filter_map(|deployment| deployment.status.as_ref()?.ready_replicas);
+    let deployments = ctx.owned::<Deployment>(site).into_iter();
+    let ready = deployments.filter_map(|deployment| deployment.status.as_ref()?.ready_replicas);
+    let (ready, wanted) = (ready.sum(), site.spec.replicas);
     let mut status = site.status.clone().unwrap_or_default();
-    status.ready_replicas = ready.sum();
-    let told = format!(
-        "{} of {} replicas are ready",
-        status.ready_replicas, site.spec.replicas
-    );
-    let condition = match status.ready_replicas >= site.spec.replicas {
+    status.ready_replicas = ready;
+    let told = format!("{ready} of {wanted} replicas are ready");
+    let condition = match ready >= wanted {
         true => NewCondition::is_true("Ready", "AllReplicas", told),
         false => NewCondition::is_false("Ready", "Starting", told),
     };
@@ -77,15 +73,4 @@ async fn publish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Ac
         ctx.event(site, created.action("Publish"));
     }
     Ok(Action::AwaitChange)
-}
-
-/// What it owns goes with the Website; here an operator would tell a registry of names, for example.
-fn unpublish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Action> {
-    let unpublished = NewEvent::normal("Unpublished", "the page is not served any more");
-    ctx.event(site, unpublished.action("Unpublish"));
-    Ok(Action::AwaitChange)
-}
-
-fn of<T: DeserializeOwned>(object: Value) -> serde_json::Result<T> {
-    serde_json::from_value(object)
 }

@@ -1,18 +1,15 @@
 //! What the operator does with a `Website`. Its twin of the same name in `../kube-rs` does the same.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
-use serde_json::value::to_raw_value;
 use tidings::controller::{
     Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, NewEvent, set_condition,
 };
 
 use crate::Reconciles;
-use crate::children::{PageDeployment, PageDeploymentStatus, PageMap, PageService};
+use crate::children::{PageDeployment, PageMap, PageService};
 use crate::types::Website;
 
 /// The finalizer: the page is unpublished before its Website goes.
@@ -42,36 +39,20 @@ pub(crate) async fn reconcile(
 
 async fn publish(site: &Cached<Website>, ctx: &Context<Reconciles>) -> anyhow::Result<Action> {
     let (name, labels) = (site.name(), json!({"site": site.name()}));
-    let named = || ObjectMeta {
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    };
-    let map = PageMap {
-        metadata: named(),
-        data: BTreeMap::from([("index.html".to_owned(), site.spec.page.clone())]),
-    };
+    let map = json!({"metadata": {"name": name}, "data": {"index.html": site.spec.page}});
     let container = json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80}],
         "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]});
-    let deployment = PageDeployment {
-        metadata: ObjectMeta {
-            labels: Some(BTreeMap::from([("site".to_owned(), name.to_owned())])),
-            ..named()
-        },
-        spec: to_raw_value(&json!({
-            "replicas": site.spec.replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {
-                "containers": [container],
-                "volumes": [{"name": "page", "configMap": {"name": name}}]}}}))?,
-        status: PageDeploymentStatus::default(),
-    };
-    let service = PageService {
-        metadata: named(),
-        spec: to_raw_value(&json!({"selector": labels, "ports": [{"port": 80}]}))?,
-    };
-    ctx.apply(site, &map).await?;
-    ctx.apply(site, &deployment).await?;
-    ctx.apply(site, &service).await?;
+    let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": {
+        "replicas": site.spec.replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {
+            "containers": [container],
+            "volumes": [{"name": "page", "configMap": {"name": name}}]}}}});
+    let service = json!({"metadata": {"name": name},
+        "spec": {"selector": labels, "ports": [{"port": 80}]}});
+    ctx.apply_json::<PageMap>(site, map).await?;
+    ctx.apply_json::<PageDeployment>(site, deployment).await?;
+    ctx.apply_json::<PageService>(site, service).await?;
 
     let deployments = ctx.owned::<PageDeployment>(site);
     let ready = deployments

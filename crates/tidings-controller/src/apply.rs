@@ -28,11 +28,34 @@ impl<S> Context<S> {
         D: KubeObject + Serialize,
     {
         let child = ChildConfiguration::of(self, owner, child)?;
-        if self.is_applied::<D>(&child) {
+        self.apply_configuration::<D>(&child).await
+    }
+
+    /// Applies a child of type `D` that is JSON, as [`Context::apply`] does. `apiVersion` and `kind` are filled in.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn apply_json<D>(
+        &self,
+        owner: &Cached<impl KubeObject>,
+        child: Value,
+    ) -> Result<bool, SourceError>
+    where
+        D: KubeObject + Serialize,
+    {
+        let child = ChildConfiguration::of_json::<_, _, D>(self, owner, child)?;
+        self.apply_configuration::<D>(&child).await
+    }
+
+    async fn apply_configuration<D: KubeObject + Serialize>(
+        &self,
+        child: &ChildConfiguration,
+    ) -> Result<bool, SourceError> {
+        if self.is_applied::<D>(child) {
             return Ok(false);
         }
-        let version = self.send_applied(&child).await?;
-        self.confirm_applied::<D>(&child, version);
+        let version = self.send_applied(child).await?;
+        self.confirm_applied::<D>(child, version);
         Ok(true)
     }
 

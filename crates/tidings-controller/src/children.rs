@@ -1,6 +1,7 @@
 //! The children of an object as a set: all are applied, and what is not in the set any more is deleted.
 
 use serde::Serialize;
+use serde_json::Value;
 use tidings_informer::{Cached, SourceError};
 use tidings_kube::{KubeObject, ObjectPath};
 
@@ -74,12 +75,30 @@ impl<'c, S, K: KubeObject> Children<'c, S, K> {
     where
         D: KubeObject + Serialize,
     {
+        let configuration = ChildConfiguration::of(self.context, self.owner, child)?;
+        Ok(self.push::<D>(configuration))
+    }
+
+    /// Adds a child of type `D` that is JSON. Its type, namespace and owner are filled in.
+    ///
+    /// # Errors
+    /// If the child cannot be owned by the object, or is no object.
+    pub fn add_json<D>(&mut self, child: Value) -> Result<&mut Self, SourceError>
+    where
+        D: KubeObject + Serialize,
+    {
+        let configuration =
+            ChildConfiguration::of_json::<_, _, D>(self.context, self.owner, child)?;
+        Ok(self.push::<D>(configuration))
+    }
+
+    fn push<D: KubeObject + Serialize>(&mut self, configuration: ChildConfiguration) -> &mut Self {
         self.wanted.push(Child {
-            configuration: ChildConfiguration::of(self.context, self.owner, child)?,
+            configuration,
             is_current: Context::is_applied::<D>,
             confirm: Context::confirm_applied::<D>,
         });
-        Ok(self)
+        self
     }
 
     /// Applies the children, then deletes what the object owns besides them. Nothing is deleted if an apply fails.

@@ -31,18 +31,43 @@ impl ChildConfiguration {
         child: &D,
     ) -> Result<ChildConfiguration, SourceError> {
         let labels = context.labels_children::<D>();
-        ChildConfiguration::belonging(context.controller(), owner, child, labels)
+        let json = serde_json::to_vec(child).map_err(no_json)?;
+        let members: BTreeMap<String, &RawValue> =
+            serde_json::from_slice(&json).map_err(no_json)?;
+        let parts = (child.meta().clone(), members);
+        ChildConfiguration::belonging::<K, D>(context.controller(), owner, parts, labels)
     }
 
-    /// The configuration of a child that gets the owner, or, if it cannot have it and `labels` is true, labels.
-    fn belonging<K: KubeObject, D: KubeObject + Serialize>(
+    /// The configuration of a child of type `D` that is JSON.
+    pub(crate) fn of_json<S, K: KubeObject, D: KubeObject>(
+        context: &Context<S>,
+        owner: &Cached<K>,
+        mut child: Value,
+    ) -> Result<ChildConfiguration, SourceError> {
+        let labels = context.labels_children::<D>();
+        let metadata = child.get_mut("metadata").map(Value::take);
+        let metadata = serde_json::from_value(metadata.unwrap_or_default()).map_err(no_json)?;
+        let members = match &child {
+            Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)),
+            _ => {
+                return Err(SourceError::Unexpected(
+                    "a child that is no JSON object".into(),
+                ));
+            }
+        };
+        let parts = (metadata, members.collect());
+        ChildConfiguration::belonging::<K, D>(context.controller(), owner, parts, labels)
+    }
+
+    /// The configuration of a child that gets the owner, or, if it cannot have it and `labels` is true, labels. Of the child it takes its
+    /// metadata and its other members.
+    fn belonging<K: KubeObject, D: KubeObject>(
         controller: &str,
         owner: &Cached<K>,
-        child: &D,
+        (mut metadata, members): (ObjectMeta, BTreeMap<String, impl Serialize>),
         labels: bool,
     ) -> Result<ChildConfiguration, SourceError> {
         let resource = resource_of::<D>();
-        let mut metadata = child.meta().clone();
         match NoOwner::of::<K, D>(owner, &mut metadata) {
             None => add_owner(&mut metadata, owner),
             Some(NoOwner::Unnamed) => return Err(NoOwner::Unnamed.refusal(&resource, owner)),
@@ -52,11 +77,8 @@ impl ChildConfiguration {
         let named = |name: &Option<String>| name.clone().unwrap_or_default();
         let key = ObjectKey::new(&named(&metadata.namespace), &named(&metadata.name));
         let annotations = metadata.annotations.take().unwrap_or_default();
-        let child = to_json(child)?;
-        let members: BTreeMap<String, &RawValue> =
-            serde_json::from_slice(&child).map_err(no_json)?;
         // The annotations come last, so that the hash of everything can be added to them.
-        let mut text = Vec::with_capacity(child.len() + 512);
+        let mut text = Vec::with_capacity(1024);
         text.extend_from_slice(b"{\"apiVersion\":");
         push_json(&mut text, &resource.api_version)?;
         text.extend_from_slice(b",\"kind\":");
@@ -66,7 +88,7 @@ impl ChildConfiguration {
                 text.push(b',');
                 push_json(&mut text, name)?;
                 text.push(b':');
-                text.extend_from_slice(value.get().as_bytes());
+                push_json(&mut text, value)?;
             }
         }
         text.extend_from_slice(b",\"metadata\":");
@@ -185,10 +207,6 @@ fn push_json(text: &mut Vec<u8>, value: &impl Serialize) -> Result<(), SourceErr
     serde_json::to_writer(text, value).map_err(no_json)
 }
 
-fn to_json(value: &impl Serialize) -> Result<Vec<u8>, SourceError> {
-    serde_json::to_vec(value).map_err(no_json)
-}
-
 /// A value that cannot be sent.
 #[allow(clippy::needless_pass_by_value)] // for map_err
 pub(crate) fn no_json(error: serde_json::Error) -> SourceError {
@@ -248,8 +266,12 @@ mod tests {
             ..ConfigMap::default()
         };
         child.metadata.name = Some("c".into());
-        let of =
-            |child: &ConfigMap| ChildConfiguration::belonging("web", &owner, child, false).unwrap();
+        let of = |child: &ConfigMap| {
+            let members = serde_json::to_value(child).unwrap();
+            let members = members.as_object().unwrap().clone().into_iter();
+            let parts = (child.metadata.clone(), members.collect());
+            ChildConfiguration::belonging::<_, ConfigMap>("web", &owner, parts, false).unwrap()
+        };
         let read =
             |found: &ChildConfiguration| -> Value { serde_json::from_slice(&found.text).unwrap() };
         let found = of(&child);
