@@ -21,16 +21,23 @@ pub(crate) fn last_manager(managed_fields: &[u8]) -> Option<Arc<str>> {
     (!newest.manager.is_empty()).then(|| newest.manager.into())
 }
 
-/// Finds the same while `managedFields` are scanned and left out. What is kept of them is at most a name and a value of an entry at a time.
+/// Finds the same while `managedFields` are scanned and left out. What is kept of them is at most a name and two values of an entry.
 #[derive(Debug, Default)]
 pub(crate) struct LastManagerFinder {
-    newest: ManagerEntry,
-    entry: ManagerEntry,
-    /// The name or value that is being read, as far as it has arrived.
-    text: Vec<u8>,
+    newest: FoundEntry,
+    entry: FoundEntry,
+    /// The beginning of the name or value that is being read, if it came in an earlier chunk.
+    begun: Vec<u8>,
     reading: Reading,
     /// The manager of an earlier object: most objects of a resource share a few.
     last: Option<Arc<str>>,
+}
+
+/// Values of an entry, as JSON.
+#[derive(Debug, Default)]
+struct FoundEntry {
+    manager: Vec<u8>,
+    time: Vec<u8>,
 }
 
 /// The part of an entry that is being read.
@@ -39,8 +46,13 @@ enum Reading {
     #[default]
     Nothing,
     Name,
-    /// Between a name and its value.
-    Colon,
+    /// Between a name and its value, which is wanted.
+    Colon(WantedMember),
+    Value(WantedMember),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WantedMember {
     Manager,
     Time,
 }
@@ -51,51 +63,62 @@ const TEXT_BYTES_MAX: usize = 1024;
 impl LastManagerFinder {
     /// `managedFields` begin.
     pub(crate) fn start(&mut self) {
-        self.newest = ManagerEntry::default();
-        self.entry = ManagerEntry::default();
+        self.newest.clear();
+        self.entry.clear();
         self.reading = Reading::Nothing;
     }
 
     /// The name of a member of an entry begins.
     pub(crate) fn name_start(&mut self) {
-        self.text.clear();
         self.reading = Reading::Name;
     }
 
-    /// More bytes of what is being read.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
-        let is_wanted = !matches!(self.reading, Reading::Nothing | Reading::Colon);
-        if is_wanted && self.text.len() + bytes.len() <= TEXT_BYTES_MAX {
-            self.text.extend_from_slice(bytes);
+    /// The bytes so far of what is being read; the rest comes in another chunk.
+    pub(crate) fn chunk_end(&mut self, bytes: &[u8]) {
+        let is_wanted = matches!(self.reading, Reading::Name | Reading::Value(_));
+        if is_wanted && self.begun.len() + bytes.len() <= TEXT_BYTES_MAX {
+            self.begun.extend_from_slice(bytes);
         }
     }
 
-    /// The name of a member has ended.
-    pub(crate) fn name_end(&mut self) {
-        self.reading = Reading::Colon;
-    }
-
-    /// The value of a member begins. True if its bytes are wanted.
-    pub(crate) fn value_start(&mut self) -> bool {
-        self.reading = match &*self.text {
-            b"\"manager\"" => Reading::Manager,
-            b"\"time\"" => Reading::Time,
+    /// The name of a member has ended; these are its bytes, in this chunk.
+    pub(crate) fn name_end(&mut self, bytes: &[u8]) {
+        let name = if self.begun.is_empty() {
+            bytes
+        } else {
+            self.begun.extend_from_slice(bytes);
+            &self.begun
+        };
+        self.reading = match name {
+            b"\"manager\"" => Reading::Colon(WantedMember::Manager),
+            b"\"time\"" => Reading::Colon(WantedMember::Time),
             _ => Reading::Nothing,
         };
-        self.text.clear();
-        self.reading != Reading::Nothing
+        self.begun.clear();
     }
 
-    /// The value of a member has ended.
-    pub(crate) fn value_end(&mut self) {
-        let place = match self.reading {
-            Reading::Manager => &mut self.entry.manager,
-            Reading::Time => &mut self.entry.time,
-            Reading::Nothing | Reading::Name | Reading::Colon => return,
+    /// The value of a member begins. True if it is wanted.
+    pub(crate) fn value_start(&mut self) -> bool {
+        let Reading::Colon(member) = self.reading else {
+            return false;
         };
-        let text = unquote(&self.text).unwrap_or_default();
-        place.clear();
-        place.push_str(std::str::from_utf8(&text).unwrap_or_default());
+        self.reading = Reading::Value(member);
+        true
+    }
+
+    /// The value of a member has ended; these are its bytes in this chunk, if it is wanted.
+    pub(crate) fn value_end(&mut self, bytes: &[u8]) {
+        let Reading::Value(member) = self.reading else {
+            return;
+        };
+        let value = match member {
+            WantedMember::Manager => &mut self.entry.manager,
+            WantedMember::Time => &mut self.entry.time,
+        };
+        value.clear();
+        value.extend_from_slice(&self.begun);
+        value.extend_from_slice(bytes);
+        self.begun.clear();
         self.reading = Reading::Nothing;
     }
 
@@ -104,19 +127,27 @@ impl LastManagerFinder {
         if self.entry.time >= self.newest.time {
             std::mem::swap(&mut self.entry, &mut self.newest);
         }
-        self.entry.manager.clear();
-        self.entry.time.clear();
+        self.entry.clear();
     }
 
     /// The manager of the newest entry since the start.
     pub(crate) fn take(&mut self) -> Option<Arc<str>> {
-        let manager = std::mem::take(&mut self.newest).manager;
+        let manager = unquote(&self.newest.manager).unwrap_or_default();
+        let manager = std::str::from_utf8(&manager).unwrap_or_default();
         if manager.is_empty() {
             return None;
         }
-        if self.last.as_deref() != Some(&*manager) {
+        if self.last.as_deref() != Some(manager) {
             self.last = Some(manager.into());
         }
+        self.newest.clear();
         self.last.clone()
+    }
+}
+
+impl FoundEntry {
+    fn clear(&mut self) {
+        self.manager.clear();
+        self.time.clear();
     }
 }

@@ -364,7 +364,7 @@ impl ObjectCutter {
         self.from = to;
         let (buffer, bytes_max, what) = match self.cut_depth {
             Some(_) if self.dropping => {
-                self.last_manager.bytes(fresh);
+                self.last_manager.chunk_end(fresh);
                 return Ok(());
             }
             Some(_) => (&mut self.object, self.options.object_bytes_max, "an object"),
@@ -516,8 +516,8 @@ impl ScanEvents for CutterPass<'_> {
                 cutter.dropping = false;
             }
             inner if cutter.dropping && inner == MANAGER_ENTRY_MEMBER => {
-                cutter.flush(chunk, end)?;
-                cutter.last_manager.value_end();
+                cutter.last_manager.value_end(&chunk[cutter.from..end]);
+                cutter.from = end;
             }
             inner if cutter.dropping && inner + 1 == MANAGER_ENTRY_MEMBER => {
                 cutter.last_manager.entry_end();
@@ -570,8 +570,8 @@ impl ScanEvents for CutterPass<'_> {
                 Ok(())
             }
             Some(cut_depth) if cutter.dropping && depth - cut_depth == MANAGER_ENTRY_MEMBER => {
-                cutter.flush(chunk, end)?;
-                cutter.last_manager.name_end();
+                cutter.last_manager.name_end(&chunk[cutter.from..end]);
+                cutter.from = end;
                 Ok(())
             }
             None if depth == 1 => {
