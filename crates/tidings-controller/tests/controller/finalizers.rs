@@ -127,16 +127,20 @@ async fn cr55_cr56_finalizers_of_one_program_stand_beside_each_other() {
     let server = Server::start().await;
     server.create(json!({"metadata": {"name": "a"}})).await;
     // The clean-up of the other one never works.
-    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {
-        let work = async |_| Ok::<_, Trouble>(Action::AwaitChange);
-        ctx.finalizer(&map, FINALIZER, work).await?;
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<Arc<Calls>>| {
+        ctx.finalizer(&map, FINALIZER, async |finalizing| {
+            ctx.lock().unwrap().push(format!("{finalizing:?}"));
+            Ok::<_, Trouble>(Action::AwaitChange)
+        })
+        .await?;
         ctx.finalizer(&map, OTHER, async |finalizing| match finalizing {
             Finalizing::Apply => Ok(Action::AwaitChange),
             Finalizing::Cleanup => Err(Trouble::Cleanup),
         })
         .await
     };
-    let controller = maps(&server).start(reconcile, ());
+    let calls = Arc::new(Calls::default());
+    let controller = maps(&server).start(reconcile, Arc::clone(&calls));
     idle(&controller).await;
     let stored = server.get(&config_maps(), "a").await.unwrap();
     assert_eq!(finalizers(&stored), [FINALIZER, OTHER], "each once");
@@ -154,4 +158,7 @@ async fn cr55_cr56_finalizers_of_one_program_stand_beside_each_other() {
     })
     .await;
     controller.stop().await;
+    let calls = calls.lock().unwrap();
+    let cleanups = calls.iter().filter(|call| *call == "Cleanup").count();
+    assert_eq!(cleanups, 1, "{calls:?}");
 }
