@@ -23,6 +23,7 @@ pub mod synced;
 pub mod synctrack;
 pub mod until;
 mod version;
+mod work_loop;
 pub mod workqueue;
 
 pub use backoff::{BackoffOptions, ExponentialBackoff};
@@ -38,7 +39,7 @@ pub use reflector::{
     ReflectorStats, ReflectorStore, RelistReason,
 };
 pub use retry_watcher::{NotResumable, RetryWatcher};
-pub use run::{Action, RunOptions, RunSummary, run_controller};
+pub use run::{Action, RunSummary, run_controller};
 pub use share::{
     Closed, FellBehind, GenericLister, GenericNamespaceLister, HandlerOptions, InformerBuilder,
     InformerKey, InformerWatch, Laggard, LogOptions, NotAllSynced, NotFound, NotReached, NotSynced,
@@ -55,4 +56,5 @@ pub use store::{
     Store, UndeltaStore, UnknownIndex, WriteOverlay,
 };
 pub use version::ServerVersion;
+pub use work_loop::{KeyWork, RunOptions, WorkEnd, run_work};
 pub use workqueue::WorkQueue;

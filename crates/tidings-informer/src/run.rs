@@ -1,26 +1,18 @@
-//! The loop of a controller: takes keys from a work queue and reconciles a bounded number of them at a time.
-//!
-//! Each reconcile is a task of its own, so that a panic affects only its key. The task holds the lease: no other worker gets the
-//! key until the task has ended, even if it was aborted.
+//! Controllers of keys: events that queue keys, and a function that reconciles them.
 
-use std::collections::HashMap;
 use std::fmt::{Debug, Display};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, debug_span, error, warn};
 
 use crate::event::Event;
 use crate::object::Cached;
 use crate::predicate::Predicate;
 use crate::share::{HandlerOptions, Registration, SharedInformer, Stopped};
-use crate::workqueue::{AddOptions, FAR, Lease, Priority, QueueKey, WorkQueue};
-
-/// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.
-const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
+use crate::source::BoxFuture;
+use crate::work_loop::{KeyWork, RunOptions, WorkEnd, run_work};
+use crate::workqueue::{AddOptions, Lease, Priority, QueueKey, WorkQueue};
 
 impl<K: Send + Sync + 'static> SharedInformer<K> {
     /// Adds a handler that queues keys for each event: for an update the keys of both states, so that an owner that lost the
@@ -104,24 +96,6 @@ impl Action {
     }
 }
 
-/// Options of [`run_controller`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunOptions {
-    /// How many reconciles run at once; zero counts as one.
-    pub concurrency: usize,
-    /// How long running reconciles have to end after the stop.
-    pub grace: Duration,
-}
-
-impl Default for RunOptions {
-    fn default() -> RunOptions {
-        RunOptions {
-            concurrency: 8,
-            grace: Duration::from_secs(30),
-        }
-    }
-}
-
 /// The counts of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -157,111 +131,63 @@ where
     R: Fn(T) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Action, E>> + Send + 'static,
 {
-    let reconcile = Arc::new(reconcile);
-    let mut running = RunningReconciles::new(queue.clone());
-    let mut stop = pin!(stop);
-    let mut drained = false;
-    loop {
-        if drained && running.tasks.is_empty() {
-            return running.summary;
-        }
-        let has_room = running.tasks.len() < options.concurrency.max(1);
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            Some(ended) = running.tasks.join_next_with_id() => running.settle(&ended),
-            lease = queue.get(), if has_room && !drained => match lease {
-                Some(lease) => running.start(lease, Arc::clone(&reconcile)),
-                None => drained = true,
-            },
-        }
+    let mut work = FunctionWork {
+        queue,
+        reconcile: Arc::new(reconcile),
+        summary: RunSummary::default(),
+        undelivered: 0,
+    };
+    let abandoned = run_work(&mut work, options, stop).await;
+    RunSummary {
+        abandoned,
+        // After the tasks have ended: a key that was added while it ran is queued when its task ends.
+        left: work.queue.len() as u64 + work.undelivered,
+        ..work.summary
     }
-    running.stop(options.grace).await
 }
 
-/// The reconciles that are running.
-struct RunningReconciles<T: QueueKey> {
+/// Reconciles keys with a function. The outcome is whether it succeeded.
+struct FunctionWork<T: QueueKey, R> {
     queue: WorkQueue<T>,
-    /// Each returns whether it succeeded.
-    tasks: JoinSet<bool>,
-    /// The key and priority of each task, needed to retry a task that panicked.
-    keys: HashMap<Id, (T, Priority)>,
+    reconcile: Arc<R>,
     summary: RunSummary,
+    /// Delayed keys that the stop took out of the queue.
+    undelivered: u64,
 }
 
-impl<T: QueueKey + Debug> RunningReconciles<T> {
-    fn new(queue: WorkQueue<T>) -> RunningReconciles<T> {
-        RunningReconciles {
-            queue,
-            tasks: JoinSet::new(),
-            keys: HashMap::new(),
-            summary: RunSummary::default(),
-        }
+impl<T, E, R, F> KeyWork<T, bool> for FunctionWork<T, R>
+where
+    T: QueueKey + Debug,
+    E: Display + 'static,
+    R: Fn(T) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Action, E>> + Send + 'static,
+{
+    fn next(&self) -> BoxFuture<'_, Option<Lease<T>>> {
+        Box::pin(self.queue.get())
     }
 
-    fn start<E, R, F>(&mut self, lease: Lease<T>, reconcile: Arc<R>)
-    where
-        E: Display + 'static,
-        R: Fn(T) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, E>> + Send + 'static,
-    {
-        let (key, priority) = (T::clone(&lease), lease.priority());
-        let span = debug_span!("reconcile", ?key);
-        let task = reconcile_one(self.queue.clone(), lease, reconcile).instrument(span);
-        let task = self.tasks.spawn(task);
-        self.keys.insert(task.id(), (key, priority));
+    fn begin(&mut self, lease: Lease<T>) -> BoxFuture<'static, bool> {
+        let span = debug_span!("reconcile", key = ?*lease);
+        let work = reconcile_one(self.queue.clone(), lease, Arc::clone(&self.reconcile));
+        Box::pin(work.instrument(span))
     }
 
-    fn settle(&mut self, ended: &Result<(Id, bool), JoinError>) {
-        let id = ended
-            .as_ref()
-            .map_or_else(|error| error.id(), |(id, _)| *id);
-        let key = self.keys.remove(&id);
+    fn ended(&mut self, key: T, priority: Priority, ended: WorkEnd<bool>) {
         self.summary.reconciles += 1;
         match ended {
-            Ok((_, true)) => {}
-            Ok((_, false)) => self.summary.errors += 1,
-            Err(_) => {
+            WorkEnd::Returned(true) => {}
+            WorkEnd::Returned(false) => self.summary.errors += 1,
+            WorkEnd::Panicked => {
                 self.summary.panics += 1;
-                if let Some((key, priority)) = key {
-                    // Without the payload: it may quote the object. The panic hook has logged the location.
-                    error!(?key, "reconcile panicked, will retry");
-                    retry(&self.queue, key, priority);
-                }
+                // Without the payload: it may quote the object. The panic hook has logged the location.
+                error!(?key, "reconcile panicked, will retry");
+                retry(&self.queue, key, priority);
             }
         }
     }
 
-    async fn stop(mut self, grace: Duration) -> RunSummary {
-        let undelivered = self.queue.shut_down();
-        let deadline = Instant::now() + grace.min(FAR);
-        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            self.settle(&ended);
-        }
-        if !self.tasks.is_empty() {
-            self.abort().await;
-        }
-        // After the tasks have ended: a key that was added while it ran is queued when its task ends.
-        self.summary.left = (self.queue.len() + undelivered.len()) as u64;
-        self.summary
-    }
-
-    async fn abort(&mut self) {
-        let running = self.tasks.len();
-        warn!(
-            running,
-            "reconciles did not end within the grace, aborting them"
-        );
-        self.tasks.abort_all();
-        let deadline = Instant::now() + ABORT_WAIT_MAX;
-        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            if ended.as_ref().is_err_and(JoinError::is_cancelled) {
-                self.summary.abandoned += 1;
-            } else {
-                self.settle(&ended);
-            }
-        }
-        self.summary.abandoned += self.tasks.len() as u64;
+    fn stopping(&mut self) {
+        self.undelivered = self.queue.shut_down().len() as u64;
     }
 }
 
