@@ -1,29 +1,22 @@
-//! The loop of a controller: takes keys from the queue and reconciles a bounded number of them at a time.
-//!
-//! Each reconcile is a task of its own, so that a panic affects only its key. The task holds the lease of its key: no other task gets
-//! the key before it has ended.
+//! What the loop of a controller does with a key: waits until the caches are fresh, reconciles it, and decides when it comes again.
 
-use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use tidings_api::ObjectKey;
 use tidings_informer::workqueue::{AddOptions, Lease, Priority};
-use tidings_informer::{Action, BoxFuture, RunSummary, Uid};
-use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
-use tracing::{Instrument, error, info_span, warn};
+use tidings_informer::{
+    Action, BoxFuture, KeyWork, RunOptions, RunSummary, Uid, WorkEnd, run_work,
+};
+use tokio::time::{Instant, timeout};
+use tracing::{Instrument, Span, error, info_span, warn};
 
 use crate::failure_log::FailureLog;
 use crate::outcome::{ErrorPolicy, ReconcileFailure};
 use crate::shards::{ActPermit, NoPermit};
-use crate::shared::{Cause, ControllerShared, FAR};
+use crate::shared::{Cause, ControllerShared};
 use crate::stats::ControllerCounters;
-
-/// How long the loop waits for aborted reconciles to end: a reconcile that never yields cannot be aborted.
-const ABORT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How a controller runs.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +47,7 @@ pub(crate) type ReconcileFunc =
 /// How a reconcile ended.
 enum Ended {
     Succeeded,
-    Failed(ObjectKey, ReconcileFailure),
+    Failed(ReconcileFailure),
     /// It failed while the server did not answer.
     GivenBack,
     /// The server went away before it started, or another replica reconciles the key.
@@ -68,41 +61,22 @@ pub(crate) async fn run(
     reconcile: Arc<ReconcileFunc>,
     stop: impl Future<Output = ()>,
 ) -> RunSummary {
-    let mut running = RunningReconciles {
-        shared: Arc::clone(&shared),
+    let mut work = ReconcileWork {
+        shared,
         options,
-        tasks: JoinSet::new(),
-        keys: HashMap::new(),
+        reconcile,
         log: FailureLog::default(),
         summary: RunSummary::default(),
+        undelivered: 0,
     };
-    let mut stop = pin!(stop);
-    let mut drained = false;
-    loop {
-        if drained && running.tasks.is_empty() {
-            return running.summary;
-        }
-        let has_room = running.tasks.len() < options.concurrency.max(1);
-        let window_end = running.log.window_end();
-        tokio::select! {
-            biased;
-            () = &mut stop => break,
-            Some(ended) = running.tasks.join_next_with_id() => running.settle(ended),
-            lease = next(&shared), if has_room && !drained => match lease {
-                Some(lease) => running.start(lease, &reconcile),
-                None => drained = true,
-            },
-            () = until(window_end) => running.log_window(),
-        }
-    }
-    running.stop().await
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
+    let limits = RunOptions {
+        concurrency: options.concurrency,
+        grace: options.grace,
+    };
+    work.summary.abandoned = run_work(&mut work, limits, stop).await;
+    // After the tasks have ended: a key that was added while it ran is queued when its task ends.
+    work.summary.left = work.shared.queue.len() as u64 + work.undelivered;
+    work.summary
 }
 
 /// The next key, once the server answers and the membership of a sharded group is fresh. Cancel-safe.
@@ -129,73 +103,87 @@ fn give_back(shared: &ControllerShared, key: &ObjectKey, priority: Priority) {
     shared.queue.add_with(key.clone(), options);
 }
 
-/// The reconciles that are running.
-struct RunningReconciles {
+/// The reconciles of a controller.
+struct ReconcileWork {
     shared: Arc<ControllerShared>,
     options: RunnerOptions,
-    tasks: JoinSet<Ended>,
-    /// The key and priority of each task, needed to retry a task that panicked.
-    keys: HashMap<Id, (ObjectKey, Priority)>,
+    reconcile: Arc<ReconcileFunc>,
     log: FailureLog,
     summary: RunSummary,
+    /// Delayed keys that the stop took out of the queue.
+    undelivered: u64,
 }
 
-impl RunningReconciles {
-    fn start(&mut self, lease: Lease<ObjectKey>, reconcile: &Arc<ReconcileFunc>) {
-        let (key, priority) = (ObjectKey::clone(&lease), lease.priority());
+impl KeyWork<ObjectKey, Ended> for ReconcileWork {
+    fn next(&self) -> BoxFuture<'_, Option<Lease<ObjectKey>>> {
+        Box::pin(next(&self.shared))
+    }
+
+    fn begin(&mut self, lease: Lease<ObjectKey>) -> BoxFuture<'static, Ended> {
+        let key = ObjectKey::clone(&lease);
         let attempt = Attempt {
             number: self.shared.next_attempt(&key),
             cause: self.shared.cause(&key),
-            key: key.clone(),
+            key,
             uid: None,
         };
         let span = info_span!(
             "reconcile",
             controller = &*self.shared.name,
             cluster = self.shared.cluster.name(),
-            object = %key,
+            object = %attempt.key,
             attempt = attempt.number,
             cause = %attempt.cause,
+            seconds = tracing::field::Empty,
         );
-        let (shared, reconcile) = (Arc::clone(&self.shared), Arc::clone(reconcile));
-        let task = reconcile_one(shared, self.options, lease, attempt, reconcile);
-        let task = self.tasks.spawn(task.instrument(span));
-        self.keys.insert(task.id(), (key, priority));
-        self.shared
-            .counters
-            .active
-            .store(self.tasks.len() as u64, Relaxed);
+        let (shared, reconcile) = (Arc::clone(&self.shared), Arc::clone(&self.reconcile));
+        let work = reconcile_one(shared, self.options, lease, attempt, reconcile);
+        Box::pin(work.instrument(span))
     }
 
-    fn settle(&mut self, ended: Result<(Id, Ended), JoinError>) {
-        let counters = &self.shared.counters;
-        counters.active.store(self.tasks.len() as u64, Relaxed);
-        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let key = self.keys.remove(&id);
-        if matches!(ended, Ok((_, Ended::NotStarted))) {
+    fn running(&mut self, count: usize) {
+        self.shared.counters.active.store(count as u64, Relaxed);
+    }
+
+    fn ended(&mut self, key: ObjectKey, priority: Priority, ended: WorkEnd<Ended>) {
+        if matches!(ended, WorkEnd::Returned(Ended::NotStarted)) {
             return;
         }
         self.summary.reconciles += 1;
         match ended {
-            Ok((_, Ended::Succeeded | Ended::GivenBack | Ended::NotStarted)) => {}
-            Ok((_, Ended::Failed(key, failure))) => {
+            WorkEnd::Returned(Ended::Succeeded | Ended::GivenBack | Ended::NotStarted) => {}
+            WorkEnd::Returned(Ended::Failed(failure)) => {
                 self.summary.errors += 1;
                 self.log_failure(&key, &failure);
             }
-            Err(_) => {
+            WorkEnd::Panicked => {
                 self.summary.panics += 1;
+                let counters = &self.shared.counters;
                 ControllerCounters::count(&counters.panicked);
                 ControllerCounters::count(&counters.failed);
-                if let Some((key, priority)) = key {
-                    // Without the payload: it may quote the object. The panic hook has logged the location.
-                    error!(controller = &*self.shared.name, object = %key, "reconcile panicked, will retry");
-                    self.shared.count_failure(&key, true);
-                    retry(&self.shared, &key, priority);
-                }
+                // Without the payload: it may quote the object. The panic hook has logged the location.
+                error!(controller = &*self.shared.name, object = %key, "reconcile panicked, will retry");
+                self.shared.count_failure(&key, true);
+                retry(&self.shared, &key, priority);
             }
         }
     }
 
+    fn due(&self) -> Option<Instant> {
+        self.log.window_end()
+    }
+
+    fn on_time(&mut self) {
+        let unlogged = self.log.ended(Instant::now());
+        self.log_unlogged(unlogged);
+    }
+
+    fn stopping(&mut self) {
+        self.undelivered = self.shared.queue.shut_down().len() as u64;
+    }
+}
+
+impl ReconcileWork {
     fn log_failure(&mut self, key: &ObjectKey, failure: &ReconcileFailure) {
         let notice = self.log.failed(Instant::now());
         self.log_unlogged(notice.unlogged);
@@ -212,11 +200,6 @@ impl RunningReconciles {
         }
     }
 
-    fn log_window(&mut self) {
-        let unlogged = self.log.ended(Instant::now());
-        self.log_unlogged(unlogged);
-    }
-
     fn log_unlogged(&self, unlogged: u64) {
         if unlogged > 0 {
             let controller = &*self.shared.name;
@@ -226,37 +209,6 @@ impl RunningReconciles {
                 "more reconciles failed in ten seconds"
             );
         }
-    }
-
-    async fn stop(mut self) -> RunSummary {
-        let undelivered = self.shared.queue.shut_down();
-        let deadline = Instant::now() + self.options.grace.min(FAR);
-        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            self.settle(ended);
-        }
-        if !self.tasks.is_empty() {
-            self.abort().await;
-        }
-        // After the tasks have ended: a key that was added while it ran is queued when its task ends.
-        self.summary.left = (self.shared.queue.len() + undelivered.len()) as u64;
-        self.summary
-    }
-
-    async fn abort(&mut self) {
-        let (controller, running) = (&*self.shared.name, self.tasks.len());
-        warn!(
-            controller,
-            running, "reconciles did not end within the grace, aborting them"
-        );
-        self.tasks.abort_all();
-        let deadline = Instant::now() + ABORT_WAIT_MAX;
-        while let Ok(Some(ended)) = timeout_at(deadline, self.tasks.join_next_with_id()).await {
-            match ended {
-                Err(error) if error.is_cancelled() => self.summary.abandoned += 1,
-                ended => self.settle(ended),
-            }
-        }
-        self.summary.abandoned += self.tasks.len() as u64;
     }
 }
 
@@ -301,7 +253,9 @@ async fn reconcile_one(
         Some(permit) => permit.within(run).await,
         None => Some(run.await),
     };
-    counters.duration.observe(start.elapsed());
+    let elapsed = start.elapsed();
+    counters.duration.observe(elapsed);
+    Span::current().record("seconds", elapsed.as_secs_f64());
     let Some(result) = result else {
         // The membership of this replica has lapsed: another one may have the key by now.
         ControllerCounters::count(&counters.given_back);
@@ -353,7 +307,7 @@ async fn reconcile_one(
                     forget(&shared, &key);
                 }
             }
-            Ended::Failed(key, failure)
+            Ended::Failed(failure)
         }
     }
 }
