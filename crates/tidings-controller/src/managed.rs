@@ -102,6 +102,10 @@ impl ManagerState {
         lock(&self.groups).push(group.clone());
     }
 
+    pub(crate) fn has_groups(&self) -> bool {
+        !lock(&self.groups).is_empty()
+    }
+
     /// Stops fleets and leaves groups, after the controllers have ended.
     pub(crate) async fn finish(&self) {
         let fleets = lock(&self.fleets).clone();

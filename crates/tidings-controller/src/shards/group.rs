@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tidings_api::Object;
 use tidings_informer::{SharedInformer, SourceError, story};
@@ -13,116 +13,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::lease::{self, GROUP_LABEL, LeaseForm};
 use super::machine::{GroupRecords, Ownership, ShardAnswer, ShardMachine, ShardStep, ShardTimes};
+use super::options::{BadShards, ShardOptions};
 use super::permits::{ShardPermits, ShardStatus};
 use super::table::MemberId;
 use crate::cluster::Cluster;
 use crate::identity::random_identity;
-
-/// The longest name of a group: the names of its members must be names of Leases.
-const NAME_MAX: usize = 180;
-
-/// Options of a group.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ShardOptions {
-    /// How long others wait for a renewal before they take the keys of a member. In whole seconds.
-    pub lease_duration: Duration,
-    /// A member that could not renew for this long stops to act. Counts from the start of its last renewal that was answered.
-    pub renew_deadline: Duration,
-    /// How often a member renews its Lease.
-    pub renew_every: Duration,
-    /// The name of this member, which must be unique; a random number is appended. The name of the Pod or host by default.
-    pub identity: Option<String>,
-}
-
-impl Default for ShardOptions {
-    fn default() -> ShardOptions {
-        ShardOptions {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            renew_every: Duration::from_secs(2),
-            identity: None,
-        }
-    }
-}
-
-impl ShardOptions {
-    /// Sets the three durations of a membership.
-    #[must_use]
-    pub fn times(
-        mut self,
-        lease_duration: Duration,
-        renew_deadline: Duration,
-        renew_every: Duration,
-    ) -> ShardOptions {
-        self.lease_duration = lease_duration;
-        self.renew_deadline = renew_deadline;
-        self.renew_every = renew_every;
-        self
-    }
-
-    /// Sets the name of this member.
-    #[must_use]
-    pub fn identity(mut self, identity: impl Into<String>) -> ShardOptions {
-        self.identity = Some(identity.into());
-        self
-    }
-
-    fn check(&self, name: &str) -> Result<ShardTimes, BadShards> {
-        let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_name = name.bytes().all(|byte| letters(byte) || byte == b'-')
-            && name.bytes().next().is_some_and(letters)
-            && name.bytes().next_back().is_some_and(letters);
-        if !is_name || name.len() > NAME_MAX {
-            return Err(BadShards::Name(name.to_owned()));
-        }
-        let (lease, deadline) = (self.lease_duration, self.renew_deadline);
-        if lease.subsec_nanos() != 0 || lease <= deadline {
-            return Err(BadShards::Lease { lease, deadline });
-        }
-        // A renewal that fails is tried again after half of the period: there must be time for some.
-        if self.renew_every.is_zero() || self.renew_every * 2 > deadline {
-            let every = self.renew_every;
-            return Err(BadShards::Renewals { every, deadline });
-        }
-        Ok(ShardTimes {
-            lease,
-            renew_deadline: deadline,
-            renew_every: self.renew_every,
-        })
-    }
-}
-
-/// Why a group cannot be joined.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BadShards {
-    /// The name is not that of a Lease.
-    #[error(
-        "{0:?} cannot be the name of a group: use at most {NAME_MAX} lower-case letters, digits and dashes, with a letter or digit at both ends"
-    )]
-    Name(String),
-    /// The lease is too short.
-    #[error(
-        "lease_duration ({lease:?}) must be whole seconds and longer than renew_deadline ({deadline:?})"
-    )]
-    Lease {
-        /// The lease duration.
-        lease: Duration,
-        /// The renew deadline.
-        deadline: Duration,
-    },
-    /// There would be too few renewals.
-    #[error(
-        "renew_every ({every:?}) must be more than zero and at most half of renew_deadline ({deadline:?})"
-    )]
-    Renewals {
-        /// How often a member renews.
-        every: Duration,
-        /// The renew deadline.
-        deadline: Duration,
-    },
-}
 
 /// Several replicas of a program that split the keys of its controllers: each object is reconciled by one of them, chosen by its uid.
 ///

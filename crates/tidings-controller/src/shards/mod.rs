@@ -19,12 +19,14 @@
 mod group;
 mod lease;
 mod machine;
+mod options;
 mod permits;
 #[cfg(test)]
 mod simulation;
 mod table;
 
-pub use group::{BadShards, ShardGroup, ShardOptions};
+pub use group::ShardGroup;
 pub(crate) use machine::Ownership;
+pub use options::{BadShards, ShardOptions};
 pub use permits::ShardStatus;
 pub(crate) use permits::{ActPermit, NoPermit};
