@@ -89,6 +89,7 @@ impl ManagerState {
                 "members": status.members,
                 "waits_for": status.waits_for,
                 "is_fresh": status.is_fresh,
+                "problem": status.problem,
             })
         });
         status.collect()

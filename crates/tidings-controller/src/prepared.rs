@@ -44,6 +44,9 @@ impl PreparedController {
             () = &mut stop => return RunSummary::default(),
             () = synced(&shared) => {}
         }
+        if let Some(seat) = &shared.shards {
+            seat.synced();
+        }
         let sources = shared.sources.clone();
         let (events, grace) = (shared.events.clone(), self.options.grace.min(FAR));
         let stopped = OnceLock::new();

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::machine::ShardTimes;
+use super::permit_state::HandOverTimes;
 
 /// The longest name of a group: it is the value of a label.
 const NAME_MAX: usize = 63;
 /// The longest lease: `leaseDurationSeconds` has 32 bits.
-const LEASE_MAX: Duration = Duration::from_secs(i32::MAX as u64);
+const LEASE_MAX: Duration = Duration::from_secs(2_147_483_647);
 
 /// Options of a group.
 ///
@@ -32,6 +33,9 @@ pub struct ShardOptions {
     pub renew_deadline: Duration,
     /// How often a member renews its Lease.
     pub renew_every: Duration,
+    /// A reconcile of an object that belongs to another replica now is dropped if it does not end within this time. Until then the group
+    /// waits: nobody takes over what a member that crashes meanwhile had.
+    pub hand_over_grace: Duration,
     /// The name of this member, which must be unique; a random number is appended. The name of the Pod or host by default.
     pub identity: Option<String>,
 }
@@ -42,6 +46,7 @@ impl Default for ShardOptions {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             renew_every: Duration::from_secs(2),
+            hand_over_grace: Duration::from_secs(30),
             identity: None,
         }
     }
@@ -62,11 +67,26 @@ impl ShardOptions {
         self
     }
 
+    /// Sets how long a reconcile may go on after its object came to another replica.
+    #[must_use]
+    pub fn hand_over_grace(mut self, grace: Duration) -> ShardOptions {
+        self.hand_over_grace = grace;
+        self
+    }
+
     /// Sets the name of this member.
     #[must_use]
     pub fn identity(mut self, identity: impl Into<String>) -> ShardOptions {
         self.identity = Some(identity.into());
         self
+    }
+
+    /// How long keys are handed over. What is dropped has as long for its last request as what lapses has.
+    pub(super) fn hand_over(&self) -> HandOverTimes {
+        HandOverTimes {
+            grace: self.hand_over_grace.min(LEASE_MAX),
+            linger: self.lease_duration.saturating_sub(self.renew_deadline),
+        }
     }
 
     pub(super) fn check(&self, name: &str) -> Result<ShardTimes, BadShards> {

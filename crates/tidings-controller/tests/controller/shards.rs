@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
 use tidings_controller::{
     Action, BadShards, Cached, CauseKind, Context, Controller, ControllerHandle, ShardGroup,
     ShardOptions,
 };
-use tidings_kube::{Scope, SourceError};
+use tidings_kube::{Scope, SourceError, resource_of};
 
 use crate::server::{Server, eventually, idle, make_three};
 
@@ -265,4 +266,114 @@ async fn bad_names_and_times_are_refused_with_what_to_change() {
         ShardOptions::default().times(second * 3, second * 2, second * 2),
     );
     assert!(matches!(error, BadShards::Renewals { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_in_the_way_of_the_table_is_told_with_what_to_do() {
+    let server = Server::start().await;
+    let (leases, user) = (resource_of::<Lease>(), server.user());
+    // Left by a leader election.
+    let elected = json!({"metadata": {"name": "sites"}, "spec": {"holderIdentity": "somebody"}});
+    user.create_object(&leases, "default", &elected)
+        .await
+        .unwrap();
+    let cluster = server.cluster();
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options()).unwrap();
+    eventually("it is told", async || group.status().problem.is_some()).await;
+    let problem = group.status().problem.unwrap();
+    assert!(problem.contains("delete it"), "{problem}");
+    server.delete(&leases, "sites").await;
+    eventually("the group has its table", async || {
+        group.status().epoch > 0 && group.status().problem.is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_joins_when_the_caches_of_its_controllers_have_their_state() {
+    let server = Server::start().await;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    *server.switch().poisoned.lock().unwrap() = Some("/configmaps");
+    let waiting = start(&server, "waiting", &seen);
+    // Without controllers it joins at once, and it is later than the other.
+    let options = options().identity("quick");
+    let quick = ShardGroup::join_with(&server.cluster(), "default", "sites", options).unwrap();
+    eventually("one has joined", async || {
+        let status = quick.status();
+        status.epoch > 0 && status.waits_for.is_empty()
+    })
+    .await;
+    assert_eq!(quick.status().members.len(), 1);
+    assert_eq!(waiting.group.status().member, None);
+    *server.switch().poisoned.lock().unwrap() = None;
+    eventually("both have joined", async || {
+        quick.status().members.len() == 2 && waiting.group.status().is_fresh
+    })
+    .await;
+    assert!(waiting.controller.has_synced());
+}
+
+/// Never ends, in the replica that hangs.
+async fn hang(map: Arc<Cached<ConfigMap>>, ctx: Context<Shared>) -> Result<Action, SourceError> {
+    let (replica, seen) = (**ctx.state()).clone();
+    seen.lock()
+        .unwrap()
+        .last
+        .insert(map.name().to_owned(), replica);
+    if replica == "hangs" {
+        std::future::pending::<()>().await;
+    }
+    Ok(Action::AwaitChange)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reconcile_that_hangs_does_not_keep_what_belongs_to_another_replica() {
+    let server = Server::start().await;
+    for number in 0..8 {
+        let name = format!("m{number}");
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let start = |name: &'static str| {
+        let cluster = server.cluster();
+        let options = options().identity(name);
+        let options = options.hand_over_grace(Duration::from_millis(500));
+        let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+        let controller = Controller::<ConfigMap>::new(&cluster)
+            .scope(Scope::namespace("default"))
+            .concurrency(8)
+            .sharded(&group)
+            .start(hang, (name, Arc::clone(&seen)));
+        Replica { group, controller }
+    };
+    let hangs = start("hangs");
+    eventually("all hang", async || seen.lock().unwrap().last.len() == 8).await;
+    let other = start("other");
+    let name = hangs.group.status().member;
+    eventually("the other waits", async || {
+        let waits_for = other.group.status().waits_for;
+        waits_for.last() == name.as_ref()
+    })
+    .await;
+    eventually("the other has its share", async || {
+        let seen = seen.lock().unwrap();
+        seen.last.values().any(|replica| *replica == "other")
+    })
+    .await;
+    settled(&[&hangs, &other]).await;
+    assert!(hangs.controller.stats().given_back > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_ends_with_the_lease_when_the_server_is_away() {
+    let server = Server::start().await;
+    let [lease, deadline, every] = [2_000, 1_000, 200].map(Duration::from_millis);
+    let options = ShardOptions::default().times(lease, deadline, every);
+    let cluster = server.cluster();
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+    eventually("it has joined", async || group.status().epoch > 0).await;
+    server.switch().cut();
+    let left = tokio::time::timeout(lease * 4, group.leave()).await;
+    assert!(left.is_ok(), "it waits for a server that is away");
+    assert_eq!(group.status().member, None);
 }
