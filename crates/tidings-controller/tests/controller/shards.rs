@@ -11,7 +11,7 @@ use tidings_controller::{
     Action, BadShards, Cached, CauseKind, Context, Controller, ControllerHandle, ShardGroup,
     ShardOptions,
 };
-use tidings_kube::{Scope, SourceError, resource_of};
+use tidings_kube::{ObjectPath, Scope, SourceError, resource_of};
 
 use crate::server::{Server, eventually, idle, make_three};
 
@@ -376,4 +376,40 @@ async fn leaving_ends_with_the_lease_when_the_server_is_away() {
     let left = tokio::time::timeout(lease * 4, group.leave()).await;
     assert!(left.is_ok(), "it waits for a server that is away");
     assert_eq!(group.status().member, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_starts_when_the_server_goes_away_while_the_caches_are_waited_for() {
+    let server = Server::start().await;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let cluster = server.cluster();
+    let [lease, deadline, every] = [30, 20, 1].map(Duration::from_secs);
+    let options = ShardOptions::default().times(lease, deadline, every);
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+    let controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .own_write_wait(Duration::from_secs(2))
+        .sharded(&group)
+        .start(reconcile, ("a", Arc::clone(&seen)));
+    eventually("it has joined", async || {
+        group.status().epoch > 0 && group.status().waits_for.is_empty()
+    })
+    .await;
+    // The watch goes on, but the list that confirms the cache fails: the reconcile waits for it.
+    *server.switch().poisoned.lock().unwrap() = Some("/configmaps");
+    server.create(json!({"metadata": {"name": "m1"}})).await;
+    eventually("it waits", async || controller.stats().active == 1).await;
+    server.switch().cut();
+    let (resource, client) = (crate::server::config_maps(), cluster.client().clone());
+    let path = ObjectPath::new(&resource, "default", "m1");
+    assert!(client.retries(0).get_object(&path).await.is_err());
+    eventually("the gate is shut", async || !cluster.is_reachable()).await;
+    eventually("it waits no more", async || controller.stats().active == 0).await;
+    assert_eq!(seen.lock().unwrap().last.len(), 0, "the server is away");
+    server.switch().mend();
+    *server.switch().poisoned.lock().unwrap() = None;
+    eventually("it is reconciled", async || {
+        seen.lock().unwrap().last.len() == 1
+    })
+    .await;
 }
