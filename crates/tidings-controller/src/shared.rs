@@ -211,6 +211,17 @@ impl ControllerShared {
         })
     }
 
+    /// True if an object is this replica's, whether it may reconcile it already or waits for the replica before it.
+    pub(crate) fn owns(&self, uid: Uid) -> bool {
+        let shards = self.shards.as_ref();
+        shards.is_none_or(|shards| shards.permits().owns(uid))
+    }
+
+    /// True if there is an object, and it is this replica's.
+    pub(crate) fn is_own(&self, key: &ObjectKey) -> bool {
+        self.uid_of(key).is_some_and(|uid| self.owns(uid))
+    }
+
     /// Queues the keys that come to this replica. Never ends.
     pub(crate) async fn follow_shards(&self) {
         let Some(shards) = &self.shards else {

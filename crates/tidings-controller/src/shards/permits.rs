@@ -97,6 +97,11 @@ impl ShardPermits {
         self.lock().acting()
     }
 
+    /// True if an object is the member's by the table, whether it may act already or not.
+    pub(crate) fn owns(&self, uid: Uid) -> bool {
+        self.lock().view().ownership.owns(uid.number())
+    }
+
     /// True if the member could act on an object, were its Lease fresh.
     pub(crate) fn may_act(&self, uid: Uid) -> bool {
         self.lock().view().ownership.may_act(uid.number())

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
+use tidings_api::ObjectKey;
 use tidings_controller::{
     Action, BadShards, Cached, CauseKind, Context, Controller, ControllerHandle, ShardGroup,
-    ShardOptions,
+    ShardOptions, Trigger,
 };
 use tidings_kube::{ObjectPath, Scope, SourceError, resource_of};
 
@@ -376,6 +377,56 @@ async fn leaving_ends_with_the_lease_when_the_server_is_away() {
     let left = tokio::time::timeout(lease * 4, group.leave()).await;
     assert!(left.is_ok(), "it waits for a server that is away");
     assert_eq!(group.status().member, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_says_whether_the_object_is_this_replicas() {
+    let server = Server::start().await;
+    for number in 0..20 {
+        let name = format!("m{number}");
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let start = |name: &'static str| {
+        let cluster = server.cluster();
+        let group = ShardGroup::join_with(&cluster, "default", "sites", options()).unwrap();
+        let trigger = Trigger::new();
+        let controller = Controller::<ConfigMap>::new(&cluster)
+            .scope(Scope::namespace("default"))
+            .triggered_by(&trigger)
+            .sharded(&group)
+            .start(reconcile, (name, Arc::clone(&seen)));
+        (Replica { group, controller }, trigger)
+    };
+    let ((a, of_a), (b, of_b)) = (start("a"), start("b"));
+    settled(&[&a, &b]).await;
+    idle(&a.controller).await;
+    idle(&b.controller).await;
+    seen.lock().unwrap().last.clear();
+    let mut owned = BTreeMap::new();
+    for number in 0..20 {
+        let name = format!("m{number}");
+        let key = ObjectKey::new("default", &name);
+        let owner = match (of_a.reconcile(&key), of_b.reconcile(&key)) {
+            (true, false) => "a",
+            (false, true) => "b",
+            both => panic!("{name}: {both:?}"),
+        };
+        owned.insert(name, owner);
+    }
+    eventually("each is reconciled by its owner", async || {
+        seen.lock().unwrap().last == owned
+    })
+    .await;
+    assert!(!of_a.reconcile(&ObjectKey::new("default", "nobody")));
+    // All of one replica are asked for.
+    seen.lock().unwrap().last.clear();
+    of_a.reconcile_all();
+    owned.retain(|_, owner| *owner == "a");
+    eventually("those of one are reconciled", async || {
+        seen.lock().unwrap().last == owned
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
