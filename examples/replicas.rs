@@ -24,16 +24,20 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt::init();
     let argument = std::env::args().nth(1).unwrap_or_else(|| "8080".to_owned());
     let client = RestClient::from_config(kube::Config::infer().await?)?;
-    let cluster = Cluster::new(&client);
     if argument == "rbac" {
-        let permissions = maps(&cluster).permissions().sharding("default");
+        let permissions = maps(&Cluster::new(&client)).permissions();
+        let permissions = permissions.sharding("default");
         print!("{}", permissions.manifest("mirror", "default"));
         return Ok(());
     }
-    let group = ShardGroup::join(&cluster, "default", "mirror")?;
-    let shards = group.clone();
-    let start = move || maps(&cluster).sharded(&shards).start(reconcile, ());
     let manager = Manager::new().listen(([127, 0, 0, 1], argument.parse()?));
+    let cluster = Cluster::new(&client).with_metrics(manager.informer_metrics());
+    let group = ShardGroup::join(&cluster, "default", "mirror")?;
+    let (shards, metrics) = (group.clone(), manager.controller_metrics());
+    let start = move || {
+        let maps = maps(&cluster).with_metrics(&metrics);
+        maps.sharded(&shards).start(reconcile, ())
+    };
     manager.shards(&group).controller(start).run().await?;
     Ok(())
 }

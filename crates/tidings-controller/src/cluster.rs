@@ -30,6 +30,7 @@ struct ClusterInner {
     name: Arc<str>,
     client: RestClient,
     informers: KubeInformerFactory,
+    reflector: ReflectorOptions,
     gate: Arc<ServerGate>,
     writes: Arc<WriteObservers>,
     metrics: Option<InformerMetrics>,
@@ -49,13 +50,15 @@ impl Cluster {
             gate: Arc::clone(&gate),
             observers: Mutex::default(),
         });
+        let reflector = retried_by(&gate, ReflectorOptions::default());
         Cluster {
             inner: Arc::new(ClusterInner {
                 name,
                 client: client.clone().observed_by(writes.clone()),
                 informers: KubeInformerFactory::new(client.clone())
                     .mark(applied_hash)
-                    .reflector(retried_by(&gate, ReflectorOptions::default())),
+                    .reflector(reflector.clone()),
+                reflector,
                 gate,
                 writes,
                 metrics: None,
@@ -67,29 +70,40 @@ impl Cluster {
     #[must_use]
     pub fn reflector(self, options: ReflectorOptions) -> Cluster {
         let options = retried_by(&self.inner.gate, options);
-        let informers = self.inner.informers.clone().reflector(options);
-        self.with(informers, self.inner.metrics.clone())
+        let informers = self.inner.informers.clone().reflector(options.clone());
+        self.with(informers, options, self.inner.metrics.clone())
     }
 
     /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made.
     #[must_use]
     pub fn with_metrics(self, metrics: InformerMetrics) -> Cluster {
         let informers = self.inner.informers.clone().with_metrics(metrics.clone());
-        self.with(informers, Some(metrics))
+        self.with(informers, self.inner.reflector.clone(), Some(metrics))
     }
 
-    fn with(&self, informers: KubeInformerFactory, metrics: Option<InformerMetrics>) -> Cluster {
+    fn with(
+        &self,
+        informers: KubeInformerFactory,
+        reflector: ReflectorOptions,
+        metrics: Option<InformerMetrics>,
+    ) -> Cluster {
         let inner = &self.inner;
         Cluster {
             inner: Arc::new(ClusterInner {
                 name: Arc::clone(&inner.name),
                 client: inner.client.clone(),
                 informers,
+                reflector,
                 gate: Arc::clone(&inner.gate),
                 writes: Arc::clone(&inner.writes),
                 metrics,
             }),
         }
+    }
+
+    /// How the informers list and watch.
+    pub(crate) fn reflector_options(&self) -> &ReflectorOptions {
+        &self.inner.reflector
     }
 
     pub(crate) fn metrics(&self) -> Option<&InformerMetrics> {

@@ -24,7 +24,7 @@ use crate::owners::{self, OwnerKind, OwnerLink};
 use crate::permissions::{Permissions, UsedResource};
 use crate::prepared::PreparedController;
 use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
-use crate::shards::ShardGroup;
+use crate::shards::{ShardGroup, ShardSeat};
 use crate::shared::ControllerShared;
 use crate::signals::signalled;
 use crate::trigger::Trigger;
@@ -132,7 +132,7 @@ pub struct Controller<K: Send + Sync + 'static> {
     resync: Option<Duration>,
     error_policy: Option<Arc<ErrorPolicyFunc>>,
     metrics: Option<ControllerMetrics>,
-    shards: Option<ShardGroup>,
+    shards: Option<ShardSeat>,
     triggers: Vec<Trigger>,
     options: RunnerOptions,
     stop: BoxFuture<'static, ()>,
@@ -216,7 +216,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
     /// Shares the keys with other replicas of the program: this one reconciles only those that it owns in the group.
     #[must_use]
     pub fn sharded(mut self, group: &ShardGroup) -> Self {
-        self.shards = Some(group.clone());
+        self.shards = Some(group.seat());
         self
     }
 

@@ -89,6 +89,7 @@ impl ManagerState {
                 "members": status.members,
                 "waits_for": status.waits_for,
                 "is_fresh": status.is_fresh,
+                "problem": status.problem,
             })
         });
         status.collect()
@@ -100,6 +101,10 @@ impl ManagerState {
 
     pub(crate) fn add_group(&self, group: &ShardGroup) {
         lock(&self.groups).push(group.clone());
+    }
+
+    pub(crate) fn has_groups(&self) -> bool {
+        !lock(&self.groups).is_empty()
     }
 
     /// Stops fleets and leaves groups, after the controllers have ended.

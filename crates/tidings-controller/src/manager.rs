@@ -38,6 +38,11 @@ pub enum ManagerError {
     /// The options of the election contradict each other.
     #[error("the leader election cannot run")]
     Election(#[from] BadElection),
+    /// Only one replica would work, although all share the keys.
+    #[error(
+        "leader_election and shards exclude each other: remove leader_election, so that all replicas work, or the group, so that one does"
+    )]
+    ElectionAndShards,
 }
 
 /// Runs controllers until it is stopped: all at once, or while this process leads.
@@ -103,7 +108,8 @@ impl Manager {
         self
     }
 
-    /// Leaves a group when the controllers have ended, and shows its members on the port.
+    /// Leaves a group when the controllers have ended, and shows its members on the port. Not together with a leader election: the
+    /// replicas that do not lead would get keys and not reconcile them.
     #[must_use]
     pub fn shards(self, group: &ShardGroup) -> Manager {
         self.state.add_group(group);
@@ -156,8 +162,11 @@ impl Manager {
     /// Runs until it is stopped, then drains the controllers.
     ///
     /// # Errors
-    /// If the port cannot be used, or the election cannot run.
+    /// If the port cannot be used, the election cannot run, or there is a group as well.
     pub async fn run(self) -> Result<(), ManagerError> {
+        if self.election.is_some() && self.state.has_groups() {
+            return Err(ManagerError::ElectionAndShards);
+        }
         let server = match self.address {
             Some(address) => {
                 let listener = TcpListener::bind(address).await;

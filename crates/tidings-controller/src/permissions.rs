@@ -177,7 +177,7 @@ impl Permissions {
     /// Adds what replicas need to share the keys of a controller: Leases in a namespace.
     #[must_use]
     pub fn sharding(self, namespace: &str) -> Permissions {
-        let verbs = ["get", "list", "watch", "create", "update", "delete"];
+        let verbs = ["get", "list", "watch", "create", "patch", "delete"];
         self.leases(namespace, &verbs)
     }
 
@@ -355,6 +355,7 @@ mod tests {
         assert!(leases(&leader, "update") && !leases(&leader, "watch"));
         let shards = leader.and(Permissions::new().sharding("home"));
         assert!(leases(&shards, "watch") && leases(&shards, "delete"));
+        assert!(leases(&shards, "patch"), "renewals are patches");
         let installs = Permissions::new().definitions();
         let definitions = "customresourcedefinitions";
         assert!(installs.allows("create", "apiextensions.k8s.io", definitions, ""));

@@ -49,6 +49,9 @@ impl PreparedController {
             () = &mut stop => return RunSummary::default(),
             () = attached.synced() => {}
         }
+        if let Some(seat) = &shared.shards {
+            seat.synced();
+        }
         let sources = shared.sources.clone();
         let (events, grace) = (shared.events.clone(), self.options.grace.min(FAR));
         let stopped = OnceLock::new();

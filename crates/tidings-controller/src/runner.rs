@@ -236,6 +236,11 @@ async fn reconcile_one(
         warn!("the cache did not get an own write in time, reconciling without it");
     }
     let permit = match permit(&shared, &key, options.stale_wait).await {
+        // The server may have gone away while the caches were waited for.
+        Ok(_) if gate.is_shut() => {
+            give_back(&shared, &key, lease.priority());
+            return Ended::NotStarted;
+        }
         Ok(permit) => permit,
         Err(NoPermit::NotOwned) => {
             forget(&shared, &key);
@@ -324,8 +329,8 @@ async fn run_within(
     run.unwrap_or_else(|_| Err(ReconcileFailure::timed_out(longest)))
 }
 
-/// Lets this replica reconcile a key, once the caches have what the replica before it wrote. Without a group nobody else does, and an
-/// object that is gone needs no permit.
+/// Lets this replica reconcile a key, once the caches have what the replica before it wrote. Without a group nobody else does. In a group
+/// a key without an object gets no permit: if one is created now it may be another replica's, and its event queues the key again.
 async fn permit(
     shared: &ControllerShared,
     key: &ObjectKey,
@@ -334,9 +339,7 @@ async fn permit(
     let Some(shards) = &shared.shards else {
         return Ok(None);
     };
-    let Some(uid) = shared.uid_of(key) else {
-        return Ok(None);
-    };
+    let uid = shared.uid_of(key).ok_or(NoPermit::NotOwned)?;
     let permit = shards.permits().begin(uid)?;
     match permit.within(shared.see_handed_over(uid, longest)).await {
         Some(()) => Ok(Some(permit)),
@@ -358,4 +361,51 @@ fn retry(shared: &ControllerShared, key: &ObjectKey, priority: Priority) {
         rate_limited: true,
     };
     shared.queue.add_with(key.clone(), options);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tidings_informer::WorkQueue;
+    use tidings_kube::RestClient;
+
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::shards::ShardGroup;
+
+    /// A server that never answers.
+    #[derive(Clone)]
+    struct Silent;
+
+    impl tower_service::Service<http::Request<kube::client::Body>> for Silent {
+        type Response = http::Response<kube::client::Body>;
+        type Error = Infallible;
+        type Future = std::future::Pending<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(
+            &mut self,
+            _: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Result<(), Infallible>> {
+            std::task::Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: http::Request<kube::client::Body>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn in_a_group_a_key_without_an_object_gets_no_permit() {
+        let client = RestClient::new(kube::Client::new(Silent, "default"));
+        let cluster = Cluster::new(&client);
+        let group = ShardGroup::join(&cluster, "default", "maps").unwrap();
+        let key = ObjectKey::new("default", "gone");
+        for (seat, is_permitted) in [(Some(group.seat()), false), (None, true)] {
+            let (name, queue) = ("maps".into(), WorkQueue::new());
+            let shared = ControllerShared::new(name, cluster.clone(), queue, Vec::new(), 0, seat);
+            let permit = permit(&shared, &key, Duration::ZERO).await;
+            assert_eq!(permit.is_ok(), is_permitted, "{permit:?}");
+        }
+    }
 }

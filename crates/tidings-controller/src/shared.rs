@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,13 +9,14 @@ use tidings_api::ObjectKey;
 use tidings_informer::workqueue::{AddOptions, Priority};
 use tidings_informer::{Event, Uid, WorkQueue};
 use tidings_kube::ObservedWrite;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cluster::{Cluster, WriteObserver};
 use crate::doubts::{Doubt, Doubts};
 use crate::events::EventRecorder;
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
-use crate::shards::{Ownership, ShardGroup};
+use crate::shards::{OwnershipView, ShardSeat};
 use crate::stats::{ControllerCounters, ControllerStats};
 use crate::watched::{KeysOf, WatchedResource};
 
@@ -83,6 +83,9 @@ pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The wait before the server is asked again for what is in doubt.
 const DOUBT_RETRY: Duration = Duration::from_millis(100);
 
+/// How many keys are looked at without a pause for other tasks when the members of a group change.
+const KEYS_AT_ONCE: usize = 512;
+
 /// The state that the parts of one controller share.
 pub(crate) struct ControllerShared {
     pub(crate) name: Arc<str>,
@@ -93,11 +96,11 @@ pub(crate) struct ControllerShared {
     /// How many of the sources are of the main resource: one for each scope.
     main_sources: usize,
     /// The replicas that this one shares the keys with.
-    pub(crate) shards: Option<ShardGroup>,
+    pub(crate) shards: Option<ShardSeat>,
     own_writes: Mutex<OwnWrites>,
     doubts: Doubts,
-    /// The epoch of the sharded group in which the caches had all that the server had.
-    confirmed_epoch: AtomicU64,
+    /// What this replica could act on when the caches last had all that the server had.
+    confirmed: Mutex<OwnershipView>,
     /// Held by the reconcile that waits for that.
     confirming: tokio::sync::Mutex<()>,
     /// The failures in a row of each key. Bound: the keys that fail.
@@ -119,7 +122,7 @@ impl ControllerShared {
         queue: WorkQueue<ObjectKey>,
         sources: Vec<Arc<dyn WatchedResource>>,
         main_sources: usize,
-        shards: Option<ShardGroup>,
+        shards: Option<ShardSeat>,
     ) -> ControllerShared {
         ControllerShared {
             events: EventRecorder::new(&cluster, &name),
@@ -131,7 +134,7 @@ impl ControllerShared {
             shards,
             own_writes: Mutex::default(),
             doubts: Doubts::default(),
-            confirmed_epoch: AtomicU64::new(0),
+            confirmed: Mutex::default(),
             confirming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
             causes: Mutex::default(),
@@ -220,23 +223,40 @@ impl ControllerShared {
         })
     }
 
+    /// True if an object is this replica's, whether it may reconcile it already or waits for the replica before it.
+    pub(crate) fn owns(&self, uid: Uid) -> bool {
+        let shards = self.shards.as_ref();
+        shards.is_none_or(|shards| shards.permits().owns(uid))
+    }
+
+    /// True if there is an object, and it is this replica's.
+    pub(crate) fn is_own(&self, key: &ObjectKey) -> bool {
+        self.uid_of(key).is_some_and(|uid| self.owns(uid))
+    }
+
     /// Queues the keys that come to this replica. Never ends.
     pub(crate) async fn follow_shards(&self) {
         let Some(shards) = &self.shards else {
             return std::future::pending().await;
         };
-        let mut owned = shards.permits().subscribe();
-        let mut before: Arc<Ownership> = Arc::default();
+        let permits = shards.permits();
+        let mut before = OwnershipView::default();
         loop {
-            let now = Arc::clone(&owned.borrow_and_update());
-            let is_new = |uid: Uid| now.may_act(uid.number()) && !before.may_act(uid.number());
-            for key in self.keys_with(&is_new) {
-                self.enqueue_key(&key, CauseKind::HandedOver, Priority::LOW);
+            let now = permits.view();
+            // An object that was away for a moment is new as well: what happened meanwhile was passed over here.
+            let is_new =
+                |uid: Uid| now.ownership.may_act(uid.number()) && !permits.is_kept(uid, &before);
+            for keys in self.keys_with(&|_| true).chunks(KEYS_AT_ONCE) {
+                let new = keys
+                    .iter()
+                    .filter(|key| self.uid_of(key).is_some_and(is_new));
+                for key in new {
+                    self.enqueue_key(key, CauseKind::HandedOver, Priority::LOW);
+                }
+                yield_now().await;
             }
             before = now;
-            if owned.changed().await.is_err() {
-                return std::future::pending().await;
-            }
+            permits.changed_since(&before).await;
         }
     }
 
@@ -247,7 +267,7 @@ impl ControllerShared {
             return;
         };
         let permits = shards.permits();
-        let is_kept = || permits.is_kept_since(uid, self.confirmed_epoch.load(SeqCst));
+        let is_kept = || permits.is_kept(uid, &lock(&self.confirmed));
         if is_kept() {
             return;
         }
@@ -258,12 +278,12 @@ impl ControllerShared {
         if is_kept() {
             return; // another reconcile has waited
         }
-        let epoch = permits.epoch();
+        let now = permits.view();
         for position in 0..self.sources.len() {
             self.doubts.add(position, None);
         }
         self.resolve_doubts(longest).await;
-        self.confirmed_epoch.store(epoch, SeqCst);
+        *lock(&self.confirmed) = now;
     }
 
     /// Takes why a key is reconciled.

@@ -11,7 +11,7 @@ use crate::shared::{CauseKind, ControllerShared};
 /// Asks controllers for reconciles without a change of an object: for what is told by a webhook, a timer, or an object of another cluster.
 ///
 /// Clones share the trigger. It reaches the controllers that are [triggered by](crate::Controller::triggered_by) it and run, or are about
-/// to; keys without an object in their caches are passed over.
+/// to; keys without an object in their caches, and those of other replicas, are passed over.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -45,17 +45,23 @@ impl Trigger {
         controllers.push(Arc::downgrade(shared));
     }
 
-    /// Reconciles a key.
-    pub fn reconcile(&self, key: &ObjectKey) {
+    /// Reconciles a key. True if a controller here has the object and it is this replica's to reconcile: in a
+    /// [`ShardGroup`](crate::ShardGroup) a trigger reaches this replica only. If it is false, trigger all replicas, or the one that
+    /// [owns](crate::ShardGroup::owner_of) the object.
+    pub fn reconcile(&self, key: &ObjectKey) -> bool {
+        let mut is_here = false;
         for shared in self.controllers() {
             shared.enqueue_key(key, CauseKind::Triggered, Priority::NORMAL);
+            is_here |= shared.is_own(key);
         }
+        is_here
     }
 
-    /// Reconciles all objects that the caches have, after what waits already.
+    /// Reconciles all objects that the caches have, after what waits already; in a [`ShardGroup`](crate::ShardGroup) those of this
+    /// replica.
     pub fn reconcile_all(&self) {
         for shared in self.controllers() {
-            for key in shared.keys_with(&|_| true) {
+            for key in shared.keys_with(&|uid| shared.owns(uid)) {
                 shared.enqueue_key(&key, CauseKind::Triggered, Priority::LOW);
             }
         }

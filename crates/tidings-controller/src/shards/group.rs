@@ -1,135 +1,31 @@
-//! A group of replicas that split keys: joins it, renews the membership, and follows the others.
+//! A group of replicas that split objects, as the program has it.
 
 use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
-use tidings_api::Object;
-use tidings_informer::{SharedInformer, SourceError, story};
-use tidings_kube::{ApiResource, ObjectPath, PatchKind, RestClient, Scope};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
 
-use super::lease::{self, GROUP_LABEL, LeaseForm};
-use super::machine::{GroupRecords, Ownership, ShardAnswer, ShardMachine, ShardStep, ShardTimes};
+use super::member::GroupMember;
+use super::options::{BadShards, ShardOptions};
 use super::permits::{ShardPermits, ShardStatus};
-use super::table::MemberId;
 use crate::cluster::Cluster;
-use crate::identity::random_identity;
 
-/// The longest name of a group: the names of its members must be names of Leases.
-const NAME_MAX: usize = 180;
-
-/// Options of a group.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ShardOptions {
-    /// How long others wait for a renewal before they take the keys of a member. In whole seconds.
-    pub lease_duration: Duration,
-    /// A member that could not renew for this long stops to act. Counts from the start of its last renewal that was answered.
-    pub renew_deadline: Duration,
-    /// How often a member renews its Lease.
-    pub renew_every: Duration,
-    /// The name of this member, which must be unique; a random number is appended. The name of the Pod or host by default.
-    pub identity: Option<String>,
-}
-
-impl Default for ShardOptions {
-    fn default() -> ShardOptions {
-        ShardOptions {
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            renew_every: Duration::from_secs(2),
-            identity: None,
-        }
-    }
-}
-
-impl ShardOptions {
-    /// Sets the three durations of a membership.
-    #[must_use]
-    pub fn times(
-        mut self,
-        lease_duration: Duration,
-        renew_deadline: Duration,
-        renew_every: Duration,
-    ) -> ShardOptions {
-        self.lease_duration = lease_duration;
-        self.renew_deadline = renew_deadline;
-        self.renew_every = renew_every;
-        self
-    }
-
-    /// Sets the name of this member.
-    #[must_use]
-    pub fn identity(mut self, identity: impl Into<String>) -> ShardOptions {
-        self.identity = Some(identity.into());
-        self
-    }
-
-    fn check(&self, name: &str) -> Result<ShardTimes, BadShards> {
-        let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_name = name.bytes().all(|byte| letters(byte) || byte == b'-')
-            && name.bytes().next().is_some_and(letters)
-            && name.bytes().next_back().is_some_and(letters);
-        if !is_name || name.len() > NAME_MAX {
-            return Err(BadShards::Name(name.to_owned()));
-        }
-        let (lease, deadline) = (self.lease_duration, self.renew_deadline);
-        if lease.subsec_nanos() != 0 || lease <= deadline {
-            return Err(BadShards::Lease { lease, deadline });
-        }
-        // A renewal that fails is tried again after half of the period: there must be time for some.
-        if self.renew_every.is_zero() || self.renew_every * 2 > deadline {
-            let every = self.renew_every;
-            return Err(BadShards::Renewals { every, deadline });
-        }
-        Ok(ShardTimes {
-            lease,
-            renew_deadline: deadline,
-            renew_every: self.renew_every,
-        })
-    }
-}
-
-/// Why a group cannot be joined.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BadShards {
-    /// The name is not that of a Lease.
-    #[error(
-        "{0:?} cannot be the name of a group: use at most {NAME_MAX} lower-case letters, digits and dashes, with a letter or digit at both ends"
-    )]
-    Name(String),
-    /// The lease is too short.
-    #[error(
-        "lease_duration ({lease:?}) must be whole seconds and longer than renew_deadline ({deadline:?})"
-    )]
-    Lease {
-        /// The lease duration.
-        lease: Duration,
-        /// The renew deadline.
-        deadline: Duration,
-    },
-    /// There would be too few renewals.
-    #[error(
-        "renew_every ({every:?}) must be more than zero and at most half of renew_deadline ({deadline:?})"
-    )]
-    Renewals {
-        /// How often a member renews.
-        every: Duration,
-        /// The renew deadline.
-        deadline: Duration,
-    },
-}
-
-/// Several replicas of a program that split the keys of its controllers: each object is reconciled by one of them, chosen by its uid.
+/// Several replicas of a program that split the objects of its controllers: each object is reconciled by one of them, chosen by its uid.
 ///
-/// Each replica has a Lease of its own. When one comes, leaves or crashes, only the keys that it gets or had move. A key is handed over
-/// when its last owner has ended what it was doing with it, or when its Lease has expired; a replica that cannot renew its Lease, or was
-/// asleep for longer, stops before another may begin. Clones share the membership; dropping the last one ends it without leaving, so
-/// that others take over when the Lease has expired.
+/// Each replica has a Lease of its own. When one comes, leaves or crashes, only the objects that it gets or had move. An object is handed
+/// over when its last owner has ended what it was doing with it, or when its Lease has expired; a replica that cannot renew its Lease, or
+/// was asleep for longer, stops before another may begin. A reconcile that does not end is dropped after
+/// [`ShardOptions::hand_over_grace`].
+///
+/// What is exclusive is the object, not its name: when an object is deleted and created again while its reconcile runs, another replica
+/// may reconcile the new one at the same time.
+///
+/// The replica joins when the caches of the controllers that are sharded by the group have their state, or after two minutes; make the
+/// controllers right after the group. Clones share the membership; dropping the last one ends it without leaving, so that others take
+/// over when the Lease has expired.
 ///
 /// ```no_run
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -152,6 +48,8 @@ pub struct ShardGroup {
 struct JoinedGroup {
     name: Arc<str>,
     permits: Arc<ShardPermits>,
+    /// Controllers whose caches do not have their state.
+    unsynced: watch::Sender<usize>,
     leaving: watch::Sender<bool>,
     has_left: watch::Receiver<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -161,7 +59,7 @@ impl ShardGroup {
     /// Joins a group by its namespace and name, as a task of its own. Its Leases are in this cluster; the controllers may be in others.
     ///
     /// # Errors
-    /// If the name cannot be that of a Lease.
+    /// If the name cannot be that of a Lease and the value of a label.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -172,7 +70,7 @@ impl ShardGroup {
     /// Joins a group with options.
     ///
     /// # Errors
-    /// If the name cannot be that of a Lease, or the options contradict each other.
+    /// If the name cannot be that of a Lease and the value of a label, or the options contradict each other.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -185,33 +83,25 @@ impl ShardGroup {
         let times = options.check(name)?;
         let (leaving, asked) = watch::channel(false);
         let (left, has_left) = watch::channel(false);
-        let (permits, name): (_, Arc<str>) = (Arc::new(ShardPermits::new()), name.into());
-        let scope = Scope::namespace(namespace).labels(format!("{GROUP_LABEL}={name}"));
-        let member = GroupMember {
-            group: Arc::clone(&name),
-            namespace: namespace.to_owned(),
-            resource: lease::leases(),
+        let (unsynced, controllers) = watch::channel(0);
+        let permits = Arc::new(ShardPermits::new(options.hand_over()));
+        let member = GroupMember::new(
+            cluster,
+            namespace,
+            name,
             times,
-            // A renewal that hangs must leave time for another one.
-            client: cluster
-                .client()
-                .clone()
-                .retries(0)
-                .timeout(times.renew_every),
-            leases: cluster.informers().projected(&lease::leases(), &scope),
-            permits: Arc::clone(&permits),
-            asked,
-            identity: options.identity,
-            was_failing: false,
-        };
+            Arc::clone(&permits),
+            options.identity,
+        );
         let task = tokio::spawn(async move {
-            member.run().await;
+            member.run(asked, controllers).await;
             left.send_replace(true);
         });
         Ok(ShardGroup {
             inner: Arc::new(JoinedGroup {
-                name,
+                name: name.into(),
                 permits,
+                unsynced,
                 leaving,
                 has_left,
                 task: Mutex::new(Some(task)),
@@ -235,7 +125,11 @@ impl ShardGroup {
     }
 
     /// Leaves the group: starts nothing any more, waits until what runs has ended, and says so in the Lease, so that others take over at
-    /// once. Stop the controllers first if their grace should be kept: a reconcile that runs keeps the member from leaving.
+    /// once. Stop the controllers first if their grace should be kept: what still runs is dropped after
+    /// [`ShardOptions::hand_over_grace`].
+    ///
+    /// While the server does not answer this takes until the Lease has expired, at most. A reconcile that blocks its thread cannot be
+    /// dropped, and is waited for.
     pub async fn leave(&self) {
         self.inner.leaving.send_replace(true);
         let mut left = self.inner.has_left.clone();
@@ -246,11 +140,20 @@ impl ShardGroup {
     pub(crate) fn permits(&self) -> &Arc<ShardPermits> {
         &self.inner.permits
     }
+
+    /// A place for a controller: the replica joins when its caches have their state.
+    pub(crate) fn seat(&self) -> ShardSeat {
+        self.inner.unsynced.send_modify(|count| *count += 1);
+        ShardSeat {
+            group: self.clone(),
+            has_synced: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Drop for JoinedGroup {
     fn drop(&mut self) {
-        self.permits.set(Ownership::default(), None);
+        self.permits.end_membership();
         let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = task.take() {
             task.abort();
@@ -267,186 +170,33 @@ impl fmt::Debug for ShardGroup {
     }
 }
 
-/// The task of a member.
-struct GroupMember {
-    group: Arc<str>,
-    namespace: String,
-    resource: ApiResource,
-    times: ShardTimes,
-    client: RestClient,
-    leases: SharedInformer<LeaseForm>,
-    permits: Arc<ShardPermits>,
-    asked: watch::Receiver<bool>,
-    identity: Option<String>,
-    /// The last request failed: the next failure is not logged.
-    was_failing: bool,
+/// A controller's place in a group. Who does not run any more is not waited for.
+#[derive(Debug)]
+pub(crate) struct ShardSeat {
+    group: ShardGroup,
+    has_synced: AtomicBool,
 }
 
-impl GroupMember {
-    async fn run(mut self) {
-        self.leases.start();
-        loop {
-            let identity = random_identity(self.identity.as_deref());
-            let member: MemberId = format!("{}-{identity}", self.group);
-            tracing::info!(group = &*self.group, member, "joins the group");
-            let is_removed = self.follow(&member).await;
-            self.permits.set(Ownership::default(), None);
-            if !is_removed {
-                return;
-            }
-            // This process was away for longer than its lease.
-            tracing::warn!(
-                group = &*self.group,
-                member,
-                "others have taken over, joins again"
-            );
+impl ShardSeat {
+    /// The caches of the controller have their state.
+    pub(crate) fn synced(&self) {
+        if !self.has_synced.swap(true, SeqCst) {
+            let unsynced = &self.group.inner.unsynced;
+            unsynced.send_modify(|count| *count -= 1);
         }
     }
+}
 
-    /// Lives as one member. True if it was removed by others.
-    async fn follow(&mut self, member: &MemberId) -> bool {
-        let mut machine = ShardMachine::new(self.times, member.clone(), Instant::now());
-        let mut known = GroupRecords::default();
-        loop {
-            let now = Instant::now();
-            let records = lease::records(&self.group, &self.leases.store().snapshot());
-            if records != known {
-                machine.others_changed();
-                known = records;
-            }
-            machine.observed(&known, now);
-            if *self.asked.borrow() {
-                machine.leave(now);
-            }
-            self.permits.set(machine.ownership(), machine.valid_until());
-            if self.permits.is_drained() {
-                machine.drained();
-            }
-            machine.hurry(now);
-            match machine.step(now) {
-                ShardStep::End => return machine.is_removed(),
-                ShardStep::Wait(until) => self.wait(until, &known).await,
-                step => {
-                    let answer = self.perform(member, &step).await;
-                    machine.answered(&step, answer, now, Instant::now());
-                }
-            }
-        }
+impl Drop for ShardSeat {
+    fn drop(&mut self) {
+        self.synced();
     }
+}
 
-    async fn wait(&mut self, until: Instant, known: &GroupRecords) {
-        let group = &self.group;
-        let changed = async {
-            let changed = |leases: &tidings_informer::Store<LeaseForm>| {
-                lease::records(group, &leases.snapshot()) != *known
-            };
-            if self.leases.wait_until(changed).await.is_err() {
-                // The informer has stopped with the program.
-                std::future::pending::<()>().await;
-            }
-        };
-        let was_asked = *self.asked.borrow();
-        tokio::select! {
-            () = sleep_until(until) => {}
-            () = changed => {}
-            () = self.permits.ended.notified() => {}
-            asked = self.asked.changed(), if !was_asked => {
-                if asked.is_err() {
-                    // The group was dropped, and this task is about to be aborted.
-                    sleep(self.times.renew_every).await;
-                }
-            }
-        }
-    }
+impl Deref for ShardSeat {
+    type Target = ShardGroup;
 
-    async fn perform(&mut self, member: &MemberId, step: &ShardStep) -> ShardAnswer {
-        let Self {
-            client,
-            resource,
-            namespace,
-            ..
-        } = &*self;
-        let (now, group) = (SystemTime::now(), &*self.group);
-        let path = |name| ObjectPath::new(resource, namespace, name);
-        let result = match step {
-            ShardStep::Join => {
-                let lease = lease::joining(group, member, self.times.lease, now);
-                client
-                    .create_object(resource, namespace, &lease)
-                    .await
-                    .map(Some)
-            }
-            ShardStep::Renew {
-                version,
-                acknowledged,
-                leaving,
-            } => {
-                let patch = lease::renewal(version, *acknowledged, *leaving, now);
-                client
-                    .patch_object(&path(member), PatchKind::Merge, &patch)
-                    .await
-                    .map(Some)
-            }
-            ShardStep::Read => client.get_object(&path(member)).await,
-            ShardStep::Advance { table, version } => {
-                let lease = lease::table(group, table, version.as_deref(), member, now);
-                let advanced = match version {
-                    Some(_) => {
-                        client
-                            .patch_object(&path(group), PatchKind::Merge, &lease)
-                            .await
-                    }
-                    None => client.create_object(resource, namespace, &lease).await,
-                };
-                if advanced.is_ok() {
-                    let members = table.members.len();
-                    tracing::info!(
-                        group,
-                        epoch = table.epoch,
-                        members,
-                        "the members have changed"
-                    );
-                }
-                advanced.map(Some)
-            }
-            ShardStep::Remove { member, version } => {
-                let removed = client.delete_object_at(&path(member), version).await;
-                if removed.is_ok() {
-                    tracing::info!(
-                        group,
-                        member,
-                        "removes a member that does not renew or has left"
-                    );
-                }
-                removed.map(|_| None)
-            }
-            ShardStep::Wait(_) | ShardStep::End => Ok(None),
-        };
-        self.answer(step, result)
-    }
-
-    fn answer(
-        &mut self,
-        step: &ShardStep,
-        result: Result<Option<Object>, SourceError>,
-    ) -> ShardAnswer {
-        let code = result.as_ref().err().and_then(SourceError::code);
-        let answer = match result {
-            Ok(Some(object)) => ShardAnswer::Done(object.revision().get().to_string()),
-            Ok(None) if matches!(step, ShardStep::Read) => ShardAnswer::Gone,
-            Ok(None) => ShardAnswer::Done(String::new()),
-            Err(_) if code == Some(404) && !matches!(step, ShardStep::Join) => ShardAnswer::Gone,
-            Err(_) if code == Some(409) => ShardAnswer::Conflict,
-            Err(error) => {
-                if !self.was_failing {
-                    let (group, error) = (&*self.group, story(&error));
-                    tracing::warn!(group, error, "the Leases of the group cannot be written");
-                }
-                self.was_failing = true;
-                return ShardAnswer::Failed;
-            }
-        };
-        self.was_failing = false;
-        answer
+    fn deref(&self) -> &ShardGroup {
+        &self.group
     }
 }

@@ -10,7 +10,7 @@ use tidings_informer::Snapshot;
 use tidings_kube::ApiResource;
 
 use super::machine::{GroupRecords, MemberRecord};
-use super::table::ShardTable;
+use super::table::{Acknowledged, MemberList, ShardTable};
 
 /// The label of all Leases of a group.
 pub(crate) const GROUP_LABEL: &str = "tidings.dev/shard-group";
@@ -63,7 +63,7 @@ pub(crate) fn records(group: &str, leases: &Snapshot<LeaseForm>) -> GroupRecords
             // A table that cannot be read is none: the next one gets a higher epoch than all that were acknowledged.
             let unreadable = ShardTable {
                 epoch: 0,
-                members: Vec::new(),
+                members: MemberList::default(),
                 before: None,
             };
             records.table = Some((table.unwrap_or(unreadable), version));
@@ -72,7 +72,7 @@ pub(crate) fn records(group: &str, leases: &Snapshot<LeaseForm>) -> GroupRecords
         let record = MemberRecord {
             version,
             acknowledged: annotation(ACKNOWLEDGED)
-                .and_then(|epoch| epoch.parse().ok())
+                .map(|text| Acknowledged::parse(text))
                 .unwrap_or_default(),
             leaving: annotation(LEAVING).is_some(),
             lease: Duration::from_secs(spec.lease_duration_seconds.max(1)),
@@ -98,7 +98,12 @@ pub(crate) fn joining(group: &str, member: &str, lease: Duration, now: SystemTim
 }
 
 /// The merge patch that renews a member's Lease, if it has this version.
-pub(crate) fn renewal(version: &str, acknowledged: u64, leaving: bool, now: SystemTime) -> Value {
+pub(crate) fn renewal(
+    version: &str,
+    acknowledged: Acknowledged,
+    leaving: bool,
+    now: SystemTime,
+) -> Value {
     let mut annotations = json!({ACKNOWLEDGED: acknowledged.to_string()});
     if leaving {
         annotations[LEAVING] = "true".into();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::table::{MemberId, ShardTable, owner};
+use super::ownership::Ownership;
+use super::table::{Acknowledged, MemberId, MemberList, ShardTable, TableId};
 
 /// The durations of memberships, as in a leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,16 +25,12 @@ pub(crate) struct ShardTimes {
 pub(crate) struct MemberRecord {
     /// The version of the Lease.
     pub(crate) version: String,
-    /// The epoch that the member has acknowledged; [`LEFT`] once it will never act again.
-    pub(crate) acknowledged: u64,
+    pub(crate) acknowledged: Acknowledged,
     /// The member wants no keys.
     pub(crate) leaving: bool,
     /// How long others wait for a renewal before they remove the member.
     pub(crate) lease: Duration,
 }
-
-/// The acknowledgement of a member that has left: it acts in no epoch.
-pub(crate) const LEFT: u64 = u64::MAX;
 
 /// The Leases of a group at one version of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -51,7 +48,7 @@ pub(crate) enum ShardStep {
     /// Write the member's Lease, if it still has this version.
     Renew {
         version: String,
-        acknowledged: u64,
+        acknowledged: Acknowledged,
         leaving: bool,
     },
     /// Read the member's Lease: its version is not known.
@@ -82,38 +79,6 @@ pub(crate) enum ShardAnswer {
     Failed,
 }
 
-/// What a member may act on.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Ownership {
-    pub(crate) me: Option<MemberId>,
-    /// The table that the member goes by.
-    pub(crate) table: Option<ShardTable>,
-    /// Members of this epoch and the one before that may still act by the one before.
-    pub(crate) unsettled: BTreeSet<MemberId>,
-}
-
-impl Ownership {
-    /// True if the key is this member's by the table, whether it may act already or not.
-    pub(crate) fn owns(&self, key: u64) -> bool {
-        let table = self.table.as_ref();
-        let owner = table.and_then(|table| owner(&table.members, key));
-        owner.is_some() && owner == self.me.as_ref()
-    }
-
-    /// True if the key is this member's and nobody else acts on it any more.
-    pub(crate) fn may_act(&self, key: u64) -> bool {
-        if !self.owns(key) {
-            return false;
-        }
-        match self.table.as_ref().and_then(|table| table.before.as_ref()) {
-            Some(before) => owner(before, key).is_none_or(|last| {
-                Some(last) == self.me.as_ref() || !self.unsettled.contains(last)
-            }),
-            None => self.unsettled.is_empty(),
-        }
-    }
-}
-
 /// A member as this one sees it.
 #[derive(Debug)]
 struct SeenMember {
@@ -139,20 +104,28 @@ pub(crate) struct ShardMachine {
     has_joined: bool,
     /// The Lease is not known to be gone, but its version is not known either.
     must_read: bool,
+    /// When the last renewal began that was answered.
+    renewed_at: Instant,
     valid_until: Option<Instant>,
     renew_at: Instant,
     /// What the last renewal that was answered said.
-    written: (u64, bool),
+    written: (Acknowledged, bool),
+    /// When the first renewal began that was answered and that the member has not seen since. Who does not see what it writes does not
+    /// see the group.
+    unseen_since: Option<Instant>,
     seen: BTreeMap<MemberId, SeenMember>,
     table: Option<(ShardTable, String)>,
     /// The table that this member goes by: the newest it has seen.
     current: Option<ShardTable>,
-    /// All that the member does not own in this epoch has ended. Never taken back.
-    acknowledged: u64,
+    /// Other members that may act by an older table than the current one. Only shrinks until there is another table: who joins later
+    /// acts by no older one.
+    unsettled: BTreeSet<MemberId>,
+    /// Never taken back.
+    acknowledged: Acknowledged,
     leaving: bool,
     has_left: bool,
     /// What was to be said when the member last renewed before its time.
-    hurried: Option<(u64, bool)>,
+    hurried: Option<(Acknowledged, bool)>,
     /// The next write of the table or deletion of a Lease: not at once after one that failed.
     others_at: Option<Instant>,
     /// A change of the table or of others' Leases that is due, and since when.
@@ -167,13 +140,16 @@ impl ShardMachine {
             version: None,
             has_joined: false,
             must_read: false,
+            renewed_at: now,
             valid_until: None,
             renew_at: now,
-            written: (0, false),
+            written: (Acknowledged::Nothing, false),
+            unseen_since: None,
             seen: BTreeMap::new(),
             table: None,
             current: None,
-            acknowledged: 0,
+            unsettled: BTreeSet::new(),
+            acknowledged: Acknowledged::Nothing,
             leaving: false,
             has_left: false,
             hurried: None,
@@ -192,6 +168,16 @@ impl ShardMachine {
         self.has_left && !self.leaving
     }
 
+    /// True if the member has told the others that it acts no more, or has no Lease.
+    pub(crate) fn has_said_goodbye(&self) -> bool {
+        self.has_left || !self.has_joined || self.written.0 == Acknowledged::Left
+    }
+
+    /// The version of the member's Lease that it last wrote or read.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.version.as_deref()
+    }
+
     /// The server has these Leases.
     pub(crate) fn observed(&mut self, records: &GroupRecords, now: Instant) {
         self.seen
@@ -202,6 +188,9 @@ impl ShardMachine {
                 let record = record.clone();
                 let seen = SeenMember { record, since: now };
                 self.seen.insert(member.clone(), seen);
+                if *member == self.me {
+                    self.unseen_since = None;
+                }
             }
         }
         self.table.clone_from(&records.table);
@@ -210,20 +199,53 @@ impl ShardMachine {
         // A table that was deleted or restored from a backup says nothing new: nobody gains a key by it.
         if newest.is_some_and(|table| table.epoch > known) {
             self.current = newest.cloned();
+            self.unsettled = self.others_before();
+        }
+        if let Some(id) = self.id() {
+            let seen = &self.seen;
+            let acts = |member: &MemberId| {
+                let seen = seen.get(member);
+                seen.is_some_and(|seen| !seen.record.acknowledged.covers(id))
+            };
+            self.unsettled.retain(acts);
         }
     }
 
-    /// Everything that the member does not own in the current epoch has ended; when it leaves, everything.
-    pub(crate) fn drained(&mut self) {
-        self.acknowledged = match self.leaving {
-            true => LEFT,
-            false => self.acknowledged.max(self.epoch()),
-        };
+    /// Other members that may have acted before the current table.
+    fn others_before(&self) -> BTreeSet<MemberId> {
+        let before = self.current.as_ref();
+        let before = before.and_then(|table| table.before.as_ref());
+        let others = self.seen.keys().filter(|member| **member != self.me);
+        let others = others.filter(|member| before.is_none_or(|before| before.contains(member)));
+        others.cloned().collect()
     }
 
-    /// The epoch that the member goes by.
-    fn epoch(&self) -> u64 {
-        self.current.as_ref().map_or(0, |table| table.epoch)
+    /// Everything that the member does not own by the current table has ended; when it leaves, everything.
+    pub(crate) fn drained(&mut self) {
+        if self.leaving {
+            self.acknowledged = Acknowledged::Left;
+        } else if let Some(table) = &self.current {
+            self.acknowledged = Acknowledged::Table(table.id());
+        }
+    }
+
+    /// Members that have not acknowledged the current table, this one perhaps among them. There is no next table before they do.
+    pub(crate) fn waits_for(&self) -> Vec<MemberId> {
+        let Some(table) = &self.current else {
+            return Vec::new();
+        };
+        let (id, before) = (table.id(), table.before.as_ref());
+        // A member that came later acts by no table yet.
+        let acts = |member: &MemberId| {
+            table.members.contains(member)
+                || before.is_some_and(|before| before.contains(member))
+                || self.unsettled.contains(member)
+        };
+        let waited = self
+            .seen
+            .iter()
+            .filter(|(member, seen)| !seen.record.acknowledged.covers(id) && acts(member));
+        waited.map(|(member, _)| member.clone()).collect()
     }
 
     /// The member wants to leave: it owns nothing from now on.
@@ -239,7 +261,7 @@ impl ShardMachine {
         let has_joined = self.has_joined && !self.has_left && !self.leaving;
         let table = self.current.clone().filter(|_| has_joined);
         let unsettled = match &table {
-            Some(table) => self.unsettled(table),
+            Some(_) => self.unsettled.clone(),
             None => BTreeSet::new(),
         };
         Ownership {
@@ -249,16 +271,19 @@ impl ShardMachine {
         }
     }
 
-    /// The members that may still act by the epoch before a table: all who have not acknowledged it and whose Lease is there.
-    fn unsettled(&self, table: &ShardTable) -> BTreeSet<MemberId> {
-        let others = self.seen.iter().filter(|(member, _)| **member != self.me);
-        let acting = others.filter(|(_, seen)| seen.record.acknowledged < table.epoch);
-        acting.map(|(member, _)| member.clone()).collect()
+    /// What the member has to say in its Lease: the acknowledged table, and whether it leaves.
+    fn wanted(&self) -> (Acknowledged, bool) {
+        (self.acknowledged, self.leaving)
     }
 
-    /// What the member has to say in its Lease: the acknowledged epoch, and whether it leaves.
-    fn wanted(&self) -> (u64, bool) {
-        (self.acknowledged, self.leaving)
+    /// True if the member has not seen its own renewals for so long that it must let its membership lapse: others would wait for
+    /// acknowledgements of tables that it does not see.
+    fn is_blind(&self, now: Instant) -> bool {
+        let deadline = self.times.renew_deadline;
+        !self.leaving
+            && self
+                .unseen_since
+                .is_some_and(|since| since + deadline <= now)
     }
 
     /// What to write next.
@@ -273,11 +298,13 @@ impl ShardMachine {
                 (false, false) => ShardStep::Wait(self.renew_at),
             };
         }
-        if self.leaving && self.written.0 == LEFT {
+        // The others do not wait for a member that has said so, nor for one whose lease is over.
+        let is_over = self.renewed_at + self.times.lease <= now;
+        if self.leaving && (self.written.0 == Acknowledged::Left || is_over) {
             return ShardStep::End;
         }
         if self.renew_at <= now {
-            if self.must_read {
+            if self.must_read || self.is_blind(now) {
                 return ShardStep::Read;
             }
             if let Some(version) = &self.version {
@@ -355,22 +382,17 @@ impl ShardMachine {
             .filter(|(_, seen)| !seen.record.leaving)
             .map(|(member, _)| member.clone())
             .collect();
-        let acknowledged = self.seen.values().map(|seen| seen.record.acknowledged);
-        let acknowledged = acknowledged.filter(|epoch| *epoch != LEFT).max();
-        let newest = acknowledged.unwrap_or_default().max(self.epoch());
+        let members = MemberList::from(members);
+        let records = self.seen.values().map(|seen| &seen.record);
+        let tables = records.filter_map(|record| record.acknowledged.table());
+        let tables: BTreeSet<TableId> = tables.chain(self.id()).collect();
+        let newest = tables.last().map_or(0, |id| id.epoch);
         match &self.table {
-            Some((table, version)) if table.epoch >= newest => {
-                // A member that came later acts by no epoch yet.
-                let acts = |member: &MemberId| {
-                    let before = table.before.as_ref();
-                    table.members.contains(member)
-                        || before.is_none_or(|before| before.contains(member))
-                };
-                let settled = self
-                    .seen
-                    .iter()
-                    .all(|(member, seen)| seen.record.acknowledged >= table.epoch || !acts(member));
-                (table.members != members && settled).then(|| ShardStep::Advance {
+            Some((table, version))
+                if self.current.as_ref() == Some(table) && is_newest(table, &tables) =>
+            {
+                let is_settled = self.waits_for().is_empty();
+                (table.members != members && is_settled).then(|| ShardStep::Advance {
                     table: ShardTable {
                         epoch: table.epoch + 1,
                         members,
@@ -379,7 +401,7 @@ impl ShardMachine {
                     version: Some(version.clone()),
                 })
             }
-            // The table was deleted, or an old one came back: who acts on what is known to its owners only.
+            // The table was deleted or cannot be read, or an old or another one came back: who acts on what is known to its owners only.
             other => Some(ShardStep::Advance {
                 table: ShardTable {
                     epoch: newest + 1,
@@ -389,6 +411,10 @@ impl ShardMachine {
                 version: other.as_ref().map(|(_, version)| version.clone()),
             }),
         }
+    }
+
+    fn id(&self) -> Option<TableId> {
+        self.current.as_ref().map(ShardTable::id)
     }
 
     /// The answer to a step that began at `started`.
@@ -402,13 +428,18 @@ impl ShardMachine {
         match (step, answer) {
             (ShardStep::Join, ShardAnswer::Done(version)) => {
                 self.has_joined = true;
-                self.renewed(version, (0, false), started);
+                self.renewed(version, (Acknowledged::Nothing, false), started);
             }
-            // A create whose answer was lost: the name is this member's own.
-            (ShardStep::Join, ShardAnswer::Conflict) => {
+            // The answer to a create was lost, that of this one or of one before: the name is this member's own. It is not created
+            // again: if it was there and was removed meanwhile, there may be tables that name it.
+            (ShardStep::Join, answer) => {
                 self.has_joined = true;
                 self.must_read = true;
-                self.renew_at = now;
+                self.renewed_at = started;
+                self.renew_at = match answer {
+                    ShardAnswer::Failed => now + self.retry(),
+                    _ => now,
+                };
             }
             (
                 ShardStep::Renew {
@@ -434,9 +465,12 @@ impl ShardMachine {
             (ShardStep::Read, ShardAnswer::Done(version)) => {
                 self.must_read = false;
                 self.version = Some(version);
-                self.renew_at = now;
+                self.renew_at = match self.is_blind(now) {
+                    true => now + self.times.renew_every,
+                    false => now,
+                };
             }
-            (ShardStep::Join | ShardStep::Read, _) => self.renew_at = now + self.retry(),
+            (ShardStep::Read, _) => self.renew_at = now + self.retry(),
             (ShardStep::Remove { .. } | ShardStep::Advance { .. }, answer) => {
                 // What was written is observed soon; what failed is not tried again at once.
                 let wait = match answer {
@@ -454,8 +488,13 @@ impl ShardMachine {
         self.others_at = None;
     }
 
-    fn renewed(&mut self, version: String, written: (u64, bool), started: Instant) {
+    fn renewed(&mut self, version: String, written: (Acknowledged, bool), started: Instant) {
+        let own = self.seen.get(&self.me);
+        if own.is_none_or(|own| own.record.version != version) {
+            self.unseen_since.get_or_insert(started);
+        }
         self.version = Some(version);
+        self.renewed_at = started;
         self.written = written;
         self.valid_until = Some(started + self.times.renew_deadline);
         self.renew_at = started + self.times.renew_every;
@@ -465,4 +504,12 @@ impl ShardMachine {
     fn retry(&self) -> Duration {
         self.times.renew_every / 2
     }
+}
+
+/// True if a table is the newest of those that members go by, and nobody goes by another one of its epoch.
+fn is_newest(table: &ShardTable, tables: &BTreeSet<TableId>) -> bool {
+    let id = table.id();
+    tables
+        .iter()
+        .all(|other| other.epoch < id.epoch || *other == id)
 }

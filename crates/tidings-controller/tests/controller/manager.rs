@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
-use tidings_controller::{Action, Cached, Context, Controller, Manager};
+use tidings_controller::{Action, Cached, Context, Controller, Manager, ManagerError, ShardGroup};
 use tidings_informer::leader::ElectionOptions;
 use tidings_kube::{KubeLeaseLock, Scope, SourceError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -155,4 +155,17 @@ async fn a_port_that_is_in_use_is_named() {
     let address = listener.local_addr().unwrap();
     let error = Manager::new().listen(address).run().await.unwrap_err();
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn a_group_under_a_leader_election_is_refused_with_what_to_do() {
+    let server = Server::start().await;
+    let group = ShardGroup::join(&server.cluster(), "default", "maps").unwrap();
+    let manager = Manager::new()
+        .leader_election(&server.client(), "default", "leader")
+        .shards(&group);
+    let error = manager.run().await.unwrap_err();
+    assert!(matches!(error, ManagerError::ElectionAndShards), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("remove leader_election"), "{text}");
 }

@@ -4,18 +4,23 @@ use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tidings_api::ObjectKey;
 use tidings_controller::{
-    Action, Cached, Cluster, Context, Controller, Finalizing, Manager, Permissions,
+    Action, Cached, Cluster, Context, Controller, Finalizing, Manager, Permissions, ShardGroup,
+    ShardOptions,
 };
-use tidings_kube::{ApiResource, ObjectPath, RestClient, Scope, SourceError, resource_of};
+use tidings_kube::{
+    ApiResource, ObjectPath, PatchKind, RestClient, Scope, SourceError, resource_of,
+};
 use tidings_server::ResponseBody;
 use tokio::sync::oneshot;
 
@@ -233,6 +238,60 @@ async fn every_request_of_a_controller_is_allowed_by_its_derived_permissions() {
             assert!(found, "the test never asks to {verb} {resource}: {asked:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_request_of_a_group_is_allowed_by_its_permissions_and_each_verb_is_used() {
+    let server = Server::start().await;
+    let recorded = Recorded {
+        server: server.clone(),
+        asked: Arc::default(),
+    };
+    let asked = Arc::clone(&recorded.asked);
+    let client = RestClient::new(kube::Client::new(recorded, "default"));
+    let [lease, deadline, every] = [2_000, 1_000, 100].map(Duration::from_millis);
+    let join = |identity: &str| {
+        let options = ShardOptions::default().times(lease, deadline, every);
+        let cluster = Cluster::new(&client);
+        ShardGroup::join_with(&cluster, "default", "maps", options.identity(identity)).unwrap()
+    };
+    // One crashes, so that its Lease is deleted.
+    let (stays, crashes) = (join("stays"), join("crashes"));
+    eventually("both are members", async || {
+        stays.status().members.len() == 2
+    })
+    .await;
+    drop(crashes);
+    // A change of the Lease by somebody else: the member reads it before it renews again.
+    let resource = resource_of::<Lease>();
+    let name = stays.status().member.unwrap();
+    let path = ObjectPath::new(&resource, "default", &name);
+    let change = json!({"metadata": {"annotations": {"a": "b"}}});
+    let user = server.user();
+    user.patch_object(&path, PatchKind::Merge, &change)
+        .await
+        .unwrap();
+    eventually("the other is alone", async || {
+        stays.status().members.len() == 1
+    })
+    .await;
+    stays.leave().await;
+    let permissions = Permissions::new().sharding("default");
+    let asked = asked.lock().unwrap().clone();
+    for (verb, group, resource, namespace) in &asked {
+        assert!(
+            permissions.allows(verb, group, resource, namespace),
+            "{verb} {resource}.{group} in {namespace:?}"
+        );
+    }
+    let verbs = [
+        "get", "list", "watch", "create", "update", "patch", "delete",
+    ];
+    let unused = verbs.iter().filter(|verb| {
+        let is_used = asked.iter().any(|(known, ..)| known == *verb);
+        permissions.allows(verb, "coordination.k8s.io", "leases", "default") && !is_used
+    });
+    assert_eq!(unused.collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

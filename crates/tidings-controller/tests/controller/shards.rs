@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
+use tidings_api::ObjectKey;
 use tidings_controller::{
     Action, BadShards, Cached, CauseKind, Context, Controller, ControllerHandle, ShardGroup,
-    ShardOptions,
+    ShardOptions, Trigger,
 };
-use tidings_kube::{Scope, SourceError};
+use tidings_kube::{ObjectPath, Scope, SourceError, resource_of};
 
 use crate::server::{Server, eventually, idle, make_three};
 
@@ -265,4 +267,200 @@ async fn bad_names_and_times_are_refused_with_what_to_change() {
         ShardOptions::default().times(second * 3, second * 2, second * 2),
     );
     assert!(matches!(error, BadShards::Renewals { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_in_the_way_of_the_table_is_told_with_what_to_do() {
+    let server = Server::start().await;
+    let (leases, user) = (resource_of::<Lease>(), server.user());
+    // Left by a leader election.
+    let elected = json!({"metadata": {"name": "sites"}, "spec": {"holderIdentity": "somebody"}});
+    user.create_object(&leases, "default", &elected)
+        .await
+        .unwrap();
+    let cluster = server.cluster();
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options()).unwrap();
+    eventually("it is told", async || group.status().problem.is_some()).await;
+    let problem = group.status().problem.unwrap();
+    assert!(problem.contains("delete it"), "{problem}");
+    server.delete(&leases, "sites").await;
+    eventually("the group has its table", async || {
+        group.status().epoch > 0 && group.status().problem.is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_joins_when_the_caches_of_its_controllers_have_their_state() {
+    let server = Server::start().await;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    *server.switch().poisoned.lock().unwrap() = Some("/configmaps");
+    let waiting = start(&server, "waiting", &seen);
+    // Without controllers it joins at once, and it is later than the other.
+    let options = options().identity("quick");
+    let quick = ShardGroup::join_with(&server.cluster(), "default", "sites", options).unwrap();
+    eventually("one has joined", async || {
+        let status = quick.status();
+        status.epoch > 0 && status.waits_for.is_empty()
+    })
+    .await;
+    assert_eq!(quick.status().members.len(), 1);
+    assert_eq!(waiting.group.status().member, None);
+    *server.switch().poisoned.lock().unwrap() = None;
+    eventually("both have joined", async || {
+        quick.status().members.len() == 2 && waiting.group.status().is_fresh
+    })
+    .await;
+    assert!(waiting.controller.has_synced());
+}
+
+/// Never ends, in the replica that hangs.
+async fn hang(map: Arc<Cached<ConfigMap>>, ctx: Context<Shared>) -> Result<Action, SourceError> {
+    let (replica, seen) = (**ctx.state()).clone();
+    seen.lock()
+        .unwrap()
+        .last
+        .insert(map.name().to_owned(), replica);
+    if replica == "hangs" {
+        std::future::pending::<()>().await;
+    }
+    Ok(Action::AwaitChange)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reconcile_that_hangs_does_not_keep_what_belongs_to_another_replica() {
+    let server = Server::start().await;
+    for number in 0..8 {
+        let name = format!("m{number}");
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let start = |name: &'static str| {
+        let cluster = server.cluster();
+        let options = options().identity(name);
+        let options = options.hand_over_grace(Duration::from_millis(500));
+        let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+        let controller = Controller::<ConfigMap>::new(&cluster)
+            .scope(Scope::namespace("default"))
+            .concurrency(8)
+            .sharded(&group)
+            .start(hang, (name, Arc::clone(&seen)));
+        Replica { group, controller }
+    };
+    let hangs = start("hangs");
+    eventually("all hang", async || seen.lock().unwrap().last.len() == 8).await;
+    let other = start("other");
+    let name = hangs.group.status().member;
+    eventually("the other waits", async || {
+        let waits_for = other.group.status().waits_for;
+        waits_for.last() == name.as_ref()
+    })
+    .await;
+    eventually("the other has its share", async || {
+        let seen = seen.lock().unwrap();
+        seen.last.values().any(|replica| *replica == "other")
+    })
+    .await;
+    settled(&[&hangs, &other]).await;
+    assert!(hangs.controller.stats().given_back > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_ends_with_the_lease_when_the_server_is_away() {
+    let server = Server::start().await;
+    let [lease, deadline, every] = [2_000, 1_000, 200].map(Duration::from_millis);
+    let options = ShardOptions::default().times(lease, deadline, every);
+    let cluster = server.cluster();
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+    eventually("it has joined", async || group.status().epoch > 0).await;
+    server.switch().cut();
+    let left = tokio::time::timeout(lease * 4, group.leave()).await;
+    assert!(left.is_ok(), "it waits for a server that is away");
+    assert_eq!(group.status().member, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trigger_says_whether_the_object_is_this_replicas() {
+    let server = Server::start().await;
+    for number in 0..20 {
+        let name = format!("m{number}");
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let start = |name: &'static str| {
+        let cluster = server.cluster();
+        let group = ShardGroup::join_with(&cluster, "default", "sites", options()).unwrap();
+        let trigger = Trigger::new();
+        let controller = Controller::<ConfigMap>::new(&cluster)
+            .scope(Scope::namespace("default"))
+            .triggered_by(&trigger)
+            .sharded(&group)
+            .start(reconcile, (name, Arc::clone(&seen)));
+        (Replica { group, controller }, trigger)
+    };
+    let ((a, of_a), (b, of_b)) = (start("a"), start("b"));
+    settled(&[&a, &b]).await;
+    idle(&a.controller).await;
+    idle(&b.controller).await;
+    seen.lock().unwrap().last.clear();
+    let mut owned = BTreeMap::new();
+    for number in 0..20 {
+        let name = format!("m{number}");
+        let key = ObjectKey::new("default", &name);
+        let owner = match (of_a.reconcile(&key), of_b.reconcile(&key)) {
+            (true, false) => "a",
+            (false, true) => "b",
+            both => panic!("{name}: {both:?}"),
+        };
+        owned.insert(name, owner);
+    }
+    eventually("each is reconciled by its owner", async || {
+        seen.lock().unwrap().last == owned
+    })
+    .await;
+    assert!(!of_a.reconcile(&ObjectKey::new("default", "nobody")));
+    // All of one replica are asked for.
+    seen.lock().unwrap().last.clear();
+    of_a.reconcile_all();
+    owned.retain(|_, owner| *owner == "a");
+    eventually("those of one are reconciled", async || {
+        seen.lock().unwrap().last == owned
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_starts_when_the_server_goes_away_while_the_caches_are_waited_for() {
+    let server = Server::start().await;
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let cluster = server.cluster();
+    let [lease, deadline, every] = [30, 20, 1].map(Duration::from_secs);
+    let options = ShardOptions::default().times(lease, deadline, every);
+    let group = ShardGroup::join_with(&cluster, "default", "sites", options).unwrap();
+    let controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .own_write_wait(Duration::from_secs(2))
+        .sharded(&group)
+        .start(reconcile, ("a", Arc::clone(&seen)));
+    eventually("it has joined", async || {
+        group.status().epoch > 0 && group.status().waits_for.is_empty()
+    })
+    .await;
+    // The watch goes on, but the list that confirms the cache fails: the reconcile waits for it.
+    *server.switch().poisoned.lock().unwrap() = Some("/configmaps");
+    server.create(json!({"metadata": {"name": "m1"}})).await;
+    eventually("it waits", async || controller.stats().active == 1).await;
+    server.switch().cut();
+    let (resource, client) = (crate::server::config_maps(), cluster.client().clone());
+    let path = ObjectPath::new(&resource, "default", "m1");
+    assert!(client.retries(0).get_object(&path).await.is_err());
+    eventually("the gate is shut", async || !cluster.is_reachable()).await;
+    eventually("it waits no more", async || controller.stats().active == 0).await;
+    assert_eq!(seen.lock().unwrap().last.len(), 0, "the server is away");
+    server.switch().mend();
+    *server.switch().poisoned.lock().unwrap() = None;
+    eventually("it is reconciled", async || {
+        seen.lock().unwrap().last.len() == 1
+    })
+    .await;
 }
