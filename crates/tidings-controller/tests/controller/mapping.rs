@@ -247,16 +247,21 @@ async fn kr15_the_cause_is_the_first_event_and_says_who_wrote() {
     })
     .await;
     idle(&controller).await;
+    // The next event after a deletion is the controller's own write: its name tells.
+    server.delete(&secrets(), "a").await;
+    eventually("the child comes back", async || {
+        server.get(&secrets(), "a").await.is_some()
+    })
+    .await;
+    idle(&controller).await;
     controller.stop().await;
     let causes = causes.lock().unwrap();
     let name = informer.name();
     assert_eq!(causes[0], format!("initial {name} default/a by user"));
     assert_eq!(causes[1], format!("updated {name} default/a by somebody"));
-    // The controller's own writes are told by its name.
+    let last = causes.last().unwrap();
     assert!(
-        causes
-            .iter()
-            .any(|cause| cause.ends_with("default/a by mirror")),
+        last.starts_with("added") && last.ends_with("default/a by mirror"),
         "{causes:?}"
     );
 }
