@@ -1,4 +1,4 @@
-//! What a Website owns, in projected form: metadata without `managedFields`, and what is applied. A `spec` stays the text that the
+//! What a Website owns, in projected form: what controllers need of the metadata, and what is applied. A `spec` stays the text that the
 //! server sent, which takes less memory than structs.
 
 use std::collections::BTreeMap;
@@ -49,25 +49,17 @@ pub(crate) struct PageDeploymentStatus {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LeanMeta {
-    name: Option<String>,
-    namespace: Option<String>,
     uid: Option<String>,
-    resource_version: Option<String>,
     deletion_timestamp: Option<Time>,
-    labels: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-/// Reads only the metadata that controllers need: `managedFields` are larger than everything else.
+/// Reads only the metadata that controllers need of a child. Its name, version and labels are known of every cached object.
 fn lean<'de, D: Deserializer<'de>>(source: D) -> Result<ObjectMeta, D::Error> {
     let lean = LeanMeta::deserialize(source)?;
     Ok(ObjectMeta {
-        name: lean.name,
-        namespace: lean.namespace,
         uid: lean.uid,
-        resource_version: lean.resource_version,
         deletion_timestamp: lean.deletion_timestamp,
-        labels: lean.labels,
         owner_references: lean.owner_references,
         ..ObjectMeta::default()
     })

@@ -116,24 +116,33 @@ impl ChildConfiguration {
         })
     }
 
-    /// True if a cached object has all of the configuration.
+    /// True if a cached object of the same key has all of the configuration.
     pub(crate) fn is_in<D: KubeObject + Serialize>(&self, cached: &Cached<D>) -> bool {
         let value = |json: &[u8]| serde_json::from_slice::<Value>(json);
-        let (Ok(cached), Ok(mut wanted)) =
-            (serde_json::to_value(cached.value()), value(&self.text))
+        let (Ok(found), Ok(mut wanted)) = (serde_json::to_value(cached.value()), value(&self.text))
         else {
             return false;
         };
-        // A projection need not have these; the type is the same, and the annotation was compared as the mark.
+        // A projection need not have what is known of every cached object: its type, key and labels, and the annotation, as its mark.
         if let Some(wanted) = wanted.as_object_mut() {
             wanted.remove("apiVersion");
             wanted.remove("kind");
         }
-        let annotations = wanted.pointer_mut("/metadata/annotations");
-        if let Some(Value::Object(annotations)) = annotations {
-            annotations.retain(|name, _| !is_applied_annotation(name));
+        if let Some(Value::Object(metadata)) = wanted.get_mut("metadata") {
+            metadata.remove("name");
+            metadata.remove("namespace");
+            let labels = metadata.remove("labels");
+            let labels = labels.as_ref().and_then(Value::as_object);
+            let has =
+                |(name, value): (&String, &Value)| cached.labels().get(name) == value.as_str();
+            if !labels.into_iter().flatten().all(has) {
+                return false;
+            }
+            if let Some(Value::Object(annotations)) = metadata.get_mut("annotations") {
+                annotations.retain(|name, _| !is_applied_annotation(name));
+            }
         }
-        contains(&cached, &wanted)
+        contains(&found, &wanted)
     }
 }
 
@@ -296,8 +305,15 @@ mod tests {
         expected["metadata"]["annotations"] = json!({"x": "y", "applied.tidings.dev/web": hash});
         assert_eq!(read(&found), expected);
         assert!(found.is_in(&map(&expected)));
-        expected["metadata"]["annotations"]["x"] = "z".into();
+        let mut other = expected.clone();
+        other["metadata"]["annotations"]["x"] = "z".into();
+        assert!(!found.is_in(&map(&other)));
+        // Labels are those of the cached object, whatever its type keeps of them.
+        child.metadata.labels = Some([("l".to_owned(), "m".to_owned())].into());
+        let found = of(&child);
         assert!(!found.is_in(&map(&expected)));
+        expected["metadata"]["labels"] = json!({"l": "m", "more": "n"});
+        assert!(found.is_in(&map(&expected)));
     }
 
     #[test]
