@@ -47,7 +47,7 @@ pub use controller::Controller;
 pub use definitions::{InstallError, install_definitions};
 pub use events::{EventOptions, EventRecorder, NewEvent, ObjectReference};
 pub use finalizer::Finalizing;
-pub use fleet::{ClusterNameTaken, Fleet};
+pub use fleet::{Fleet, FleetError};
 pub use handle::ControllerHandle;
 pub use manager::{Manager, ManagerError};
 pub use manifest::{ManifestError, manifest};

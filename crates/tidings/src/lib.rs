@@ -13,8 +13,8 @@ pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 pub mod controller {
     pub use tidings_controller::{
         Action, AppliedChildren, BadShards, Cached, Cause, CauseKind, Children, Cluster,
-        ClusterKey, ClusterNameTaken, Context, Controller, ControllerHandle, ControllerMetrics,
-        ControllerStats, ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet,
+        ClusterKey, Context, Controller, ControllerHandle, ControllerMetrics,
+        ControllerStats, ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet, FleetError,
         InstallError, Manager, ManagerError, ManifestError, NewCondition, NewEvent, NotYet,
         ObjectReference, OwnerKind, Permissions, Predicate, RunSummary, ShardGroup, ShardOptions,
         ShardStatus, Trigger, Watches, has_condition, install_definitions, manifest, set_condition,

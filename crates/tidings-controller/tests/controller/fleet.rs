@@ -10,8 +10,7 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use tidings_api::ObjectKey;
 use tidings_controller::{
-    Action, Cached, Cluster, ClusterNameTaken, Context, Controller, ControllerMetrics, Fleet,
-    Watches,
+    Action, Cached, Cluster, Context, Controller, ControllerMetrics, Fleet, FleetError, Watches,
 };
 use tidings_kube::{Scope, SourceError};
 
@@ -40,13 +39,14 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
     let cluster = |name: &'static str, server: &Server| Cluster::named(name, &server.client());
     fleet.add(&cluster("east", &east)).unwrap();
     let (state, figures) = (Arc::clone(&seen), metrics.clone());
-    fleet.controller(move |cluster| {
+    let start = move |cluster: &Cluster| {
         Controller::<ConfigMap>::new(cluster)
             .scope(Scope::namespace("default"))
             .owns::<Secret>()
             .with_metrics(&figures)
             .start(mirror, Arc::clone(&state))
-    });
+    };
+    fleet.controller(start).unwrap();
     let has = |key: &str| seen.lock().unwrap().contains_key(key);
     eventually("the first cluster is reconciled", async || {
         has("east: default/a")
@@ -55,7 +55,7 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
     fleet.add(&cluster("west", &west)).unwrap();
     eventually("the second one too", async || has("west: default/a")).await;
     let taken = fleet.add(&cluster("west", &west)).unwrap_err();
-    assert_eq!(taken, ClusterNameTaken("west".to_owned()));
+    assert_eq!(taken, FleetError::NameTaken("west".to_owned()));
 
     // One is away: its keys wait, those of the other do not.
     east.switch().cut();

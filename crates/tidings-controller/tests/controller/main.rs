@@ -8,6 +8,7 @@ mod events;
 mod events_recorded;
 mod finalizers;
 mod fleet;
+mod fleet_changes;
 mod labelled;
 mod manager;
 mod mapping;
