@@ -6,6 +6,7 @@ use tidings_informer::RunSummary;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::cluster::Cluster;
 use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
@@ -44,6 +45,20 @@ impl ControllerHandle {
     /// True if all caches have their initial state.
     pub fn has_synced(&self) -> bool {
         self.shared.sources.iter().all(|source| source.has_synced())
+    }
+
+    /// The cluster of the controller.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    /// The caches without their initial state, and what they are doing.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let sources = self.shared.sources.iter();
+        let waiting = sources.filter(|source| !source.has_synced());
+        waiting
+            .map(|source| format!("{} ({})", source.name(), source.state()))
+            .collect()
     }
 
     /// The figures and what the controller waits for, as JSON.

@@ -38,6 +38,7 @@ mod stats;
 mod trigger;
 mod watch_source;
 mod watched;
+mod work;
 
 pub use children::{AppliedChildren, Children};
 pub use cluster::{Cluster, ClusterKey, NotYet};
