@@ -64,6 +64,8 @@ impl Cluster {
     }
 
     /// Sets how informers that are made later list and watch. Call it before controllers are made.
+    ///
+    /// [`ReflectorOptions::retry_now`] is replaced: informers of a cluster try again when its server answers a probe.
     #[must_use]
     pub fn reflector(self, options: ReflectorOptions) -> Cluster {
         let options = retried_by(&self.inner.gate, options);
@@ -71,9 +73,14 @@ impl Cluster {
         self.with(informers, self.inner.metrics.clone())
     }
 
-    /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made.
+    /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made. Clusters may
+    /// share `metrics`: samples of a cluster with a name have a label `cluster`.
     #[must_use]
     pub fn with_metrics(self, metrics: InformerMetrics) -> Cluster {
+        let metrics = match self.label() {
+            Some(cluster) => metrics.of_cluster(cluster),
+            None => metrics,
+        };
         let informers = self.inner.informers.clone().with_metrics(metrics.clone());
         self.with(informers, Some(metrics))
     }
@@ -169,7 +176,7 @@ impl Cluster {
 
 /// Informers reconnect when a probe finds the server back: reconciles wait until the caches have own writes.
 fn retried_by(gate: &ServerGate, mut options: ReflectorOptions) -> ReflectorOptions {
-    options.retry_now = Some(Arc::clone(&gate.reopened));
+    options.retry_now = Some(gate.reopened.clone());
     options
 }
 

@@ -12,6 +12,7 @@ use tidings_api::ObjectKey;
 use tidings_controller::{
     Action, Cached, Cluster, Context, Controller, ControllerMetrics, Fleet, FleetError, Watches,
 };
+use tidings_informer::metrics::InformerMetrics;
 use tidings_kube::{Scope, SourceError};
 
 use crate::server::{Server, eventually, secrets};
@@ -36,7 +37,10 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
         server.create(json!({"metadata": {"name": "a"}})).await;
     }
     let (fleet, seen, metrics) = (Fleet::new(), Seen::default(), ControllerMetrics::new());
-    let cluster = |name: &'static str, server: &Server| Cluster::named(name, &server.client());
+    let informers = InformerMetrics::new();
+    let cluster = |name: &'static str, server: &Server| {
+        Cluster::named(name, &server.client()).with_metrics(informers.clone())
+    };
     fleet.add(&cluster("east", &east)).unwrap();
     let (state, figures) = (Arc::clone(&seen), metrics.clone());
     let start = move |cluster: &Cluster| {
@@ -84,13 +88,18 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
     // Samples of equal names are told apart by the cluster.
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
+    registry.register_collector(Box::new(informers.clone()));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for cluster in ["east", "west"] {
-        let sample = format!(
-            r#"controller_runtime_active_workers{{controller="configmap",cluster="{cluster}"}}"#
-        );
-        assert!(text.contains(&sample), "{text}");
+        for sample in [
+            r#"controller_runtime_active_workers{controller="configmap",cluster="#,
+            r#"informer_objects{name="v1/configmaps in default",cluster="#,
+            r#"workqueue_depth{name="configmap",cluster="#,
+        ] {
+            let sample = format!("{sample}\"{cluster}\"}} ");
+            assert!(text.contains(&sample), "{sample} in {text}");
+        }
     }
 
     // A cluster that is removed is left alone, also by its informers.
