@@ -13,6 +13,7 @@ use tidings_kube::{
 
 use crate::applied::applied_hash;
 use crate::gate::ServerGate;
+use crate::running_names::{NameClaim, RunningNames};
 
 /// The name of the only cluster of a program.
 const DEFAULT_NAME: &str = "default";
@@ -32,6 +33,7 @@ struct ClusterInner {
     informers: KubeInformerFactory,
     gate: Arc<ServerGate>,
     writes: Arc<WriteObservers>,
+    names: RunningNames,
     metrics: Option<InformerMetrics>,
 }
 
@@ -58,6 +60,7 @@ impl Cluster {
                     .reflector(retried_by(&gate, ReflectorOptions::default())),
                 gate,
                 writes,
+                names: RunningNames::default(),
                 metrics: None,
             }),
         }
@@ -94,6 +97,7 @@ impl Cluster {
                 informers,
                 gate: Arc::clone(&inner.gate),
                 writes: Arc::clone(&inner.writes),
+                names: inner.names.clone(),
                 metrics,
             }),
         }
@@ -164,6 +168,20 @@ impl Cluster {
 
     pub(crate) fn gate(&self) -> &Arc<ServerGate> {
         &self.inner.gate
+    }
+
+    /// Notes that a controller of a name runs, and logs an error if another one does.
+    pub(crate) fn claim_name(&self, name: &Arc<str>) -> NameClaim {
+        let claim = self.inner.names.claim(name);
+        if claim.is_contested() {
+            let (controller, cluster) = (&**name, self.name());
+            tracing::error!(
+                controller,
+                cluster,
+                "another controller of this name runs in the cluster: they share a field manager, and only one of them has metrics; call `.name(…)` on one"
+            );
+        }
+        claim
     }
 
     /// Tells an observer of every write, as long as it lives.

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
+use crate::running_names::NameClaim;
 use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
@@ -15,6 +16,8 @@ use crate::stats::ControllerStats;
 #[must_use = "dropping the handle ends the controller"]
 pub struct ControllerHandle {
     shared: Arc<ControllerShared>,
+    /// The name is free when the handle is dropped: the task ends at its next await only.
+    _claim: NameClaim,
     stopper: watch::Sender<bool>,
     task: JoinHandle<RunSummary>,
 }
@@ -22,11 +25,13 @@ pub struct ControllerHandle {
 impl ControllerHandle {
     pub(crate) fn new(
         shared: Arc<ControllerShared>,
+        claim: NameClaim,
         stopper: watch::Sender<bool>,
         task: JoinHandle<RunSummary>,
     ) -> ControllerHandle {
         ControllerHandle {
             shared,
+            _claim: claim,
             stopper,
             task,
         }

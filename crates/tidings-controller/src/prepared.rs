@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::cluster::WriteObserver;
 use crate::runner::{self, ReconcileFunc, RunnerOptions};
+use crate::running_names::NameClaim;
 use crate::shared::{ControllerShared, FAR};
 use crate::signals::either;
 use crate::watch_source::{AttachFunc, AttachedHandler};
@@ -17,6 +18,8 @@ use crate::watch_source::{AttachFunc, AttachedHandler};
 /// A controller with all its parts, before it runs.
 pub(crate) struct PreparedController {
     pub(crate) shared: Arc<ControllerShared>,
+    /// Held until the controller has ended.
+    pub(crate) claim: NameClaim,
     pub(crate) attach: Vec<AttachFunc>,
     pub(crate) options: RunnerOptions,
     pub(crate) reconcile: Arc<ReconcileFunc>,
@@ -24,7 +27,7 @@ pub(crate) struct PreparedController {
 
 impl PreparedController {
     pub(crate) async fn run(self, stop: impl Future<Output = ()>) -> RunSummary {
-        let shared = self.shared;
+        let (shared, _claim) = (self.shared, self.claim);
         let observer: Weak<dyn WriteObserver> = Arc::<ControllerShared>::downgrade(&shared);
         shared.cluster.observe_writes(observer);
         let mut attached = AttachedHandlers(Vec::new());

@@ -18,6 +18,7 @@ mod mapping;
 mod outages;
 mod permissions;
 mod port;
+mod refusals;
 mod retries;
 mod running;
 mod scopes;
