@@ -36,6 +36,7 @@ mod shards;
 mod shared;
 mod signals;
 mod stats;
+mod times;
 mod trigger;
 mod watch_source;
 mod watched;

@@ -67,7 +67,7 @@ impl PreparedController {
         };
         // What is left of the grace of the reconciles.
         let deadline = *stopped.get_or_init(Instant::now) + grace;
-        events.flush_until(deadline).await;
+        events.finish_until(deadline).await;
         summary
     }
 }
