@@ -13,6 +13,7 @@ use tidings_kube::{
 
 use crate::applied::applied_hash;
 use crate::gate::ServerGate;
+use crate::running_names::{NameClaim, RunningNames};
 
 /// The name of the only cluster of a program.
 const DEFAULT_NAME: &str = "default";
@@ -33,6 +34,7 @@ struct ClusterInner {
     reflector: ReflectorOptions,
     gate: Arc<ServerGate>,
     writes: Arc<WriteObservers>,
+    names: RunningNames,
     metrics: Option<InformerMetrics>,
 }
 
@@ -61,12 +63,15 @@ impl Cluster {
                 reflector,
                 gate,
                 writes,
+                names: RunningNames::default(),
                 metrics: None,
             }),
         }
     }
 
     /// Sets how informers that are made later list and watch. Call it before controllers are made.
+    ///
+    /// [`ReflectorOptions::retry_now`] is replaced: informers of a cluster try again when its server answers a probe.
     #[must_use]
     pub fn reflector(self, options: ReflectorOptions) -> Cluster {
         let options = retried_by(&self.inner.gate, options);
@@ -74,9 +79,14 @@ impl Cluster {
         self.with(informers, options, self.inner.metrics.clone())
     }
 
-    /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made.
+    /// Exports the metrics of informers and queues that are made later to Prometheus. Call it before controllers are made. Clusters may
+    /// share `metrics`: samples of a cluster with a name have a label `cluster`.
     #[must_use]
     pub fn with_metrics(self, metrics: InformerMetrics) -> Cluster {
+        let metrics = match self.label() {
+            Some(cluster) => metrics.of_cluster(cluster),
+            None => metrics,
+        };
         let informers = self.inner.informers.clone().with_metrics(metrics.clone());
         self.with(informers, self.inner.reflector.clone(), Some(metrics))
     }
@@ -96,6 +106,7 @@ impl Cluster {
                 reflector,
                 gate: Arc::clone(&inner.gate),
                 writes: Arc::clone(&inner.writes),
+                names: inner.names.clone(),
                 metrics,
             }),
         }
@@ -173,6 +184,20 @@ impl Cluster {
         &self.inner.gate
     }
 
+    /// Notes that a controller of a name runs, and logs an error if another one does.
+    pub(crate) fn claim_name(&self, name: &Arc<str>) -> NameClaim {
+        let claim = self.inner.names.claim(name);
+        if claim.is_contested() {
+            let (controller, cluster) = (&**name, self.name());
+            tracing::error!(
+                controller,
+                cluster,
+                "another controller of this name runs in the cluster: they share a field manager, and only one of them has metrics; call `.name(…)` on one"
+            );
+        }
+        claim
+    }
+
     /// Tells an observer of every write, as long as it lives.
     pub(crate) fn observe_writes(&self, observer: Weak<dyn WriteObserver>) {
         let mut observers = self.inner.writes.lock();
@@ -183,7 +208,7 @@ impl Cluster {
 
 /// Informers reconnect when a probe finds the server back: reconciles wait until the caches have own writes.
 fn retried_by(gate: &ServerGate, mut options: ReflectorOptions) -> ReflectorOptions {
-    options.retry_now = Some(Arc::clone(&gate.reopened));
+    options.retry_now = Some(gate.reopened.clone());
     options
 }
 

@@ -1,32 +1,25 @@
 //! The builder of controllers.
 
-use std::any::Any;
-use std::error::Error;
+mod start;
+
+use std::any::{Any, TypeId, type_name};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_api::{Object, ObjectKey};
-use tidings_informer::workqueue::{QueueOptions, RateLimiter, WithJitter, default_limiter};
-use tidings_informer::{
-    Action, BoxFuture, Cached, IndexValue, MergedStore, Predicate, RunSummary, SharedInformer, Uid,
-    WorkQueue, story,
-};
+use tidings_informer::workqueue::{RateLimiter, WithJitter, default_limiter};
+use tidings_informer::{BoxFuture, Cached, IndexValue, Predicate, SharedInformer, Uid};
 use tidings_kube::{ApiResource, KubeObject, Scope, resource_of};
-use tokio::sync::watch;
 
 use crate::cluster::Cluster;
-use crate::context::Context;
-use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
-use crate::outcome::{ErrorPolicy, ReconcileFailure};
+use crate::outcome::ErrorPolicy;
 use crate::owners::{self, OwnerKind, OwnerLink};
 use crate::permissions::{Permissions, UsedResource};
-use crate::prepared::PreparedController;
-use crate::runner::{Attempt, ReconcileFunc, RunnerOptions};
+use crate::runner::RunnerOptions;
 use crate::shards::{ShardGroup, ShardSeat};
-use crate::shared::ControllerShared;
-use crate::signals::signalled;
+use crate::signals::{either, signalled};
 use crate::trigger::Trigger;
 use crate::watch_source::{WatchSource, Watches, watch_source};
 use crate::watched::{KeysOf, OwnedObject, Watched};
@@ -83,12 +76,26 @@ fn namespaces(scopes: &[Scope]) -> Vec<String> {
     names
 }
 
+/// Refuses to watch nothing: a list of namespaces that was read from somewhere and is empty is a mistake.
+fn check_scopes(scopes: &[Scope], kind: &str) {
+    assert!(
+        !scopes.is_empty(),
+        "no scope for {kind}: give at least one, or Scope::all()"
+    );
+}
+
 type AddIndex<K> = Box<dyn Fn(&SharedInformer<K>) + Send>;
 type LinksFunc<K> = fn(&Cached<K>) -> Vec<OwnerLink>;
 type IdentityFunc<K> = fn(&Cached<K>, Uid) -> OwnedObject;
 type InformerFunc<K> = Box<dyn Fn(&Cluster, &Scope) -> SharedInformer<K> + Send + Sync>;
 type WatchSetup = Box<dyn FnOnce(&MainResource) -> Vec<WatchSource> + Send>;
-type ErrorPolicyFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
+
+/// What follows from errors of one type.
+struct TypedPolicy {
+    error: TypeId,
+    error_name: &'static str,
+    decide: Arc<dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync>,
+}
 
 /// Reconciles the objects of a type whenever they, or other objects that belong to them, change.
 ///
@@ -130,7 +137,7 @@ pub struct Controller<K: Send + Sync + 'static> {
     indexes: Vec<AddIndex<K>>,
     limiter: Box<dyn RateLimiter<ObjectKey>>,
     resync: Option<Duration>,
-    error_policy: Option<Arc<ErrorPolicyFunc>>,
+    error_policy: Option<TypedPolicy>,
     metrics: Option<ControllerMetrics>,
     shards: Option<ShardSeat>,
     triggers: Vec<Trigger>,
@@ -192,7 +199,8 @@ impl<K: Send + Sync + 'static> Controller<K> {
         }
     }
 
-    /// Sets the name for logs, metrics, events and as field manager. Controllers of one process need different names.
+    /// Sets the name for logs, metrics, events and as field manager. Controllers that run in one cluster at the same time need different
+    /// names; the log has an error if they do not.
     #[must_use]
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
@@ -207,6 +215,9 @@ impl<K: Send + Sync + 'static> Controller<K> {
 
     /// Only the objects of several scopes, read as one cache: several namespaces, or several selectors. Each scope has a watch of its own,
     /// so the program needs no permission for what is in none of them.
+    ///
+    /// # Panics
+    /// Without a scope there is nothing to reconcile: [`Controller::run`] and [`Controller::start`] panic.
     #[must_use]
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = Scope>) -> Self {
         self.scopes = scopes.into_iter().collect();
@@ -293,6 +304,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
                     .map(|name| owners::key(object.namespace(), name, &*exists))
                     .collect()
             });
+            check_scopes(&watches.scopes, &resource.kind);
             // What is owned is in the namespace of its owner.
             let scopes = main.narrowed(watches.scopes).into_iter();
             let source = |scope: Scope| {
@@ -404,6 +416,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
         }
         self.watches.push(Box::new(move |main| {
             let keys: KeysOf<D> = Arc::new(move |object| keys(object).into_iter().collect());
+            check_scopes(&watches.scopes, &resource.kind);
             let place = cluster.as_ref().unwrap_or(&main.cluster);
             let source = |scope: Scope| {
                 let watched = Watched {
@@ -466,7 +479,7 @@ impl<K: Send + Sync + 'static> Controller<K> {
             .fold(Permissions::new(), Permissions::and)
     }
 
-    /// Adds an index to the cache of the main resource; [`Context::by_index`] reads it.
+    /// Adds an index to the cache of the main resource; [`Context::by_index`](crate::Context::by_index) reads it.
     #[must_use]
     pub fn index<V: IndexValue, I: IntoIterator<Item = V>>(
         mut self,
@@ -527,12 +540,19 @@ impl<K: Send + Sync + 'static> Controller<K> {
     }
 
     /// Sets what follows from an error of the type that the reconcile function returns. Without it every error is retried.
+    ///
+    /// # Panics
+    /// A policy for another type makes [`Controller::run`] and [`Controller::start`] panic: it would never be asked.
     #[must_use]
     pub fn error_policy<E: 'static>(
         mut self,
         policy: impl Fn(&E) -> ErrorPolicy + Send + Sync + 'static,
     ) -> Self {
-        self.error_policy = Some(Arc::new(move |error| error.downcast_ref().map(&policy)));
+        self.error_policy = Some(TypedPolicy {
+            error: TypeId::of::<E>(),
+            error_name: type_name::<E>(),
+            decide: Arc::new(move |error| error.downcast_ref().map(&policy)),
+        });
         self
     }
 
@@ -543,170 +563,18 @@ impl<K: Send + Sync + 'static> Controller<K> {
         self
     }
 
-    /// Stops the controller when a future is ready: no further reconcile starts, running ones have the grace to end.
+    /// Stops the controller when a future is ready: no further reconcile starts, running ones have the grace to end. Of several, and of
+    /// [`Controller::shutdown_on_signal`], the first that is ready counts.
     #[must_use]
     pub fn stop_on(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Self {
-        self.stop = Box::pin(stop);
+        self.stop = Box::pin(either(self.stop, stop));
         self
     }
 
-    /// Stops the controller at SIGINT (Ctrl-C), and on Unix at SIGTERM.
+    /// Stops the controller at SIGINT (Ctrl-C), and on Unix at SIGTERM. A second signal ends the process at once, with code 1.
     #[must_use]
     pub fn shutdown_on_signal(self) -> Self {
         self.stop_on(signalled())
-    }
-
-    /// Runs the controller until it is stopped. The first reconcile starts when all caches have their initial state.
-    ///
-    /// `reconcile` gets the object from the cache and a context that derefs to `state`. It is not called for objects that are gone: use a
-    /// finalizer to clean up after them. Dropping the future ends all reconciles at once.
-    pub async fn run<S, E, R, F>(self, reconcile: R, state: S) -> RunSummary
-    where
-        S: Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
-        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, E>> + Send + 'static,
-    {
-        let (prepared, stop) = self.prepare(reconcile, state);
-        prepared.run(stop).await
-    }
-
-    /// Runs the controller as a task of its own, which a handle stops.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
-    pub fn start<S, E, R, F>(self, reconcile: R, state: S) -> ControllerHandle
-    where
-        S: Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
-        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, E>> + Send + 'static,
-    {
-        let (prepared, asked) = self.prepare(reconcile, state);
-        let shared = Arc::clone(&prepared.shared);
-        let (stopper, mut stopped) = watch::channel(false);
-        let task = tokio::spawn(async move {
-            let stop = async move {
-                tokio::select! {
-                    () = asked => {}
-                    _ = stopped.wait_for(|stopped| *stopped) => {}
-                }
-            };
-            prepared.run(stop).await
-        });
-        ControllerHandle::new(shared, stopper, task)
-    }
-
-    fn prepare<S, E, R, F>(
-        self,
-        reconcile: R,
-        state: S,
-    ) -> (PreparedController, BoxFuture<'static, ()>)
-    where
-        S: Send + Sync + 'static,
-        E: Into<Box<dyn Error + Send + Sync>> + Send + 'static,
-        R: Fn(Arc<Cached<K>>, Context<S>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<Action, E>> + Send + 'static,
-    {
-        let informers: Vec<SharedInformer<K>> = self
-            .scopes
-            .iter()
-            .map(|scope| (self.informer)(&self.cluster, scope))
-            .collect();
-        for (add, informer) in self
-            .indexes
-            .iter()
-            .flat_map(|add| informers.iter().map(move |informer| (add, informer)))
-        {
-            add(informer);
-        }
-        let store = MergedStore::new(informers.iter().map(SharedInformer::store));
-        let objects = store.clone();
-        let main = MainResource {
-            cluster: self.cluster.clone(),
-            controller: Arc::clone(&self.name),
-            resource: self.resource,
-            namespaces: namespaces(&self.scopes),
-            exists: Arc::new(move |key| objects.get_by_key(key.as_str()).is_some()),
-        };
-        let source = |(scope, informer)| {
-            let watched = Watched {
-                resource: main.resource.clone(),
-                scope,
-                informer,
-                keys: Arc::new(|object: &Cached<K>| vec![object.key().clone()]),
-                by_owner: None,
-                elsewhere: None,
-                is_labelled: false,
-                identity: self.identity,
-            };
-            watch_source(watched, self.predicate.clone(), self.resync)
-        };
-        let scoped = self.scopes.into_iter().zip(informers);
-        let mut sources: Vec<WatchSource> = scoped.map(source).collect();
-        let main_sources = sources.len();
-        for set_up in self.watches {
-            sources.extend(set_up(&main));
-        }
-        let (resources, attach): (Vec<_>, Vec<_>) = sources
-            .into_iter()
-            .map(|source| (source.resource, source.attach))
-            .unzip();
-        let queue = WorkQueue::with_options(QueueOptions {
-            limiter: self.limiter,
-            ..QueueOptions::default()
-        });
-        if let Some(metrics) = self.cluster.metrics() {
-            metrics.observe_queue(Arc::clone(&self.name), &queue);
-        }
-        let shared = Arc::new(ControllerShared::new(
-            self.name,
-            self.cluster,
-            queue,
-            resources,
-            main_sources,
-            self.shards,
-        ));
-        for trigger in &self.triggers {
-            trigger.attach(&shared);
-        }
-        if let Some(metrics) = &self.metrics {
-            metrics.observe(&shared);
-        }
-        let (state, policy) = (Arc::new(state), self.error_policy);
-        let reconcile_shared = Arc::downgrade(&shared);
-        let reconcile: Arc<ReconcileFunc> = Arc::new(move |attempt: Attempt| {
-            let object = store.get_by_key(attempt.key.as_str());
-            let object = object.filter(|object| attempt.uid.is_none_or(|uid| object.uid() == uid));
-            let (Some(object), Some(shared)) = (object, reconcile_shared.upgrade()) else {
-                // The object is gone, and with it the reason to look at it again.
-                return Box::pin(std::future::ready(Ok(Action::AwaitChange)));
-            };
-            let context = Context {
-                shared,
-                state: Arc::clone(&state),
-                attempt,
-            };
-            let (work, policy) = (reconcile(object, context), policy.clone());
-            Box::pin(async move {
-                work.await.map_err(|error| {
-                    let policy = policy.and_then(|policy| policy(&error)).unwrap_or_default();
-                    let text = story(&*error.into());
-                    ReconcileFailure {
-                        text,
-                        policy,
-                        is_timeout: false,
-                    }
-                })
-            })
-        });
-        let prepared = PreparedController {
-            shared,
-            attach,
-            options: self.options,
-            reconcile,
-        };
-        (prepared, self.stop)
     }
 }
 

@@ -7,11 +7,10 @@ use serde_json::Value;
 use tidings_kube::{ApiResource, ObjectPath, RestClient, SourceError};
 use tokio::time::{Instant, sleep};
 
+use crate::times::FAR;
+
 /// How often the conditions of a definition are read.
 const POLL: Duration = Duration::from_millis(50);
-
-/// Longer times would overflow an `Instant`: a year.
-const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Why definitions were not installed.
 #[derive(Debug, thiserror::Error)]

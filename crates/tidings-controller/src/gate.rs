@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use tidings_informer::RetrySignal;
 use tidings_kube::RestClient;
-use tokio::sync::{Notify, watch};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
@@ -36,7 +38,7 @@ pub(crate) struct ServerGate {
     state: watch::Sender<ServerState>,
     outages: AtomicU64,
     /// Told when the server answers again: informers need not wait out their backoff.
-    pub(crate) reopened: Arc<Notify>,
+    pub(crate) reopened: RetrySignal,
     probing: Mutex<Option<JoinHandle<()>>>,
     own: Weak<ServerGate>,
 }
@@ -53,7 +55,7 @@ impl ServerGate {
             breaker: Mutex::default(),
             state: watch::Sender::new(ServerState::Answers),
             outages: AtomicU64::new(0),
-            reopened: Arc::default(),
+            reopened: RetrySignal::new(),
             probing: Mutex::default(),
             own: own.clone(),
         })
@@ -88,14 +90,19 @@ impl ServerGate {
     }
 
     /// A request got no answer: shuts the gate until a probe is answered. Late answers to requests from before do not open it.
+    ///
+    /// A request may be dropped outside a runtime, when a program ends. Nobody could probe then, so the gate stays open.
     pub(crate) fn unanswered(&self) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
         let mut breaker = lock(&self.breaker);
         if !breaker.failed(Instant::now()) {
             return;
         }
         self.state.send_replace(ServerState::Suspected);
         drop(breaker);
-        let probing = tokio::spawn(ServerGate::probe(self.own.clone()));
+        let probing = runtime.spawn(ServerGate::probe(self.own.clone()));
         *lock(&self.probing) = Some(probing);
     }
 
@@ -107,7 +114,7 @@ impl ServerGate {
         let before = self.state.send_replace(ServerState::Answers);
         drop(breaker);
         if before == ServerState::Dead {
-            self.reopened.notify_waiters();
+            self.reopened.retry_now();
             let cluster = &*self.cluster;
             tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
         }
@@ -174,5 +181,53 @@ impl std::fmt::Debug for ServerGate {
             .field("cluster", &self.cluster)
             .field("state", &*self.state.borrow())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::Pending;
+    use std::task::{Context, Poll};
+
+    use http::Response;
+    use kube::client::Body;
+
+    use super::*;
+
+    /// A server that never answers.
+    #[derive(Clone)]
+    struct Silent;
+
+    impl tower_service::Service<Request<Body>> for Silent {
+        type Response = Response<Body>;
+        type Error = Infallible;
+        type Future = Pending<Result<Response<Body>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_dropped_outside_a_runtime_changes_nothing() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let gate = runtime.block_on(async {
+            let client = RestClient::new(kube::Client::new(Silent, "default"));
+            ServerGate::new("test".into(), client)
+        });
+        gate.unanswered();
+        assert!(!gate.is_shut(), "nobody could open it");
+        runtime.block_on(async {
+            gate.unanswered();
+            assert!(gate.is_shut());
+        });
     }
 }

@@ -6,6 +6,8 @@ use tidings_informer::RunSummary;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::cluster::Cluster;
+use crate::running_names::NameClaim;
 use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
@@ -14,6 +16,8 @@ use crate::stats::ControllerStats;
 #[must_use = "dropping the handle ends the controller"]
 pub struct ControllerHandle {
     shared: Arc<ControllerShared>,
+    /// The name is free when the handle is dropped: the task ends at its next await only.
+    _claim: NameClaim,
     stopper: watch::Sender<bool>,
     task: JoinHandle<RunSummary>,
 }
@@ -21,11 +25,13 @@ pub struct ControllerHandle {
 impl ControllerHandle {
     pub(crate) fn new(
         shared: Arc<ControllerShared>,
+        claim: NameClaim,
         stopper: watch::Sender<bool>,
         task: JoinHandle<RunSummary>,
     ) -> ControllerHandle {
         ControllerHandle {
             shared,
+            _claim: claim,
             stopper,
             task,
         }
@@ -44,6 +50,20 @@ impl ControllerHandle {
     /// True if all caches have their initial state.
     pub fn has_synced(&self) -> bool {
         self.shared.sources.iter().all(|source| source.has_synced())
+    }
+
+    /// The cluster of the controller.
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    /// The caches without their initial state, and what they are doing.
+    pub(crate) fn waits_for(&self) -> Vec<String> {
+        let sources = self.shared.sources.iter();
+        let waiting = sources.filter(|source| !source.has_synced());
+        waiting
+            .map(|source| format!("{} ({})", source.name(), source.state()))
+            .collect()
     }
 
     /// The figures and what the controller waits for, as JSON.

@@ -62,8 +62,8 @@ fn answer(request: &Request<Incoming>, state: &ManagerState) -> Response<Full<By
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".into());
     }
     match request.uri().path() {
-        "/healthz" => checked("ended", &state.ended()),
-        "/readyz" => checked("waiting for their caches", &state.not_synced()),
+        "/healthz" => checked(&state.not_healthy()),
+        "/readyz" => checked(&state.not_ready()),
         "/metrics" => {
             let mut metrics = String::new();
             match encode(&mut metrics, &state.registry) {
@@ -86,11 +86,12 @@ fn answer(request: &Request<Incoming>, state: &ManagerState) -> Response<Full<By
     }
 }
 
-fn checked(what: &str, names: &[String]) -> Response<Full<Bytes>> {
-    match names {
+/// The answer of a check: the reasons why it fails, one a line.
+fn checked(reasons: &[String]) -> Response<Full<Bytes>> {
+    match reasons {
         [] => text(StatusCode::OK, "ok\n".into()),
-        names => {
-            let message = format!("controllers {what}: {}\n", names.join(", "));
+        reasons => {
+            let message = format!("{}\n", reasons.join("\n"));
             text(StatusCode::SERVICE_UNAVAILABLE, message)
         }
     }

@@ -1,4 +1,4 @@
-//! The controllers that a manager runs, and what its port shows of them.
+//! What a manager runs, and what its port shows of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,23 +7,31 @@ use tidings_informer::metrics::InformerMetrics;
 use tokio::task::JoinSet;
 
 use crate::fleet::Fleet;
-use crate::handle::ControllerHandle;
 use crate::metrics::ControllerMetrics;
 use crate::shards::ShardGroup;
+use crate::work::WorkSet;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts a controller, for each term of a leader.
-pub(crate) type StartController = Box<dyn Fn() -> ControllerHandle + Send + Sync>;
+/// Says whether a part of the program is well, and if not, why.
+pub(crate) type CheckFunc = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
-/// What the port of a manager shows.
+/// A check of the program, with its name.
+pub(crate) type NamedCheck = (String, CheckFunc);
+
+/// What a manager runs and what its port shows.
 pub(crate) struct ManagerState {
     pub(crate) informers: InformerMetrics,
     pub(crate) controllers: ControllerMetrics,
     pub(crate) registry: Registry,
-    running: Mutex<Vec<ControllerHandle>>,
+    /// What runs while this process leads, or always without an election.
+    pub(crate) led: WorkSet,
+    /// What runs in a process that does not lead too.
+    pub(crate) everywhere: WorkSet,
+    pub(crate) health_checks: Vec<NamedCheck>,
+    pub(crate) ready_checks: Vec<NamedCheck>,
     fleets: Mutex<Vec<Fleet>>,
     groups: Mutex<Vec<ShardGroup>>,
 }
@@ -38,39 +46,68 @@ impl ManagerState {
             informers,
             controllers,
             registry,
-            running: Mutex::default(),
+            led: WorkSet::default(),
+            everywhere: WorkSet::default(),
+            health_checks: Vec::new(),
+            ready_checks: Vec::new(),
             fleets: Mutex::default(),
             groups: Mutex::default(),
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<ControllerHandle>> {
-        lock(&self.running)
+    /// Why the process is not ready: the caches that controllers wait for, and what the program's checks say. A process that does not
+    /// lead waits for the caches of controllers that run everywhere only. Those of fleets do not count: a cluster that is away must not
+    /// make the process unready for the others.
+    pub(crate) fn not_ready(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for work in [&self.led, &self.everywhere] {
+            work.for_each_controller(|controller| {
+                let (name, caches) = (controller.name(), controller.waits_for());
+                if !caches.is_empty() {
+                    let caches = caches.join("; ");
+                    reasons.push(format!(
+                        "the controller {name} waits for its caches: {caches}"
+                    ));
+                }
+            });
+        }
+        reasons.extend(failures(&self.ready_checks));
+        reasons
     }
 
-    /// The names of controllers whose caches do not have their initial state. A process that does not lead has none. Those of fleets
-    /// do not count: a cluster that is away must not make the process unready for the others.
-    pub(crate) fn not_synced(&self) -> Vec<String> {
-        let running = self.running();
-        let waiting = running.iter().filter(|controller| !controller.has_synced());
-        waiting
-            .map(|controller| controller.name().to_owned())
-            .collect()
-    }
-
-    /// The names of controllers that have ended although nobody stopped them.
-    pub(crate) fn ended(&self) -> Vec<String> {
-        let running = self.running();
-        let ended = running.iter().filter(|controller| controller.is_finished());
-        ended
-            .map(|controller| controller.name().to_owned())
-            .collect()
+    /// Why the process should be restarted: controllers and tasks that have ended although nobody stopped them, and what the program's
+    /// checks say.
+    pub(crate) fn not_healthy(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for work in [&self.led, &self.everywhere] {
+            work.for_each_controller(|controller| {
+                if controller.is_finished() {
+                    reasons.push(format!("the controller {} has ended", controller.name()));
+                }
+            });
+            let ended = work.ended_tasks().into_iter();
+            reasons.extend(ended.map(|name| format!("the task {name} has ended")));
+        }
+        for fleet in &*lock(&self.fleets) {
+            fleet.for_each_running(|controller| {
+                if controller.is_finished() {
+                    let (name, cluster) = (controller.name(), controller.cluster().name());
+                    reasons.push(format!(
+                        "the controller {name} of the cluster {cluster} has ended"
+                    ));
+                }
+            });
+        }
+        reasons.extend(failures(&self.health_checks));
+        reasons
     }
 
     /// The figures of the running controllers, as JSON.
     pub(crate) fn figures(&self) -> serde_json::Value {
-        let running = self.running();
-        let mut figures: Vec<_> = running.iter().map(ControllerHandle::figures).collect();
+        let mut figures = Vec::new();
+        for work in [&self.led, &self.everywhere] {
+            work.for_each_controller(|controller| figures.push(controller.figures()));
+        }
         for fleet in &*lock(&self.fleets) {
             fleet.for_each_running(|controller| figures.push(controller.figures()));
         }
@@ -107,35 +144,29 @@ impl ManagerState {
         !lock(&self.groups).is_empty()
     }
 
-    /// Stops fleets and leaves groups, after the controllers have ended.
-    pub(crate) async fn finish(&self) {
+    /// Stops the fleets, all at the same time.
+    pub(crate) async fn stop_fleets(&self) {
         let fleets = lock(&self.fleets).clone();
+        let mut stopping = JoinSet::new();
         for fleet in fleets {
-            fleet.stop().await;
+            stopping.spawn(async move { fleet.stop().await });
         }
+        while stopping.join_next().await.is_some() {}
+    }
+
+    /// Leaves groups, after all controllers have ended.
+    pub(crate) async fn finish(&self) {
         let groups = lock(&self.groups).clone();
         for group in groups {
             group.leave().await;
         }
     }
+}
 
-    pub(crate) fn start(&self, controllers: &[StartController]) {
-        self.running()
-            .extend(controllers.iter().map(|start| start()));
-    }
-
-    /// Stops the controllers. They all drain at the same time; dropping the future ends them at once.
-    pub(crate) async fn stop(&self) {
-        let mut stopping: JoinSet<_> = self
-            .running()
-            .drain(..)
-            .map(ControllerHandle::stop)
-            .collect();
-        while stopping.join_next().await.is_some() {}
-    }
-
-    /// Ends the controllers at once.
-    pub(crate) fn end(&self) {
-        self.running().clear();
-    }
+/// What the checks that fail say.
+fn failures(checks: &[NamedCheck]) -> impl Iterator<Item = String> {
+    checks.iter().filter_map(|(name, check)| {
+        let why = check().err()?;
+        Some(format!("the check {name} fails: {why}"))
+    })
 }

@@ -5,6 +5,7 @@ use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use prometheus_client::registry::Registry;
 use tidings_informer::BoxFuture;
 use tidings_informer::leader::{BadElection, ElectionOptions, LeaderElector, StopSignal};
 use tidings_informer::metrics::InformerMetrics;
@@ -15,10 +16,10 @@ use crate::fleet::Fleet;
 use crate::handle::ControllerHandle;
 use crate::http;
 use crate::identity::random_identity;
-use crate::managed::{ManagerState, StartController};
+use crate::managed::ManagerState;
 use crate::metrics::ControllerMetrics;
 use crate::shards::ShardGroup;
-use crate::signals::signalled;
+use crate::signals::{either, signalled};
 
 /// Why a manager did not run.
 #[derive(Debug, thiserror::Error)]
@@ -65,11 +66,11 @@ pub enum ManagerError {
 /// # }
 /// ```
 pub struct Manager {
-    controllers: Vec<StartController>,
     election: Option<(KubeLeaseLock, ElectionOptions)>,
     address: Option<SocketAddr>,
-    stop: BoxFuture<'static, ()>,
-    state: Arc<ManagerState>,
+    /// Unset: at a signal.
+    stop: Option<BoxFuture<'static, ()>>,
+    state: ManagerState,
 }
 
 impl Default for Manager {
@@ -79,14 +80,13 @@ impl Default for Manager {
 }
 
 impl Manager {
-    /// A manager without controllers. It stops at SIGINT and SIGTERM.
+    /// A manager without controllers. It stops at SIGINT and SIGTERM; a second signal ends the process at once, with code 1.
     pub fn new() -> Manager {
         Manager {
-            controllers: Vec::new(),
             election: None,
             address: None,
-            stop: Box::pin(signalled()),
-            state: Arc::new(ManagerState::new()),
+            stop: None,
+            state: ManagerState::new(),
         }
     }
 
@@ -96,7 +96,63 @@ impl Manager {
         mut self,
         start: impl Fn() -> ControllerHandle + Send + Sync + 'static,
     ) -> Manager {
-        self.controllers.push(Box::new(start));
+        self.state.led.add_controller(start);
+        self
+    }
+
+    /// Adds a controller that runs on every replica, also on one that does not lead: one that keeps something in this process up to
+    /// date, for example. It must not write what others write too.
+    #[must_use]
+    pub fn on_every_replica(
+        mut self,
+        start: impl Fn() -> ControllerHandle + Send + Sync + 'static,
+    ) -> Manager {
+        self.state.everywhere.add_controller(start);
+        self
+    }
+
+    /// Adds other work of the program: a function that is called with the controllers, once, or for each term of a leader. Its future
+    /// runs as a task until `stop` is raised, and has thirty seconds to end then; if the lead is lost it is dropped at its next await.
+    /// If it ends or panics before, `/healthz` answers 503.
+    #[must_use]
+    pub fn task<F: Future<Output = ()> + Send + 'static>(
+        mut self,
+        name: impl Into<Arc<str>>,
+        work: impl Fn(StopSignal) -> F + Send + Sync + 'static,
+    ) -> Manager {
+        self.state.led.add_task(name.into(), work);
+        self
+    }
+
+    /// Adds a check to `/healthz`: an error is answered with 503 and its text, and a kubelet restarts the container. The check is called
+    /// for each request, and must return at once.
+    #[must_use]
+    pub fn health_check(
+        mut self,
+        name: impl Into<String>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Manager {
+        let check = (name.into(), Box::new(check) as _);
+        self.state.health_checks.push(check);
+        self
+    }
+
+    /// Adds a check to `/readyz`, as [`Manager::health_check`] does to `/healthz`.
+    #[must_use]
+    pub fn ready_check(
+        mut self,
+        name: impl Into<String>,
+        check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Manager {
+        let check = (name.into(), Box::new(check) as _);
+        self.state.ready_checks.push(check);
+        self
+    }
+
+    /// Adds metrics of the program to `/metrics`: registers them with prometheus-client.
+    #[must_use]
+    pub fn registry(mut self, register: impl FnOnce(&mut Registry)) -> Manager {
+        register(&mut self.state.registry);
         self
     }
 
@@ -142,10 +198,13 @@ impl Manager {
         self
     }
 
-    /// Stops when a future is ready, instead of at a signal.
+    /// Stops when a future is ready, instead of at a signal. Of several, the first that is ready counts.
     #[must_use]
     pub fn stop_on(mut self, stop: impl Future<Output = ()> + Send + 'static) -> Manager {
-        self.stop = Box::pin(stop);
+        self.stop = Some(match self.stop {
+            Some(earlier) => Box::pin(either(earlier, stop)),
+            None => Box::pin(stop),
+        });
         self
     }
 
@@ -159,7 +218,7 @@ impl Manager {
         self.state.controllers.clone()
     }
 
-    /// Runs until it is stopped, then drains the controllers.
+    /// Runs until it is stopped. Then controllers, tasks and fleets are drained, all at the same time, and groups are left.
     ///
     /// # Errors
     /// If the port cannot be used, the election cannot run, or there is a group as well.
@@ -167,12 +226,17 @@ impl Manager {
         if self.election.is_some() && self.state.has_groups() {
             return Err(ManagerError::ElectionAndShards);
         }
+        let elector = match self.election {
+            Some((lock, options)) => Some(LeaderElector::new(Arc::new(lock), options)?),
+            None => None,
+        };
+        let state = Arc::new(self.state);
         let server = match self.address {
             Some(address) => {
                 let listener = TcpListener::bind(address).await;
                 let listener =
                     listener.map_err(|source| ManagerError::Listen { address, source })?;
-                Some(http::serve(listener, Arc::clone(&self.state)))
+                Some(http::serve(listener, Arc::clone(&state)))
             }
             None => None,
         };
@@ -182,54 +246,48 @@ impl Manager {
                 None => pending().await,
             }
         };
-        let (state, controllers) = (self.state, Arc::new(self.controllers));
+        let (stopper, stop) = StopSignal::new();
+        let asked = self.stop.unwrap_or_else(|| Box::pin(signalled()));
+        let asked = async {
+            asked.await;
+            stopper.raise();
+        };
         let lead = async {
-            match self.election {
-                Some((lock, options)) => {
-                    let elector = LeaderElector::new(Arc::new(lock), options)?;
+            match elector {
+                Some(elector) => {
                     let work = |stop: StopSignal| {
-                        lead(Arc::clone(&state), Arc::clone(&controllers), stop.wait())
+                        let state = Arc::clone(&state);
+                        async move { state.led.run(stop.wait()).await }
                     };
-                    elector.run_until_stopped(work, self.stop).await;
+                    elector.run_until_stopped(work, stop.wait()).await;
                 }
-                None => lead(Arc::clone(&state), Arc::clone(&controllers), self.stop).await,
+                None => state.led.run(stop.wait()).await,
             }
+        };
+        let stop_fleets = async {
+            stop.wait().await;
+            state.stop_fleets().await;
+        };
+        let run = async {
+            let everywhere = state.everywhere.run(stop.wait());
+            tokio::join!(asked, lead, everywhere, stop_fleets);
             state.finish().await;
-            Ok(())
         };
         tokio::select! {
-            led = lead => led,
+            biased; // the port must not tell of a process whose controllers have not started
+            () = run => Ok(()),
             () = serve => Ok(()),
         }
-    }
-}
-
-/// Runs the controllers until `stop` is ready.
-async fn lead(
-    state: Arc<ManagerState>,
-    controllers: Arc<Vec<StartController>>,
-    stop: impl Future<Output = ()>,
-) {
-    // The work of a leader that is lost is aborted: its controllers must not outlive it.
-    let term = LeaderTerm(state);
-    term.0.start(&controllers);
-    stop.await;
-    term.0.stop().await;
-}
-
-/// Ends the controllers of a term when it is dropped.
-struct LeaderTerm(Arc<ManagerState>);
-
-impl Drop for LeaderTerm {
-    fn drop(&mut self) {
-        self.0.end();
     }
 }
 
 impl fmt::Debug for Manager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Manager")
-            .field("controllers", &self.controllers.len())
+            .field(
+                "work",
+                &(self.state.led.len() + self.state.everywhere.len()),
+            )
             .field("address", &self.address)
             .finish_non_exhaustive()
     }

@@ -18,6 +18,7 @@ use crate::events::EventRecorder;
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
 use crate::shards::{OwnershipView, ShardSeat};
 use crate::stats::{ControllerCounters, ControllerStats};
+pub(crate) use crate::times::FAR;
 use crate::watched::{KeysOf, WatchedResource};
 
 /// Why a key is reconciled.
@@ -76,9 +77,6 @@ impl fmt::Display for Cause {
         }
     }
 }
-
-/// Longer waits would overflow an `Instant`: a year.
-pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The wait before the server is asked again for what is in doubt.
 const DOUBT_RETRY: Duration = Duration::from_millis(100);

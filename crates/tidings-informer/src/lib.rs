@@ -35,8 +35,8 @@ pub use predicate::Predicate;
 pub use queue::{Batch, Delta, DeltaFifo, Objects, QUEUE_BYTES_MAX};
 pub use reflected_store::ReflectedStore;
 pub use reflector::{
-    InitialState, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions, ReflectorState,
-    ReflectorStats, ReflectorStore, RelistReason,
+    InitialState, ListPermits, OnRefusal, Problem, ProblemHandler, Reflector, ReflectorOptions,
+    ReflectorState, ReflectorStats, ReflectorStore, RelistReason, RetrySignal,
 };
 pub use retry_watcher::{NotResumable, RetryWatcher};
 pub use run::{Action, RunSummary, run_controller};

@@ -25,13 +25,37 @@ type QueueMetricsFunc = Box<dyn Fn() -> Option<QueueMetrics> + Send + Sync>;
 
 /// Exports informers and work queues to Prometheus: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
 #[derive(Clone, Default)]
-pub struct InformerMetrics(Arc<Mutex<ObservedSet>>);
+pub struct InformerMetrics {
+    observed: Arc<Mutex<ObservedSet>>,
+    /// The label `cluster` of what is exported from here on.
+    cluster: Option<Arc<str>>,
+}
 
 /// The informers and queues that are exported, by name.
 #[derive(Default)]
 struct ObservedSet {
-    informers: Vec<(Arc<str>, Weak<dyn ObservedInformer>)>,
-    queues: Vec<(Arc<str>, QueueMetricsFunc)>,
+    informers: Vec<(ObservedName, Weak<dyn ObservedInformer>)>,
+    queues: Vec<(ObservedName, QueueMetricsFunc)>,
+}
+
+/// The labels that every sample of an informer or a queue has.
+#[derive(Clone, PartialEq, Eq)]
+struct ObservedName {
+    name: Arc<str>,
+    /// One of several clusters, whose informers have equal names.
+    cluster: Option<Arc<str>>,
+}
+
+/// The labels of a sample.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+impl ObservedName {
+    fn labels<'a>(&'a self, more: Option<(&'static str, &'a str)>) -> Labels<'a> {
+        let mut labels = vec![("name", &*self.name)];
+        labels.extend(self.cluster.as_deref().map(|cluster| ("cluster", cluster)));
+        labels.extend(more);
+        labels
+    }
 }
 
 impl InformerMetrics {
@@ -40,12 +64,30 @@ impl InformerMetrics {
         InformerMetrics::default()
     }
 
+    /// The same collector for one of several clusters: what is exported through it has the label `cluster`, and names are unique in the
+    /// cluster only.
+    #[must_use]
+    pub fn of_cluster(&self, cluster: impl Into<Arc<str>>) -> InformerMetrics {
+        InformerMetrics {
+            observed: Arc::clone(&self.observed),
+            cluster: Some(cluster.into()),
+        }
+    }
+
+    fn named(&self, name: Arc<str>) -> ObservedName {
+        ObservedName {
+            name,
+            cluster: self.cluster.clone(),
+        }
+    }
+
     /// Exports an informer of any type. Returns false if another of that name is exported and has not stopped.
     pub(crate) fn observe_any(&self, observed: Weak<dyn ObservedInformer>) -> bool {
         let Some(name) = observed.upgrade().map(|observed| observed.name()) else {
             return false;
         };
-        let mut observed_set = lock(&self.0);
+        let name = self.named(name);
+        let mut observed_set = lock(&self.observed);
         observed_set
             .informers
             .retain(|(_, informer)| informer.upgrade().is_some_and(|known| !known.is_stopped()));
@@ -66,8 +108,8 @@ impl InformerMetrics {
         name: impl Into<Arc<str>>,
         queue: &WorkQueue<T>,
     ) -> bool {
-        let name = name.into();
-        let mut observed_set = lock(&self.0);
+        let name = self.named(name.into());
+        let mut observed_set = lock(&self.observed);
         observed_set
             .queues
             .retain(|(_, figures)| figures().is_some());
@@ -84,7 +126,7 @@ impl InformerMetrics {
 
 impl fmt::Debug for InformerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let observed_set = lock(&self.0);
+        let observed_set = lock(&self.observed);
         f.debug_struct("InformerMetrics")
             .field("informers", &observed_set.informers.len())
             .field("queues", &observed_set.queues.len())
@@ -94,19 +136,19 @@ impl fmt::Debug for InformerMetrics {
 
 /// The values that a scrape reads from one informer.
 struct InformerReading {
-    name: Arc<str>,
+    name: ObservedName,
     stats: InformerStats,
     lags: Vec<(Arc<str>, Lag)>,
     informer: Arc<dyn ObservedInformer>,
 }
 
 impl InformerReading {
-    fn of(informer: Arc<dyn ObservedInformer>) -> InformerReading {
+    fn of(name: &ObservedName, informer: Arc<dyn ObservedInformer>) -> InformerReading {
         let mut lags = informer.lags();
         lags.sort_by_key(|(_, lag)| std::cmp::Reverse(lag.events));
         lags.truncate(HANDLERS_MAX);
         InformerReading {
-            name: informer.name(),
+            name: name.clone(),
             stats: informer.stats(),
             lags,
             informer,
@@ -117,17 +159,16 @@ impl InformerReading {
 impl Collector for InformerMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let (informers, queues) = {
-            let observed_set = lock(&self.0);
+            let observed_set = lock(&self.observed);
             let informers: Vec<InformerReading> = observed_set
                 .informers
                 .iter()
-                .filter_map(|(_, informer)| informer.upgrade())
-                .map(InformerReading::of)
+                .filter_map(|(name, informer)| Some(InformerReading::of(name, informer.upgrade()?)))
                 .collect();
             let queues: Vec<_> = observed_set
                 .queues
                 .iter()
-                .filter_map(|(name, figures)| Some((Arc::clone(name), figures()?)))
+                .filter_map(|(name, figures)| Some((name.clone(), figures()?)))
                 .collect();
             (informers, queues)
         };
@@ -145,17 +186,16 @@ type LagFigure = fn(&Lag) -> f64;
 type QueueFigure = fn(&QueueMetrics) -> f64;
 type QueueHistogram = fn(&QueueMetrics) -> &HistogramSnapshot;
 
-/// One sample: the values of its labels, and its value.
-type Sample<'a> = (Vec<&'a str>, f64);
+/// One sample: its labels, and its value.
+type Sample<'a> = (Labels<'a>, f64);
 
 fn gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    labels: &[&'static str],
     samples: Vec<Sample<'_>>,
 ) -> fmt::Result {
-    write_samples(encoder, name, help, MetricType::Gauge, labels, samples)
+    write_samples(encoder, name, help, MetricType::Gauge, samples)
 }
 
 /// Encodes a counter. The encoder appends `_total` to the name.
@@ -163,10 +203,9 @@ fn counter(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    labels: &[&'static str],
     samples: Vec<Sample<'_>>,
 ) -> fmt::Result {
-    write_samples(encoder, name, help, MetricType::Counter, labels, samples)
+    write_samples(encoder, name, help, MetricType::Counter, samples)
 }
 
 fn write_samples(
@@ -174,13 +213,11 @@ fn write_samples(
     name: &str,
     help: &str,
     kind: MetricType,
-    labels: &[&'static str],
     samples: Vec<Sample<'_>>,
 ) -> fmt::Result {
     let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
-    for (values, figure) in samples {
-        let set: Vec<(&str, &str)> = labels.iter().copied().zip(values).collect();
-        let mut sample = metric.encode_family(&set)?;
+    for (labels, figure) in samples {
+        let mut sample = metric.encode_family(&labels)?;
         match kind {
             MetricType::Counter => sample.encode_counter::<NoLabelSet, f64, f64>(&figure, None)?,
             _ => sample.encode_gauge(&figure)?,
@@ -189,53 +226,52 @@ fn write_samples(
     Ok(())
 }
 
+fn by_reason<'a>(read: &'a InformerReading, reason: &'a str) -> Labels<'a> {
+    read.name.labels(Some(("reason", reason)))
+}
+
 fn encode_informers(
     encoder: &mut DescriptorEncoder<'_>,
     informers: &[InformerReading],
 ) -> fmt::Result {
     use std::sync::atomic::Ordering::Relaxed;
-    let each = |figure: &dyn Fn(&InformerReading) -> f64| -> Vec<(Vec<&str>, f64)> {
+    let each = |figure: &dyn Fn(&InformerReading) -> f64| -> Vec<Sample<'_>> {
         let samples = informers
             .iter()
-            .map(|read| (vec![&*read.name], figure(read)));
+            .map(|read| (read.name.labels(None), figure(read)));
         samples.collect()
     };
-    let name = &["name"];
-    let by_reason = &["name", "reason"];
 
     let lists = informers.iter().flat_map(|read| {
         let reasons = RelistReason::ALL.into_iter();
         reasons.map(|reason| {
             let lists = read.informer.reflector().lists(reason);
-            (vec![&*read.name, reason.as_str()], lists as f64)
+            (by_reason(read, reason.as_str()), lists as f64)
         })
     });
     counter(
         encoder,
         "informer_lists",
         "Lists and requests for initial events, by reason",
-        by_reason,
         lists.collect(),
     )?;
     let ends = informers.iter().flat_map(|read| {
         let ends = read.informer.reflector().watch_ends.iter().zip(WATCH_ENDS);
-        ends.map(|(count, reason)| (vec![&*read.name, reason], count.load(Relaxed) as f64))
+        ends.map(|(count, reason)| (by_reason(read, reason), count.load(Relaxed) as f64))
     });
     counter(
         encoder,
         "informer_watch_ends",
         "Watches that ended, by reason",
-        by_reason,
         ends.collect(),
     )?;
     let watches = each(&|read| read.informer.reflector().watches() as f64);
-    counter(encoder, "informer_watches", "Watches opened", name, watches)?;
+    counter(encoder, "informer_watches", "Watches opened", watches)?;
     let objects = each(&|read| read.informer.reflector().objects_received() as f64);
     counter(
         encoder,
         "informer_received_objects",
         "Objects received in lists and events",
-        name,
         objects,
     )?;
     let bytes = each(&|read| read.informer.reflector().bytes_received() as f64);
@@ -243,23 +279,15 @@ fn encode_informers(
         encoder,
         "informer_received_bytes",
         "Bytes of objects received",
-        name,
         bytes,
     )?;
     let problems = each(&|read| read.informer.reflector().problems.load(Relaxed) as f64);
-    counter(
-        encoder,
-        "informer_problems",
-        "Problems reported",
-        name,
-        problems,
-    )?;
+    counter(encoder, "informer_problems", "Problems reported", problems)?;
     let decoding = each(&|read| read.stats.decoding.as_secs_f64());
     counter(
         encoder,
         "informer_decode_seconds",
         "Time spent comparing and decoding objects",
-        name,
         decoding,
     )?;
     let coalesced = each(&|read| read.stats.coalesced as f64);
@@ -267,7 +295,6 @@ fn encode_informers(
         encoder,
         "informer_coalesced_deltas",
         "Queued changes that a later change of the same object replaced",
-        name,
         coalesced,
     )?;
 
@@ -323,7 +350,7 @@ fn encode_informers(
         ),
     ];
     for (metric, help, figure) in gauges {
-        gauge(encoder, metric, help, name, each(figure))?;
+        gauge(encoder, metric, help, each(figure))?;
     }
 
     let lag: [MetricSource<LagFigure>; 3] = [
@@ -346,38 +373,32 @@ fn encode_informers(
     for (metric, help, figure) in lag {
         let samples = informers.iter().flat_map(|read| {
             let lags = read.lags.iter();
-            lags.map(move |(handler, lag)| (vec![&*read.name, &**handler], figure(lag)))
+            lags.map(move |(handler, lag)| {
+                (read.name.labels(Some(("handler", handler))), figure(lag))
+            })
         });
-        gauge(
-            encoder,
-            metric,
-            help,
-            &["name", "handler"],
-            samples.collect(),
-        )?;
+        gauge(encoder, metric, help, samples.collect())?;
     }
     Ok(())
 }
 
 fn encode_queues(
     encoder: &mut DescriptorEncoder<'_>,
-    queues: &[(Arc<str>, QueueMetrics)],
+    queues: &[(ObservedName, QueueMetrics)],
 ) -> fmt::Result {
-    let each = |figure: fn(&QueueMetrics) -> f64| -> Vec<(Vec<&str>, f64)> {
+    let each = |figure: fn(&QueueMetrics) -> f64| -> Vec<Sample<'_>> {
         let samples = queues
             .iter()
-            .map(|(name, figures)| (vec![&**name], figure(figures)));
+            .map(|(name, figures)| (name.labels(None), figure(figures)));
         samples.collect()
     };
-    let name = &["name"];
     let adds = each(|figures| figures.adds_total as f64);
-    counter(encoder, "workqueue_adds", "Items added", name, adds)?;
+    counter(encoder, "workqueue_adds", "Items added", adds)?;
     let retries = each(|figures| figures.retries_total as f64);
     counter(
         encoder,
         "workqueue_retries",
         "Items added again after a failure",
-        name,
         retries,
     )?;
     let gauges: [MetricSource<QueueFigure>; 4] = [
@@ -401,7 +422,7 @@ fn encode_queues(
         ),
     ];
     for (metric, help, figure) in gauges {
-        gauge(encoder, metric, help, name, each(figure))?;
+        gauge(encoder, metric, help, each(figure))?;
     }
     let histograms: [MetricSource<QueueHistogram>; 2] = [
         (
@@ -434,8 +455,8 @@ fn encode_queues(
                     histogram.count - histogram.cumulative.last().unwrap_or(&0),
                 )])
                 .collect();
-            let set = [("name", &**name)];
-            let mut sample = descriptor.encode_family(&set)?;
+            let labels = name.labels(None);
+            let mut sample = descriptor.encode_family(&labels)?;
             sample.encode_histogram::<NoLabelSet>(
                 histogram.sum_seconds,
                 histogram.count,

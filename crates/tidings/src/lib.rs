@@ -13,8 +13,8 @@ pub use tidings_kube::{KubeInformerFactory, RestClient, Scope};
 pub mod controller {
     pub use tidings_controller::{
         Action, AppliedChildren, BadShards, Cached, Cause, CauseKind, Children, Cluster,
-        ClusterKey, ClusterNameTaken, Context, Controller, ControllerHandle, ControllerMetrics,
-        ControllerStats, ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet,
+        ClusterKey, Context, Controller, ControllerHandle, ControllerMetrics, ControllerStats,
+        ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet, FleetError,
         InstallError, Manager, ManagerError, ManifestError, NewCondition, NewEvent, NotYet,
         ObjectReference, OwnerKind, Permissions, Predicate, RunSummary, ShardGroup, ShardOptions,
         ShardStatus, Trigger, Watches, has_condition, install_definitions, manifest, set_condition,
@@ -70,11 +70,11 @@ pub mod queue {
 pub mod source {
     pub use tidings_informer::{
         BackoffOptions, Batch, BoxFuture, Controller, Delta, DeltaFifo, EventStream,
-        ExponentialBackoff, InitialState, List, ListFunc, ListPart, ListStream, ListWatch, Listed,
-        Lister, ListerWatcher, NotResumable, Objects, OnRefusal, PAGE_SIZE, Paged, Pager,
-        QUEUE_BYTES_MAX, ReflectedStore, Reflector, ReflectorOptions, ReflectorState,
-        ReflectorStats, ReflectorStore, RelistReason, RetryWatcher, SourceError, WatchFunc,
-        Watcher,
+        ExponentialBackoff, InitialState, List, ListFunc, ListPart, ListPermits, ListStream,
+        ListWatch, Listed, Lister, ListerWatcher, NotResumable, Objects, OnRefusal, PAGE_SIZE,
+        Paged, Pager, QUEUE_BYTES_MAX, ReflectedStore, Reflector, ReflectorOptions, ReflectorState,
+        ReflectorStats, ReflectorStore, RelistReason, RetrySignal, RetryWatcher, SourceError,
+        WatchFunc, Watcher,
     };
 }
 

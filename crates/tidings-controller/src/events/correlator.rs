@@ -152,6 +152,7 @@ enum DueWrite {
 
 impl Correlator {
     pub(crate) fn new(options: EventOptions) -> Correlator {
+        let options = options.capped();
         let limiter = EventLimiter::new(options.entries_max, options.burst, options.refill);
         Correlator {
             options,
@@ -312,6 +313,32 @@ impl Correlator {
                 }
             }
         }
+    }
+
+    /// Queues the counts that the server does not have, as if all series had ended. Returns how many of them have no room yet.
+    pub(crate) fn end_series(&mut self, now: Instant) -> usize {
+        let mut owing: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.owes())
+            .map(|(key, entry)| (entry.id, Arc::clone(key), entry.is_idle()))
+            .collect();
+        owing.sort_by_key(|(id, ..)| *id); // the oldest first, whatever the order of the map
+        let mut left = 0;
+        for (_, key, is_idle) in owing {
+            if is_idle && !self.has_room(1) {
+                left += 1;
+                continue;
+            }
+            // One that is given up is forgotten then, instead of being queued again.
+            if let Some(entry) = self.entries.peek_mut(&key) {
+                entry.ending = true;
+            }
+            if is_idle {
+                self.queue(&key, now);
+            }
+        }
+        left
     }
 
     /// Takes the next write that is due.

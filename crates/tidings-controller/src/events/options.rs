@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::times::FAR;
+
 /// How an [`EventRecorder`](crate::EventRecorder) counts, limits and retries. The defaults are client-go's.
 ///
 /// ```
@@ -31,6 +33,20 @@ pub struct EventOptions {
     pub tries_max: u32,
     /// The wait between two attempts, and up to a quarter more at random.
     pub retry_after: Duration,
+}
+
+impl EventOptions {
+    /// The same, without times that would overflow an `Instant`.
+    pub(crate) fn capped(mut self) -> EventOptions {
+        for time in [
+            &mut self.finish_after,
+            &mut self.refresh_every,
+            &mut self.retry_after,
+        ] {
+            *time = FAR.min(*time);
+        }
+        self
+    }
 }
 
 impl Default for EventOptions {

@@ -103,7 +103,7 @@ impl EventRecorder {
         controller: &str,
         options: EventOptions,
     ) -> EventRecorder {
-        let gate = Arc::clone(cluster.gate());
+        let (options, gate) = (options.capped(), Arc::clone(cluster.gate()));
         // No reconcile waits for these writes: only the gate hears of them, if they are not answered.
         let observer = Arc::new(AnswersOnly(Arc::clone(&gate)));
         let client = cluster.informers().client().clone().observed_by(observer);
@@ -161,15 +161,29 @@ impl EventRecorder {
         }
     }
 
-    /// Flushes until a deadline, and not while the server is away: whoever stops does not wait for it.
-    pub(crate) async fn flush_until(&self, deadline: Instant) {
-        let flushed = async {
+    /// Writes all events, and the counts of all series. Cancel-safe.
+    async fn finish(&self) {
+        let state = &self.0.state;
+        loop {
+            let left = lock(&state.correlator).end_series(Instant::now());
+            state.recorded.notify_one();
+            self.flush().await;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Writes all events and the counts of all series, until a deadline, and not while the server is away: whoever stops does not wait for
+    /// it.
+    pub(crate) async fn finish_until(&self, deadline: Instant) {
+        let finished = async {
             tokio::select! {
-                () = self.flush() => {}
+                () = self.finish() => {}
                 () = self.0.state.gate.found_dead() => {}
             }
         };
-        let _ = timeout_at(deadline, flushed).await;
+        let _ = timeout_at(deadline, finished).await;
         let pending = lock(&self.0.state.correlator).pending();
         if pending > 0 {
             let controller = self.0.state.reporter.controller();

@@ -10,9 +10,9 @@ use prometheus_client::registry::Registry;
 use serde_json::json;
 use tidings_api::ObjectKey;
 use tidings_controller::{
-    Action, Cached, Cluster, ClusterNameTaken, Context, Controller, ControllerMetrics, Fleet,
-    Watches,
+    Action, Cached, Cluster, Context, Controller, ControllerMetrics, Fleet, FleetError, Watches,
 };
+use tidings_informer::metrics::InformerMetrics;
 use tidings_kube::{Scope, SourceError};
 
 use crate::server::{Server, eventually, secrets};
@@ -37,16 +37,20 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
         server.create(json!({"metadata": {"name": "a"}})).await;
     }
     let (fleet, seen, metrics) = (Fleet::new(), Seen::default(), ControllerMetrics::new());
-    let cluster = |name: &'static str, server: &Server| Cluster::named(name, &server.client());
+    let informers = InformerMetrics::new();
+    let cluster = |name: &'static str, server: &Server| {
+        Cluster::named(name, &server.client()).with_metrics(informers.clone())
+    };
     fleet.add(&cluster("east", &east)).unwrap();
     let (state, figures) = (Arc::clone(&seen), metrics.clone());
-    fleet.controller(move |cluster| {
+    let start = move |cluster: &Cluster| {
         Controller::<ConfigMap>::new(cluster)
             .scope(Scope::namespace("default"))
             .owns::<Secret>()
             .with_metrics(&figures)
             .start(mirror, Arc::clone(&state))
-    });
+    };
+    fleet.controller(start).unwrap();
     let has = |key: &str| seen.lock().unwrap().contains_key(key);
     eventually("the first cluster is reconciled", async || {
         has("east: default/a")
@@ -55,7 +59,7 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
     fleet.add(&cluster("west", &west)).unwrap();
     eventually("the second one too", async || has("west: default/a")).await;
     let taken = fleet.add(&cluster("west", &west)).unwrap_err();
-    assert_eq!(taken, ClusterNameTaken("west".to_owned()));
+    assert_eq!(taken, FleetError::NameTaken("west".to_owned()));
 
     // One is away: its keys wait, those of the other do not.
     east.switch().cut();
@@ -84,13 +88,18 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
     // Samples of equal names are told apart by the cluster.
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
+    registry.register_collector(Box::new(informers.clone()));
     let mut text = String::new();
     encode(&mut text, &registry).unwrap();
     for cluster in ["east", "west"] {
-        let sample = format!(
-            r#"controller_runtime_active_workers{{controller="configmap",cluster="{cluster}"}}"#
-        );
-        assert!(text.contains(&sample), "{text}");
+        for sample in [
+            r#"controller_runtime_active_workers{controller="configmap",cluster="#,
+            r#"informer_objects{name="v1/configmaps in default",cluster="#,
+            r#"workqueue_depth{name="configmap",cluster="#,
+        ] {
+            let sample = format!("{sample}\"{cluster}\"}} ");
+            assert!(text.contains(&sample), "{sample} in {text}");
+        }
     }
 
     // A cluster that is removed is left alone, also by its informers.

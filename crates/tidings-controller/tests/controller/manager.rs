@@ -1,6 +1,5 @@
 //! Managers: several controllers, leader election, and the port.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -10,26 +9,10 @@ use serde_json::json;
 use tidings_controller::{Action, Cached, Context, Controller, Manager, ManagerError, ShardGroup};
 use tidings_informer::leader::ElectionOptions;
 use tidings_kube::{KubeLeaseLock, Scope, SourceError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 
+use crate::port::{free_address, get};
 use crate::server::{Server, eventually};
-
-/// Sends a GET without a client library, and returns code and body.
-async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
-    let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.ok()?;
-    let code = answer.split(' ').nth(1)?.parse().ok()?;
-    Some((code, answer.split_once("\r\n\r\n")?.1.to_owned()))
-}
-
-async fn free_address() -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
 
 type Count = Arc<AtomicU64>;
 

@@ -24,7 +24,7 @@ use follow::{WatchFollower, foreign};
 use machine::{EndedWatch, ReflectorMachine, ReflectorStep, StepOutcome, VERY_SHORT};
 use trace::StepTrace;
 
-pub use options::{InitialState, OnRefusal, ReflectorOptions};
+pub use options::{InitialState, ListPermits, OnRefusal, ReflectorOptions, RetrySignal};
 pub use problem::Problem;
 pub(crate) use state::{Observers, WATCH_ENDS};
 pub use state::{ProblemHandler, ReflectorState, ReflectorStats, RelistReason};
@@ -193,7 +193,7 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
     ) -> StepOutcome {
         let lists = self.options.lists.clone();
         let _permit = match &lists {
-            Some(lists) => lists.acquire().await.ok(),
+            Some(lists) => lists.acquire().await,
             None => None,
         };
         let observers = Arc::clone(&self.observers);

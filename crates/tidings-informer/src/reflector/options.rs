@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::BackoffOptions;
@@ -32,6 +32,56 @@ pub enum OnRefusal {
     StopBeforeSync,
 }
 
+/// How many of the reflectors that share it list at the same time. Clones share it.
+///
+/// ```
+/// use tidings_informer::{ListPermits, ReflectorOptions};
+///
+/// let mut options = ReflectorOptions::default();
+/// options.lists = Some(ListPermits::new(4));
+/// ```
+#[derive(Debug, Clone)]
+pub struct ListPermits(Arc<Semaphore>);
+
+impl ListPermits {
+    /// Permits for this many lists at a time. Zero counts as one.
+    pub fn new(at_once: usize) -> ListPermits {
+        let permits = at_once.clamp(1, Semaphore::MAX_PERMITS);
+        ListPermits(Arc::new(Semaphore::new(permits)))
+    }
+
+    /// Waits for a permit. Cancel-safe.
+    pub(super) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
+        self.0.acquire().await.ok() // never closed
+    }
+}
+
+/// Tells reflectors that wait after a failure to try again at once. Clones share it.
+///
+/// ```
+/// use tidings_informer::{ReflectorOptions, RetrySignal};
+///
+/// let back = RetrySignal::new();
+/// let mut options = ReflectorOptions::default();
+/// options.retry_now = Some(back.clone());
+/// // Later, when the network is back:
+/// back.retry_now();
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct RetrySignal(Arc<Notify>);
+
+impl RetrySignal {
+    /// A signal that no reflector waits for yet.
+    pub fn new() -> RetrySignal {
+        RetrySignal::default()
+    }
+
+    /// Ends the waits of this moment. Reflectors that do not wait now are not told.
+    pub fn retry_now(&self) {
+        self.0.notify_waiters();
+    }
+}
+
 /// Options of a reflector.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -55,9 +105,9 @@ pub struct ReflectorOptions {
     /// What to do when the server refuses.
     pub on_refusal: OnRefusal,
     /// Each list needs one of these permits, so that the informers of a program do not all list at once.
-    pub lists: Option<Arc<Semaphore>>,
-    /// `notify_waiters` ends waits after failures: for whoever knows that the server is back.
-    pub retry_now: Option<Arc<Notify>>,
+    pub lists: Option<ListPermits>,
+    /// Ends waits after failures: for whoever knows that the server is back.
+    pub retry_now: Option<RetrySignal>,
     /// The seed of the random waits and timeouts, to repeat them.
     pub seed: Option<u64>,
 }
@@ -91,7 +141,7 @@ impl ReflectorOptions {
     pub(super) async fn wait(&self, delay: Duration) {
         match &self.retry_now {
             // Whether the time is over or somebody knows better: the next attempt begins.
-            Some(retry) => drop(timeout(delay, retry.notified()).await),
+            Some(retry) => drop(timeout(delay, retry.0.notified()).await),
             None => sleep(delay).await,
         }
     }

@@ -141,3 +141,45 @@ async fn b107_the_name_of_an_informer_is_free_again_when_it_is_gone() {
     drop(first);
     assert!(metrics.observe(&make()));
 }
+
+#[tokio::test(start_paused = true)]
+async fn equal_names_of_several_clusters_are_told_apart() {
+    let metrics = InformerMetrics::new();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    let (east, west) = (metrics.of_cluster("east"), metrics.of_cluster("west"));
+    let servers = [Server::new(), Server::new()];
+    servers[1].put("a");
+    let [here, there] = servers.each_ref().map(|server| {
+        SharedInformer::builder(server.source(), Decode::bytes())
+            .name("pods")
+            .start()
+    });
+    assert!(east.observe(&here) && west.observe(&there));
+    assert!(!east.observe(&there), "names are unique in a cluster");
+    let queues: [WorkQueue<String>; 3] = [WorkQueue::new(), WorkQueue::new(), WorkQueue::new()];
+    assert!(east.observe_queue("q", &queues[0]) && west.observe_queue("q", &queues[1]));
+    assert!(metrics.observe_queue("q", &queues[2]), "and without one");
+    queues[1].add("x".into());
+    for informer in [&here, &there] {
+        informer.wait_synced().await.unwrap();
+    }
+    let text = scrape(&registry);
+    for (sample, value) in [
+        (r#"informer_objects{name="pods",cluster="east"}"#, 0.0),
+        (r#"informer_objects{name="pods",cluster="west"}"#, 1.0),
+        (
+            r#"informer_lists_total{name="pods",cluster="west",reason="first"}"#,
+            1.0,
+        ),
+        (r#"workqueue_depth{name="q",cluster="east"}"#, 0.0),
+        (r#"workqueue_depth{name="q",cluster="west"}"#, 1.0),
+        (r#"workqueue_depth{name="q"}"#, 0.0),
+        (
+            r#"workqueue_work_duration_seconds_count{name="q",cluster="west"}"#,
+            0.0,
+        ),
+    ] {
+        assert!((figure(&text, sample) - value).abs() < 0.1, "{sample}");
+    }
+}

@@ -59,6 +59,13 @@ fn run(options: EventOptions, script: &str) -> (Vec<String>, EventStats) {
                     correlator.tick(now);
                     continue;
                 }
+                ["end"] => {
+                    let left = correlator.end_series(now);
+                    if left > 0 {
+                        writes.push(format!("{seconds}: {left} left"));
+                    }
+                    continue;
+                }
                 ["record", label] => {
                     correlator.record(event(label, seconds), now);
                     continue;
@@ -127,6 +134,60 @@ fn the_first_is_created_the_second_makes_a_series_and_later_ones_only_count() {
          1: patch a 2 @1",
     );
     assert_eq!((stats.created, stats.series), (1, 199));
+}
+
+#[test]
+fn at_the_end_every_count_that_is_owed_is_written_once_and_as_there_is_room() {
+    // Three series that owe counts, one of them with a write on its way, and one event without repeats. There is room for two writes.
+    let stats = check_with(
+        tiny(10, 2),
+        "0: record a 2
+         0: a written
+         0: record b 2
+         0: b written
+         0: record c 2
+         0: c written
+         0: record d
+         0: d written
+         1: record a 5, record b 6, record c 7
+         2: end
+         3: end
+         3: a written, b refused
+         4: end
+         4: c written, end",
+        "0: create a 2 @0
+         0: create b 2 @0
+         0: create c 2 @0
+         0: create d
+         2: 1 left
+         2: patch a 7 @1
+         2: patch b 8 @1
+         3: 1 left
+         3: gave up b
+         4: patch c 9 @1",
+    );
+    assert_eq!(stats.lost, 6, "those of the series that was given up");
+}
+
+#[test]
+fn times_without_an_end_do_not_overflow() {
+    let options = EventOptions {
+        finish_after: Duration::MAX,
+        refresh_every: Duration::MAX,
+        retry_after: Duration::MAX,
+        refill: Duration::MAX,
+        ..EventOptions::default()
+    };
+    check_with(
+        options,
+        "0: record a, record b
+         0: a written, b unanswered
+         1: record a, tick
+         1: a written, tick",
+        "0: create a
+         0: create b
+         1: patch a 2 @1",
+    );
 }
 
 #[test]

@@ -277,7 +277,7 @@ async fn d21_every_setting_of_the_reflector_can_be_reached_through_a_factory() {
 
 #[tokio::test(start_paused = true)]
 async fn many_informers_of_one_program_do_not_list_all_at_once() {
-    let lists = Arc::new(tokio::sync::Semaphore::new(2));
+    let lists = ListPermits::new(2);
     let running = Arc::new(AtomicUsize::new(0));
     let most = Arc::new(AtomicUsize::new(0));
     let informers: Vec<_> = (0..10)
@@ -294,7 +294,7 @@ async fn many_informers_of_one_program_do_not_list_all_at_once() {
             });
             let watch: WatchFunc = Arc::new(|_| Box::pin(std::future::pending()));
             let mut options = ReflectorOptions::default();
-            options.lists = Some(Arc::clone(&lists));
+            options.lists = Some(lists.clone());
             SharedInformer::builder(Arc::new(ListWatch::new(list, watch)), Decode::bytes())
                 .reflector(options)
                 .start()

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidings_api::{Reason, Status};
 use tidings_informer::*;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
@@ -297,10 +296,10 @@ async fn whoever_knows_that_the_server_is_back_ends_a_wait() {
         .list(list("10", &[]))
         .watch_fails(refused())
         .watch(Watch::of(vec![bookmark(11)]));
-    let retry = Arc::new(Notify::new());
+    let retry = RetrySignal::new();
     let mut options = options();
     options.backoff = BackoffOptions::default().between(MINUTE, MINUTE);
-    options.retry_now = Some(Arc::clone(&retry));
+    options.retry_now = Some(retry.clone());
     let informer = SharedInformer::builder(script.source(), Decode::bytes())
         .reflector(options)
         .start();
@@ -309,7 +308,7 @@ async fn whoever_knows_that_the_server_is_back_ends_a_wait() {
     })
     .await;
     let before = Instant::now();
-    retry.notify_waiters();
+    retry.retry_now();
     eventually("it watches again", || script.watches() == 2).await;
     assert!(before.elapsed() < SECOND);
 }
