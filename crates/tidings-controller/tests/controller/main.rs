@@ -11,6 +11,7 @@ mod fleet;
 mod fleet_changes;
 mod health;
 mod labelled;
+mod leadership;
 mod log;
 mod manager;
 mod manager_work;

@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use serde_json::json;
-use tidings_controller::{Action, Cached, Context, Controller, ErrorPolicy};
+use tidings_controller::{Action, Cached, Context, Controller, ControllerMetrics, ErrorPolicy};
 use tidings_informer::workqueue::ItemExponential;
 use tidings_kube::Scope;
 
 use crate::server::{Server, config_maps, eventually, idle};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The error of the tests.
 #[derive(Debug, thiserror::Error)]
@@ -147,5 +151,65 @@ async fn a_delayed_key_does_not_outlive_its_object_and_a_new_result_replaces_the
     let gone = count();
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(count(), gone);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_outcome_has_its_metrics() {
+    let server = Server::start().await;
+    for name in ["good", "later", "passing", "lasting", "panics", "hangs"] {
+        server.create(json!({"metadata": {"name": name}})).await;
+    }
+    let reconcile = async |map: Arc<Cached<ConfigMap>>, _: Context<()>| match map.name() {
+        "good" => Ok(Action::AwaitChange),
+        "later" => Ok(Action::RequeueAfter(HOUR)),
+        "passing" => Err(Trouble::Passing),
+        "lasting" => Err(Trouble::Lasting),
+        "panics" => panic!("on purpose"),
+        _ => std::future::pending().await,
+    };
+    let metrics = ControllerMetrics::new();
+    let controller = maps(&server)
+        .with_metrics(&metrics)
+        .timeout(Duration::from_millis(50))
+        .backoff(ItemExponential::new(HOUR, HOUR))
+        .error_policy(|error: &Trouble| match error {
+            Trouble::Passing => ErrorPolicy::Retry,
+            Trouble::Lasting => ErrorPolicy::Terminal,
+        })
+        .start(reconcile, ());
+    eventually("all have ended", async || {
+        controller.stats().reconciles() == 6
+    })
+    .await;
+    idle(&controller).await;
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(metrics.clone()));
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for (sample, value) in [
+        (
+            "reconcile_total{controller=\"configmap\",result=\"success\"}",
+            1,
+        ),
+        (
+            "reconcile_total{controller=\"configmap\",result=\"requeue_after\"}",
+            1,
+        ),
+        (
+            "reconcile_total{controller=\"configmap\",result=\"error\"}",
+            4,
+        ),
+        ("reconcile_errors_total{controller=\"configmap\"}", 4),
+        (
+            "terminal_reconcile_errors_total{controller=\"configmap\"}",
+            1,
+        ),
+        ("reconcile_panics_total{controller=\"configmap\"}", 1),
+        ("reconcile_timeouts_total{controller=\"configmap\"}", 1),
+    ] {
+        let line = format!("controller_runtime_{sample} {value}\n");
+        assert!(text.contains(&line), "{line} in {text}");
+    }
     controller.stop().await;
 }
