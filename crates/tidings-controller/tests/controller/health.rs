@@ -92,10 +92,9 @@ async fn a_missing_permission_is_seen_in_readyz() {
     running.await.unwrap().unwrap();
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_controller_whose_cache_stops_before_its_first_state_ends() {
-    let log = ErrorLog::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let log = ErrorLog::start();
     let address = free_address().await;
     let (stop, stopped) = oneshot::channel::<()>();
     let server = Server::start().await;
@@ -105,12 +104,13 @@ async fn a_controller_whose_cache_stops_before_its_first_state_ends() {
     let start = move || {
         let watches = tidings_controller::Watches::<Secret>::all();
         Controller::<ConfigMap>::new(&cluster)
+            .name("refused")
             .watches_in(&remote, watches, |_: &Cached<Secret>| [])
             .start(look, ())
     };
     let manager = Manager::new().listen(address).controller(start);
     let running = tokio::spawn(manager.stop_on(async { drop(stopped.await) }).run());
-    let ended = "the controller configmap has ended\n".to_owned();
+    let ended = "the controller refused has ended\n".to_owned();
     eventually("its end is told", async || {
         get(address, "/healthz").await == Some((503, ended.clone()))
     })
@@ -118,11 +118,10 @@ async fn a_controller_whose_cache_stops_before_its_first_state_ends() {
     let (code, text) = get(address, "/readyz").await.unwrap();
     assert_eq!(code, 503);
     assert!(text.contains("v1/secrets (stopped: "), "{text}");
-    let lines = log.lines();
-    let told = lines.iter().find(|line| line.contains("has stopped"));
-    let told = told.unwrap_or_else(|| panic!("{lines:?}"));
-    for part in [r#"controller="configmap""#, r#"cache="v1/secrets""#] {
-        assert!(told.contains(part), "{part} in {told}");
+    let lines = log.of_controller("refused");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    for part in ["has stopped", r#"cache="v1/secrets""#, "may not read"] {
+        assert!(lines[0].contains(part), "{part} in {}", lines[0]);
     }
     drop(stop);
     running.await.unwrap().unwrap();

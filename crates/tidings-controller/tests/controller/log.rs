@@ -1,19 +1,35 @@
-//! Captures the log of this thread.
+//! Captures the errors that are logged.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps errors, each with its fields in one line.
+/// Keeps the errors of all tests, each with its fields in one line.
+///
+/// For the whole process: what a thread without a subscriber does first is never logged, also not for a subscriber of another thread.
 #[derive(Clone, Default)]
 pub(crate) struct ErrorLog(Arc<Mutex<Vec<String>>>);
 
 impl ErrorLog {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
+    /// The log, from now on.
+    pub(crate) fn start() -> &'static ErrorLog {
+        static LOG: OnceLock<ErrorLog> = OnceLock::new();
+        LOG.get_or_init(|| {
+            let log = ErrorLog::default();
+            tracing::subscriber::set_global_default(log.clone()).unwrap();
+            log
+        })
+    }
+
+    /// The errors of a controller, whose name no other test uses.
+    pub(crate) fn of_controller(&self, name: &str) -> Vec<String> {
+        let field = format!("controller={name:?} ");
+        let lines = self.0.lock().unwrap();
+        let lines = lines.iter().filter(|line| line.contains(&field));
+        lines.cloned().collect()
     }
 }
 

@@ -55,28 +55,31 @@ async fn no_scope_is_refused() {
 
 #[tokio::test]
 async fn two_controllers_of_one_name_are_an_error_in_the_log() {
-    let log = ErrorLog::default();
-    let _logging = tracing::subscriber::set_default(log.clone());
+    let log = ErrorLog::start();
     let server = Server::start().await;
     let cluster = server.cluster();
     let start = |name: &'static str| {
         let controller = Controller::<ConfigMap>::new(&cluster).name(name);
         controller.start(look, ())
     };
-    let (first, other) = (start("maps"), start("other"));
-    assert_eq!(log.lines(), [""; 0]);
-    let second = start("maps");
-    let lines = log.lines();
+    let (first, other) = (start("twin"), start("other"));
+    assert_eq!(log.of_controller("twin"), [""; 0]);
+    let second = start("twin");
+    let lines = log.of_controller("twin");
     assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in [r#"controller="maps""#, r#"cluster="default""#, ".name(…)"] {
+    for part in [r#"cluster="default""#, ".name(…)"] {
         assert!(lines[0].contains(part), "{part} in {}", lines[0]);
     }
     for controller in [first, second, other] {
         controller.stop().await;
     }
-    drop(start("maps"));
-    start("maps").stop().await;
-    assert_eq!(log.lines().len(), 1, "one after the other is no error");
+    drop(start("twin"));
+    start("twin").stop().await;
+    assert_eq!(
+        log.of_controller("twin").len(),
+        1,
+        "one after the other is no error"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
