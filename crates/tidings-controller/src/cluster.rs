@@ -22,6 +22,27 @@ const DEFAULT_NAME: &str = "default";
 ///
 /// Clones share the cluster. Every request of [`Cluster::client`] is observed: a server that does not answer pauses all controllers of
 /// the cluster, and what is written is waited for before the next reconcile of the same object.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_api::ObjectKey;
+/// use tidings_controller::Cluster;
+/// use tidings_informer::{InitialState, ReflectorOptions};
+/// use tidings_kube::RestClient;
+///
+/// # async fn run(client: RestClient) -> Result<(), tidings_controller::NotYet> {
+/// let mut options = ReflectorOptions::default();
+/// options.initial_state = InitialState::Streamed;
+/// let cluster = Cluster::named("europe", &client).reflector(options);
+/// // Before controllers start: somebody else makes the settings.
+/// let key = ObjectKey::new("default", "settings");
+/// let longest = Duration::from_secs(60);
+/// let settings = cluster.wait_until::<ConfigMap>(&key, longest, |map| map.is_some()).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     inner: Arc<ClusterInner>,

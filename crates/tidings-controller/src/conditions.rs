@@ -86,6 +86,15 @@ pub fn set_condition(conditions: &mut Vec<Condition>, new: NewCondition<'_>) -> 
 }
 
 /// True if a condition of this type has the status `True`.
+///
+/// ```
+/// use tidings_controller::{NewCondition, has_condition, set_condition};
+///
+/// let mut conditions = Vec::new();
+/// assert!(!has_condition(&conditions, "Ready"));
+/// set_condition(&mut conditions, NewCondition::is_true("Ready", "AllReplicas", "3 of 3 run"));
+/// assert!(has_condition(&conditions, "Ready"));
+/// ```
 pub fn has_condition(conditions: &[Condition], kind: &str) -> bool {
     let mut conditions = conditions.iter();
     conditions.any(|condition| condition.type_ == kind && condition.status == "True")

@@ -14,6 +14,29 @@ use crate::shared::{Cause, ControllerShared};
 use crate::watched::Watched;
 
 /// What a reconcile gets besides the object. Derefs to the program's own state.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use tidings_controller::{Action, Cached, Context, NewEvent};
+/// use tidings_kube::SourceError;
+///
+/// /// The program's own state.
+/// struct Settings {
+///     suffix: String,
+/// }
+///
+/// async fn reconcile(map: Arc<Cached<ConfigMap>>, ctx: Context<Settings>) -> Result<Action, SourceError> {
+///     let mut secret = Secret::default();
+///     secret.metadata.name = Some(format!("{}{}", map.name(), ctx.suffix));
+///     if ctx.owned::<Secret>(&map).is_empty() {
+///         ctx.event(&map, NewEvent::normal("Creating", "its Secret is not there yet").action("Create"));
+///     }
+///     ctx.apply(&map, &secret).await?;
+///     Ok(Action::AwaitChange)
+/// }
+/// ```
 pub struct Context<S> {
     pub(crate) shared: Arc<ControllerShared>,
     pub(crate) state: Arc<S>,

@@ -239,6 +239,18 @@ impl<K: Send + Sync + 'static> Controller<K> {
     }
 
     /// Only the events of the main resource that a predicate counts.
+    ///
+    /// ```no_run
+    /// use k8s_openapi::api::apps::v1::Deployment;
+    /// use tidings_controller::{Cached, Cluster, Controller, Predicate};
+    /// use tidings_kube::predicates;
+    ///
+    /// # fn controller(cluster: &Cluster) -> Controller<Deployment> {
+    /// let replicas = Predicate::changed(|deployment: &Cached<Deployment>| deployment.spec.as_ref().and_then(|spec| spec.replicas));
+    /// let counts = replicas.or(Predicate::labels_changed()).or(predicates::deletion_begun());
+    /// Controller::<Deployment>::new(cluster).with_predicate(counts)
+    /// # }
+    /// ```
     #[must_use]
     pub fn with_predicate(mut self, predicate: Predicate<K>) -> Self {
         self.predicate = predicate;

@@ -43,6 +43,31 @@ pub enum InstallError {
 /// Applies CustomResourceDefinitions and waits until the server serves their resources. A definition is what `K::crd()` of kube's
 /// `CustomResource` returns, or the same as JSON. Fields of other managers are taken over.
 ///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use serde_json::json;
+/// use tidings_controller::{InstallError, install_definitions};
+/// use tidings_kube::RestClient;
+///
+/// # async fn run(client: RestClient) -> Result<(), InstallError> {
+/// // With kube's derive it is `Gadget::crd()`.
+/// let gadgets = json!({
+///     "apiVersion": "apiextensions.k8s.io/v1",
+///     "kind": "CustomResourceDefinition",
+///     "metadata": {"name": "gadgets.example.com"},
+///     "spec": {
+///         "group": "example.com",
+///         "scope": "Namespaced",
+///         "names": {"kind": "Gadget", "plural": "gadgets"},
+///         "versions": [{"name": "v1", "served": true, "storage": true,
+///             "schema": {"openAPIV3Schema": {"type": "object"}}}],
+///     },
+/// });
+/// install_definitions(&client, "my-operator", [gadgets], Duration::from_secs(30)).await
+/// # }
+/// ```
+///
 /// # Errors
 /// If a definition is refused, or not established in time: with what its conditions say.
 pub async fn install_definitions(

@@ -12,7 +12,28 @@ use crate::context::Context;
 /// How often the finalizers are read again after another writer changed them.
 const TRIES: usize = 5;
 
-/// What a reconcile with a finalizer has to do.
+/// What a reconcile with a finalizer has to do; [`Context::finalizer`] tells it.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_controller::{Action, Cached, Context, Finalizing};
+/// use tidings_kube::SourceError;
+///
+/// # async fn publish(name: &str) {}
+/// # async fn unpublish(name: &str) {}
+/// async fn reconcile(map: Arc<Cached<ConfigMap>>, ctx: Context<()>) -> Result<Action, SourceError> {
+///     ctx.finalizer(&map, "example.com/published", async |step| {
+///         match step {
+///             Finalizing::Apply => publish(map.name()).await,
+///             Finalizing::Cleanup => unpublish(map.name()).await,
+///         }
+///         Ok(Action::AwaitChange)
+///     })
+///     .await
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finalizing {
     /// The object has the finalizer: reconcile it.

@@ -12,6 +12,19 @@ use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
 /// A running controller. Dropping the handle ends it and its reconciles at once.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use tidings_controller::{Action, Cluster, Controller};
+///
+/// # async fn run(cluster: Cluster) {
+/// let reconcile = async |_, _| Ok::<_, std::fmt::Error>(Action::AwaitChange);
+/// let handle = Controller::<ConfigMap>::new(&cluster).start(reconcile, ());
+/// println!("{}: {} failures so far", handle.name(), handle.stats().failed);
+/// let summary = handle.stop().await; // running reconciles have their grace
+/// println!("{} reconciles", summary.reconciles);
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the handle ends the controller"]
 pub struct ControllerHandle {

@@ -65,6 +65,38 @@ pub enum ManagerError {
 ///     .await
 /// # }
 /// ```
+///
+/// Other parts of a program live and die with its controllers, and are seen on the same port:
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// use prometheus_client::metrics::counter::Counter;
+/// use tidings_controller::Manager;
+///
+/// # async fn run() -> Result<(), tidings_controller::ManagerError> {
+/// let (is_connected, uploads) = (Arc::new(AtomicBool::new(false)), Counter::<u64>::default());
+/// let (connected, counted) = (Arc::clone(&is_connected), uploads.clone());
+/// Manager::new()
+///     .listen(([0, 0, 0, 0], 8080))
+///     .ready_check("storage", move || match connected.load(Ordering::SeqCst) {
+///         true => Ok(()),
+///         false => Err("no connection yet".to_owned()),
+///     })
+///     .registry(|registry| registry.register("uploads", "Files that were uploaded", counted))
+///     .task("uploader", move |stop| {
+///         let (is_connected, uploads) = (Arc::clone(&is_connected), uploads.clone());
+///         async move {
+///             is_connected.store(true, Ordering::SeqCst);
+///             uploads.inc();
+///             stop.wait().await;
+///         }
+///     })
+///     .run()
+///     .await
+/// # }
+/// ```
 pub struct Manager {
     election: Option<(KubeLeaseLock, ElectionOptions)>,
     address: Option<SocketAddr>,

@@ -14,6 +14,27 @@ use crate::shared::ControllerShared;
 use crate::stats::ControllerStats;
 
 /// Exports controllers: `registry.register_collector(Box::new(metrics.clone()))`. Clones share it.
+///
+/// A [`Manager`](crate::Manager) has one and serves it. A program with a port of its own registers one:
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use prometheus_client::encoding::text::encode;
+/// use prometheus_client::registry::Registry;
+/// use tidings_controller::{Action, Cluster, Controller, ControllerMetrics};
+///
+/// # async fn run(cluster: Cluster) -> Result<(), std::fmt::Error> {
+/// let metrics = ControllerMetrics::new();
+/// let mut registry = Registry::default();
+/// registry.register_collector(Box::new(metrics.clone()));
+/// let reconcile = async |_, _| Ok::<_, std::fmt::Error>(Action::AwaitChange);
+/// let controller = Controller::<ConfigMap>::new(&cluster).with_metrics(&metrics).start(reconcile, ());
+/// let mut text = String::new();
+/// encode(&mut text, &registry)?; // for each scrape
+/// # controller.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default)]
 pub struct ControllerMetrics(Arc<Mutex<Vec<Weak<ControllerShared>>>>);
 

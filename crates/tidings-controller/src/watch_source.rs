@@ -10,6 +10,25 @@ use crate::shared::ControllerShared;
 use crate::watched::{Watched, WatchedResource};
 
 /// Which objects of a resource a controller watches, and which of their events count.
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+/// use tidings_api::ObjectKey;
+/// use tidings_controller::{Cached, Cluster, Controller, OwnerKind, Predicate, Watches};
+/// use tidings_kube::Scope;
+///
+/// # fn controller(cluster: &Cluster) -> Controller<ConfigMap> {
+/// let certificates = Watches::<Secret>::all().scope(Scope::namespace("certificates").labels("use=tls"));
+/// Controller::<ConfigMap>::new(cluster)
+///     // Pods that any ConfigMap owns, when their labels change.
+///     .owns_with::<Pod>(OwnerKind::Any, Watches::all().predicate(Predicate::labels_changed()))
+///     // Every certificate belongs to the ConfigMap of its name.
+///     .watches_with(certificates, |secret: &Cached<Secret>| [ObjectKey::new("default", secret.name())])
+/// # }
+/// ```
+///
+/// # Panics
+/// Without a scope there is nothing to watch: the controller panics when it starts.
 pub struct Watches<D> {
     pub(crate) scopes: Vec<Scope>,
     pub(crate) predicate: Predicate<D>,
