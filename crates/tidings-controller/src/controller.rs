@@ -90,11 +90,14 @@ type IdentityFunc<K> = fn(&Cached<K>, Uid) -> OwnedObject;
 type InformerFunc<K> = Box<dyn Fn(&Cluster, &Scope) -> SharedInformer<K> + Send + Sync>;
 type WatchSetup = Box<dyn FnOnce(&MainResource) -> Vec<WatchSource> + Send>;
 
+/// What follows from an error; nothing if it is of another type.
+type DecideFunc = dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync;
+
 /// What follows from errors of one type.
 struct TypedPolicy {
     error: TypeId,
     error_name: &'static str,
-    decide: Arc<dyn Fn(&dyn Any) -> Option<ErrorPolicy> + Send + Sync>,
+    decide: Arc<DecideFunc>,
 }
 
 /// Reconciles the objects of a type whenever they, or other objects that belong to them, change.
