@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_count_and_what_is_no_update_counts_always() {
+    fn kr18_cr42_changes_count_and_what_is_no_update_counts_always() {
         let tens = Predicate::changed(|value: &Cached<u32>| **value / 10);
         assert!(!tens.counts(&updated(10, 11)));
         assert!(tens.counts(&updated(19, 20)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn predicates_compose() {
+    fn cr43_cr44_predicates_compose() {
         let even = || Predicate::of_object(|value: &Cached<u32>| value.is_multiple_of(2));
         let large = || Predicate::of_object(|value: &Cached<u32>| **value > 10);
         let counted =

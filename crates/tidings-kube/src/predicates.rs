@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn each_looks_at_its_own_part_of_the_metadata() {
+    fn cr40_cr41_each_looks_at_its_own_part_of_the_metadata() {
         let predicates = [
             generation_changed(),
             annotations_changed(),

@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn events_about_objects_without_a_namespace_are_in_default() {
+    fn kr27_events_about_objects_without_a_namespace_are_in_default() {
         let node = ObjectReference::new("v1", "Node", "", "n1");
         let event = EventParts::new(node, NewEvent::normal("R", ""), time());
         assert_eq!(event.namespace(), "default");

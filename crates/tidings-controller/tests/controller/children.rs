@@ -29,7 +29,7 @@ async fn mirror(map: Arc<Cached<ConfigMap>>, ctx: Context<()>) -> Result<Action,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_follow_their_owner_and_come_back_when_they_are_deleted() {
+async fn cr23_cr29_children_follow_their_owner_and_come_back_when_they_are_deleted() {
     let server = Server::start().await;
     server.apply("a", json!({"k": "one"})).await;
     let controller = Controller::<ConfigMap>::new(&server.cluster())
@@ -251,7 +251,7 @@ async fn what_is_not_wanted_any_more_is_pruned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_is_added_cleaned_up_and_removed_beside_those_of_others() {
+async fn kr25_a_finalizer_is_added_cleaned_up_and_removed_beside_those_of_others() {
     const NAME: &str = "example.com/clean-up";
     type Calls = Arc<Mutex<Vec<(String, Finalizing)>>>;
     async fn reconcile(
@@ -300,7 +300,7 @@ async fn a_finalizer_is_added_cleaned_up_and_removed_beside_those_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_controllers_share_one_reflector_and_one_can_stop() {
+async fn kr34_cr22_several_controllers_share_one_reflector_and_one_can_stop() {
     let server = Server::start().await;
     let cluster = server.cluster();
     let seen = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0))];
@@ -381,7 +381,7 @@ async fn owners_of_any_kind_and_named_objects_are_mapped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_in_another_namespace_is_refused_before_it_is_sent() {
+async fn cr48_a_child_in_another_namespace_is_refused_before_it_is_sent() {
     let server = Server::start().await;
     server.create(json!({"metadata": {"name": "a"}})).await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {
@@ -415,7 +415,7 @@ async fn a_child_in_another_namespace_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_in_projected_form_is_applied_once() {
+async fn kr10_a_child_in_projected_form_is_applied_once() {
     let server = Server::start().await;
     server.create(json!({"metadata": {"name": "a"}})).await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| {

@@ -52,7 +52,7 @@ fn maps(server: &Server) -> Controller<ConfigMap> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_has_what_kubectl_shows() {
+async fn kr26_an_event_has_what_kubectl_shows() {
     let server = Server::start().await;
     let map = server.create(json!({"metadata": {"name": "a"}})).await;
     let other = server.create(json!({"metadata": {"name": "b"}})).await;
@@ -104,7 +104,7 @@ async fn an_event_has_what_kubectl_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_reconciles_that_say_the_same_are_one_event_with_a_count() {
+async fn kr26_many_reconciles_that_say_the_same_are_one_event_with_a_count() {
     const TIMES: u64 = 200;
     let server = Server::start().await;
     let metrics = ControllerMetrics::new();
@@ -137,7 +137,7 @@ async fn many_reconciles_that_say_the_same_are_one_event_with_a_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_count_is_written_when_the_series_has_ended() {
+async fn kr28_the_last_count_is_written_when_the_series_has_ended() {
     let server = Server::start().await;
     let recorder = EventRecorder::with_options(&server.cluster(), "test", small());
     for _ in 0..50 {
@@ -200,7 +200,7 @@ async fn an_outage_delays_events_and_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn events_that_wait_are_written_when_the_controller_stops() {
+async fn cr97_events_that_wait_are_written_when_the_controller_stops() {
     let server = Server::start().await;
     for number in 0..200 {
         let name = format!("m{number}");

@@ -120,7 +120,7 @@ async fn clusters_come_and_go_and_one_that_is_away_degrades_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_of_another_cluster_are_mapped() {
+async fn cr85_objects_of_another_cluster_are_mapped() {
     let (hub, spoke) = (Server::start().await, Server::start().await);
     hub.create(json!({"metadata": {"name": "a"}})).await;
     let seen = Seen::default();

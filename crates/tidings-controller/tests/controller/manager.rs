@@ -27,7 +27,7 @@ async fn count_secrets(_: Arc<Cached<Secret>>, ctx: Context<Count>) -> Result<Ac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_manager_runs_controllers_and_tells_of_them_on_its_port() {
+async fn cr80_a_manager_runs_controllers_and_tells_of_them_on_its_port() {
     let server = Server::start().await;
     server.create(json!({"metadata": {"name": "a"}})).await;
     let address = free_address().await;
@@ -94,7 +94,7 @@ async fn a_manager_runs_controllers_and_tells_of_them_on_its_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_leader_reconciles_and_another_takes_over() {
+async fn cr69_only_the_leader_reconciles_and_another_takes_over() {
     let server = Server::start().await;
     let times = |seconds: [u64; 2], retry: u64| {
         let [lease, renew] = seconds.map(Duration::from_secs);
@@ -133,7 +133,7 @@ async fn only_the_leader_reconciles_and_another_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_that_is_in_use_is_named() {
+async fn cr79_a_port_that_is_in_use_is_named() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let error = Manager::new().listen(address).run().await.unwrap_err();

@@ -209,7 +209,7 @@ async fn everything_it_asks(scope: Scope) -> (BTreeSet<Asked>, Permissions) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_of_a_controller_is_allowed_by_its_derived_permissions() {
+async fn cr88_every_request_of_a_controller_is_allowed_by_its_derived_permissions() {
     for scope in [Scope::all(), Scope::namespace("default")] {
         let (asked, permissions) = everything_it_asks(scope).await;
         for (verb, group, resource, namespace) in &asked {

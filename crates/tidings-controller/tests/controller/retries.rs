@@ -30,7 +30,7 @@ fn maps(server: &Server) -> Controller<ConfigMap> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_always_fails_does_not_starve_the_rest() {
+async fn kr11_a_key_that_always_fails_does_not_starve_the_rest() {
     let server = Server::start().await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<AtomicU64>| {
         if map.name() == "bad" {
@@ -64,7 +64,7 @@ async fn a_key_that_always_fails_does_not_starve_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_policy_decides_per_error_and_attempts_are_counted() {
+async fn cr9_the_policy_decides_per_error_and_attempts_are_counted() {
     let server = Server::start().await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| match map.name() {
         "passing" if ctx.attempt() < 4 => Err(Trouble::Passing),
@@ -98,7 +98,7 @@ async fn the_policy_decides_per_error_and_attempts_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn panics_and_endless_reconciles_are_contained() {
+async fn cr1_cr3_panics_and_endless_reconciles_are_contained() {
     let server = Server::start().await;
     let reconcile =
         async |map: Arc<Cached<ConfigMap>>, ctx: Context<()>| match (map.name(), ctx.attempt()) {
@@ -119,7 +119,7 @@ async fn panics_and_endless_reconciles_are_contained() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_key_does_not_outlive_its_object_and_a_new_result_replaces_the_delay() {
+async fn cr12_cr86_a_delayed_key_does_not_outlive_its_object_and_a_new_result_replaces_the_delay() {
     let server = Server::start().await;
     let reconcile = async |map: Arc<Cached<ConfigMap>>, ctx: Context<AtomicU64>| {
         ctx.fetch_add(1, SeqCst);

@@ -30,7 +30,7 @@ async fn done(_: Arc<Cached<ConfigMap>>, _: Context<()>) -> Result<Action, Sourc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kr3_no_reconcile_starts_before_all_caches_have_their_state() {
+async fn cr7_kr3_no_reconcile_starts_before_all_caches_have_their_state() {
     let server = Server::start().await;
     create_many(&server, 3).await;
     server.switch().hold(Some("/secrets"));

@@ -29,7 +29,7 @@ async fn create_in(server: &Server, namespace: &str, name: &str, labels: serde_j
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_namespaces_are_one_cache_with_their_children() {
+async fn cr87_cr92_several_namespaces_are_one_cache_with_their_children() {
     let server = Server::start().await;
     for namespace in ["blue", "green", "red"] {
         create_in(&server, namespace, "site", json!({})).await;

@@ -404,7 +404,7 @@ fn run(division: Division, default_seeds: u64) {
 }
 
 #[test]
-fn one_process_comes_to_rest_after_any_trouble() {
+fn kr1_one_process_comes_to_rest_after_any_trouble() {
     run(Division::Alone, 12);
 }
 

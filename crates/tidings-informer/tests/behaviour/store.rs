@@ -34,7 +34,7 @@ fn by_group(object: &Cached<Object>) -> Result<Vec<String>, IndexError> {
 }
 
 #[test]
-fn b1_b37_keys_are_namespace_and_name() {
+fn kr33_b1_b37_keys_are_namespace_and_name() {
     assert_eq!(object("ns/a", 1).key().as_str(), "ns/a");
     let cluster = Object::parse(r#"{"metadata":{"name":"node-1"}}"#.into()).unwrap();
     assert_eq!(cluster.key().as_str(), "node-1");
@@ -54,7 +54,7 @@ fn b1_b37_keys_are_namespace_and_name() {
 }
 
 #[test]
-fn b2_d27_a_store_keeps_the_last_of_every_key_in_order() {
+fn kr32_b2_d27_a_store_keeps_the_last_of_every_key_in_order() {
     let store = Indexer::new();
     store.put(cached(&object("b", 1)));
     store.put(cached(&object("a", 2)));

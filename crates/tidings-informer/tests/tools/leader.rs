@@ -10,7 +10,7 @@ use tidings_informer::leader::{BadElection, ElectionEnd, ElectionOptions, Leader
 use tokio::time::{Instant, sleep, timeout};
 
 #[test]
-fn b132_times_that_do_not_go_together_are_refused() {
+fn cr70_b132_times_that_do_not_go_together_are_refused() {
     let board = Arc::default();
     let check = |identity, lease, renew, retry: f64| {
         let times = ElectionOptions::default().times(lease, renew, Duration::from_secs_f64(retry));

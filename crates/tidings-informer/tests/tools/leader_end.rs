@@ -235,7 +235,7 @@ async fn b132_who_lost_the_lead_stands_again_until_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b132_who_waits_for_another_term_stops_at_once() {
+async fn cr68_b132_who_waits_for_another_term_stops_at_once() {
     let board: Arc<Board> = Arc::default();
     let a = stand("a", &board);
     let start = Instant::now();

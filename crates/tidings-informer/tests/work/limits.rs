@@ -17,7 +17,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 #[test]
-fn b116_item_exponential_doubles_by_item_and_forget_resets() {
+fn cr64_b116_item_exponential_doubles_by_item_and_forget_resets() {
     let now = Instant::now();
     let mut limiter = ItemExponential::new(millis(1), seconds(1));
     for expected in [1, 2, 4, 8, 16] {

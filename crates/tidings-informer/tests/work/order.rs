@@ -31,7 +31,7 @@ fn seconds(count: u64) -> Duration {
 }
 
 #[test]
-fn b111_duplicates_collapse_and_keep_the_first_place() {
+fn kr4_b111_duplicates_collapse_and_keep_the_first_place() {
     let now = Instant::now();
     let mut core = QueueCore::new(AGE_STEP);
     assert_eq!(core.add(1_u32, Priority::NORMAL, now), AddResult::Queued);
@@ -65,7 +65,7 @@ fn b111_an_add_while_processing_is_queued_exactly_once_and_only_after_done() {
 }
 
 #[test]
-fn a_higher_priority_wins_and_keeps_the_place_of_the_first_add() {
+fn cr58_a_higher_priority_wins_and_keeps_the_place_of_the_first_add() {
     let now = Instant::now();
     let mut core = QueueCore::new(AGE_STEP);
     core.add(1_u32, Priority::LOW, now);
@@ -182,7 +182,7 @@ fn starvation_every_lane_has_its_share_once_all_have_aged() {
 }
 
 #[test]
-fn before_it_has_aged_the_initial_list_waits_for_changes() {
+fn cr32_before_it_has_aged_the_initial_list_waits_for_changes() {
     let now = Instant::now();
     let mut core = QueueCore::new(AGE_STEP);
     for number in 0..10 {
@@ -197,7 +197,7 @@ fn before_it_has_aged_the_initial_list_waits_for_changes() {
 }
 
 #[test]
-fn b115_two_delayed_adds_fire_once_at_the_earlier_time_and_in_order() {
+fn kr13_b115_two_delayed_adds_fire_once_at_the_earlier_time_and_in_order() {
     let start = Instant::now();
     let mut core = QueueCore::new(AGE_STEP);
     let at = |count| start + seconds(count);
@@ -241,7 +241,7 @@ fn b115_two_delayed_adds_fire_once_at_the_earlier_time_and_in_order() {
 }
 
 #[test]
-fn b115_a_delayed_item_survives_an_immediate_add() {
+fn cr59_b115_a_delayed_item_survives_an_immediate_add() {
     let start = Instant::now();
     let mut core = QueueCore::new(AGE_STEP);
     core.add_at(1_u32, Priority::NORMAL, start + seconds(5), start);

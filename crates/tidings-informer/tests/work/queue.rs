@@ -29,7 +29,7 @@ async fn settle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn b111_no_item_is_processed_by_two_workers_at_once() {
+async fn cr57_b111_no_item_is_processed_by_two_workers_at_once() {
     const ADDS: u32 = 20_000;
     let queue: WorkQueue<u32> = WorkQueue::new();
     let busy: Arc<Vec<AtomicU32>> = Arc::new((0..8).map(|_| AtomicU32::new(0)).collect());
@@ -82,7 +82,7 @@ async fn b111_no_item_is_processed_by_two_workers_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b111_an_item_added_while_processing_goes_to_a_waiting_worker_after_done() {
+async fn kr2_b111_an_item_added_while_processing_goes_to_a_waiting_worker_after_done() {
     let queue = WorkQueue::new();
     queue.add("x");
     let lease = queue.get().await.unwrap();
@@ -130,7 +130,7 @@ async fn b112_adds_after_shutdown_are_ignored_and_the_rest_is_handed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b112_shutdown_wakes_every_worker() {
+async fn cr63_b112_shutdown_wakes_every_worker() {
     let queue: WorkQueue<u32> = WorkQueue::new();
     let mut workers = JoinSet::new();
     for _ in 0..10 {
@@ -262,7 +262,7 @@ async fn b114_the_queue_goes_with_its_last_handle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b115_delayed_items_come_in_order_and_not_before_their_time() {
+async fn kr12_b115_delayed_items_come_in_order_and_not_before_their_time() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     for (item, delay) in [
@@ -285,7 +285,7 @@ async fn b115_delayed_items_come_in_order_and_not_before_their_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_delay_does_not_panic() {
+async fn kr17_an_endless_delay_does_not_panic() {
     let queue = WorkQueue::new();
     queue.add_after("x", Duration::MAX);
     assert!(timeout(seconds(1_000_000), queue.get()).await.is_err());
@@ -360,7 +360,7 @@ async fn d24_a_dropped_drain_still_reports_what_was_delayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b118_the_figures_follow_the_queue() {
+async fn cr61_b118_the_figures_follow_the_queue() {
     let queue = WorkQueue::new();
     queue.add("a");
     queue.add("a");

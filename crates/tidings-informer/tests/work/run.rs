@@ -81,7 +81,7 @@ async fn k16_backoff_grows_by_key_and_resets_on_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requeue_after_runs_again_and_await_change_does_not() {
+async fn kr14_requeue_after_runs_again_and_await_change_does_not() {
     let queue = WorkQueue::new();
     queue.add("x");
     let (times, summary) = times_of(queue, seconds(3600), |_, turn| match turn {
@@ -138,7 +138,7 @@ async fn a_panic_before_the_first_await_does_not_end_the_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_run_at_once_than_allowed_and_never_a_key_twice() {
+async fn kr8_no_more_run_at_once_than_allowed_and_never_a_key_twice() {
     let queue = WorkQueue::new();
     for key in 0..100_u32 {
         queue.add(key);
@@ -332,7 +332,7 @@ async fn dropping_the_loop_aborts_its_reconciles_and_frees_their_keys() {
 
 /// Retries keep the priority of the item: many failures from the initial list do not delay changes.
 #[tokio::test(start_paused = true)]
-async fn a_retry_keeps_the_priority() {
+async fn cr14_a_retry_keeps_the_priority() {
     let again = Action::RequeueAfter(Duration::from_millis(10));
     for outcome in [Err("no"), Ok(again)] {
         let queue = WorkQueue::new();

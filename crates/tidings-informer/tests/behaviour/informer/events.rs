@@ -107,7 +107,7 @@ async fn b101_an_object_never_goes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b103_b110_d19_deletions_carry_the_last_state_and_say_if_it_is_the_final_one() {
+async fn cr96_b103_b110_d19_deletions_carry_the_last_state_and_say_if_it_is_the_final_one() {
     let script = Script::new()
         .list(list("10", &[object("seen", 1), object("missed", 2)]))
         .watch(Watch::of(vec![
@@ -147,7 +147,7 @@ async fn b103_b110_d19_deletions_carry_the_last_state_and_say_if_it_is_the_final
 }
 
 #[tokio::test(start_paused = true)]
-async fn d20_an_object_that_was_created_again_is_another_one() {
+async fn kr19_d20_an_object_that_was_created_again_is_another_one() {
     let script = Script::new()
         .list(list("10", &[object_with("a", 1, "first", "{}")]))
         .watch_fails(expired())

@@ -414,7 +414,7 @@ async fn k11_b145_a_handler_that_sleeps_a_minute_holds_up_nothing_and_costs_no_q
 }
 
 #[tokio::test(start_paused = true)]
-async fn overflow_can_mean_every_object_again_or_an_error_or_waiting() {
+async fn kr35_overflow_can_mean_every_object_again_or_an_error_or_waiting() {
     for overflow in [Overflow::DropToSnapshot, Overflow::Error, Overflow::Block] {
         let server = Server::new();
         for name in ["a", "b", "c"] {
