@@ -172,7 +172,7 @@ async fn cr8_attempts_and_waits_start_over_after_a_success() {
             _ => Ok(Action::AwaitChange),
         }
     };
-    let wait = Duration::from_millis(20);
+    let wait = Duration::from_millis(100);
     let controller = maps(&server)
         .backoff(ItemExponential::new(wait, Duration::from_secs(60)))
         .start(reconcile, Mutex::default());
@@ -184,9 +184,9 @@ async fn cr8_attempts_and_waits_start_over_after_a_success() {
     })
     .await;
     assert_eq!(controller.stats().failed, 4);
-    // 20 and 40 ms; had the waits gone on growing, 80 and 160 ms.
+    // 100 and 200 ms; had the waits gone on growing, 400 and 800 ms.
     assert!(
-        start.elapsed() < Duration::from_millis(230),
+        start.elapsed() < Duration::from_millis(1_100),
         "{:?}",
         start.elapsed()
     );
@@ -216,11 +216,16 @@ async fn cr10_errors_are_retried_after_a_fixed_wait_or_given_up_until_a_change()
     eventually("one is retried", async || controller.stats().failed > 50).await;
     assert!(start.elapsed() < Duration::from_secs(5));
     server.apply("later", json!({"k": "v"})).await;
-    eventually("it works", async || controller.stats().succeeded == 1).await;
+    // Once or twice: a retry may see the change before its event queues the key.
+    eventually("it works", async || controller.stats().succeeded >= 1).await;
     idle(&controller).await;
-    let failed = controller.stats().failed;
+    let before = controller.stats();
     server.apply("never", json!({"k": "v"})).await;
-    eventually("a change helps", async || controller.stats().succeeded == 2).await;
+    eventually("a change helps", async || {
+        controller.stats().succeeded > before.succeeded
+    })
+    .await;
+    let failed = before.failed;
     let stats = controller.stats();
     assert_eq!((stats.failed, stats.terminal), (failed, 0));
     controller.stop().await;
