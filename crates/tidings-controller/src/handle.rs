@@ -86,6 +86,8 @@ impl ControllerHandle {
         let caches: serde_json::Map<_, _> = sources
             .map(|source| (source.name().to_owned(), source.state().into()))
             .collect();
+        let failing = self.shared.failing().into_iter();
+        let failing = failing.map(|(key, count)| (key.as_str().to_owned(), count.into()));
         serde_json::json!({
             "name": self.name(),
             "cluster": self.shared.cluster.name(),
@@ -95,6 +97,8 @@ impl ControllerHandle {
             "delayed": queue.delayed,
             "running": queue.processing,
             "longest_running_seconds": queue.longest_running_processor_seconds,
+            "reconciles": self.shared.running.figures(),
+            "failing": failing.collect::<serde_json::Map<_, _>>(),
             "own_writes": self.shared.own_writes(),
             "succeeded": stats.succeeded,
             "requeued": stats.requeued,

@@ -31,6 +31,7 @@ mod permissions;
 mod prepared;
 mod report;
 mod runner;
+mod running;
 mod running_names;
 mod shards;
 mod shared;

@@ -11,8 +11,9 @@ use tokio::time::Instant;
 use crate::cluster::WriteObserver;
 use crate::runner::{self, ReconcileFunc, RunnerOptions};
 use crate::running_names::NameClaim;
-use crate::shared::{ControllerShared, FAR};
+use crate::shared::ControllerShared;
 use crate::signals::either;
+use crate::times::FAR;
 use crate::watch_source::{AttachFunc, AttachedHandler};
 
 /// A controller with all its parts, before it runs.

@@ -17,6 +17,7 @@ use crate::outcome::{ErrorPolicy, ReconcileFailure};
 use crate::shards::{ActPermit, NoPermit};
 use crate::shared::{Cause, ControllerShared};
 use crate::stats::ControllerCounters;
+use crate::times::FAR;
 
 /// How a controller runs.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +26,7 @@ pub(crate) struct RunnerOptions {
     /// How long running reconciles have to end after the stop.
     pub(crate) grace: Duration,
     pub(crate) timeout: Option<Duration>,
-    /// How long a reconcile waits for own writes.
+    /// How long a reconcile waits for own writes, and for what is in doubt or was handed over.
     pub(crate) stale_wait: Duration,
 }
 
@@ -224,8 +225,9 @@ async fn reconcile_one(
     // This reconcile decides when the key is due again.
     shared.queue.cancel_delay(&key);
     let gate = shared.cluster.gate();
-    shared.resolve_doubts(options.stale_wait).await;
-    let seen = shared.see_own_writes(&key, options.stale_wait).await;
+    let deadline = Instant::now() + options.stale_wait.min(FAR);
+    shared.resolve_doubts(deadline).await;
+    let seen = shared.see_own_writes(&key, deadline).await;
     if gate.is_shut() {
         give_back(&shared, &key, lease.priority());
         return Ended::NotStarted;
@@ -235,7 +237,7 @@ async fn reconcile_one(
         shared.forget_own_writes(&key);
         warn!("the cache did not get an own write in time, reconciling without it");
     }
-    let permit = match permit(&shared, &key, options.stale_wait).await {
+    let permit = match permit(&shared, &key, deadline).await {
         // The server may have gone away while the caches were waited for.
         Ok(_) if gate.is_shut() => {
             give_back(&shared, &key, lease.priority());
@@ -253,6 +255,9 @@ async fn reconcile_one(
     };
     attempt.uid = permit.as_ref().map(ActPermit::uid);
     let (start, outages) = (Instant::now(), gate.outages().await);
+    let _running = shared
+        .running
+        .begin(&key, attempt.number, attempt.cause.to_string());
     let run = run_within(options.timeout, reconcile(attempt));
     let result = match &permit {
         Some(permit) => permit.within(run).await,
@@ -334,14 +339,14 @@ async fn run_within(
 async fn permit(
     shared: &ControllerShared,
     key: &ObjectKey,
-    longest: Duration,
+    deadline: Instant,
 ) -> Result<Option<ActPermit>, NoPermit> {
     let Some(shards) = &shared.shards else {
         return Ok(None);
     };
     let uid = shared.uid_of(key).ok_or(NoPermit::NotOwned)?;
     let permit = shards.permits().begin(uid)?;
-    match permit.within(shared.see_handed_over(uid, longest)).await {
+    match permit.within(shared.see_handed_over(uid, deadline)).await {
         Some(()) => Ok(Some(permit)),
         None => Err(NoPermit::Lapsed),
     }
@@ -404,7 +409,7 @@ mod tests {
         for (seat, is_permitted) in [(Some(group.seat()), false), (None, true)] {
             let (name, queue) = ("maps".into(), WorkQueue::new());
             let shared = ControllerShared::new(name, cluster.clone(), queue, Vec::new(), 0, seat);
-            let permit = permit(&shared, &key, Duration::ZERO).await;
+            let permit = permit(&shared, &key, Instant::now()).await;
             assert_eq!(permit.is_ok(), is_permitted, "{permit:?}");
         }
     }

@@ -16,9 +16,9 @@ use crate::cluster::{Cluster, WriteObserver};
 use crate::doubts::{Doubt, Doubts};
 use crate::events::EventRecorder;
 use crate::own_writes::{Awaited, OwnWrites, WrittenObject};
+use crate::running::RunningReconciles;
 use crate::shards::{OwnershipView, ShardSeat};
 use crate::stats::{ControllerCounters, ControllerStats};
-pub(crate) use crate::times::FAR;
 use crate::watched::{KeysOf, WatchedResource};
 
 /// Why a key is reconciled.
@@ -78,6 +78,9 @@ impl fmt::Display for Cause {
     }
 }
 
+/// How many failing keys are shown.
+const FAILING_SHOWN_MAX: usize = 50;
+
 /// The wait before the server is asked again for what is in doubt.
 const DOUBT_RETRY: Duration = Duration::from_millis(100);
 
@@ -103,6 +106,7 @@ pub(crate) struct ControllerShared {
     confirming: tokio::sync::Mutex<()>,
     /// The failures in a row of each key. Bound: the keys that fail.
     failures: Mutex<HashMap<ObjectKey, u32>>,
+    pub(crate) running: RunningReconciles,
     /// The first cause of each queued key. Bound: the keys of the queue.
     causes: Mutex<HashMap<ObjectKey, Cause>>,
     pub(crate) counters: ControllerCounters,
@@ -135,6 +139,7 @@ impl ControllerShared {
             confirmed: Mutex::default(),
             confirming: tokio::sync::Mutex::default(),
             failures: Mutex::default(),
+            running: RunningReconciles::default(),
             causes: Mutex::default(),
             counters: ControllerCounters::default(),
         }
@@ -258,9 +263,9 @@ impl ControllerShared {
         }
     }
 
-    /// Waits until the caches have all that the server has, for at most `longest`, if an object came from another replica since that was
+    /// Waits until the caches have all that the server has, until `deadline` at most, if an object came from another replica since that was
     /// last so: that replica has written things which this one has not seen.
-    pub(crate) async fn see_handed_over(&self, uid: Uid, longest: Duration) {
+    pub(crate) async fn see_handed_over(&self, uid: Uid, deadline: Instant) {
         let Some(shards) = &self.shards else {
             return;
         };
@@ -269,7 +274,6 @@ impl ControllerShared {
         if is_kept() {
             return;
         }
-        let deadline = Instant::now() + longest.min(FAR);
         let Ok(_turn) = timeout_at(deadline, self.confirming.lock()).await else {
             return;
         };
@@ -280,7 +284,7 @@ impl ControllerShared {
         for position in 0..self.sources.len() {
             self.doubts.add(position, None);
         }
-        self.resolve_doubts(longest).await;
+        self.resolve_doubts(deadline).await;
         *lock(&self.confirmed) = now;
     }
 
@@ -297,12 +301,11 @@ impl ControllerShared {
 
     /// Waits until the caches have what this process wrote to an object and to what it owns. False if they did not get it in time;
     /// what they did not get stays noted.
-    pub(crate) async fn see_own_writes(&self, key: &ObjectKey, longest: Duration) -> bool {
+    pub(crate) async fn see_own_writes(&self, key: &ObjectKey, deadline: Instant) -> bool {
         let writes = lock(&self.own_writes).of(key);
         if writes.is_empty() {
             return true;
         }
-        let deadline = Instant::now() + longest.min(FAR);
         let mut seen = true;
         for ((source, object), awaited) in writes {
             if let Some(source) = self.sources.get(source) {
@@ -315,14 +318,13 @@ impl ControllerShared {
         seen
     }
 
-    /// Waits until the caches have writes whose outcome nobody knew, for at most `longest`: asks the server what it has.
+    /// Waits until the caches have writes whose outcome nobody knew, until `deadline` at most: asks the server what it has.
     ///
     /// A write that is still on its way to the server when it is asked is missed.
-    pub(crate) async fn resolve_doubts(&self, longest: Duration) {
+    pub(crate) async fn resolve_doubts(&self, deadline: Instant) {
         if self.doubts.is_empty() {
             return;
         }
-        let deadline = Instant::now() + longest.min(FAR);
         let Ok(_turn) = timeout_at(deadline, self.doubts.resolving.lock()).await else {
             return;
         };
@@ -358,6 +360,19 @@ impl ControllerShared {
         } else {
             failures.remove(key);
         }
+    }
+
+    /// The keys that failed most often in a row, and how often: some of them.
+    pub(crate) fn failing(&self) -> Vec<(ObjectKey, u32)> {
+        let failures = lock(&self.failures);
+        let mut failing: Vec<_> = failures
+            .iter()
+            .map(|(key, count)| (key.clone(), *count))
+            .collect();
+        drop(failures);
+        failing.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        failing.truncate(FAILING_SHOWN_MAX);
+        failing
     }
 
     /// The number of the next attempt to reconcile a key: one more than its failures in a row.
