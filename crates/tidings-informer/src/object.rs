@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+// Of the standard library, not of shuttle: nothing that others wait for happens under it.
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
 use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject};
-
-use crate::sync::{Mutex, lock};
 
 /// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -383,6 +382,11 @@ impl<K: 'static> Decoder<K> {
         }
     }
 
+    fn pooled(&self, object: &Object) -> Arc<SharedMetadata> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        pool.get(object)
+    }
+
     pub(crate) fn decode(
         &self,
         object: Object,
@@ -395,7 +399,7 @@ impl<K: 'static> Decoder<K> {
             key,
             version: object.revision().get(),
             uid: Uid::new(&object.uid()),
-            shared: lock(&self.pool).get(&object),
+            shared: self.pooled(&object),
             mark: self.decode.mark.map_or(0, |mark| mark(&object)),
             is_confirmed: AtomicBool::new(false),
             memory_bytes: u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX),
