@@ -61,7 +61,7 @@ impl<S> Context<S> {
 
     /// True if the cached child was applied with the same configuration, and still has all of it.
     pub(crate) fn is_applied<D: KubeObject + Serialize>(&self, child: &ChildConfiguration) -> bool {
-        let cached = self.find_store::<D>(|_| true);
+        let cached = self.find_store::<D>();
         let Some(cached) = cached.get_by_key(child.key.as_str()) else {
             return false;
         };

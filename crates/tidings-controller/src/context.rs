@@ -138,7 +138,7 @@ impl<S> Context<S> {
     /// # Panics
     /// If the controller neither watches nor owns the type.
     pub fn store<D: Send + Sync + 'static>(&self) -> MergedStore<D> {
-        let store = self.find_store::<D>(|_| true);
+        let store = self.find_store::<D>();
         assert!(
             !store.stores().is_empty(),
             "{} does not watch {}: call owns or watches for it",
@@ -188,11 +188,8 @@ impl<S> Context<S> {
     }
 
     /// The caches of a type as one; without any if the controller does not watch it.
-    pub(crate) fn find_store<D: Send + Sync + 'static>(
-        &self,
-        is_meant: impl Fn(&Watched<D>) -> bool,
-    ) -> MergedStore<D> {
-        let watched = self.watched_here::<D>().filter(|watched| is_meant(watched));
+    pub(crate) fn find_store<D: Send + Sync + 'static>(&self) -> MergedStore<D> {
+        let watched = self.watched_here::<D>();
         MergedStore::new(watched.map(|watched| watched.informer.store()))
     }
 

@@ -64,8 +64,8 @@ impl InformerMetrics {
         InformerMetrics::default()
     }
 
-    /// The same collector for one of several clusters: what is exported through it has the label `cluster`, and names are unique in the
-    /// cluster only.
+    /// Exports informers and queues of one cluster to this collector, with the label `cluster`. Their names need to be unique in the cluster
+    /// only.
     #[must_use]
     pub fn of_cluster(&self, cluster: impl Into<Arc<str>>) -> InformerMetrics {
         InformerMetrics {
