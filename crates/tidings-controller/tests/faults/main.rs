@@ -322,7 +322,8 @@ async fn history(seed: u64, division: Division, world: &Arc<Mutex<World>>) {
     api.set_trouble(0);
     // Backoffs of minutes, silent watches and expired leases end by then.
     let mut last = Err(String::new());
-    for _ in 0..120 {
+    // A key that failed all the time waits for up to twenty minutes before it is tried without trouble.
+    for _ in 0..240 {
         tokio::time::sleep(Duration::from_secs(10)).await;
         api.bookmark();
         last = is_right(&api, &world.lock().unwrap());
