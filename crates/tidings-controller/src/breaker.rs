@@ -8,6 +8,18 @@ use tokio::time::Instant;
 const PROBE_FIRST: Duration = Duration::from_millis(50);
 /// The longest wait between probes.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+/// How long a server that says that it is not ready is waited for. Some never say that they are: one failing check is enough.
+const NOT_READY_MAX: Duration = Duration::from_secs(60);
+
+/// What a probe found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ProbeAnswer {
+    /// The server is ready, or does not tell whether it is.
+    Ready,
+    /// The server answers and says that it is not ready: it has just started and would refuse what it will serve soon.
+    NotReady,
+    None,
+}
 
 /// Open while a server does not answer.
 #[derive(Debug, Default)]
@@ -21,6 +33,8 @@ struct OpenBreaker {
     since: Instant,
     next_probe: Instant,
     wait: Duration,
+    /// Since when the server answers that it is not ready.
+    not_ready_since: Option<Instant>,
 }
 
 impl Breaker {
@@ -34,22 +48,32 @@ impl Breaker {
             since: now,
             next_probe: now,
             wait: PROBE_FIRST,
+            not_ready_since: None,
         });
         true
     }
 
-    /// A probe was answered. Returns how long the breaker was open, if this closes it.
-    pub(crate) fn succeeded(&mut self, now: Instant) -> Option<Duration> {
-        let open = self.open.take()?;
-        Some(now.saturating_duration_since(open.since))
-    }
-
-    /// A probe got no answer: the next one comes later.
-    pub(crate) fn probe_failed(&mut self, now: Instant) {
-        if let Some(open) = &mut self.open {
-            open.next_probe = now + open.wait;
-            open.wait = (open.wait * 2).min(PROBE_MAX);
+    /// A probe has ended. Returns how long the breaker was open, if this closes it; otherwise the next probe comes later.
+    pub(crate) fn probed(&mut self, answer: ProbeAnswer, now: Instant) -> Option<Duration> {
+        let open = self.open.as_mut()?;
+        let is_ready = match answer {
+            ProbeAnswer::Ready => true,
+            ProbeAnswer::NotReady => {
+                now - *open.not_ready_since.get_or_insert(now) >= NOT_READY_MAX
+            }
+            ProbeAnswer::None => {
+                open.not_ready_since = None;
+                false
+            }
+        };
+        if is_ready {
+            let since = open.since;
+            self.open = None;
+            return Some(now.saturating_duration_since(since));
         }
+        open.next_probe = now + open.wait;
+        open.wait = (open.wait * 2).min(PROBE_MAX);
+        None
     }
 
     /// When the next probe is due; `None` if the breaker is closed.
@@ -74,15 +98,39 @@ mod tests {
             let due = breaker.next_probe().unwrap();
             waits.push((due - now).as_millis());
             now = due;
-            breaker.probe_failed(now);
+            assert_eq!(breaker.probed(ProbeAnswer::None, now), None);
         }
         assert_eq!(waits, [0, 50, 100, 200, 400, 800, 1000]);
         now += Duration::from_secs(1);
-        assert_eq!(breaker.succeeded(now), Some(now - start));
+        let ready = ProbeAnswer::Ready;
+        assert_eq!(breaker.probed(ready, now), Some(now - start));
         assert_eq!(breaker.next_probe(), None);
-        assert_eq!(breaker.succeeded(now), None);
+        assert_eq!(breaker.probed(ready, now), None);
         // The next outage begins with a probe at once.
         assert!(breaker.failed(now));
         assert_eq!(breaker.next_probe(), Some(now));
+    }
+
+    #[test]
+    fn a_server_that_never_says_that_it_is_ready_is_waited_for_only_so_long() {
+        let start = Instant::now();
+        let mut breaker = Breaker::default();
+        breaker.failed(start);
+        let second = Duration::from_secs(1);
+        assert_eq!(breaker.probed(ProbeAnswer::NotReady, start), None);
+        let almost = start + NOT_READY_MAX - second;
+        assert_eq!(breaker.probed(ProbeAnswer::NotReady, almost), None);
+        assert_eq!(breaker.probed(ProbeAnswer::None, almost), None);
+        let again = almost + second;
+        assert_eq!(
+            breaker.probed(ProbeAnswer::NotReady, again),
+            None,
+            "it was away in between"
+        );
+        let end = again + NOT_READY_MAX;
+        assert_eq!(
+            breaker.probed(ProbeAnswer::NotReady, end),
+            Some(end - start)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The gate: holds reconciles back while the server does not answer. A thin shell around the breaker.
+//! The gate: holds reconciles back while the server does not answer or is not ready. A thin shell around the breaker.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, ProbeAnswer};
 
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ enum ServerState {
     Answers,
     /// A request got no answer, and the first probe is on its way.
     Suspected,
-    /// A probe got no answer.
+    /// A probe got no answer, or the answer that the server is not ready.
     Dead,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct ServerGate {
     /// Changed under the lock of the breaker.
     state: watch::Sender<ServerState>,
     outages: AtomicU64,
-    /// Told when the server answers again: informers need not wait out their backoff.
+    /// Told when the server is ready again: informers need not wait out their backoff.
     pub(crate) reopened: RetrySignal,
     probing: Mutex<Option<JoinHandle<()>>>,
     own: Weak<ServerGate>,
@@ -106,34 +106,34 @@ impl ServerGate {
         *lock(&self.probing) = Some(probing);
     }
 
-    fn probe_answered(&self) {
+    /// Takes the answer of a probe. True if it opens the gate.
+    fn probed(&self, answer: ProbeAnswer) -> bool {
         let mut breaker = lock(&self.breaker);
-        let Some(away) = breaker.succeeded(Instant::now()) else {
-            return;
+        let away = breaker.probed(answer, Instant::now());
+        let before = *self.state.borrow();
+        let after = match away {
+            Some(_) => ServerState::Answers,
+            None => ServerState::Dead,
         };
-        let before = self.state.send_replace(ServerState::Answers);
-        drop(breaker);
-        if before == ServerState::Dead {
-            self.reopened.retry_now();
-            let cluster = &*self.cluster;
-            tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
+        let is_news = before != after;
+        if is_news && after == ServerState::Dead {
+            self.outages.fetch_add(1, SeqCst);
         }
-    }
-
-    fn probe_failed(&self) {
-        let mut breaker = lock(&self.breaker);
-        breaker.probe_failed(Instant::now());
-        if *self.state.borrow() == ServerState::Dead {
-            return;
-        }
-        self.outages.fetch_add(1, SeqCst);
-        self.state.send_replace(ServerState::Dead);
+        self.state.send_replace(after);
         drop(breaker);
         let cluster = &*self.cluster;
-        tracing::warn!(
-            cluster,
-            "the server does not answer, reconciles wait until it does"
-        );
+        match away {
+            Some(away) if before == ServerState::Dead => {
+                self.reopened.retry_now();
+                tracing::info!(cluster, ?away, "the server answers again, reconciles go on");
+            }
+            None if is_news => tracing::warn!(
+                cluster,
+                "the server does not answer or is not ready, reconciles wait until it is"
+            ),
+            _ => {}
+        }
+        away.is_some()
     }
 
     async fn probe(gate: Weak<ServerGate>) {
@@ -145,24 +145,27 @@ impl ServerGate {
             let Some(due) = due else { return };
             sleep_until(due).await;
             let Some(gate) = gate.upgrade() else { return };
-            if gate.server_answers().await {
-                gate.probe_answered();
+            if gate.probed(gate.ask().await) {
                 return;
             }
-            gate.probe_failed();
         }
     }
 
-    async fn server_answers(&self) -> bool {
-        let Ok(request) = Request::get("/version").body(Bytes::new()) else {
-            return true;
+    /// Asks the server whether it is ready. A kube-apiserver answers for seconds before it serves custom resources; whoever comes
+    /// earlier is refused and backs off.
+    async fn ask(&self) -> ProbeAnswer {
+        let Ok(request) = Request::get("/readyz").body(Bytes::new()) else {
+            return ProbeAnswer::Ready;
         };
         match self.client.request(request).await {
-            Ok(_) => true,
-            // Any answer will do, unless it comes from a proxy that has no server.
-            Err(error) => error
-                .code()
-                .is_some_and(|code| !(502..=504).contains(&code)),
+            Ok(_) => ProbeAnswer::Ready,
+            Err(error) => match error.code() {
+                // The last three are those of a proxy that has no server.
+                None | Some(502..=504) => ProbeAnswer::None,
+                Some(code) if code >= 500 => ProbeAnswer::NotReady,
+                // Whoever may not ask, or asks a server without the path, learns that it answers.
+                Some(_) => ProbeAnswer::Ready,
+            },
         }
     }
 }

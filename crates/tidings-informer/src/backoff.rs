@@ -95,6 +95,11 @@ impl ExponentialBackoff {
         Duration::from_secs_f64(base * (1.0 + self.options.jitter * self.rng.f64()))
     }
 
+    /// Forgets earlier failures: their cause is known to be gone.
+    pub fn start_over(&mut self) {
+        self.failures = 0;
+    }
+
     /// Failures in a row.
     pub fn failures(&self) -> u32 {
         self.failures

@@ -64,6 +64,43 @@ async fn a_dead_server_is_noticed_once_and_no_key_pays_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_just_started_is_waited_for_until_it_is_ready() {
+    const OBJECTS: usize = 300;
+    let server = Server::start().await;
+    for number in 0..OBJECTS {
+        server
+            .create(json!({"metadata": {"name": format!("m{number}")}}))
+            .await;
+    }
+    let cluster = server.cluster();
+    let controller = Controller::<ConfigMap>::new(&cluster)
+        .scope(Scope::namespace("default"))
+        .owns::<Secret>()
+        .start(mirror, ());
+    server.switch().cut_after(10);
+    eventually("the controller notices", async || !cluster.is_reachable()).await;
+    server.switch().starting(true);
+    server.switch().mend();
+    let asked = server.switch().refused.load(SeqCst);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(!cluster.is_reachable(), "it answers, but serves nothing");
+    let asked = server.switch().refused.load(SeqCst) - asked;
+    assert!(asked < 60, "{asked} requests in two seconds");
+
+    let ready = Instant::now();
+    server.switch().starting(false);
+    let made = || controller.stats().succeeded as usize;
+    eventually("all are made", async || made() >= OBJECTS).await;
+    let took = ready.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    idle(&controller).await;
+    let stats = controller.stats();
+    assert_eq!(stats.failed, 0, "no key was penalised: {stats:?}");
+    assert_eq!(stats.stale_starts, 0, "the caches were fresh again");
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_stops_during_an_outage_ends_at_once() {
     let server = Server::start().await;
     server.create(json!({"metadata": {"name": "a"}})).await;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -29,6 +29,8 @@ pub(crate) struct Server {
 /// Cuts the connection of controllers, and counts what they send.
 pub(crate) struct Switch {
     is_cut: AtomicBool,
+    /// The server answers that it is not ready, and serves nothing.
+    is_starting: AtomicBool,
     /// The connection is cut when this many writes were sent.
     cut_at: AtomicU64,
     /// Requests whose path contains this are refused, all others are answered.
@@ -124,6 +126,7 @@ impl Default for Switch {
     fn default() -> Switch {
         Switch {
             is_cut: AtomicBool::new(false),
+            is_starting: AtomicBool::new(false),
             cut_at: AtomicU64::new(u64::MAX),
             poisoned: Mutex::default(),
             held: watch::Sender::new(None),
@@ -136,6 +139,11 @@ impl Default for Switch {
 impl Switch {
     pub(crate) fn cut(&self) {
         self.is_cut.store(true, SeqCst);
+    }
+
+    /// Lets the server answer as one that has just started, or as one that is ready.
+    pub(crate) fn starting(&self, is_starting: bool) {
+        self.is_starting.store(is_starting, SeqCst);
     }
 
     /// Lets requests whose path contains a text wait, or none.
@@ -174,6 +182,17 @@ impl Service<Request<Body>> for Server {
                 return Err(Refused);
             }
             let path = request.uri().path().to_owned();
+            if switch.is_starting.load(SeqCst) {
+                switch.refused.fetch_add(1, SeqCst);
+                let code = match path.as_str() {
+                    "/readyz" => StatusCode::INTERNAL_SERVER_ERROR,
+                    _ => StatusCode::NOT_FOUND,
+                };
+                let page = Request::get("/livez").body(Body::empty()).unwrap();
+                let Ok(mut response) = api.call(page).await;
+                *response.status_mut() = code;
+                return Ok(response);
+            }
             let mut held = switch.held.subscribe();
             let is_free = |held: &Option<&str>| held.is_none_or(|held| !path.contains(held));
             let _ = held.wait_for(is_free).await;

@@ -69,6 +69,8 @@ pub(super) enum StepOutcome {
     /// A watch opened and failed before its initial events were complete.
     InitialEventsFailed(Problem),
     Waited,
+    /// A wait was ended by whoever knows that the server is back.
+    CalledBack,
 }
 
 /// A watch that was open and has ended.
@@ -213,6 +215,10 @@ impl ReflectorMachine {
     pub(super) fn observe(&mut self, outcome: &StepOutcome, now: Instant) {
         match outcome {
             StepOutcome::Waited => self.delay = None,
+            StepOutcome::CalledBack => {
+                self.delay = None;
+                self.backoff.start_over();
+            }
             StepOutcome::Listed { version, paginated } => {
                 // A first list at "0" that was paged shows that the server has no watch cache.
                 self.paginated |= self.reached.is_none() && !self.newest && *paginated;

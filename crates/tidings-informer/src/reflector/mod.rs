@@ -24,6 +24,7 @@ use follow::{WatchFollower, foreign};
 use machine::{EndedWatch, ReflectorMachine, ReflectorStep, StepOutcome, VERY_SHORT};
 use trace::StepTrace;
 
+use options::wait_after_failure;
 pub use options::{InitialState, ListPermits, OnRefusal, ReflectorOptions, RetrySignal};
 pub use problem::Problem;
 pub(crate) use state::{Observers, WATCH_ENDS};
@@ -120,10 +121,16 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
     pub async fn run(mut self) -> Problem {
         let mut machine =
             ReflectorMachine::new(self.options.clone(), self.source.sends_initial_events());
+        let mut retries = self.options.retries();
         let mut degraded_since: Option<Instant> = None;
         let mut last: Option<Problem> = None;
         loop {
             let step = machine.step(Instant::now());
+            if let (Some(retries), false) =
+                (&mut retries, matches!(step, ReflectorStep::Wait { .. }))
+            {
+                retries.request_begins();
+            }
             let outcome = match step {
                 ReflectorStep::List {
                     resource_version,
@@ -153,8 +160,10 @@ impl<L: ListerWatcher + ?Sized, S: ReflectorStore> Reflector<L, S> {
                         attempts: machine.failures(),
                         next_retry: now + delay,
                     });
-                    self.options.wait(delay).await;
-                    StepOutcome::Waited
+                    match wait_after_failure(delay, retries.as_mut()).await {
+                        true => StepOutcome::CalledBack,
+                        false => StepOutcome::Waited,
+                    }
                 }
                 ReflectorStep::Stop => {
                     let problem = last.unwrap_or(Problem::VeryShortWatch);

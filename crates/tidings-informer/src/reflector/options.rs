@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 
 use crate::backoff::BackoffOptions;
@@ -56,7 +56,7 @@ impl ListPermits {
     }
 }
 
-/// Tells reflectors that wait after a failure to try again at once. Clones share it.
+/// Tells reflectors that the server is back: whoever waits after a failure tries again at once. Clones share it.
 ///
 /// ```
 /// use tidings_informer::{ReflectorOptions, RetrySignal};
@@ -68,7 +68,10 @@ impl ListPermits {
 /// back.retry_now();
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct RetrySignal(Arc<Notify>);
+pub struct RetrySignal {
+    /// How often it was given.
+    given: Arc<watch::Sender<u64>>,
+}
 
 impl RetrySignal {
     /// A signal that no reflector waits for yet.
@@ -76,9 +79,32 @@ impl RetrySignal {
         RetrySignal::default()
     }
 
-    /// Ends the waits of this moment. Reflectors that do not wait now are not told.
+    /// Ends the waits of this moment, and the next wait of each reflector whose request is under way: the failure of a request that
+    /// was sent before says nothing of the server now. Their backoff starts over.
     pub fn retry_now(&self) {
-        self.0.notify_waiters();
+        self.given.send_modify(|given| *given += 1);
+    }
+
+    fn receiver(&self) -> RetryReceiver {
+        RetryReceiver(self.given.subscribe())
+    }
+}
+
+/// One reflector's view of a [`RetrySignal`].
+#[derive(Debug)]
+pub(super) struct RetryReceiver(watch::Receiver<u64>);
+
+impl RetryReceiver {
+    /// A request begins: earlier signals say nothing of how it will end.
+    pub(super) fn request_begins(&mut self) {
+        self.0.mark_unchanged();
+    }
+
+    /// Waits until a signal is given, or was given since the last request began. Cancel-safe.
+    async fn given(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await; // nobody can give it any more
+        }
     }
 }
 
@@ -137,12 +163,20 @@ impl ReflectorOptions {
         self.watch_timeout_least.max(WATCH_TIMEOUT_LEAST)
     }
 
-    /// Waits after a failure.
-    pub(super) async fn wait(&self, delay: Duration) {
-        match &self.retry_now {
-            // Whether the time is over or somebody knows better: the next attempt begins.
-            Some(retry) => drop(timeout(delay, retry.0.notified()).await),
-            None => sleep(delay).await,
-        }
+    /// What ends waits early.
+    pub(super) fn retries(&self) -> Option<RetryReceiver> {
+        self.retry_now.as_ref().map(RetrySignal::receiver)
     }
+}
+
+/// Waits after a failure. True if a signal ended the wait.
+pub(super) async fn wait_after_failure(
+    delay: Duration,
+    retries: Option<&mut RetryReceiver>,
+) -> bool {
+    let Some(retries) = retries else {
+        sleep(delay).await;
+        return false;
+    };
+    timeout(delay, retries.given()).await.is_ok()
 }

@@ -314,6 +314,36 @@ async fn whoever_knows_that_the_server_is_back_ends_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_was_sent_before_the_server_was_back_costs_no_wait() {
+    let soon = SECOND / 2;
+    let script = Script::new()
+        .list(list("10", &[]))
+        .watch(
+            Watch::silent()
+                .then(soon, Vec::new())
+                .end(End::Break(refused())),
+        )
+        .watch_fails(refused())
+        .watch(Watch::of(vec![bookmark(11)]));
+    let retry = RetrySignal::new();
+    let mut options = options();
+    options.backoff = BackoffOptions::default().between(MINUTE, MINUTE);
+    options.retry_now = Some(retry.clone());
+    let informer = SharedInformer::builder(script.source(), Decode::bytes())
+        .reflector(options)
+        .start();
+    eventually("it watches", || script.open() == 1).await;
+    let before = Instant::now();
+    retry.retry_now();
+    eventually("it watches again", || script.watches() == 2).await;
+    assert!(before.elapsed() < SECOND);
+    // The second failure is news.
+    eventually("it watches a third time", || script.watches() == 3).await;
+    assert!(before.elapsed() >= MINUTE);
+    informer.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_after_the_first_state_does_not_end_a_reflector_that_stops_before_sync() {
     let gone = || Status::failure(404, Reason::NotFound, "the definition was deleted");
     let script = Script::new()
