@@ -6,6 +6,7 @@
 mod custom;
 mod restart;
 mod scenario;
+mod selected;
 
 use std::path::PathBuf;
 
@@ -32,7 +33,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, held, restart
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, selected, held, restart
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 

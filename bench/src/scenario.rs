@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tidings_testing::{Client, Connection, Server};
 
 use crate::custom::custom;
+use crate::selected::selected;
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
@@ -91,13 +92,17 @@ pub(crate) fn all() -> Vec<Scenario> {
             run: |server, seconds, _| Box::pin(stalled(server, seconds)),
         },
         Scenario {
+            name: "selected",
+            run: |server, seconds, _| Box::pin(selected(server, seconds)),
+        },
+        Scenario {
             name: "held",
             run: |server, _, _| Box::pin(held(server)),
         },
     ]
 }
 
-fn now_micros() -> u64 {
+pub(crate) fn now_micros() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_micros() as u64)
@@ -179,7 +184,7 @@ async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn micros(cpu: Duration, count: u64) -> f64 {
+pub(crate) fn micros(cpu: Duration, count: u64) -> f64 {
     cpu.as_secs_f64() * 1e6 / count.max(1) as f64
 }
 
@@ -187,7 +192,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn latencies(histogram: &Histogram<u64>) -> String {
+pub(crate) fn latencies(histogram: &Histogram<u64>) -> String {
     let ms = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
     format!(
         "p50 {:.2} ms, p99 {:.2} ms, max {:.2} ms",
@@ -386,19 +391,18 @@ async fn idle(server: &Server) -> anyhow::Result<()> {
 async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<Connection>> {
     let mut watches = Vec::with_capacity(count);
     for _ in 0..count {
-        watches.push(
-            client
-                .watch(&format!(
-                    "{CONFIGMAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
-                ))
-                .await?,
-        );
+        watches.push(client.watch(&watch_path(CONFIGMAPS, "")).await?);
     }
     Ok(watches)
 }
 
+/// The path of a watch from now on, with more options.
+pub(crate) fn watch_path(resource: &str, options: &str) -> String {
+    format!("{resource}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan{options}")
+}
+
 /// Watches that count their events until they are stopped.
-struct CountingWatches {
+pub(crate) struct CountingWatches {
     deliveries: Arc<AtomicU64>,
     measuring: Arc<AtomicBool>,
     tasks: JoinSet<anyhow::Result<Histogram<u64>>>,
@@ -407,18 +411,23 @@ struct CountingWatches {
 
 impl CountingWatches {
     async fn gather(client: &Client, count: usize) -> anyhow::Result<CountingWatches> {
+        CountingWatches::of(open(client, count).await?, SAMPLED)
+    }
+
+    /// Counts the events of open watches. The first `sampled` of them measure latency.
+    pub(crate) fn of(watches: Vec<Connection>, sampled: usize) -> anyhow::Result<CountingWatches> {
         let (deliveries, measuring) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),
         );
         let (stop, _) = tokio::sync::watch::channel(false);
         let mut tasks = JoinSet::new();
-        for (number, watch) in open(client, count).await?.into_iter().enumerate() {
+        for (number, watch) in watches.into_iter().enumerate() {
             let (deliveries, measuring, stopped) =
                 (deliveries.clone(), measuring.clone(), stop.subscribe());
             tasks.spawn(follow(
                 watch,
-                number < SAMPLED,
+                number < sampled,
                 deliveries,
                 measuring,
                 stopped,
@@ -432,11 +441,16 @@ impl CountingWatches {
         })
     }
 
-    fn delivered(&self) -> u64 {
+    /// Measures latency from now on.
+    pub(crate) fn begin(&self) {
+        self.measuring.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn delivered(&self) -> u64 {
         self.deliveries.load(Ordering::Relaxed)
     }
 
-    async fn leave(mut self) -> anyhow::Result<Histogram<u64>> {
+    pub(crate) async fn leave(mut self) -> anyhow::Result<Histogram<u64>> {
         self.stop.send_replace(true);
         let mut all = Histogram::<u64>::new(3)?;
         while let Some(histogram) = self.tasks.join_next().await {
@@ -543,7 +557,7 @@ async fn measure(
         Ok(written)
     };
     finish(run(1)).await?; // warm up
-    audience.measuring.store(true, Ordering::Relaxed);
+    audience.begin();
     let (cpu, started, before) = (server.cpu(), Instant::now(), audience.delivered());
     let updates = finish(run(seconds)).await?;
     let took = started.elapsed();

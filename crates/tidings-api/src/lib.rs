@@ -3,7 +3,9 @@
 mod cause;
 mod event;
 mod event_type;
+mod facet;
 mod field_error;
+mod field_paths;
 mod key;
 mod last_manager;
 mod object;
@@ -21,13 +23,17 @@ pub mod validate;
 pub use cause::Cause;
 pub use event::{INITIAL_EVENTS_END, WatchEvent};
 pub use event_type::EventType;
+pub use facet::{Facet, FieldFacet};
 pub use field_error::{FieldError, FieldErrors};
+pub use field_paths::FieldPaths;
 pub use key::{KeyError, ObjectKey};
 pub use object::{Labels, Object};
 pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};
 pub use revision::ResourceVersion;
-pub use selector::{FieldSelector, FieldTerm, LabelSelector, SelectorError};
+pub use selector::{
+    FieldSelector, FieldTerm, LabelSelector, SelectorError, ShardField, ShardSelector,
+};
 pub use served_object::{ServedObject, event_prefix};
 pub use spans::Spans;
 pub use splitter::{

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tidings_json::{ScanError, Span, find_member, unquote};
 
+use crate::field_paths::FieldPaths;
 use crate::key::ObjectKey;
 use crate::last_manager::last_manager;
 use crate::revision::ResourceVersion;
@@ -32,8 +33,15 @@ struct ObjectBytes {
 struct KnownMetadata {
     spans: Spans,
     labels: OnceLock<Labels>,
+    fields: OnceLock<Box<KeptFields>>,
     /// Found while `managedFields` were left out.
     last_manager: Option<Arc<str>>,
+}
+
+/// The positions of the fields that the object was selected by first. Those of other paths are looked for each time.
+struct KeptFields {
+    paths: FieldPaths,
+    spans: Box<[Option<Span>]>,
 }
 
 /// The labels of an object, sorted by key.
@@ -239,7 +247,26 @@ impl Object {
 
     /// The scalar at a path of members as text: the content of a string, or the JSON of another scalar. `None` if there is no scalar.
     pub fn field(&self, path: &[&str]) -> Option<Cow<'_, str>> {
-        let span = find_member(self.as_bytes(), path)?;
+        self.scalar(find_member(self.as_bytes(), path)?)
+    }
+
+    /// The scalar at one of some paths. All of them are looked for at once, and their positions are kept.
+    pub(crate) fn kept_field(&self, paths: &FieldPaths, at: usize) -> Option<Cow<'_, str>> {
+        let kept = self.known().fields.get_or_init(|| {
+            Box::new(KeptFields {
+                paths: paths.clone(),
+                spans: paths.find(self.as_bytes()),
+            })
+        });
+        let span = match kept.paths == *paths {
+            true => kept.spans[at],
+            false => paths.find(self.as_bytes())[at],
+        };
+        self.scalar(span?)
+    }
+
+    /// A scalar as text; `None` for an object, a list and null.
+    fn scalar(&self, span: Span) -> Option<Cow<'_, str>> {
         match span.of(self.as_bytes()) {
             [b'"', ..] => Some(self.text(span)),
             [b'{' | b'[', ..] | b"null" => None,
@@ -261,6 +288,7 @@ impl KnownMetadata {
         KnownMetadata {
             spans,
             labels: OnceLock::new(),
+            fields: OnceLock::new(),
             last_manager: None,
         }
     }

@@ -42,6 +42,8 @@ pub struct ListOptions {
     pub label_selector: String,
     /// The field selector.
     pub field_selector: String,
+    /// The shard selector.
+    pub shard_selector: String,
     /// Watch changes instead of listing.
     pub watch: bool,
     /// The client accepts bookmarks.
@@ -101,6 +103,7 @@ impl ListOptions {
         Ok(ListOptions {
             label_selector: text("labelSelector").to_owned(),
             field_selector: text("fieldSelector").to_owned(),
+            shard_selector: text("shardSelector").to_owned(),
             watch: flag("watch").unwrap_or(false),
             allow_watch_bookmarks: flag("allowWatchBookmarks").unwrap_or(false),
             resource_version: text("resourceVersion").to_owned(),
@@ -119,6 +122,7 @@ impl ListOptions {
         let pairs = [
             ("labelSelector", self.label_selector.clone()),
             ("fieldSelector", self.field_selector.clone()),
+            ("shardSelector", self.shard_selector.clone()),
             ("watch", flag(self.watch)),
             ("allowWatchBookmarks", flag(self.allow_watch_bookmarks)),
             ("resourceVersion", self.resource_version.clone()),
@@ -286,6 +290,7 @@ mod tests {
     fn options_survive_the_way_through_a_query() {
         let options = ListOptions {
             label_selector: "a in (b,c)".into(),
+            shard_selector: "s".into(),
             field_selector: "metadata.name=x".into(),
             watch: true,
             allow_watch_bookmarks: true,
@@ -297,7 +302,7 @@ mod tests {
             send_initial_events: Some(false),
         };
         let pairs = options.to_query();
-        assert_eq!(pairs.len(), 10, "a field is missing: {pairs:?}");
+        assert_eq!(pairs.len(), 11, "a field is missing: {pairs:?}");
         let value = |name: &str| {
             let found = pairs.iter().find(|(key, _)| *key == name);
             found.map(|(_, value)| value.as_str())

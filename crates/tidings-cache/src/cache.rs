@@ -6,17 +6,30 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject, UnstampedObject};
+use tidings_api::{
+    EventType, Facet, Object, ObjectKey, ResourceVersion, ServedObject, UnstampedObject,
+};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use crate::log::{EventLog, FellBehind, LogSegment, ObjectMap};
+use crate::log::{EventLog, FellBehind, LogSegment, LoggedEvent};
+use crate::objects::{FacetIndex, ObjectMap};
 use crate::own_writes::{OwnWrites, WriteUnderWay};
-use crate::wake::{WakeSlot, Wakers, WatchScope};
+use crate::scopes::{Narrowing, NextEvent, ScopeTable, WatchScope};
+use crate::wake::{WakeSlot, Wakers};
 
 /// [`Cache::reread`] yields to other tasks each time it has read this many bytes.
 const REREAD_BYTES: usize = 256 << 10;
+
+/// [`Cache::index`] yields to other tasks each time it has read this many objects.
+const INDEXED_AT_ONCE: usize = if cfg!(test) { 2 } else { 128 };
+/// An index that no list has used for so long is dropped.
+const INDEX_IDLE: Duration = Duration::from_secs(600);
+/// How many events a watch in a scope is given at a time.
+const LISTED_AT_ONCE: usize = 1024;
 
 /// Translates the JSON of a stored object to the JSON that readers see; `None` if the stored JSON needs no translation.
 pub type StoredReader = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
@@ -36,6 +49,10 @@ pub(crate) struct CacheState {
     /// The cache has every change up to this revision.
     pub(crate) revision: ResourceVersion,
     pub(crate) log: EventLog,
+    /// The watches of parts of the objects, and their events.
+    pub(crate) scopes: ScopeTable,
+    /// How often objects were replaced without an event.
+    replaced: u64,
     /// Reads and watches of older revisions are refused, even if the log still has them.
     pub(crate) oldest: ResourceVersion,
     /// The store once had the revisions above `revision` up to this one, and lost them: an older backup was restored, for example.
@@ -91,6 +108,10 @@ pub struct Cache {
     closed: AtomicBool,
     /// See [`Cache::rereads`].
     rereads: AtomicU64,
+    indexes_max: usize,
+    /// Held while an index is made: one at a time.
+    indexing: tokio::sync::Mutex<()>,
+    started: Instant,
 }
 
 impl std::fmt::Debug for Cache {
@@ -115,6 +136,7 @@ impl Cache {
     /// An empty cache, to be filled. Its log holds at most `log_bytes_max` bytes of objects; `changed` is notified of every change.
     pub(crate) fn new(
         log_bytes_max: usize,
+        indexes_max: usize,
         changed: Arc<Notify>,
         reader: Option<StoredReader>,
     ) -> Arc<Cache> {
@@ -123,6 +145,8 @@ impl Cache {
             objects: ObjectMap::new(),
             revision: none,
             log: EventLog::new(ObjectMap::new(), none, log_bytes_max),
+            scopes: ScopeTable::default(),
+            replaced: 0,
             oldest: none,
             lost: none,
             originals: HashMap::new(),
@@ -136,6 +160,9 @@ impl Cache {
             changed,
             closed: AtomicBool::new(false),
             rereads: AtomicU64::new(0),
+            indexes_max,
+            indexing: tokio::sync::Mutex::default(),
+            started: Instant::now(),
         })
     }
 
@@ -226,13 +253,10 @@ impl Cache {
     }
 
     /// The current objects, and a cursor that starts right after them.
-    pub fn follow(&self, scope: WatchScope) -> (Snapshot, Cursor) {
-        let slot = self.wakers.enter(scope);
+    pub fn follow(self: &Arc<Cache>, scope: WatchScope) -> (Snapshot, Cursor) {
+        let cursor = self.enter(scope, 0);
         let state = self.state();
-        let cursor = Cursor {
-            position: state.log.end(),
-            slot,
-        };
+        let cursor = cursor.moved_to(state.log.end());
         (snapshot(&state), cursor)
     }
 
@@ -241,32 +265,92 @@ impl Cache {
     /// # Errors
     /// If the revision is older than the history, or lost.
     pub fn follow_after(
-        &self,
+        self: &Arc<Cache>,
         revision: ResourceVersion,
         scope: WatchScope,
     ) -> Result<Cursor, Unavailable> {
-        let slot = self.wakers.enter(scope);
-        let state = self.state();
-        // The store uses a lost revision again for another event; a watch that starts after it would miss that event (W94).
-        if revision < state.oldest || state.is_lost(revision) {
-            return Err(Unavailable::TooOld(state.oldest));
-        }
-        let position = state
-            .log
-            .position_after(revision)
-            .ok_or(Unavailable::TooOld(state.log.oldest()))?;
-        Ok(Cursor { position, slot })
+        let cursor = self.enter(scope, 0);
+        let position = {
+            let state = self.state();
+            // The store uses a lost revision again for another event; a watch that starts after it would miss that event (W94).
+            if revision < state.oldest || state.is_lost(revision) {
+                return Err(Unavailable::TooOld(state.oldest));
+            }
+            let position = state.log.position_after(revision);
+            position.ok_or(Unavailable::TooOld(state.log.oldest()))?
+        };
+        Ok(cursor.moved_to(position))
     }
 
-    /// The log segment at the cursor, the position after the last event of the log, and the revision up to which the log is complete.
+    /// Registers a watch.
+    fn enter(self: &Arc<Cache>, scope: WatchScope, position: u64) -> Cursor {
+        let is_all = scope.namespace.is_none() && scope.narrowed == Narrowing::None;
+        let slot = if is_all {
+            self.wakers.enter(None)
+        } else {
+            let mut state = self.state_mut();
+            let end = state.log.end();
+            let scope = state.scopes.enter(scope, end);
+            // Under the lock: the scope keeps its number.
+            self.wakers.enter(Some(scope))
+        };
+        Cursor {
+            position,
+            slot,
+            cache: self.clone(),
+        }
+    }
+
+    /// The events at the cursor that are in one segment of the log, and the revision up to which the log is complete.
     ///
     /// # Errors
     /// If the log was trimmed past the cursor.
-    pub fn read(
-        &self,
-        cursor: &Cursor,
-    ) -> Result<(Arc<LogSegment>, u64, ResourceVersion), FellBehind> {
-        self.read_at(cursor.position())
+    pub fn read(&self, cursor: &Cursor) -> Result<LogRead, FellBehind> {
+        let (state, position) = (self.state(), cursor.position);
+        let fell_behind = || FellBehind {
+            oldest: state.log.oldest(),
+        };
+        let (end, revision) = (state.log.end(), state.revision);
+        let scope = match cursor.slot.scope {
+            Some(scope) => state.scopes.next(scope, position),
+            None => NextEvent::Unlisted,
+        };
+        match scope {
+            NextEvent::Unlisted => {
+                let segment = state.log.segment(position)?;
+                let events = ReadEvents::From(position);
+                Ok(LogRead {
+                    segment,
+                    events,
+                    next: None,
+                    end,
+                    revision,
+                })
+            }
+            NextEvent::Dropped => Err(fell_behind()),
+            NextEvent::None => Ok(LogRead {
+                segment: state.log.segment(end)?,
+                events: ReadEvents::At(Vec::new()),
+                next: Some(end),
+                end,
+                revision,
+            }),
+            NextEvent::At(first) => {
+                let segment = state.log.segment(first)?;
+                let scope = cursor.slot.scope.unwrap_or_default();
+                let (positions, next) =
+                    state
+                        .scopes
+                        .read(scope, first, segment.end(), LISTED_AT_ONCE);
+                Ok(LogRead {
+                    segment,
+                    events: ReadEvents::At(positions),
+                    next: Some(next.unwrap_or(end)),
+                    end,
+                    revision,
+                })
+            }
+        }
     }
 
     /// Like [`Cache::read`], for a reader that keeps a log position itself and is not woken by the cache.
@@ -297,7 +381,56 @@ impl Cache {
         if oldest > state.oldest {
             state.oldest = oldest;
             state.log.trim(oldest);
+            let front = state.log.front();
+            state.scopes.dropped(front);
         }
+        if let Some(idle) = self.now().checked_sub(INDEX_IDLE.as_secs()) {
+            state.objects.drop_unused(idle);
+        }
+    }
+
+    /// Seconds since the cache was opened.
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+
+    /// Makes an index for a facet, unless there is one. Lists that name a value of the facet then cost what
+    /// they find.
+    ///
+    /// Dropping the future leaves the cache as it was.
+    pub async fn index(&self, facet: &Facet) {
+        if self.has_index(facet) {
+            return;
+        }
+        let _one_at_a_time = self.indexing.lock().await;
+        while !self.has_index(facet) {
+            let (objects, position, replaced) = {
+                let state = self.state();
+                (state.objects.clone(), state.log.end(), state.replaced)
+            };
+            let mut index = FacetIndex::new(facet.clone());
+            index.use_at(self.now());
+            for (at, (key, object)) in objects.iter().enumerate() {
+                if at % INDEXED_AT_ONCE == INDEXED_AT_ONCE - 1 {
+                    tokio::task::yield_now().await;
+                }
+                index.change(key, None, Some(object));
+            }
+            let mut state = self.state_mut();
+            if state.replaced == replaced && state.log.follow(position, &mut index).is_ok() {
+                state.objects.add_index(index, self.indexes_max);
+            }
+        }
+    }
+
+    /// True if there is an index for a facet, or none may be made. Notes that it is used.
+    fn has_index(&self, facet: &Facet) -> bool {
+        let state = self.state();
+        if self.indexes_max == 0 {
+            return true;
+        }
+        let index = state.objects.index(facet);
+        index.inspect(|index| index.use_at(self.now())).is_some()
     }
 
     /// A channel with the revision that the cache has reached.
@@ -345,6 +478,8 @@ impl Cache {
         state.log.trim(oldest);
         // Reads at an exact revision begin here, not with events that the reader before has translated. Watches that are behind still find them.
         state.log.start_segment(objects, oldest);
+        let front = state.log.front();
+        state.scopes.dropped(front);
         drop(state);
         self.rereads.fetch_add(1, Ordering::AcqRel);
         self.wake_all();
@@ -372,6 +507,7 @@ impl Cache {
                 continue;
             }
             changed = true;
+            state.replaced += 1;
             state.objects.insert(key.clone(), shown.clone());
             match seen {
                 Some(_) => state.originals.insert(key, original),
@@ -412,6 +548,9 @@ impl Cache {
             log_events: state.log.len(),
             log_bytes: state.log.bytes(),
             watches: self.wakers.len(),
+            scopes: state.scopes.len(),
+            listed_events: state.scopes.listed(),
+            indexes: state.objects.indexes(),
         }
     }
 }
@@ -439,30 +578,101 @@ pub struct CacheStats {
     pub log_bytes: usize,
     /// Watches that are registered.
     pub watches: usize,
+    /// Scopes that have watches, besides that of all objects.
+    pub scopes: usize,
+    /// Positions of events that are listed for scopes.
+    pub listed_events: usize,
+    /// Indexes that lists use.
+    pub indexes: usize,
 }
 
-/// The position of a watch in the log, and its registration for wake-ups.
+/// The position of a watch in the log, and its registration for wake-ups. Dropping it removes the watch.
 #[derive(Debug)]
 pub struct Cursor {
     position: u64,
     slot: WakeSlot,
+    cache: Arc<Cache>,
 }
 
 impl Cursor {
+    fn moved_to(mut self, position: u64) -> Cursor {
+        self.position = position;
+        self
+    }
+
     /// The position of the next event.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Moves past one event.
-    pub fn advance(&mut self) {
-        self.position += 1;
+    /// Moves past the event at a position.
+    pub fn pass(&mut self, position: u64) {
+        self.position = position + 1;
+    }
+
+    /// Moves past all events of a read. Returns the revision up to which the watch has everything, if these were the last events.
+    pub fn pass_all(&mut self, read: &LogRead) -> Option<ResourceVersion> {
+        self.position = read.next.unwrap_or(self.position);
+        (self.position >= read.end).then_some(read.revision)
     }
 
     /// Registers a waker for the next event in the scope. The caller then reads the log once more: an event may have come before the
     /// call.
     pub fn wait(&self, waker: &std::task::Waker) {
-        self.slot.wait(waker);
+        self.cache.wakers.wait(self.slot, waker);
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        let Some(scope) = self.slot.scope else {
+            self.cache.wakers.leave(self.slot);
+            return;
+        };
+        let mut state = self.cache.state_mut();
+        state.scopes.leave(scope);
+        // Under the lock: nobody else has the number of the scope yet.
+        self.cache.wakers.leave(self.slot);
+    }
+}
+
+/// Events of one segment of the log that a watch has to examine.
+#[derive(Debug)]
+pub struct LogRead {
+    segment: Arc<LogSegment>,
+    events: ReadEvents,
+    /// Where the watch goes on after these events, if that is not behind the last one that it has passed.
+    next: Option<u64>,
+    end: u64,
+    revision: ResourceVersion,
+}
+
+#[derive(Debug)]
+enum ReadEvents {
+    /// Those from a position on.
+    From(u64),
+    /// Those at these positions.
+    At(Vec<u64>),
+}
+
+impl LogRead {
+    /// The segment with the events.
+    pub fn segment(&self) -> &Arc<LogSegment> {
+        &self.segment
+    }
+
+    /// The events and their positions.
+    pub fn events(&self) -> impl Iterator<Item = (u64, &LoggedEvent)> {
+        let (from, at) = match &self.events {
+            ReadEvents::From(position) => {
+                (Some((*position..).zip(self.segment.from(*position))), None)
+            }
+            ReadEvents::At(positions) => {
+                let event = |position: &u64| Some((*position, self.segment.at(*position)?));
+                (None, Some(positions.iter().filter_map(event)))
+            }
+        };
+        from.into_iter().flatten().chain(at.into_iter().flatten())
     }
 }
 
@@ -480,7 +690,7 @@ mod tests {
     }
 
     fn filled(revision: u64, names: &[&str]) -> (Arc<Cache>, CacheFiller) {
-        let cache = Cache::new(1 << 20, Arc::default(), None);
+        let cache = Cache::new(1 << 20, 2, Arc::default(), None);
         let mut store = CacheFiller::new(cache.clone());
         list(&mut store, revision, names);
         (cache, store)
@@ -496,20 +706,21 @@ mod tests {
     fn deletions_of_an_expired_etcd_lease_share_one_revision() {
         let (cache, mut store) = filled(5, &["a", "b", "c"]);
         let cursor = cache
-            .follow_after(ResourceVersion::new(5), WatchScope::All)
+            .follow_after(ResourceVersion::new(5), WatchScope::default())
             .unwrap();
         let deleted = |name| WatchEvent::Deleted(object(name, 9, EventType::Deleted));
         store.apply(vec![deleted("a"), deleted("b")]);
         assert_eq!(cache.snapshot().state.len(), 1);
-        let (segment, end, revision) = cache.read(&cursor).unwrap();
-        assert_eq!(segment.from(cursor.position()).count(), 2);
-        assert_eq!((end - cursor.position(), revision.get()), (2, 9));
+        let read = cache.read(&cursor).unwrap();
+        assert_eq!(read.events().count(), 2);
+        assert_eq!((read.end - cursor.position(), read.revision.get()), (2, 9));
     }
 
     #[test]
     fn w94_a_lost_revision_is_refused_until_the_store_reaches_it_again() {
         let (cache, mut store) = filled(20, &["a"]);
-        let at = |revision| cache.follow_after(ResourceVersion::new(revision), WatchScope::All);
+        let at =
+            |revision| cache.follow_after(ResourceVersion::new(revision), WatchScope::default());
         assert!(at(25).is_ok(), "a future revision");
         list(&mut store, 10, &["a"]);
         assert!(
@@ -531,7 +742,7 @@ mod tests {
         let (cache, mut store) = filled(5, &["a"]);
         let changed = |revision| WatchEvent::Modified(object("a", revision, EventType::Modified));
         store.apply(vec![changed(6), changed(7)]);
-        let behind = cache.follow_after(ResourceVersion::new(6), WatchScope::All);
+        let behind = cache.follow_after(ResourceVersion::new(6), WatchScope::default());
         let behind = behind.unwrap();
         cache.set_reader(Arc::new(|json: &[u8]| {
             let text = String::from_utf8_lossy(json);
@@ -542,8 +753,9 @@ mod tests {
         assert!(matches!(at(6), Err(Unavailable::TooOld(_))));
         let shown = at(7).unwrap().state.get(&ObjectKey::new("", "a")).cloned();
         assert_eq!(shown.unwrap().uid(), "v");
-        let (segment, end, _) = cache.read(&behind).unwrap();
-        assert_eq!(segment.from(behind.position()).count(), 1, "goes on");
+        let read = cache.read(&behind).unwrap();
+        assert_eq!(read.events().count(), 1, "goes on");
+        let end = read.end;
         let (next, ..) = cache.read_at(end).unwrap();
         store.apply(vec![changed(8)]);
         let event = next.from(end).next().unwrap();

@@ -7,7 +7,8 @@ use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject, W
 use tidings_informer::{ReflectorStore, ServerVersion};
 
 use crate::cache::{Cache, CacheState, CurrentReader};
-use crate::log::{self, LoggedEvent, ObjectMap};
+use crate::log::{self, LoggedEvent};
+use crate::objects::ObjectMap;
 
 /// Fills a cache from a reflector.
 #[derive(Debug)]
@@ -83,10 +84,8 @@ impl ReflectorStore for CacheFiller {
                 };
                 listed.iter().filter_map(read).collect()
             });
-            let originals = seen.keys().filter_map(|key| listed.get_key_value(key));
-            state.originals = originals
-                .map(|(key, stored)| (key.clone(), stored.clone()))
-                .collect();
+            let original = |key: &ObjectKey| Some((key.clone(), listed.get(key)?.clone()));
+            state.originals = seen.keys().filter_map(original).collect();
             let mut objects = listed;
             for (key, object) in seen {
                 objects.insert(key, object);
@@ -95,6 +94,8 @@ impl ReflectorStore for CacheFiller {
                 state.lost = state.lost.max(state.revision);
             }
             state.log.restart(objects.clone(), revision);
+            let front = state.log.front();
+            state.scopes.restarted(front);
             state.objects = objects;
             state.revision = revision;
             state.oldest = revision;
@@ -111,7 +112,8 @@ impl ReflectorStore for CacheFiller {
 
     fn apply(&mut self, events: Vec<WatchEvent>) {
         tracing::trace!(target: "tidings::walk", "puts changes of the store into the cache");
-        let mut changed = Vec::with_capacity(events.len());
+        // The scopes with events for their watches.
+        let (mut changed, mut scopes) = (false, Vec::new());
         let reached = {
             let (mut seen, mut state) = self.read_with(|reader| -> Vec<Option<Object>> {
                 if !reader.translates() {
@@ -172,17 +174,22 @@ impl ReflectorStore for CacheFiller {
                 let event = LoggedEvent::new(object, previous, deleted);
                 state.log.make_room(&state.objects, state.revision);
                 log::apply(&mut state.objects, &event);
+                scopes.extend(state.scopes.list(state.log.end(), &event));
+                let front = state.log.front();
                 state.log.push(event);
+                if state.log.front() != front {
+                    state.scopes.dropped(state.log.front());
+                }
                 state.revision = revision;
-                changed.push(key);
+                changed = true;
             }
             state.revision
         };
         self.cache.own.reached(reached);
         self.cache.reached.send_replace(Some(reached));
-        if !changed.is_empty() {
+        if changed {
             self.cache.changed.notify_one();
-            self.cache.wakers.wake(changed);
+            self.cache.wakers.wake(scopes);
         }
     }
 }

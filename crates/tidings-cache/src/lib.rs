@@ -4,13 +4,18 @@ mod cache;
 mod encodings;
 mod fill;
 mod log;
+mod objects;
 mod own_writes;
+mod scopes;
+#[cfg(test)]
+mod selected_watches;
 mod source;
 mod store_cache;
 mod wake;
 
-pub use cache::{Cache, CacheStats, Cursor, Snapshot, StoredReader, Unavailable};
+pub use cache::{Cache, CacheStats, Cursor, LogRead, Snapshot, StoredReader, Unavailable};
 pub use encodings::{EncodedSegment, EncodingKey};
-pub use log::{FellBehind, LogSegment, LoggedEvent, ObjectMap};
+pub use log::{FellBehind, LogSegment, LoggedEvent};
+pub use objects::ObjectMap;
+pub use scopes::{Narrowing, ObjectTest, WatchScope};
 pub use store_cache::{CacheError, CacheOptions, StoreCache};
-pub use wake::WatchScope;

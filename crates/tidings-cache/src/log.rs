@@ -8,15 +8,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use imbl::OrdMap;
-use tidings_api::{EventType, Object, ObjectKey, ResourceVersion, ServedObject};
+use tidings_api::{EventType, Object, ResourceVersion, ServedObject};
 
 use crate::encodings::{EncodedSegment, EncodingKey, SharedEncodings};
-
-/// The objects of a resource at one revision, by key.
-///
-/// A persistent map: a clone shares its nodes with the original.
-pub type ObjectMap = OrdMap<ObjectKey, Object>;
+use crate::objects::{FacetIndex, ObjectMap};
 
 /// The first segment is small, so that quiet resources cost little; each next one is twice as large, up to the maximum. Larger segments
 /// make reads at an old revision replay more events; smaller ones need more snapshots.
@@ -123,9 +118,20 @@ impl LogSegment {
             .filter_map(OnceLock::get)
     }
 
+    /// The event at a position, if it is in this segment.
+    pub(crate) fn at(&self, position: u64) -> Option<&LoggedEvent> {
+        let at = position.checked_sub(self.first)?;
+        self.events.get(usize::try_from(at).ok()?)?.get()
+    }
+
     /// The position of the first event.
     pub fn first(&self) -> u64 {
         self.first
+    }
+
+    /// The position after the last event that is written by now.
+    pub(crate) fn end(&self) -> u64 {
+        self.first + self.written() as u64
     }
 
     /// The events of this segment in an encoding that watches share.
@@ -209,9 +215,12 @@ impl EventLog {
 
     /// The position after the last event.
     pub(crate) fn end(&self) -> u64 {
-        self.segments
-            .back()
-            .map_or(0, |last| last.first + last.written() as u64)
+        self.segments.back().map_or(0, |last| last.end())
+    }
+
+    /// The position of the first event that the log has.
+    pub(crate) fn front(&self) -> u64 {
+        self.segments.front().map_or(0, |front| front.first)
     }
 
     /// Starts a new segment if the last one is full. `state` and `revision` are the objects before the next event and their revision.
@@ -291,9 +300,7 @@ impl EventLog {
             .segments
             .partition_point(|segment| segment.first <= position);
         match behind.checked_sub(1).and_then(|at| self.segments.get(at)) {
-            Some(segment) if position <= segment.first + segment.written() as u64 => {
-                Ok(segment.clone())
-            }
+            Some(segment) if position <= segment.end() => Ok(segment.clone()),
             _ => Err(FellBehind {
                 oldest: self.oldest(),
             }),
@@ -323,6 +330,26 @@ impl EventLog {
         behind.checked_sub(1).and_then(|at| self.segments.get(at))
     }
 
+    /// Brings an index of the objects before a position up to the end of the log.
+    ///
+    /// # Errors
+    /// If the log was trimmed past the position.
+    pub(crate) fn follow(
+        &self,
+        mut position: u64,
+        index: &mut FacetIndex,
+    ) -> Result<(), FellBehind> {
+        while position < self.end() {
+            let segment = self.segment(position)?;
+            for event in segment.from(position) {
+                let after = (!event.deleted).then_some(&event.object);
+                index.change(&event.object.key(), event.previous.as_ref(), after);
+                position += 1;
+            }
+        }
+        self.segment(position).map(drop)
+    }
+
     /// Bytes of the objects in the log.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
@@ -330,6 +357,6 @@ impl EventLog {
 
     /// How many events the log holds.
     pub(crate) fn len(&self) -> u64 {
-        self.end() - self.segments.front().map_or(0, |front| front.first)
+        self.end() - self.front()
     }
 }

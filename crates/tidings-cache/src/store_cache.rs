@@ -29,6 +29,9 @@ pub struct CacheOptions {
     pub name: String,
     /// How many bytes of objects the event log may hold.
     pub log_bytes_max: usize,
+    /// How many indexes the cache may have. Each takes about 60 bytes for an object. The one that lists used least recently goes when there
+    /// are more, and one that no list has used for ten minutes.
+    pub indexes_max: usize,
     /// How long a read waits for the cache to reach a revision (W77).
     pub reach_timeout: Duration,
     /// The history before this revision is not read. For a resource that is new at this revision.
@@ -44,6 +47,7 @@ impl Default for CacheOptions {
         CacheOptions {
             name: String::new(),
             log_bytes_max: 256 << 20,
+            indexes_max: 8,
             reach_timeout: Duration::from_secs(3),
             from: Revision(0),
             reader: None,
@@ -116,7 +120,8 @@ impl StoreCache {
     ) -> StoreCache {
         tracing::trace!(target: "tidings::walk", "begins to fill a cache");
         let prefix = prefix.into();
-        let cache = Cache::new(options.log_bytes_max, options.changed, options.reader);
+        let (bytes, reader) = (options.log_bytes_max, options.reader);
+        let cache = Cache::new(bytes, options.indexes_max, options.changed, reader);
         let set_aside = Arc::new(SetAside::new(prefix.clone()));
         let source = Arc::new(StoreListerWatcher {
             store: store.clone(),

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use tidings_api::{LabelSelector, ListOptions, Object, ObjectKey};
 use tidings_informer::{
-    BoxFuture, Cached, Index, ListWatch, NotSynced, Paged, Pager, SharedInformer, SourceError,
-    Store, Uid,
+    BoxFuture, Cached, Index, NotSynced, Paged, Pager, SharedInformer, SourceError, Store, Uid,
 };
 use tidings_kube::{
     ApiResource, KubeObject, ObjectPath, ObservedWrite, RestClient, RestListWatch, Scope,
@@ -125,9 +124,7 @@ impl<D: Send + Sync + 'static> Watched<D> {
             )]);
         }
         let source = RestListWatch::new(client, &self.resource, &self.scope.namespace);
-        let lister = ListWatch::over(Arc::new(source.metadata_only()))
-            .label_selector(&*self.scope.label_selector)
-            .field_selector(&*self.scope.field_selector);
+        let lister = source.metadata_only().selected(&self.scope);
         let mut there = Vec::new();
         let pager = Pager::new(&lister);
         let listed = pager.list(ListOptions::default(), |part| match part {
@@ -148,13 +145,18 @@ impl<D: Send + Sync + 'static> Watched<D> {
             namespace: only,
             label_selector,
             field_selector,
+            shard,
             ..
         } = &self.scope;
+        let is_in_shard = || shard.as_ref().is_none_or(|shard| shard.matches(object));
         let labels = || {
             let selector = LabelSelector::parse(label_selector);
             selector.is_ok_and(|selector| selector.matches(object.labels()))
         };
-        (only.is_empty() || only == namespace) && field_selector.is_empty() && labels()
+        (only.is_empty() || only == namespace)
+            && field_selector.is_empty()
+            && labels()
+            && is_in_shard()
     }
 }
 

@@ -12,7 +12,7 @@ mod touched;
 mod value;
 mod write;
 
-pub use lookup::find_member;
+pub use lookup::{find_member, find_members};
 pub use outline::{NotJson, Outline, OutlineChildren, OutlineIndex};
 pub use plain::Plain;
 pub use pretty::{Indenter, indent};

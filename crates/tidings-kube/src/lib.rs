@@ -29,6 +29,7 @@ pub use list_watch::{
 };
 pub use observe::{ObservedWrite, RequestObserver};
 pub use resource::{KubeObject, Scope, collection_path, is_cluster_scoped, resource_of};
+pub use tidings_api::{ShardField, ShardSelector};
 pub use tidings_informer::SourceError;
 pub use warning::Warning;
 pub use write::{ObjectPath, PatchKind};

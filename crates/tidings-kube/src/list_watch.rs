@@ -65,10 +65,14 @@ impl RestListWatch {
     }
 
     /// Adds the selectors of a scope. Its namespace is already in the path.
-    pub(crate) fn selected(self, scope: &Scope) -> ListWatch {
-        ListWatch::over(Arc::new(self))
+    pub fn selected(self, scope: &Scope) -> ListWatch {
+        let selected = ListWatch::over(Arc::new(self))
             .label_selector(&*scope.label_selector)
-            .field_selector(&*scope.field_selector)
+            .field_selector(&*scope.field_selector);
+        match &scope.shard {
+            Some(shard) => selected.shard(shard.clone()),
+            None => selected,
+        }
     }
 
     /// Sends the request, and checks that the response is JSON.

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use http::HeaderValue;
 use kube::core::{ApiResource, Resource};
 use serde::de::DeserializeOwned;
+use tidings_api::ShardSelector;
 use tidings_informer::InformerKey;
 
 /// A type that knows its resource: a Kubernetes type, a custom resource, a projection of one, or `PartialObjectMeta` of one.
@@ -37,6 +38,8 @@ pub struct Scope {
     pub label_selector: String,
     /// The field selector.
     pub field_selector: String,
+    /// The shard, if only its objects are meant.
+    pub shard: Option<ShardSelector>,
 }
 
 impl Scope {
@@ -64,6 +67,20 @@ impl Scope {
     #[must_use]
     pub fn fields(mut self, selector: impl Into<String>) -> Scope {
         self.field_selector = selector.into();
+        self
+    }
+
+    /// Only the objects of one shard: several replicas of a program share a resource.
+    ///
+    /// ```
+    /// use tidings_kube::{Scope, ShardField, ShardSelector};
+    ///
+    /// // The second of three replicas.
+    /// let scope = Scope::all().shard(ShardSelector::split(ShardField::Uid, 1, 3));
+    /// ```
+    #[must_use]
+    pub fn shard(mut self, shard: ShardSelector) -> Scope {
+        self.shard = Some(shard);
         self
     }
 }
@@ -164,6 +181,7 @@ pub(crate) fn key(resource: &ApiResource, scope: &Scope, form: ObjectForm) -> In
         .namespace(&*scope.namespace)
         .label_selector(&*scope.label_selector)
         .field_selector(&*scope.field_selector)
+        .shard(scope.shard.clone())
         .form(form.name())
 }
 

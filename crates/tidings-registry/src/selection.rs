@@ -1,9 +1,11 @@
 //! The objects that a list or watch selects: by kind, namespace, name and selectors.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use tidings_api::{FieldSelector, LabelSelector, Object, ObjectKey, SelectorError, Status};
+use tidings_api::{
+    Facet, FieldFacet, FieldSelector, LabelSelector, Object, ObjectKey, SelectorError,
+    ShardSelector, Status,
+};
 
 use crate::model::Kind;
 
@@ -14,7 +16,38 @@ pub struct Selection {
     namespace: Option<Box<str>>,
     name: Option<Box<str>>,
     labels: LabelSelector,
-    fields: FieldSelector,
+    fields: Arc<[FieldTest]>,
+    shard: Option<Arc<ShardSelector>>,
+    /// The selectors as they were written. Selections with equal texts select the same objects of a kind.
+    texts: Arc<(Box<str>, Box<str>)>,
+}
+
+/// The comparison of a field with a value.
+#[derive(Debug)]
+struct FieldTest {
+    field: ComparedField,
+    value: Box<str>,
+    negated: bool,
+}
+
+#[derive(Debug)]
+enum ComparedField {
+    Name,
+    Namespace,
+    /// `None` has no value in any object.
+    OfKind(Option<FieldFacet>),
+}
+
+impl FieldTest {
+    fn holds(&self, object: &Object) -> bool {
+        let is_equal = match &self.field {
+            ComparedField::Name => object.name() == *self.value,
+            ComparedField::Namespace => object.namespace() == *self.value,
+            ComparedField::OfKind(Some(field)) => field.value(object) == *self.value,
+            ComparedField::OfKind(None) => self.value.is_empty(),
+        };
+        is_equal != self.negated
+    }
 }
 
 impl Selection {
@@ -29,6 +62,7 @@ impl Selection {
         labels: &str,
         fields: &str,
     ) -> Result<Selection, Status> {
+        let texts = Arc::new((labels.into(), fields.into()));
         let labels =
             LabelSelector::parse(labels).map_err(|error| Status::bad_request(error.to_string()))?;
         let fields =
@@ -61,13 +95,42 @@ impl Selection {
         let wanted_namespace = fields
             .required_value("metadata.namespace")
             .filter(|_| kind.namespaced);
+        let tests = fields.terms().iter().map(|term| FieldTest {
+            field: match term.field.as_str() {
+                "metadata.name" => ComparedField::Name,
+                "metadata.namespace" => ComparedField::Namespace,
+                field => ComparedField::OfKind(kind.strategy.field(kind, field)),
+            },
+            value: term.value.as_str().into(),
+            negated: term.negated,
+        });
         Ok(Selection {
             kind: kind.clone(),
             namespace: namespace.or(wanted_namespace).map(Into::into),
             name: name.or(wanted_name).map(Into::into),
             labels,
-            fields,
+            fields: tests.collect(),
+            shard: None,
+            texts,
         })
+    }
+
+    /// The objects of a shard among the selected ones. The empty text is no shard.
+    ///
+    /// # Errors
+    /// If the shard selector cannot be read. Upstream answers 500; we answer 400, because it is the client's mistake.
+    pub fn sharded(mut self, shard: &str) -> Result<Selection, Status> {
+        if !shard.is_empty() {
+            let shard = ShardSelector::parse(shard);
+            let shard = shard.map_err(|error| Status::bad_request(error.to_string()))?;
+            self.shard = Some(Arc::new(shard));
+        }
+        Ok(self)
+    }
+
+    /// The shard, if only objects of one are selected.
+    pub fn shard(&self) -> Option<&Arc<ShardSelector>> {
+        self.shard.as_ref()
     }
 
     /// Checks only that the selectors can be read.
@@ -91,15 +154,39 @@ impl Selection {
                 .as_deref()
                 .is_none_or(|name| object.name() == name)
             && (self.labels.is_empty() || self.labels.matches(object.labels()))
-            && (self.fields.is_empty() || self.fields.matches(|field| self.value(object, field)))
+            && self.fields.iter().all(|test| test.holds(object))
+            && self
+                .shard
+                .as_ref()
+                .is_none_or(|shard| shard.matches(object))
     }
 
-    fn value<'o>(&self, object: &'o Object, field: &str) -> Cow<'o, str> {
-        match field {
-            "metadata.name" => object.name(),
-            "metadata.namespace" => object.namespace(),
-            field => self.kind.strategy.field_value(&self.kind, object, field),
+    /// A facet and the value of it that all selected objects have, for a lookup; `None` if selectors require no exact value.
+    pub fn required_value(&self) -> Option<(Facet, &str)> {
+        if let Some(name) = &self.name {
+            return Some((Facet::Name, name));
         }
+        let fields = self.fields.iter().filter(|test| !test.negated);
+        let mut fields = fields.filter_map(|test| match &test.field {
+            ComparedField::OfKind(Some(field)) => Some((Facet::Field(field.clone()), &*test.value)),
+            _ => None,
+        });
+        let label = || {
+            let (key, value) = self.labels.required_label()?;
+            Some((Facet::Label(key.into()), value))
+        };
+        fields.next().or_else(label)
+    }
+
+    /// Names the selectors: selections of a resource with equal names and namespaces select the same objects.
+    pub fn selectors_name(&self) -> String {
+        let (kind, (labels, fields)) = (&self.kind, &*self.texts);
+        let shard = self.shard.as_ref().map(ToString::to_string);
+        let shard = shard.unwrap_or_default();
+        format!(
+            "{}/{} {labels:?} {fields:?} {shard}",
+            kind.group, kind.version
+        )
     }
 
     /// True if the selection depends on the selectable fields of a custom resource definition.
@@ -107,9 +194,10 @@ impl Selection {
         self.kind.is_custom() && !self.fields.is_empty()
     }
 
-    /// True if there are no selectors: namespace and name alone decide.
-    pub fn is_whole_scope(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+    /// True if all objects of the namespace or cluster are selected.
+    pub fn is_everything(&self) -> bool {
+        let is_whole = self.labels.is_empty() && self.fields.is_empty() && self.shard.is_none();
+        is_whole && self.name.is_none()
     }
 
     /// The namespace, if only objects of one namespace are selected.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use flate2::read::GzDecoder;
 
-const PACKED: &[u8] = include_bytes!("descriptions.gz");
+pub(crate) const PACKED: &[u8] = include_bytes!("descriptions.gz");
 
 /// The descriptions of all types, about 750 KB of text. Each call of [`Descriptions::unpack`] makes a new copy, which the caller
 /// drops after use.

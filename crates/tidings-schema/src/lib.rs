@@ -7,6 +7,9 @@ pub mod protobuf;
 mod table;
 mod types;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
+
 pub use descriptions::{Descriptions, FieldDescription, TypeDescription};
 pub use field_path::{FieldPath, NOTE_CHARS_MAX, NOTES_MAX};
 pub use fit::fit;
@@ -22,6 +25,16 @@ pub fn find(group: &str, version: &str, kind: &str) -> Option<&'static Type> {
     table
         .kind(group, version, kind)
         .or_else(|| table.kind("meta.k8s.io", "v1", kind))
+}
+
+/// A number that differs between versions of the types and their descriptions.
+pub fn fingerprint() -> u64 {
+    static FINGERPRINT: LazyLock<u64> = LazyLock::new(|| {
+        let mut hasher = DefaultHasher::new();
+        (table::TEXT, descriptions::PACKED).hash(&mut hasher);
+        hasher.finish()
+    });
+    *FINGERPRINT
 }
 
 /// Every kind, ordered by group, version and name.

@@ -5,7 +5,7 @@ use std::sync::{LazyLock, OnceLock};
 
 use crate::types::{Field, FieldKind, ItemType, ListKind, PatchStrategy, StructAlternative, Type};
 
-const TEXT: &str = include_str!("builtin.table");
+pub(crate) const TEXT: &str = include_str!("builtin.table");
 
 /// The built-in type table.
 pub(crate) fn builtin() -> &'static TypeTable {

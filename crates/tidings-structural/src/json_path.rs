@@ -120,6 +120,18 @@ impl JsonPath {
         Some(found)
     }
 
+    /// The names of the members that the path walks; `None` if it has other steps.
+    pub fn members(&self) -> Option<Vec<&str>> {
+        let steps = self.steps.iter();
+        steps
+            .map(|step| match step {
+                PathStep::Field(name) => Some(name.as_str()),
+                PathStep::Names(names) if names.len() == 1 => Some(names[0].as_str()),
+                _ => None,
+            })
+            .collect()
+    }
+
     /// The first value as text, as field selectors compare it. A missing value is the empty text.
     pub fn first_text(&self, value: &Value) -> String {
         match self.first(value) {

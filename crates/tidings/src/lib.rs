@@ -98,7 +98,7 @@ pub mod api {
     pub use tidings_api::{
         EventType, FieldSelector, GroupResource, GroupVersion, GroupVersionKind, KeyError,
         LabelSelector, Labels, ListMetadata, ListOptions, Object, ObjectKey, Reason,
-        ResourceVersion, ResourceVersionMatch, ScanError, SelectorError, Status, StatusDetails,
-        WatchEvent,
+        ResourceVersion, ResourceVersionMatch, ScanError, SelectorError, ShardField, ShardSelector,
+        Status, StatusDetails, WatchEvent,
     };
 }

@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidings_api::ShardSelector;
+
 use super::builder::InformerBuilder;
 use super::informer::{NotSynced, SharedInformer, WeakInformer};
 use crate::metrics::InformerMetrics;
@@ -25,6 +27,8 @@ pub struct InformerKey {
     pub label_selector: String,
     /// The field selector; empty for all objects.
     pub field_selector: String,
+    /// The shard; `None` for all objects.
+    pub shard: Option<ShardSelector>,
     /// Tells informers of one type apart that keep it differently, by a transform for example.
     pub form: String,
 }
@@ -59,6 +63,13 @@ impl InformerKey {
         self
     }
 
+    /// Sets the shard.
+    #[must_use]
+    pub fn shard(mut self, shard: Option<ShardSelector>) -> InformerKey {
+        self.shard = shard;
+        self
+    }
+
     /// Sets the form.
     #[must_use]
     pub fn form(mut self, form: impl Into<String>) -> InformerKey {
@@ -70,10 +81,13 @@ impl InformerKey {
 impl fmt::Display for InformerKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.resource)?;
+        let shard = self.shard.as_ref().map(ToString::to_string);
+        let shard = shard.unwrap_or_default();
         let parts = [
             (" in ", &self.namespace),
             (" with ", &self.label_selector),
             (" where ", &self.field_selector),
+            (" of ", &shard),
             (" as ", &self.form),
         ];
         for (word, value) in parts {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidings_api::ListOptions;
+use tidings_api::{ListOptions, ShardSelector};
 
+use crate::source::sharded::{shard_of_events, shard_of_list};
 use crate::source::{
     BoxFuture, EventStream, ListStream, Lister, ListerWatcher, SourceError, Watcher,
 };
@@ -26,6 +27,7 @@ pub struct ListWatch {
     list: ListFunc,
     watch: WatchFunc,
     modifiers: Vec<OptionsModifier>,
+    shard: Option<Arc<ShardSelector>>,
     sends_initial_events: bool,
 }
 
@@ -36,6 +38,7 @@ impl ListWatch {
             list,
             watch,
             modifiers: Vec::new(),
+            shard: None,
             sends_initial_events: true,
         }
     }
@@ -85,6 +88,14 @@ impl ListWatch {
         self.modify_options(move |options| options.label_selector.clone_from(&selector))
     }
 
+    /// Restricts lists and watches to the objects of one shard, so that several replicas of a program share a resource. A server that does not
+    /// know shards, as most do, sends all objects; those of other shards are then left out here.
+    #[must_use]
+    pub fn shard(mut self, shard: ShardSelector) -> ListWatch {
+        self.shard = Some(Arc::new(shard));
+        self
+    }
+
     /// Declares that watches cannot send initial events, so that no reflector asks for them.
     #[must_use]
     pub fn without_initial_events(mut self) -> ListWatch {
@@ -100,6 +111,10 @@ impl ListWatch {
         ListOptions {
             label_selector: options.label_selector,
             field_selector: options.field_selector,
+            shard_selector: match &self.shard {
+                Some(shard) => shard.to_string(),
+                None => options.shard_selector,
+            },
             timeout_seconds: options.timeout_seconds,
             ..asked
         }
@@ -108,13 +123,21 @@ impl ListWatch {
 
 impl Lister for ListWatch {
     fn list(&self, options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
-        (self.list)(self.modified(options))
+        let listing = (self.list)(self.modified(options));
+        let Some(shard) = self.shard.clone() else {
+            return listing;
+        };
+        Box::pin(async move { Ok(shard_of_list(listing.await?, shard)) })
     }
 }
 
 impl Watcher for ListWatch {
     fn watch(&self, options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>> {
-        (self.watch)(self.modified(options))
+        let opening = (self.watch)(self.modified(options));
+        let Some(shard) = self.shard.clone() else {
+            return opening;
+        };
+        Box::pin(async move { Ok(shard_of_events(opening.await?, shard)) })
     }
 
     fn sends_initial_events(&self) -> bool {

@@ -3,6 +3,7 @@
 mod error;
 mod list_watch;
 mod pager;
+mod sharded;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -28,6 +28,8 @@ async fn options_survive_the_way_to_the_server() {
     let options = ListOptions {
         label_selector: "app in (a, b),x!=1&2".into(),
         field_selector: "metadata.name=ä+b".into(),
+        shard_selector:
+            "shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')".into(),
         resource_version: "5".into(),
         resource_version_match: Some(ResourceVersionMatch::NotOlderThan),
         limit: 500,

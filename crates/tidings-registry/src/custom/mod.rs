@@ -12,13 +12,14 @@ mod finalizers;
 mod object;
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tidings_api::{FieldErrors, GroupVersion, Object, Status, UnstampedObject};
+use tidings_api::{FieldErrors, FieldFacet, GroupVersion, Object, Status, UnstampedObject};
 use tidings_json::{Map, Touched, Value};
 use tidings_schema::FieldPath;
-use tidings_structural::definition::{DefinedVersion, Definition};
+use tidings_structural::definition::Definition;
 
 use crate::field_schema::FieldSchema;
 use crate::form::ObjectForm;
@@ -34,27 +35,30 @@ use object::check_type;
 /// The kinds of all versions of a definition, in its order. `source` is the object that the definition was read from. Objects of
 /// a `terminating` definition cannot be created.
 pub fn kinds(definition: &Arc<Definition>, source: &Object, terminating: bool) -> Vec<Arc<Kind>> {
+    let spec = tidings_json::find_member(source.as_bytes(), &["spec"]);
+    let mut hasher = DefaultHasher::new();
+    spec.map(|spec| spec.of(source.as_bytes()))
+        .hash(&mut hasher);
+    let spec_hash = hasher.finish();
     let versions = definition.versions.iter().enumerate();
-    let kinds = versions.map(|(at, version)| kind(definition, source, terminating, at, version));
-    kinds.map(Arc::new).collect()
+    let kinds = versions.map(|(at, version)| {
+        let custom = Arc::new(CustomVersion {
+            definition: definition.clone(),
+            source: source.clone(),
+            at,
+            spec_hash,
+            object_head: format!(
+                "{{\"apiVersion\":\"{}/{}\",",
+                definition.group, version.name
+            ),
+        });
+        Arc::new(kind(custom, terminating))
+    });
+    kinds.collect()
 }
 
-fn kind(
-    definition: &Arc<Definition>,
-    source: &Object,
-    terminating: bool,
-    at: usize,
-    version: &DefinedVersion,
-) -> Kind {
-    let custom = Arc::new(CustomVersion {
-        definition: definition.clone(),
-        source: source.clone(),
-        at,
-        object_head: format!(
-            "{{\"apiVersion\":\"{}/{}\",",
-            definition.group, version.name
-        ),
-    });
+fn kind(custom: Arc<CustomVersion>, terminating: bool) -> Kind {
+    let (definition, version) = (&custom.definition, custom.version());
     let names = &definition.names;
     let name = |text: &String| Name::from(text.clone());
     let all = |texts: &[String]| texts.iter().map(name).collect();
@@ -175,13 +179,13 @@ impl Strategy for CustomStrategy {
         }
     }
 
-    fn field_value<'o>(&self, _: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
+    fn field(&self, kind: &Kind, name: &str) -> Option<FieldFacet> {
         let mut fields = self.0.version().fields.iter();
-        let Some(known) = fields.find(|known| known.name == field) else {
-            return Cow::Borrowed("");
-        };
-        let whole: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
-        known.path.first_text(&whole).into()
+        let known = fields.find(|known| known.name == name)?;
+        let all = kind.field_paths();
+        // A definition is refused if a field that can be selected by is not a member of members.
+        let path = known.path.members().and_then(|path| all.position(&path));
+        Some(FieldFacet::new(all, path, ""))
     }
 
     fn columns(&self, _: &Kind) -> Vec<String> {

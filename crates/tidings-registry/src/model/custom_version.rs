@@ -15,6 +15,8 @@ pub struct CustomVersion {
     pub(crate) source: Object,
     /// The position of the version in the definition.
     pub(crate) at: usize,
+    /// A hash of the `spec` of the definition.
+    pub spec_hash: u64,
     /// The first bytes of objects of this version. Members are sorted by name, so apiVersion comes first.
     pub(crate) object_head: String,
 }

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tidings_api::{GroupResource, GroupVersion, GroupVersionKind};
+use tidings_api::{FieldPaths, GroupResource, GroupVersion, GroupVersionKind};
 use tidings_json::Map;
 use tidings_schema::Type;
 
@@ -60,6 +60,8 @@ pub struct Kind {
     /// Fields that field selectors may name besides `metadata.name` and `metadata.namespace`. Those of custom resources are in
     /// their strategy.
     pub fields: Vec<SelectableField>,
+    /// See [`Kind::field_paths`].
+    pub(crate) field_paths: OnceLock<FieldPaths>,
     /// The syntax of object names.
     pub name_rule: NameRule,
     /// What `metadata.generation` counts.
@@ -274,6 +276,30 @@ impl Subresource {
 }
 
 impl Kind {
+    /// The paths of the fields by which objects can be selected, in stored objects. A view has those of the stored kind, so that what is
+    /// kept with an object serves both.
+    pub(crate) fn field_paths(&self) -> &FieldPaths {
+        self.field_paths.get_or_init(|| {
+            if let Some(custom) = &self.custom {
+                let fields = custom.version().fields.iter();
+                return FieldPaths::new(fields.filter_map(|field| field.path.members()));
+            }
+            let mut paths: Vec<&[&str]> = Vec::new();
+            for path in self.fields.iter().flat_map(|field| field.paths) {
+                if !paths.contains(path) {
+                    paths.push(path);
+                }
+            }
+            let stored = self.view.as_ref().map(|view| view.stored.field_paths());
+            let is_stored =
+                |all: &&FieldPaths| paths.iter().all(|path| all.position(path).is_some());
+            match stored.filter(is_stored) {
+                Some(stored) => stored.clone(),
+                None => FieldPaths::new(paths),
+            }
+        })
+    }
+
     /// A kind with the values that most kinds have. Entries override some of them.
     pub(crate) fn plain() -> Kind {
         Kind {
@@ -295,6 +321,7 @@ impl Kind {
             review: None,
             schema: None,
             fields: Vec::new(),
+            field_paths: OnceLock::new(),
             name_rule: NameRule::Subdomain,
             generation: Generation::None,
             status: false,

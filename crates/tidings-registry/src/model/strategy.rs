@@ -3,11 +3,10 @@
 //! Each kind with rules of its own has an implementation, and so have custom resources. The default methods are those of kinds without
 //! such rules.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use jiff::Timestamp;
-use tidings_api::{FieldErrors, Object};
+use tidings_api::{FieldErrors, FieldFacet, Object};
 use tidings_go::quote;
 use tidings_json::Value;
 
@@ -26,14 +25,12 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         check_builtin_field(kind, field)
     }
 
-    /// The value of a selectable field in a stored object.
-    fn field_value<'o>(&self, kind: &Kind, object: &'o Object, field: &str) -> Cow<'o, str> {
-        let Some(known) = kind.fields.iter().find(|known| known.name == field) else {
-            return Cow::Borrowed("");
-        };
-        let mut paths = known.paths.iter();
-        let value = paths.find_map(|path| object.field(path));
-        value.unwrap_or(Cow::Borrowed(known.absent))
+    /// The value of a selectable field in stored objects; `None` if the kind has no such field.
+    fn field(&self, kind: &Kind, name: &str) -> Option<FieldFacet> {
+        let known = kind.fields.iter().find(|known| known.name == name)?;
+        let all = kind.field_paths();
+        let paths = known.paths.iter().filter_map(|path| all.position(path));
+        Some(FieldFacet::new(all, paths, known.absent))
     }
 
     /// The columns of a table, each as JSON.

@@ -142,7 +142,7 @@ impl DefinitionController {
             let open = known.and_then(|known| known.open);
             closed.extend(open.map(|open| open.resource));
         }
-        for (key, object) in &state {
+        for (key, object) in state.iter() {
             let known = self.known.get(key.name());
             if known.is_some_and(|known| known.revision == object.revision()) {
                 continue;
@@ -180,8 +180,9 @@ impl DefinitionController {
             Some(known) => (known.definition.clone(), known.compiled_at),
             None => {
                 // On another thread: large schemas take long to compile.
-                let whole = value.clone();
-                let read = tokio::task::spawn_blocking(move || Definition::read(&whole));
+                let (whole, stored) = (value.clone(), object.clone());
+                let read = move || Definition::read_stored(&whole, &stored);
+                let read = tokio::task::spawn_blocking(read);
                 let read = read.await.map_err(Status::internal)?.map_err(|why| {
                     tracing::warn!(
                         definition = name,

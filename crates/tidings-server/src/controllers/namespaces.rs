@@ -128,7 +128,7 @@ async fn delete_all(
     let objects = || {
         let state = resource.cache().snapshot().state;
         let mut objects = Vec::new();
-        SnapshotWalk::new(state, selection.clone(), None).visit(|object| {
+        SnapshotWalk::new(state, selection.key_prefix(), None).visit(|object| {
             objects.push(object.clone());
             true
         });

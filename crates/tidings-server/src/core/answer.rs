@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings_api::{Object, ResourceVersion, Status};
+use tidings_api::{Object, ResourceVersion, ShardSelector, Status};
 use tidings_cache::Cursor;
 use tidings_registry::Selection;
 
 use super::counts::WatchCounter;
 use super::resource::Resource;
-use super::walk::{ListItems, SnapshotWalk};
+use super::walk::ListItems;
 
 /// The answer to a command.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub(crate) struct ListHead {
     pub(crate) continue_token: String,
     /// How many objects follow this page, if known.
     pub(crate) remaining: Option<u64>,
+    /// The shard, if only objects of one are listed. A client learns from it that its selector was understood.
+    pub(crate) shard: Option<Arc<ShardSelector>>,
 }
 
 /// A watch that is open.
@@ -51,7 +53,7 @@ pub(crate) struct OpenWatch {
     pub(crate) resource: Arc<Resource>,
     pub(crate) selection: Selection,
     /// The objects to send as initial events, and their revision. Boxed, because an idle watch no longer has it.
-    pub(crate) initial: Option<Box<(SnapshotWalk, ResourceVersion)>>,
+    pub(crate) initial: Option<Box<(ListItems, ResourceVersion)>>,
     /// A bookmark marks the end of the initial events.
     pub(crate) mark_end: bool,
     /// Events up to this revision are not sent (W94).

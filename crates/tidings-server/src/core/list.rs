@@ -11,7 +11,7 @@ use super::continue_token::ContinueToken;
 use super::resource::Resource;
 use super::state::Core;
 use super::target::Target;
-use super::walk::{ListItems, SnapshotWalk};
+use super::walk::{self, ListItems, SnapshotWalk};
 
 /// The checked options of a LIST.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ impl ListCommand {
             &options.label_selector,
             &options.field_selector,
         )?;
+        let selection = selection.sharded(&options.shard_selector)?;
         Ok(ListCommand { options, selection })
     }
 
@@ -75,41 +76,48 @@ pub(super) async fn list(
         let (snapshot, start) = continued(core, resource, command, now_ms).await?;
         (snapshot, Some(start))
     };
-    let mut walk = SnapshotWalk::new(snapshot.state, selection.clone(), start.as_deref());
     let limit = usize::try_from(options.limit).unwrap_or(0);
     // With resourceVersion=0 the limit is ignored (W73, W84).
-    let limited = limit > 0 && options.resource_version != "0";
+    let limit = Some(limit).filter(|limit| *limit > 0 && options.resource_version != "0");
+    let Snapshot { state, revision } = snapshot;
     let mut head = ListHead {
-        revision: snapshot.revision,
+        revision,
         continue_token: String::new(),
         remaining: None,
+        shard: selection.shard().cloned(),
     };
-    let items = if limited {
-        let (page, more) = page(&mut walk, limit);
-        if more {
-            let revision = snapshot.revision.get() as i64;
-            let last = walk.last_key().map_or("", |key| key.as_str());
-            let prefix = selection.key_prefix();
-            head.continue_token = ContinueToken::write(revision, last, &prefix, now_ms);
-            head.remaining = selection.is_whole_scope().then(|| walk.remaining());
-        }
-        ListItems::Page(page.into_iter())
+    let (objects, more) = if selection.is_everything() {
+        let mut walk = SnapshotWalk::new(state, selection.key_prefix(), start.as_deref());
+        let Some(limit) = limit else {
+            return Ok(Answer::List(head, ListItems::Walk(walk)));
+        };
+        let page = page(&mut walk, limit);
+        let remaining = Box::pin(walk.remaining()).await;
+        head.remaining = Some(remaining).filter(|remaining| *remaining > 0);
+        (page, remaining > 0)
     } else {
-        ListItems::Walk(walk)
+        let limit = limit.unwrap_or(usize::MAX);
+        let selected = walk::select(resource.cache(), &state, selection, start.as_deref(), limit);
+        let selected = Box::pin(selected).await; // boxed, because few requests need its memory
+        (selected.objects, selected.more)
     };
-    Ok(Answer::List(head, items))
+    if more {
+        let last = objects.last().map(Object::key);
+        let last = last.as_ref().map_or("", |key| key.as_str());
+        let prefix = selection.key_prefix();
+        head.continue_token = ContinueToken::write(revision.get() as i64, last, &prefix, now_ms);
+    }
+    Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
-/// The next objects, up to a limit, and whether more follow.
-fn page(walk: &mut SnapshotWalk, limit: usize) -> (Vec<Object>, bool) {
+/// The next objects, up to a limit.
+fn page(walk: &mut SnapshotWalk, limit: usize) -> Vec<Object> {
     let mut page = Vec::new();
-    let ended = walk.visit(|object| {
+    walk.visit(|object| {
         page.push(object.clone());
         page.len() < limit
     });
-    // The walk stopped at the last object of the page, so whether another one follows has to be checked.
-    let more = !ended && walk.has_more();
-    (page, more)
+    page
 }
 
 /// The snapshot for a LIST without a continue token.

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use tidings_api::{ListOptions, ObjectKey, ResourceVersion, Status};
-use tidings_cache::{Unavailable, WatchScope};
-use tidings_registry::{Kind, Selection};
+use tidings_api::{ListOptions, Object, ResourceVersion, Status};
+use tidings_cache::{Narrowing, ObjectTest, Unavailable, WatchScope};
+use tidings_registry::Selection;
 
 use super::answer::{Answer, OpenWatch};
 use super::call::Call;
 use super::counts::WatchCounter;
 use super::list::{ListCommand, parse_version};
 use super::state::Core;
-use super::walk::SnapshotWalk;
+use super::walk::{self, ListItems, SnapshotWalk};
 
 /// The longest timeout, short enough to be added to any time without overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -69,14 +69,24 @@ pub(super) async fn watch(
             Some(version) => resource.reach(version).await?,
         }
     }
-    let (cache, scope) = (resource.cache(), scope(&target.kind, selection));
+    let (cache, scope) = (resource.cache(), scope(selection));
     let (initial, after, cursor) = if with_state || from_now {
         let (snapshot, cursor) = cache.follow(scope);
-        let walk = with_state.then(|| {
-            let walk = SnapshotWalk::new(snapshot.state, selection.clone(), None);
-            Box::new((walk, snapshot.revision))
-        });
-        (walk, snapshot.revision, cursor)
+        let (state, revision) = (snapshot.state, snapshot.revision);
+        let items = match with_state {
+            false => None,
+            true if selection.is_everything() => {
+                let walk = SnapshotWalk::new(state, selection.key_prefix(), None);
+                Some(ListItems::Walk(walk))
+            }
+            true => {
+                let found = walk::select(cache, &state, selection, None, usize::MAX);
+                let found = Box::pin(found).await; // boxed, because few requests need its memory
+                Some(ListItems::Page(found.objects.into_iter()))
+            }
+        };
+        let initial = items.map(|items| Box::new((items, revision)));
+        (initial, revision, cursor)
     } else {
         let after = version.unwrap_or_default();
         let cursor = cache
@@ -101,14 +111,20 @@ pub(super) async fn watch(
     })))
 }
 
-/// The objects whose events wake a watch.
-fn scope(kind: &Kind, selection: &Selection) -> WatchScope {
-    match (selection.namespace(), selection.name()) {
-        (None, None) => WatchScope::All,
-        (Some(namespace), None) => WatchScope::Namespace(namespace.into()),
-        (None, Some(name)) if !kind.namespaced => WatchScope::Object(ObjectKey::new("", name)),
-        (None, Some(name)) => WatchScope::Name(name.into()),
-        (Some(namespace), Some(name)) => WatchScope::Object(ObjectKey::new(namespace, name)),
+/// The objects whose events a watch has to examine. Watches with equal selectors share their scope.
+fn scope(selection: &Selection) -> WatchScope {
+    let narrowed = match selection.required_value() {
+        Some((facet, value)) => Narrowing::Value(facet, value.into()),
+        None if selection.is_everything() => Narrowing::None,
+        None => {
+            let (name, selection) = (selection.selectors_name(), selection.clone());
+            let test = move |object: &Object| selection.selects(object);
+            Narrowing::Test(ObjectTest::new(name, test))
+        }
+    };
+    WatchScope {
+        namespace: selection.namespace().map(Into::into),
+        narrowed,
     }
 }
 

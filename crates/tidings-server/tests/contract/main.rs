@@ -21,6 +21,7 @@ mod protobuf;
 mod representations;
 mod reviews;
 mod robustness;
+mod selected;
 mod store;
 mod support;
 mod updates;

@@ -21,6 +21,7 @@ mod conditions;
 mod conversion;
 mod fill;
 mod form;
+mod lazy_schema;
 mod member;
 mod names;
 mod order;
@@ -30,14 +31,15 @@ mod spec;
 mod status;
 mod version;
 
+use tidings_api::Object;
 use tidings_json::Value;
 
 use crate::json_path::JsonPath;
-use crate::schema::Schema;
 
 pub use check::{validate, validate_status_update, validate_update};
 pub use conditions::{has_condition, set_condition};
 pub use fill::fill_in;
+pub use lazy_schema::LazySchema;
 pub use order::compare_versions;
 pub use ratchet::warnings;
 pub use status::status_of;
@@ -87,7 +89,7 @@ pub struct DefinedVersion {
     /// The warning that clients of a deprecated version get (W183).
     pub warning: Option<String>,
     /// The schema of its objects.
-    pub schema: Schema,
+    pub schema: LazySchema,
     /// True if the version has a status subresource (W181).
     pub status: bool,
     /// The scale subresource (W182).
@@ -161,7 +163,16 @@ impl Definition {
     /// The reason why it cannot be served. Definitions that another server has stored can have a schema that is not structural,
     /// or versions that only a webhook can convert.
     pub fn read(crd: &Value) -> Result<Definition, String> {
-        read::read(crd)
+        read::read(crd, None)
+    }
+
+    /// Reads a definition as [`Definition::read`] does. The schemas are compiled again when they are first used, so that those of definitions
+    /// without objects take no memory.
+    ///
+    /// # Errors
+    /// Those of [`Definition::read`].
+    pub fn read_stored(crd: &Value, object: &Object) -> Result<Definition, String> {
+        read::read(crd, Some(object))
     }
 
     /// The storage version.

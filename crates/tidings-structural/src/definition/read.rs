@@ -1,16 +1,18 @@
 //! Reads a stored definition into a [`Definition`].
 
+use tidings_api::Object;
 use tidings_json::{Value, json};
 
 use super::conversion;
+use super::lazy_schema::{LazySchema, compile, has_status};
 use super::member::{at, flag, get, list, text, texts};
 use super::order::compare_versions;
 use super::{Column, DefinedVersion, Definition, MemberPath, Names, Scale, SelectableField};
 use crate::json_path::JsonPath;
-use crate::schema::{CompileOptions, Schema};
-use crate::tolerated::ToleratedFaults;
+use crate::schema::Schema;
 
-pub(super) fn read(crd: &Value) -> Result<Definition, String> {
+/// Reads a definition. Its schemas are compiled, and dropped again if there is a `source` to compile them from later.
+pub(super) fn read(crd: &Value, source: Option<&Object>) -> Result<Definition, String> {
     let spec = get(crd, "spec").ok_or("spec is missing")?;
     let versions = list(spec, "versions");
     if text(spec, "group").is_empty() {
@@ -36,7 +38,7 @@ pub(super) fn read(crd: &Value) -> Result<Definition, String> {
     let mut read = Vec::with_capacity(versions.len());
     for (index, version) in versions.iter().enumerate() {
         let warning = flag(version, "deprecated").then(|| warning(version, spec));
-        read.push(read_version(version, index, warning)?);
+        read.push(read_version(version, index, warning, source)?);
     }
     Ok(Definition {
         group: text(spec, "group").to_owned(),
@@ -91,25 +93,20 @@ fn read_version(
     version: &Value,
     index: usize,
     warning: Option<String>,
+    source: Option<&Object>,
 ) -> Result<DefinedVersion, String> {
-    let status = at(version, &["subresources", "status"]).is_some();
-    let open_api = at(version, &["schema", "openAPIV3Schema"]);
-    let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-    // A version without a schema prunes all fields.
-    let nothing = json!({"type": "object"});
-    let options = CompileOptions::default()
-        .with_status_subresource(status)
-        .tolerating(ToleratedFaults::SERVABLE);
-    let schema = Schema::compile(open_api.unwrap_or(&nothing), &path, options)
-        .map_err(|errors| errors.to_string())?;
+    let schema = compile(version, index)?;
     let fields = fields(&schema, version, index)?;
     Ok(DefinedVersion {
         name: text(version, "name").to_owned(),
         served: flag(version, "served"),
         storage: flag(version, "storage"),
         warning,
-        schema,
-        status,
+        schema: match source {
+            Some(source) => LazySchema::of_source(source, index),
+            None => LazySchema::kept(schema),
+        },
+        status: has_status(version),
         scale: at(version, &["subresources", "scale"]).map(scale),
         columns: columns(list(version, "additionalPrinterColumns")),
         fields,

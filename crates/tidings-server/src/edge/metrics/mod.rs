@@ -331,6 +331,21 @@ fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
         "Number of watches registered with the watch cache by resource",
         |stats| stats.watches as i64,
     );
+    gauge(
+        "tidings_watch_cache_scopes",
+        "Number of different parts of the objects that watches are of, by resource",
+        |stats| stats.scopes as i64,
+    );
+    gauge(
+        "tidings_watch_cache_listed_events",
+        "Number of events that are listed for watches of parts of the objects, by resource",
+        |stats| stats.listed_events as i64,
+    );
+    gauge(
+        "tidings_watch_cache_indexes",
+        "Number of indexes for lists by labels and fields, by resource",
+        |stats| stats.indexes as i64,
+    );
     let set_aside = Family::<ResourceLabels, Gauge>::default();
     for resource in resources {
         let count = resource.set_aside();

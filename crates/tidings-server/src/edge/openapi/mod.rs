@@ -1,6 +1,7 @@
 //! OpenAPI documents (W32–W34): for kubectl, which validates and explains objects by them, and for generators of clients.
 //!
 //! A document is made at its first request and kept compressed. The descriptions of types and fields are decompressed only while it is made.
+//! The index names the documents of OpenAPI 3 by tags, which are known without the documents.
 
 mod custom;
 mod paths;
@@ -9,7 +10,7 @@ mod schemas;
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -52,41 +53,43 @@ impl OpenApiVersion {
 pub(crate) struct OpenApiPages {
     v2: OnceLock<CompressedDocument>,
     v2_protobuf: OnceLock<CompressedDocument>,
-    /// The OpenAPI 3 documents of built-in kinds, by path. They are shared by all served sets.
-    builtin: Arc<OnceLock<BTreeMap<String, CompressedDocument>>>,
-    custom: OnceLock<BTreeMap<String, CompressedDocument>>,
+    /// The documents of OpenAPI 3 that were asked for, by path. They are shared by all served sets: a document is of use as long as its tag is.
+    ///
+    /// Bound: the groups and versions that are served.
+    v3: Arc<Mutex<BTreeMap<String, CompressedDocument>>>,
 }
 
-/// A document, compressed with gzip.
-#[derive(Debug)]
+/// A document, compressed with gzip. Clones share it.
+#[derive(Debug, Clone)]
 struct CompressedDocument {
     bytes: Bytes,
-    /// The hash of the uncompressed bytes.
-    hash: String,
+    /// Differs from that of every other document at the same path.
+    tag: String,
 }
 
 impl CompressedDocument {
-    fn of_json(document: &Value) -> CompressedDocument {
+    fn of_json(document: &Value, tag: Option<String>) -> CompressedDocument {
         let mut json = document.to_string().into_bytes();
         json.push(b'\n');
-        CompressedDocument::of_bytes(&json)
+        CompressedDocument::of_bytes(&json, tag)
     }
 
-    fn of_bytes(bytes: &[u8]) -> CompressedDocument {
+    /// Compresses a document. Without a tag its hash is its tag.
+    fn of_bytes(bytes: &[u8], tag: Option<String>) -> CompressedDocument {
         let mut packer = pack::GzipEncoder::default();
         let mut packed = packer.push(bytes).to_vec();
         packed.extend_from_slice(&packer.finish());
         packed.shrink_to_fit();
         CompressedDocument {
             bytes: packed.into(),
-            hash: hash(bytes),
+            tag: tag.unwrap_or_else(|| hash(bytes)),
         }
     }
 
     /// The document, or 304 if the client has it already.
     fn answer(&self, headers: &HeaderMap) -> Response<ResponseBody> {
         let takes_gzip = negotiate::takes_gzip(headers);
-        let mut response = answer_tagged(&self.hash, headers, || {
+        let mut response = answer_tagged(&self.tag, headers, || {
             if takes_gzip {
                 return self.bytes.clone();
             }
@@ -107,51 +110,66 @@ impl CompressedDocument {
 impl OpenApiPages {
     fn v2(&self, kinds: &Catalog) -> &CompressedDocument {
         self.v2
-            .get_or_init(|| CompressedDocument::of_json(&v2(kinds)))
+            .get_or_init(|| CompressedDocument::of_json(&v2(kinds), None))
     }
 
     fn v2_protobuf(&self, kinds: &Catalog) -> &CompressedDocument {
         self.v2_protobuf
-            .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds))))
+            .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds)), None))
     }
 
-    /// The documents for a served set with other custom resources: those of built-in kinds are kept.
+    /// The documents for a served set with other custom resources.
     pub(crate) fn with_other_customs(&self) -> OpenApiPages {
         OpenApiPages {
-            builtin: self.builtin.clone(),
+            v3: self.v3.clone(),
             ..OpenApiPages::default()
         }
     }
 
-    /// All OpenAPI 3 documents, by path.
-    fn v3(&self, kinds: &Catalog) -> BTreeMap<&str, &CompressedDocument> {
-        let builtin = self.builtin.get_or_init(|| v3_of(kinds, false));
-        let custom = self.custom.get_or_init(|| v3_of(kinds, true));
-        let all = custom.iter().chain(builtin);
-        all.map(|(path, document)| (path.as_str(), document))
-            .collect()
+    fn made(&self) -> MutexGuard<'_, BTreeMap<String, CompressedDocument>> {
+        self.v3.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The OpenAPI 3 document of a group and version.
+    fn v3(&self, kinds: &Catalog, path: &str) -> Option<CompressedDocument> {
+        let mut served = by_version(kinds);
+        let kinds = served.remove(path)?;
+        let tag = tag(&kinds);
+        let made = self.made().get(path).cloned();
+        if let Some(made) = made.filter(|made| made.tag == tag) {
+            return Some(made);
+        }
+        let document = v3(&kinds, &Descriptions::unpack());
+        let document = CompressedDocument::of_json(&document, Some(tag));
+        let mut made = self.made();
+        made.retain(|known, _| served.contains_key(known));
+        made.insert(path.to_owned(), document.clone());
+        Some(document)
     }
 }
 
-/// The OpenAPI 3 documents of custom resources, or of built-in kinds.
-fn v3_of(kinds: &Catalog, custom: bool) -> BTreeMap<String, CompressedDocument> {
-    let mut by_version: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
-    for kind in kinds.iter().filter(|kind| kind.is_custom() == custom) {
-        by_version.entry(base(kind)).or_default().push(kind);
+/// The kinds of each group and version, by the path of their OpenAPI 3 document.
+fn by_version(kinds: &Catalog) -> BTreeMap<String, Vec<&Arc<Kind>>> {
+    let mut all: BTreeMap<String, Vec<&Arc<Kind>>> = BTreeMap::new();
+    for kind in kinds.iter() {
+        all.entry(base(kind)).or_default().push(kind);
     }
-    if by_version.is_empty() {
-        return BTreeMap::new();
+    all
+}
+
+/// The tag of the OpenAPI 3 document of kinds: it changes with the server and with the definitions of custom resources.
+fn tag(kinds: &[&Arc<Kind>]) -> String {
+    let mut text = format!(
+        "{} {:x}",
+        env!("CARGO_PKG_VERSION"),
+        tidings_schema::fingerprint()
+    );
+    for kind in kinds {
+        let hash = kind.custom.as_ref().map_or(0, |custom| custom.spec_hash);
+        let names = [&kind.plural, &kind.kind, &kind.singular, &kind.list_kind];
+        text.push_str(&format!(" {names:?} {hash:x}"));
     }
-    let descriptions = Descriptions::unpack();
-    let documents = by_version.into_iter();
-    documents
-        .map(|(path, kinds)| {
-            (
-                path,
-                CompressedDocument::of_json(&v3(&kinds, &descriptions)),
-            )
-        })
-        .collect()
+    hash(text.as_bytes())
 }
 
 /// The OpenAPI 2 document, for all kinds.
@@ -229,12 +247,11 @@ fn make_answer(
             openapi.v2(kinds).answer(headers)
         }
         OpenApiDocument::V3Index => {
-            let entry = |(path, document): (&str, &CompressedDocument)| {
-                let url = format!("/openapi/v3/{path}?hash={}", document.hash);
-                (path.to_owned(), json!({"serverRelativeURL": url}))
+            let entry = |(path, kinds): (String, Vec<&Arc<Kind>>)| {
+                let url = format!("/openapi/v3/{path}?hash={}", tag(&kinds));
+                (path, json!({"serverRelativeURL": url}))
             };
-            let documents = openapi.v3(kinds).into_iter();
-            let paths: Map = documents.map(entry).collect();
+            let paths: Map = by_version(kinds).into_iter().map(entry).collect();
             let text = json!({ "paths": paths }).to_string();
             let mut response = respond::text(StatusCode::OK, text);
             let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -243,11 +260,11 @@ fn make_answer(
             response
         }
         OpenApiDocument::V3(path) => {
-            let Some(document) = openapi.v3(kinds).remove(path.as_str()) else {
+            let Some(document) = openapi.v3(kinds, path) else {
                 return respond::page_not_found();
             };
             let mut response = document.answer(headers);
-            if known_hash == Some(&document.hash) {
+            if known_hash == Some(&document.tag) {
                 let forever = HeaderValue::from_static("public, immutable");
                 response.headers_mut().insert(CACHE_CONTROL, forever);
             }

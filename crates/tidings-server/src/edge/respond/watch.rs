@@ -18,7 +18,7 @@ use tokio::time::{Instant, Sleep};
 use super::list::CHUNK_BYTES;
 use super::protobuf::error_frame;
 use super::view::ObjectView;
-use crate::core::{OpenWatch, SnapshotWalk, too_old};
+use crate::core::{ListItems, OpenWatch, too_old};
 use crate::edge::negotiate::DocumentFormat;
 
 /// How often an idle watch sends a bookmark (W110).
@@ -118,13 +118,13 @@ impl WatchBody {
     }
 
     /// The next chunk of initial events, and the bookmark after the last one (W93, W112).
-    fn send_initial(&mut self, mut initial: Box<(SnapshotWalk, ResourceVersion)>) -> Bytes {
-        let (walk, revision) = &mut *initial;
+    fn send_initial(&mut self, mut initial: Box<(ListItems, ResourceVersion)>) -> Bytes {
+        let (items, revision) = &mut *initial;
         let mut buffer = BytesMut::with_capacity(CHUNK_BYTES);
         let mut count = 0;
         let (view, columns) = (&self.view, &mut self.columns);
         let mut failed = None;
-        let ended = walk.visit(|object| {
+        let ended = items.visit(|object| {
             if view.is_protobuf() {
                 match view.frame(EventType::Added, object) {
                     Ok(frame) => buffer.put_slice(&frame),
@@ -159,16 +159,16 @@ impl WatchBody {
     fn collect(&mut self, chunk: &mut EventChunk) -> ControlFlow<(), Option<ResourceVersion>> {
         let mut looked_at = 0;
         loop {
-            let (segment, end, revision) =
-                match self.watch.resource.cache().read(&self.watch.cursor) {
-                    Ok(read) => read,
-                    Err(FellBehind { oldest }) => {
-                        let status = too_old(self.watch.after, oldest);
-                        self.end_with(&status, chunk);
-                        self.watch.counter.fell_behind();
-                        return ControlFlow::Break(());
-                    }
-                };
+            let read = match self.watch.resource.cache().read(&self.watch.cursor) {
+                Ok(read) => read,
+                Err(FellBehind { oldest }) => {
+                    let status = too_old(self.watch.after, oldest);
+                    self.end_with(&status, chunk);
+                    self.watch.counter.fell_behind();
+                    return ControlFlow::Break(());
+                }
+            };
+            let segment = read.segment();
             if let Some(encoding) = &self.encoding
                 && !self
                     .encoded
@@ -178,9 +178,8 @@ impl WatchBody {
                 self.encoded = Some(segment.encoded(encoding));
             }
             let (mut sent, mut bytes) = (0, 0);
-            for event in segment.from(self.watch.cursor.position()) {
-                let position = self.watch.cursor.position();
-                self.watch.cursor.advance();
+            for (position, event) in read.events() {
+                self.watch.cursor.pass(position);
                 looked_at += 1;
                 if event.revision <= self.watch.after {
                     continue;
@@ -211,11 +210,14 @@ impl WatchBody {
                 }
             }
             self.watch.counter.sent(sent, bytes);
-            if chunk.is_full() || looked_at >= EVENTS_AT_ONCE {
+            if chunk.is_full() {
                 return ControlFlow::Continue(None);
             }
-            if self.watch.cursor.position() >= end {
+            if let Some(revision) = self.watch.cursor.pass_all(&read) {
                 return ControlFlow::Continue(Some(revision));
+            }
+            if looked_at >= EVENTS_AT_ONCE {
+                return ControlFlow::Continue(None);
             }
         }
     }
