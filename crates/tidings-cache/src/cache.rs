@@ -380,9 +380,10 @@ impl Cache {
         let mut state = self.state_mut();
         if oldest > state.oldest {
             state.oldest = oldest;
+            let state = &mut *state;
+            state.log.end_segment(oldest, &state.objects);
             state.log.trim(oldest);
-            let front = state.log.front();
-            state.scopes.dropped(front);
+            state.scopes.dropped(state.log.front());
         }
         if let Some(idle) = self.now().checked_sub(INDEX_IDLE.as_secs()) {
             state.objects.drop_unused(idle);
@@ -714,6 +715,36 @@ mod tests {
         let read = cache.read(&cursor).unwrap();
         assert_eq!(read.events().count(), 2);
         assert_eq!((read.end - cursor.position(), read.revision.get()), (2, 9));
+    }
+
+    #[test]
+    fn a_quiet_resource_keeps_no_events_beyond_the_history() {
+        let (cache, mut store) = filled(5, &["a"]);
+        let at = |revision| ResourceVersion::new(revision);
+        let mut watch = cache.follow_after(at(5), WatchScope::default()).unwrap();
+        let changed = |revision| WatchEvent::Modified(object("a", revision, EventType::Modified));
+        store.apply(vec![changed(6), changed(7)]);
+        let read = cache.read(&watch).unwrap();
+        assert_eq!(read.events().count(), 2);
+        for (position, _) in read.events() {
+            watch.pass(position);
+        }
+        cache.forget_before(at(6));
+        assert_eq!(cache.stats().log_events, 2, "one of them can still be read");
+        cache.forget_before(at(9));
+        let stats = cache.stats();
+        assert_eq!((stats.log_events, stats.log_bytes), (0, 0));
+        store.apply(vec![WatchEvent::Bookmark {
+            resource_version: "9".into(),
+            initial_events_end: false,
+        }]);
+        assert_eq!(cache.snapshot_at(at(9)).unwrap().state.len(), 1);
+        assert!(cache.snapshot_at(at(8)).is_err());
+        let resumed = cache.follow_after(at(9), WatchScope::default()).unwrap();
+        store.apply(vec![changed(10)]);
+        for watch in [&watch, &resumed] {
+            assert_eq!(cache.read(watch).unwrap().events().count(), 1);
+        }
     }
 
     #[test]

@@ -276,6 +276,19 @@ impl EventLog {
         self.bytes -= self.segment_bytes.pop_front().unwrap_or(0);
     }
 
+    /// Ends the last segment if it holds no event after `oldest`, so that it can be dropped: of a quiet resource it would keep the objects of
+    /// its events for ever. `state` are the objects after the last event.
+    pub(crate) fn end_segment(&mut self, oldest: ResourceVersion, state: &ObjectMap) {
+        let last = self.segments.back();
+        let last = last.and_then(|last| last.at(last.end().checked_sub(1)?));
+        if let Some(last) = last.filter(|last| last.revision <= oldest) {
+            let (first, revision) = (self.end(), last.revision);
+            let segment = LogSegment::new(first, state.clone(), revision, SEGMENT_EVENTS_MIN);
+            self.segments.push_back(Arc::new(segment));
+            self.segment_bytes.push_back(0);
+        }
+    }
+
     /// Drops the segments that hold no event after `oldest`.
     pub(crate) fn trim(&mut self, oldest: ResourceVersion) {
         while self

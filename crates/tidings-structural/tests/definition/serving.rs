@@ -1,5 +1,6 @@
 //! Reading a definition to serve it.
 
+use tidings_api::Object;
 use tidings_json::{Value, json};
 use tidings_structural::definition::{Definition, compare_versions, status_of};
 
@@ -56,6 +57,29 @@ fn w180_w181_w182_a_definition_is_read_as_it_is_served() {
     let beta = read.served("v1beta1").expect("it is served");
     assert!(!beta.status && beta.scale.is_none() && beta.fields.is_empty());
     assert!(read.served("v2").is_none());
+}
+
+#[test]
+fn schemas_are_compiled_when_they_are_used() {
+    let crd = shirts();
+    let object = Object::parse(crd.to_string().into_bytes().into()).unwrap();
+    let stored = Definition::read_stored(&crd, &object).expect("it can be served");
+    let (lazy, kept) = (&stored.versions[0].schema, &read(&crd).versions[0].schema);
+    assert!(!lazy.is_compiled() && kept.is_compiled());
+    for schema in [lazy, kept] {
+        let mut object = json!({"spec": {"odd": 1}});
+        schema.prune(&mut object);
+        schema.default(&mut object);
+        assert_eq!(object, json!({"spec": {"color": "red"}}));
+        assert!(schema.is_compiled());
+    }
+    assert!(!stored.versions[1].schema.is_compiled());
+    let mut broken = crd;
+    broken["spec"]["versions"][1]["schema"]["openAPIV3Schema"]["type"] = "nosuch".into();
+    assert!(
+        Definition::read_stored(&broken, &object).is_err(),
+        "seen at once"
+    );
 }
 
 #[test]

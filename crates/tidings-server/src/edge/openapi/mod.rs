@@ -7,6 +7,7 @@ mod custom;
 mod paths;
 mod protobuf;
 mod schemas;
+mod v2;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -30,6 +31,7 @@ use crate::edge::respond::{self, ResponseBody, pack};
 use crate::edge::tagged::{answer_tagged, hash};
 
 use schemas::Schemas;
+use v2::V2Format;
 
 /// The versions of OpenAPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,21 +70,16 @@ struct CompressedDocument {
 }
 
 impl CompressedDocument {
-    fn of_json(document: &Value, tag: Option<String>) -> CompressedDocument {
-        let mut json = document.to_string().into_bytes();
-        json.push(b'\n');
-        CompressedDocument::of_bytes(&json, tag)
-    }
-
-    /// Compresses a document. Without a tag its hash is its tag.
-    fn of_bytes(bytes: &[u8], tag: Option<String>) -> CompressedDocument {
-        let mut packer = pack::GzipEncoder::default();
-        let mut packed = packer.push(bytes).to_vec();
+    /// Compresses a document that `make` writes piece by piece.
+    fn new(tag: String, make: impl FnOnce(&mut dyn FnMut(&[u8]))) -> CompressedDocument {
+        let mut packer = pack::GzipEncoder::small();
+        let mut packed = Vec::new();
+        make(&mut |piece| packed.extend_from_slice(&packer.push(piece)));
         packed.extend_from_slice(&packer.finish());
         packed.shrink_to_fit();
         CompressedDocument {
             bytes: packed.into(),
-            tag: tag.unwrap_or_else(|| hash(bytes)),
+            tag,
         }
     }
 
@@ -108,14 +105,15 @@ impl CompressedDocument {
 }
 
 impl OpenApiPages {
-    fn v2(&self, kinds: &Catalog) -> &CompressedDocument {
-        self.v2
-            .get_or_init(|| CompressedDocument::of_json(&v2(kinds), None))
-    }
-
-    fn v2_protobuf(&self, kinds: &Catalog) -> &CompressedDocument {
-        self.v2_protobuf
-            .get_or_init(|| CompressedDocument::of_bytes(&protobuf::document(&v2(kinds)), None))
+    fn v2(&self, kinds: &Catalog, format: V2Format) -> &CompressedDocument {
+        let made = match format {
+            V2Format::Json => &self.v2,
+            V2Format::Protobuf => &self.v2_protobuf,
+        };
+        made.get_or_init(|| {
+            let tag = tag(&format!("{format:?}"), kinds.iter());
+            CompressedDocument::new(tag, |write| v2::document(kinds, format, write))
+        })
     }
 
     /// The documents for a served set with other custom resources.
@@ -134,13 +132,16 @@ impl OpenApiPages {
     fn v3(&self, kinds: &Catalog, path: &str) -> Option<CompressedDocument> {
         let mut served = by_version(kinds);
         let kinds = served.remove(path)?;
-        let tag = tag(&kinds);
+        let tag = tag("", kinds.iter().copied());
         let made = self.made().get(path).cloned();
         if let Some(made) = made.filter(|made| made.tag == tag) {
             return Some(made);
         }
         let document = v3(&kinds, &Descriptions::unpack());
-        let document = CompressedDocument::of_json(&document, Some(tag));
+        let document = CompressedDocument::new(tag, |write| {
+            write(document.to_string().as_bytes());
+            write(b"\n");
+        });
         let mut made = self.made();
         made.retain(|known, _| served.contains_key(known));
         made.insert(path.to_owned(), document.clone());
@@ -157,10 +158,10 @@ fn by_version(kinds: &Catalog) -> BTreeMap<String, Vec<&Arc<Kind>>> {
     all
 }
 
-/// The tag of the OpenAPI 3 document of kinds: it changes with the server and with the definitions of custom resources.
-fn tag(kinds: &[&Arc<Kind>]) -> String {
+/// The tag of the document of kinds in a format: it changes with the server and with the definitions of custom resources.
+fn tag<'k>(format: &str, kinds: impl Iterator<Item = &'k Arc<Kind>>) -> String {
     let mut text = format!(
-        "{} {:x}",
+        "{format} {} {:x}",
         env!("CARGO_PKG_VERSION"),
         tidings_schema::fingerprint()
     );
@@ -170,21 +171,6 @@ fn tag(kinds: &[&Arc<Kind>]) -> String {
         text.push_str(&format!(" {names:?} {hash:x}"));
     }
     hash(text.as_bytes())
-}
-
-/// The OpenAPI 2 document, for all kinds.
-fn v2(kinds: &Catalog) -> Value {
-    let kinds: Vec<&Arc<Kind>> = kinds.iter().collect();
-    let definitions = schemas(&kinds, OpenApiVersion::V2, &Descriptions::unpack());
-    json!({
-        "swagger": "2.0",
-        "info": info(),
-        "paths": paths(&kinds, OpenApiVersion::V2),
-        "definitions": definitions,
-        "parameters": paths::shared_parameters(),
-        "securityDefinitions": security(),
-        "security": [{"BearerToken": []}],
-    })
 }
 
 /// The OpenAPI 3 document for the kinds of one group and version.
@@ -240,15 +226,15 @@ fn make_answer(
             let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
             let asked = accept.unwrap_or_default().split(',').next();
             if asked.is_some_and(|asked| asked.trim().starts_with(PROTOBUF_ASKED)) {
-                let mut response = openapi.v2_protobuf(kinds).answer(headers);
+                let mut response = openapi.v2(kinds, V2Format::Protobuf).answer(headers);
                 response.headers_mut().insert(CONTENT_TYPE, PROTOBUF_SENT);
                 return response;
             }
-            openapi.v2(kinds).answer(headers)
+            openapi.v2(kinds, V2Format::Json).answer(headers)
         }
         OpenApiDocument::V3Index => {
             let entry = |(path, kinds): (String, Vec<&Arc<Kind>>)| {
-                let url = format!("/openapi/v3/{path}?hash={}", tag(&kinds));
+                let url = format!("/openapi/v3/{path}?hash={}", tag("", kinds.into_iter()));
                 (path, json!({"serverRelativeURL": url}))
             };
             let paths: Map = by_version(kinds).into_iter().map(entry).collect();

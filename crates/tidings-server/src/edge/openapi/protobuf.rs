@@ -2,16 +2,25 @@
 
 use tidings_json::Value;
 
-/// The document of `/openapi/v2`.
-pub(super) fn document(json: &Value) -> Vec<u8> {
+/// Writes the document of `/openapi/v2`. `json` has what is not encoded yet.
+pub(super) fn document<'e>(
+    json: &Value,
+    paths: impl Iterator<Item = &'e Vec<u8>> + Clone,
+    definitions: impl Iterator<Item = &'e Vec<u8>> + Clone,
+    mut write: impl FnMut(&[u8]),
+) {
     let mut out = ProtobufMessage::default();
     out.text(1, &json["swagger"]);
     let mut info = ProtobufMessage::default();
     info.text(1, &json["info"]["title"]);
     info.text(2, &json["info"]["version"]);
     out.message(2, &info);
-    out.message(8, &paths(&json["paths"]));
-    out.message(9, &named_schemas(&json["definitions"]));
+    out.head(8, paths.clone().map(Vec::len).sum());
+    write(&std::mem::take(&mut out).0);
+    paths.for_each(|path| write(path));
+    out.head(9, definitions.clone().map(Vec::len).sum());
+    write(&std::mem::take(&mut out).0);
+    definitions.for_each(|definition| write(definition));
     let mut shared = ProtobufMessage::default();
     for (name, value) in members(&json["parameters"]) {
         shared.message(1, &named(name, &parameter(value)));
@@ -33,7 +42,7 @@ pub(super) fn document(json: &Value) -> Vec<u8> {
         ways.message(1, &named(name, &wrapped(2, &key)));
     }
     out.message(13, &ways);
-    out.0
+    write(&out.0);
 }
 
 /// A protobuf message that is being encoded.
@@ -49,9 +58,14 @@ impl ProtobufMessage {
         self.0.push(number as u8);
     }
 
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+    /// The tag and the length of a field, whose bytes follow.
+    fn head(&mut self, field: u64, length: usize) {
         self.number(field << 3 | 2);
-        self.number(bytes.len() as u64);
+        self.number(length as u64);
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.head(field, bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
@@ -119,27 +133,29 @@ fn wrapped(field: u64, inner: &ProtobufMessage) -> ProtobufMessage {
     out
 }
 
-fn paths(json: &Value) -> ProtobufMessage {
-    let mut out = ProtobufMessage::default();
-    for (name, path) in members(json) {
-        let mut item = ProtobufMessage::default();
-        for (field, method) in [
-            (2, "get"),
-            (3, "put"),
-            (4, "post"),
-            (5, "delete"),
-            (8, "patch"),
-        ] {
-            if let Some(found) = path.get(method) {
-                item.message(field, &operation(found));
-            }
+/// A path and its operations, as a field of the message `Paths`.
+pub(super) fn path(name: &str, json: &Value) -> Vec<u8> {
+    let mut item = ProtobufMessage::default();
+    for (field, method) in [
+        (2, "get"),
+        (3, "put"),
+        (4, "post"),
+        (5, "delete"),
+        (8, "patch"),
+    ] {
+        if let Some(found) = json.get(method) {
+            item.message(field, &operation(found));
         }
-        for value in elements(&path["parameters"]) {
-            item.message(9, &parameter_or_reference(value));
-        }
-        out.message(2, &named(name, &item));
     }
-    out
+    for value in elements(&json["parameters"]) {
+        item.message(9, &parameter_or_reference(value));
+    }
+    wrapped(2, &named(name, &item)).0
+}
+
+/// A schema, as a field of the message `Definitions`.
+pub(super) fn definition(name: &str, json: &Value) -> Vec<u8> {
+    wrapped(1, &named(name, &schema(json))).0
 }
 
 fn operation(json: &Value) -> ProtobufMessage {
@@ -200,7 +216,7 @@ fn parameter(json: &Value) -> ProtobufMessage {
     wrapped(2, &wrapped(place, &out))
 }
 
-/// The messages `Definitions` and `Properties`: schemas by name.
+/// The message `Properties`: schemas by name.
 fn named_schemas(schemas: &Value) -> ProtobufMessage {
     let mut out = ProtobufMessage::default();
     for (name, value) in members(schemas) {
@@ -275,7 +291,11 @@ mod tests {
             &[0x6a, 18, 0x0a, 16, 0x0a, 1, b'B', 0x12, 11, 0x12, 9],
             &[0x0a, 1, b't', 0x12, 1, b'n', 0x1a, 1, b'i'],
         ];
-        let bytes = document(&json);
+        let mut bytes = Vec::new();
+        let none: [Vec<u8>; 0] = [];
+        document(&json, none.iter(), none.iter(), |part| {
+            bytes.extend_from_slice(part)
+        });
         assert!(bytes.ends_with(&expected.concat()), "{bytes:?}");
     }
 

@@ -48,6 +48,11 @@ impl<'a> Schemas<'a> {
         self.made.insert(name, schema);
     }
 
+    /// Takes a schema out.
+    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+        self.made.remove(name)
+    }
+
     /// All schemas, sorted by name.
     pub(super) fn finish(mut self) -> Map {
         self.made.sort_keys();

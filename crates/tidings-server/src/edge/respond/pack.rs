@@ -21,6 +21,11 @@ impl Default for GzipEncoder {
 }
 
 impl GzipEncoder {
+    /// For what is kept and sent often: the output is smaller and takes longer.
+    pub(crate) fn small() -> GzipEncoder {
+        GzipEncoder(GzEncoder::new(Vec::new(), Compression::default()))
+    }
+
     /// Compresses some bytes and returns the output that is ready, which may be empty.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Bytes {
         // Writing into memory does not fail.

@@ -338,6 +338,23 @@ async fn w32_w187_openapi_follows_definitions() {
     let widget = &document["components"]["schemas"]["com.ex.v1.Widget"];
     assert!(widget["properties"]["spec"]["properties"]["shape"].is_object());
     assert_ne!(server.get("/openapi/v2").await.headers["etag"], tag);
+    let url = changed.as_str().unwrap();
+    let answer = server.get(url).await;
+    let tag = answer.headers["etag"]
+        .to_str()
+        .unwrap()
+        .trim_matches('"')
+        .to_owned();
+    assert!(url.ends_with(&tag), "{url} {tag}");
+    // Another definition, and a status, change nothing of these documents.
+    let other = widgets(&[version("v1", true, &json!({}))]).to_string();
+    let other = other
+        .replace("ex.com", "other.com")
+        .replace("\"wd\"", "\"wo\"");
+    define(&server, &serde_json::from_str(&other).unwrap()).await;
+    let index = server.get("/openapi/v3").await.json();
+    assert!(index["paths"]["apis/other.com/v1"].is_object());
+    assert_eq!(index["paths"]["apis/ex.com/v1"]["serverRelativeURL"], url);
 }
 
 #[tokio::test]
