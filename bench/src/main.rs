@@ -7,6 +7,7 @@ mod custom;
 mod restart;
 mod scenario;
 mod selected;
+mod storms;
 
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, selected, held, restart
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, selected, held, restart, storms
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 
@@ -79,6 +80,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if external.is_none() && wanted("restart") {
         restart::restart(&arguments.server).await?;
+    }
+    if external.is_none() && wanted("storms") {
+        storms::storms(&arguments.server).await?;
     }
     Ok(())
 }

@@ -188,7 +188,7 @@ pub(crate) fn micros(cpu: Duration, count: u64) -> f64 {
     cpu.as_secs_f64() * 1e6 / count.max(1) as f64
 }
 
-fn mebibytes(bytes: u64) -> f64 {
+pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 

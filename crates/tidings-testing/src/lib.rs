@@ -10,5 +10,5 @@ mod walks;
 
 pub use client::{Client, Connection, Response};
 pub use etcd::{Etcd, EtcdFiles};
-pub use process::{Server, StartOptions, cpu, pause, resume};
+pub use process::{Server, StartOptions, cpu, pause, resident, resume};
 pub use walks::{WalkRecorder, check_walk};

@@ -45,9 +45,13 @@ impl Server {
     /// If it does not start.
     pub async fn start(start: &StartOptions<'_>) -> anyhow::Result<Server> {
         let started = Instant::now();
+        let mut arguments = start.arguments.iter();
+        let is_placed = arguments.any(|argument| argument.starts_with("--listen"));
+        let free_port = (!is_placed).then_some("--listen=127.0.0.1:0");
         let mut child = Command::new(start.binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--data-dir"])
             .arg(start.data_dir)
+            .args(free_port)
             .args(start.arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -217,7 +221,8 @@ fn ticks(path: &str) -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-fn resident(pid: u32) -> Option<u64> {
+/// The resident memory of a process, in bytes.
+pub fn resident(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
         .lines()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::stream::{self, TryStreamExt};
 use tidings_api::{Object, ObjectKey, Status};
 use tidings_json::{Value, json};
 use tidings_registry::{Draft, NAMESPACE_FINALIZER, Selection, Subresource};
@@ -16,6 +17,9 @@ const ALWAYS: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-sy
 /// How often terminating namespaces are checked: another server may have marked one as being deleted, or a finalizer of an object in one
 /// may be gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How many objects of a terminating namespace are deleted at once: they share the syncs of the store.
+const DELETE_AT_ONCE: usize = 32;
 
 /// Creates the default objects: four namespaces, and the service `kubernetes` that stands for this server.
 pub(super) async fn create_defaults(core: &Core) {
@@ -138,12 +142,16 @@ async fn delete_all(
     if found.is_empty() {
         return Ok(());
     }
-    for object in found.iter().filter(|object| !object.is_terminating()) {
-        match client::delete(core, resource, &object.key(), DeleteOptions::background()).await {
-            Err(status) if status.code != 404 => return Err(status),
-            _ => {}
-        }
-    }
+    let meant = found.iter().filter(|object| !object.is_terminating());
+    stream::iter(meant.map(Ok))
+        .try_for_each_concurrent(DELETE_AT_ONCE, async |object| {
+            let options = DeleteOptions::background();
+            match client::delete(core, resource, &object.key(), options).await {
+                Err(status) if status.code != 404 => Err(status),
+                _ => Ok(()),
+            }
+        })
+        .await?;
     resource.refresh().await?;
     let rest = objects();
     if !rest.is_empty() {

@@ -130,6 +130,7 @@ impl Rendering {
             front: Bytes::new(),
             indenter: (self.view.format == DocumentFormat::PrettyJson).then(Indenter::default),
             packer: None,
+            turn: ChunkTurn::default(),
         };
         let enough = if self.gzip { pack::MIN_BYTES } else { 0 };
         let mut front = BytesMut::from(body.next().unwrap_or_default());
@@ -202,6 +203,26 @@ struct StreamedList {
     front: Bytes,
     indenter: Option<Indenter>,
     packer: Option<GzipEncoder>,
+    turn: ChunkTurn,
+}
+
+/// Lets other tasks have their turn before each chunk. A connection would otherwise be sent chunks until its socket is full, which takes
+/// milliseconds: a thousand clients that list at once would make all others wait for seconds.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkTurn {
+    has_waited: bool,
+}
+
+impl ChunkTurn {
+    /// Ready every second time.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.has_waited = !self.has_waited;
+        if self.has_waited {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
 }
 
 impl StreamedList {
@@ -286,7 +307,7 @@ impl Body for ResponseBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let bytes = match &mut self.0 {
             BodyKind::Bytes(first, second) => Poll::Ready(first.take().or_else(|| second.take())),
-            BodyKind::List(list) => Poll::Ready(list.next_packed()),
+            BodyKind::List(list) => list.turn.poll(context).map(|()| list.next_packed()),
             BodyKind::Watch(watch) => watch.poll_next(context),
             BodyKind::Backup(backup) => backup.poll_next(context),
         };

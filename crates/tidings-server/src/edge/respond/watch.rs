@@ -15,6 +15,7 @@ use tidings_api::{EventType, Object, ResourceVersion, ServedObject, Status, even
 use tidings_cache::{EncodedSegment, EncodingKey, FellBehind};
 use tokio::time::{Instant, Sleep};
 
+use super::ChunkTurn;
 use super::list::CHUNK_BYTES;
 use super::protobuf::error_frame;
 use super::view::ObjectView;
@@ -44,6 +45,8 @@ pub(crate) struct WatchBody {
     ends_at: Instant,
     next_bookmark: Instant,
     timer: Pin<Box<Sleep>>,
+    /// For the initial events.
+    turn: ChunkTurn,
 }
 
 impl WatchBody {
@@ -64,6 +67,7 @@ impl WatchBody {
             ends_at,
             next_bookmark,
             timer,
+            turn: ChunkTurn::default(),
         }
     }
 
@@ -93,6 +97,9 @@ impl WatchBody {
             return Poll::Ready(None);
         }
         self.follow_definition();
+        if self.watch.initial.is_some() && self.turn.poll(context).is_pending() {
+            return Poll::Pending;
+        }
         if let Some(initial) = self.watch.initial.take() {
             let bytes = self.send_initial(initial);
             // An empty chunk would end a chunked body.
