@@ -71,7 +71,7 @@ async fn forms(factory: &KubeInformerFactory) -> anyhow::Result<()> {
         println!("{:?}", pod.spec.node_name);
     }
     for pod in metadata.store().list() {
-        println!("{:?}", pod.metadata.labels);
+        println!("{} {:?}", pod.value().uid(), pod.labels());
     }
     println!("{}", dynamic.store().len() + typed.store().len());
     drop(by_label);

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tidings_api::{Status, WatchEvent};
 use tidings_informer::*;
-use tidings_kube::{RestClient, RestListWatch};
+use tidings_kube::{ObjectMetadata, RestClient, RestListWatch};
 use tokio::sync::Notify;
 
 #[derive(Debug, Parser)]
@@ -55,6 +55,8 @@ enum Mode {
     Projected,
     /// Metadata only
     Metadata,
+    /// Keys, versions and labels only
+    Keys,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -97,7 +99,8 @@ async fn main() -> anyhow::Result<()> {
     match (arguments.mode, arguments.resource) {
         (Mode::Bytes, _) => measure(&arguments, start, Decode::bytes()).await,
         (Mode::Projected, _) => measure(&arguments, start, Decode::<Slim>::json()).await,
-        (Mode::Metadata, _) => measure(&arguments, start, Decode::keys()).await,
+        (Mode::Metadata, _) => measure(&arguments, start, ObjectMetadata::decode()).await,
+        (Mode::Keys, _) => measure(&arguments, start, Decode::keys()).await,
         (_, Resource::Configmaps) => typed::<ConfigMap>(&arguments, start).await,
         (_, Resource::Pods) => typed::<Pod>(&arguments, start).await,
     }
@@ -208,7 +211,7 @@ fn source(client: &RestClient, arguments: &Arguments, expire: Arc<Notify>) -> Li
         Resource::Pods => ApiResource::erase::<Pod>(&()),
     };
     let mut source = RestListWatch::new(client, &resource, "");
-    if matches!(arguments.mode, Mode::Metadata) {
+    if matches!(arguments.mode, Mode::Metadata | Mode::Keys) {
         source = source.metadata_only();
     }
     let lister = source.clone();

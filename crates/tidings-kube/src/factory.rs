@@ -11,7 +11,8 @@ use tidings_informer::{
 };
 
 use crate::client::RestClient;
-use crate::informer::{ObjectMetadata, dynamic, informer, lazy, metadata, of_type, projected};
+use crate::informer::{dynamic, informer, lazy, metadata, of_type, projected};
+use crate::object_metadata::ObjectMetadata;
 use crate::resource::{ObjectForm, Scope, key};
 
 /// Shares informers over one client: requests for equal resources, scopes and forms get one informer.

@@ -3,24 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kube::core::{ApiResource, ObjectMeta, Resource};
+use kube::core::{ApiResource, Resource};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use tidings_api::Object;
 use tidings_informer::{Decode, DecodeError, InformerBuilder, Lazy, SharedInformer};
 
 use crate::client::RestClient;
 use crate::list_watch::RestListWatch;
+use crate::object_metadata::ObjectMetadata;
 use crate::resource::{ObjectForm, Scope, key};
-
-/// An object in a metadata-only informer.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[non_exhaustive]
-pub struct ObjectMetadata {
-    /// The metadata.
-    #[serde(default)]
-    pub metadata: ObjectMeta,
-}
 
 /// An informer of a type that knows its resource: a Kubernetes type or a custom resource. For a `PartialObjectMeta<K>` it
 /// requests metadata only.
@@ -66,7 +58,7 @@ pub fn dynamic(
     builder(client, resource, scope, ObjectForm::Whole, decode)
 }
 
-/// An informer that requests and keeps metadata only.
+/// An informer that requests and keeps metadata only, in a small form.
 pub fn metadata(
     client: &RestClient,
     resource: &ApiResource,
@@ -77,7 +69,7 @@ pub fn metadata(
         resource,
         scope,
         ObjectForm::Metadata,
-        Decode::json(),
+        ObjectMetadata::decode(),
     )
 }
 

@@ -10,6 +10,7 @@ mod informer;
 mod lease;
 mod limiter;
 mod list_watch;
+mod object_metadata;
 mod observe;
 pub mod predicates;
 mod resource;
@@ -21,12 +22,13 @@ pub use client::{Compression, RestClient};
 pub use connect::{ConnectError, Connection, connect};
 pub use discovery::{ResolveError, Resolved, resolve};
 pub use factory::KubeInformerFactory;
-pub use informer::{ObjectMetadata, dynamic, informer, lazy, metadata, projected, wrote};
+pub use informer::{dynamic, informer, lazy, metadata, projected, wrote};
 pub use lease::KubeLeaseLock;
 pub use limiter::RequestLimiter;
 pub use list_watch::{
     ListWatchExt, RestListWatch, filtered_list_watch_from_client, list_watch_from_client,
 };
+pub use object_metadata::{CachedMetadata, ObjectMetadata};
 pub use observe::{ObservedWrite, RequestObserver};
 pub use resource::{KubeObject, Scope, collection_path, is_cluster_scoped, resource_of};
 pub use tidings_api::{ShardField, ShardSelector};

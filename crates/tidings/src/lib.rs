@@ -27,11 +27,12 @@ pub mod controller {
 /// Everything here is over a `kube::Client`: kubeconfigs, authentication and TLS are kube's.
 pub mod client {
     pub use tidings_kube::{
-        ApiResource, Compression, ConnectError, Connection, KubeInformerFactory, KubeLeaseLock,
-        KubeObject, ListWatchExt, ObjectMetadata, ObjectPath, ObservedWrite, PatchKind,
-        RequestLimiter, RequestObserver, ResolveError, Resolved, RestClient, RestListWatch, Scope,
-        SourceError, Warning, collection_path, connect, dynamic, filtered_list_watch_from_client,
-        informer, lazy, list_watch_from_client, metadata, projected, resolve, resource_of, wrote,
+        ApiResource, CachedMetadata, Compression, ConnectError, Connection, KubeInformerFactory,
+        KubeLeaseLock, KubeObject, ListWatchExt, ObjectMetadata, ObjectPath, ObservedWrite,
+        PatchKind, RequestLimiter, RequestObserver, ResolveError, Resolved, RestClient,
+        RestListWatch, Scope, SourceError, Warning, collection_path, connect, dynamic,
+        filtered_list_watch_from_client, informer, lazy, list_watch_from_client, metadata,
+        projected, resolve, resource_of, wrote,
     };
 }
 

@@ -11,7 +11,9 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use serde::Deserialize;
 use tidings_api::Object;
 use tidings_informer::{ServerVersion, SharedInformer};
-use tidings_kube::{KubeInformerFactory, Scope, dynamic, informer, lazy, metadata, projected};
+use tidings_kube::{
+    CachedMetadata, KubeInformerFactory, Scope, dynamic, informer, lazy, metadata, projected,
+};
 
 use crate::script::{Logs, Server, answer, event, open, pods};
 
@@ -121,7 +123,8 @@ async fn metadata_informers_ask_for_metadata() {
     let kept = typed.store().get("default", "a").unwrap();
     assert_eq!(uid(kept.metadata.uid.as_ref()).as_deref(), Some("u"));
     let kept = untyped.store().get("default", "a").unwrap();
-    assert_eq!(uid(kept.metadata.uid.as_ref()).as_deref(), Some("u"));
+    assert_eq!(kept.value().uid(), "u");
+    assert_eq!(kept.object_meta().namespace.as_deref(), Some("default"));
     for asked in server.asked() {
         let accept = asked.header("accept");
         assert!(accept.contains("as=PartialObjectMetadata"), "{accept}");
