@@ -4,6 +4,7 @@
 //! `--pid` it measures a running server, which can be another implementation, with the same client.
 
 mod custom;
+mod multiplexed;
 mod restart;
 mod scenario;
 mod selected;
@@ -34,7 +35,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, selected, held, restart, storms
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, multiplexed, selected, held, restart, storms
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 

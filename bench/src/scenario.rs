@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tidings_testing::{Client, Connection, Server};
 
 use crate::custom::custom;
+use crate::multiplexed::multiplexed;
 use crate::selected::selected;
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -90,6 +91,10 @@ pub(crate) fn all() -> Vec<Scenario> {
         Scenario {
             name: "stalled",
             run: |server, seconds, _| Box::pin(stalled(server, seconds)),
+        },
+        Scenario {
+            name: "multiplexed",
+            run: |server, seconds, _| Box::pin(multiplexed(server, seconds)),
         },
         Scenario {
             name: "selected",
@@ -388,7 +393,7 @@ async fn idle(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<Connection>> {
+pub(crate) async fn open(client: &Client, count: usize) -> anyhow::Result<Vec<Connection>> {
     let mut watches = Vec::with_capacity(count);
     for _ in 0..count {
         watches.push(client.watch(&watch_path(CONFIGMAPS, "")).await?);
@@ -415,7 +420,10 @@ impl CountingWatches {
     }
 
     /// Counts the events of open watches. The first `sampled` of them measure latency.
-    pub(crate) fn of(watches: Vec<Connection>, sampled: usize) -> anyhow::Result<CountingWatches> {
+    pub(crate) fn of<W: WatchBytes>(
+        watches: Vec<W>,
+        sampled: usize,
+    ) -> anyhow::Result<CountingWatches> {
         let (deliveries, measuring) = (
             Arc::new(AtomicU64::new(0)),
             Arc::new(AtomicBool::new(false)),
@@ -460,8 +468,20 @@ impl CountingWatches {
     }
 }
 
+/// The bytes of an open watch.
+pub(crate) trait WatchBytes: Send + 'static {
+    /// The next bytes; empty at the end.
+    fn next(&mut self) -> impl Future<Output = anyhow::Result<impl AsRef<[u8]> + Send>> + Send;
+}
+
+impl WatchBytes for Connection {
+    async fn next(&mut self) -> anyhow::Result<impl AsRef<[u8]> + Send> {
+        Connection::next(self).await
+    }
+}
+
 async fn follow(
-    mut watch: Connection,
+    mut watch: impl WatchBytes,
     sampled: bool,
     deliveries: Arc<AtomicU64>,
     measuring: Arc<AtomicBool>,
@@ -476,6 +496,7 @@ async fn follow(
             bytes = watch.next() => bytes?,
             () = &mut stop => return Ok(histogram),
         };
+        let bytes = bytes.as_ref();
         ensure!(!bytes.is_empty(), "a watch ended");
         // Every event has exactly one such text; chunk headers have none.
         let events = memchr::memmem::find_iter(bytes, b"{\"type\":\"").count() as u64;
@@ -489,8 +510,10 @@ async fn follow(
                     .take_while(u8::is_ascii_digit)
                     .take(16)
                     .collect();
-                if let Some(time) = String::from_utf8(digits)
-                    .ok()
+                // The bytes may end in the middle of the time.
+                let digits = Some(digits).filter(|digits| digits.len() == 16);
+                if let Some(time) = digits
+                    .and_then(|digits| String::from_utf8(digits).ok())
                     .and_then(|text| text.parse::<u64>().ok())
                 {
                     histogram.record(now.saturating_sub(time))?;
@@ -525,7 +548,7 @@ async fn write(
 }
 
 /// The result of a fan-out measurement.
-struct FanoutResult {
+pub(crate) struct FanoutResult {
     updates: u64,
     deliveries: u64,
     took: Duration,
@@ -533,7 +556,7 @@ struct FanoutResult {
     latency: Histogram<u64>,
 }
 
-async fn measure(
+pub(crate) async fn measure(
     server: &Server,
     audience: CountingWatches,
     writers: usize,
@@ -572,7 +595,7 @@ async fn measure(
     })
 }
 
-fn print(name: &str, fanout: &FanoutResult) {
+pub(crate) fn print(name: &str, fanout: &FanoutResult) {
     println!(
         "{name}: {:.0} deliveries/s of {:.0} updates/s, {:.2} us CPU each, {}",
         fanout.deliveries as f64 / fanout.took.as_secs_f64(),

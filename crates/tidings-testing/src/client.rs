@@ -87,6 +87,25 @@ impl Client {
         Ok(self.tls.connect(name, stream).await?)
     }
 
+    /// Opens a TLS stream for HTTP/2, without sending anything.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn http2_stream(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+        let mut config = ClientConfig::clone(self.tls.config());
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(&self.address).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::try_from("localhost")?;
+        let tls = TlsConnector::from(Arc::new(config));
+        Ok(tls.connect(name, stream).await?)
+    }
+
+    /// The address of the server.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The bearer token of this client.
     pub fn token(&self) -> &str {
         &self.token
