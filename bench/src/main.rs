@@ -35,7 +35,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, multiplexed, selected, held, restart, storms
+    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, multiplexed, selected, listed, held, restart, storms
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 

@@ -14,7 +14,7 @@ use tidings_testing::{Client, Connection, Server};
 
 use crate::custom::custom;
 use crate::multiplexed::multiplexed;
-use crate::selected::selected;
+use crate::selected::{listed, selected};
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
@@ -99,6 +99,10 @@ pub(crate) fn all() -> Vec<Scenario> {
         Scenario {
             name: "selected",
             run: |server, seconds, _| Box::pin(selected(server, seconds)),
+        },
+        Scenario {
+            name: "listed",
+            run: |server, _, _| Box::pin(listed(server)),
         },
         Scenario {
             name: "held",

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use hdrhistogram::Histogram;
 use tidings_testing::{Client, Connection, Server};
 use tokio::task::JoinSet;
 
@@ -39,10 +40,14 @@ const SELECTORS: [WatchSelector; 3] = [
     },
 ];
 
-/// A small Pod on a node, with its time of sending.
+/// A small Pod on a node of its own, with its time of sending.
 fn pod(number: usize) -> Vec<u8> {
+    pod_on(number, number)
+}
+
+fn pod_on(number: usize, node: usize) -> Vec<u8> {
     format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{number}","labels":{{"node":"n{number}","app":"web"}},"annotations":{{"sent":"{}"}}}},"spec":{{"nodeName":"n{number}","containers":[{{"name":"c","image":"registry.example/app:1.2.3","ports":[{{"containerPort":8080}}]}}]}}}}"#,
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"p{number}","labels":{{"node":"n{node}","app":"web"}},"annotations":{{"sent":"{}"}}}},"spec":{{"nodeName":"n{node}","containers":[{{"name":"c","image":"registry.example/app:1.2.3","ports":[{{"containerPort":8080}}]}}]}}}}"#,
         now_micros()
     )
     .into_bytes()
@@ -112,6 +117,76 @@ pub(crate) async fn selected(server: &Server, seconds: u64) -> anyhow::Result<()
                 opened.as_secs_f64(),
             );
         }
+    }
+    Ok(())
+}
+
+/// How many Pods there are when parts of them are listed.
+const LISTED_PODS: [usize; 2] = [10_000, 100_000];
+/// How many of them are on a node.
+const PODS_ON_NODE: usize = 100;
+
+/// Lists the Pods of one node among many: the first list, and those after it, which use the index that it made. Then Pods by a selector that no
+/// index serves, and a client beside that reads one Pod.
+pub(crate) async fn listed(server: &Server) -> anyhow::Result<()> {
+    let mut filled = 0;
+    for count in LISTED_PODS {
+        let (client, from) = (&server.client, filled);
+        let more = move |number: usize| {
+            let number = from + number;
+            (PODS.to_owned(), pod_on(number, number / PODS_ON_NODE))
+        };
+        fill_with(client, count - filled, more).await?;
+        filled = count;
+        let mut connection = client.connect().await?;
+        let version = "resourceVersion=0";
+        let of_node =
+            |node: usize| format!("{EVERYWHERE}?{version}&fieldSelector=spec.nodeName%3Dn{node}");
+        let begun = Instant::now();
+        connection.measure("GET", &of_node(1), b"").await?;
+        let first = begun.elapsed();
+        let (begun, cpu, rounds) = (Instant::now(), server.cpu(), 200);
+        for round in 0..rounds {
+            let (code, size) = connection
+                .measure("GET", &of_node(round % 100), b"")
+                .await?;
+            ensure!(
+                code == 200 && size > PODS_ON_NODE * 100,
+                "list: {code}, {size} bytes"
+            );
+        }
+        println!(
+            "list of {PODS_ON_NODE} Pods of a node among {count}: {:.2} ms, {:.2} ms CPU; the first took {:.1} ms",
+            begun.elapsed().as_secs_f64() * 1e3 / rounds as f64,
+            (server.cpu() - cpu).as_secs_f64() * 1e3 / rounds as f64,
+            first.as_secs_f64() * 1e3,
+        );
+        let walks = tokio::spawn({
+            let client = client.clone();
+            async move {
+                let mut connection = client.connect().await?;
+                let path =
+                    format!("{EVERYWHERE}?{version}&fieldSelector=status.phase%21%3DPending");
+                let (begun, rounds) = (Instant::now(), 20);
+                for _ in 0..rounds {
+                    connection.measure("GET", &path, b"").await?;
+                }
+                anyhow::Ok(begun.elapsed() / rounds)
+            }
+        });
+        let mut beside = Histogram::<u64>::new(3)?;
+        while !walks.is_finished() {
+            let begun = Instant::now();
+            connection
+                .measure("GET", &format!("{PODS}/p1"), b"")
+                .await?;
+            beside.record(begun.elapsed().as_micros() as u64)?;
+        }
+        println!(
+            "list by a selector that names no value among {count} Pods: {:.1} ms; GETs beside it {}",
+            walks.await??.as_secs_f64() * 1e3,
+            latencies(&beside)
+        );
     }
     Ok(())
 }
