@@ -129,7 +129,7 @@ mod tests {
         let node = FieldFacet::new(&paths(), [1], "");
         assert_eq!(node.value(&object), "n1");
         assert_eq!(FieldFacet::new(&other, [0], "").value(&object), "true");
-        assert_eq!(node.value(&object.clone().lean()), "n1");
+        assert_eq!(node.value(&object.lean()), "n1");
     }
 
     #[test]

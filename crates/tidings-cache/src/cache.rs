@@ -28,8 +28,8 @@ const REREAD_BYTES: usize = 256 << 10;
 const INDEXED_AT_ONCE: usize = if cfg!(test) { 2 } else { 128 };
 /// An index that no list has used for so long is dropped.
 const INDEX_IDLE: Duration = Duration::from_secs(600);
-/// How many events a watch in a scope is given at a time.
-const LISTED_AT_ONCE: usize = 1024;
+/// An index that a list has used within this time is not replaced by another.
+const INDEX_LATELY: Duration = Duration::from_secs(10);
 
 /// Translates the JSON of a stored object to the JSON that readers see; `None` if the stored JSON needs no translation.
 pub type StoredReader = Arc<dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync>;
@@ -338,10 +338,7 @@ impl Cache {
             NextEvent::At(first) => {
                 let segment = state.log.segment(first)?;
                 let scope = cursor.slot.scope.unwrap_or_default();
-                let (positions, next) =
-                    state
-                        .scopes
-                        .read(scope, first, segment.end(), LISTED_AT_ONCE);
+                let (positions, next) = state.scopes.read(scope, first, segment.end());
                 Ok(LogRead {
                     segment,
                     events: ReadEvents::At(positions),
@@ -395,41 +392,47 @@ impl Cache {
         self.started.elapsed().as_secs()
     }
 
-    /// Makes an index for a facet, unless there is one. Lists that name a value of the facet then cost what
-    /// they find.
+    /// Makes an index for a facet, unless there is one. Lists that name a value of the facet then cost what they find. It gives up if another index
+    /// is being made, if objects change in a way that the log does not tell, or if there are as many indexes as there may be and all of them were used
+    /// lately.
     ///
     /// Dropping the future leaves the cache as it was.
     pub async fn index(&self, facet: &Facet) {
-        if self.has_index(facet) {
+        if self.uses_index(facet) {
             return;
         }
-        let _one_at_a_time = self.indexing.lock().await;
-        while !self.has_index(facet) {
-            let (objects, position, replaced) = {
-                let state = self.state();
-                (state.objects.clone(), state.log.end(), state.replaced)
-            };
-            let mut index = FacetIndex::new(facet.clone());
+        let Ok(_one_at_a_time) = self.indexing.try_lock() else {
+            return;
+        };
+        let (objects, position, replaced) = {
+            let state = self.state();
+            if !state.objects.has_room(self.indexes_max, self.long_ago()) {
+                return;
+            }
+            (state.objects.clone(), state.log.end(), state.replaced)
+        };
+        let mut index = FacetIndex::new(facet.clone());
+        for (at, (key, object)) in objects.iter().enumerate() {
+            if at % INDEXED_AT_ONCE == INDEXED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            index.change(key, None, Some(object));
+        }
+        let mut state = self.state_mut();
+        if state.replaced == replaced && state.log.follow(position, &mut index).is_ok() {
             index.use_at(self.now());
-            for (at, (key, object)) in objects.iter().enumerate() {
-                if at % INDEXED_AT_ONCE == INDEXED_AT_ONCE - 1 {
-                    tokio::task::yield_now().await;
-                }
-                index.change(key, None, Some(object));
-            }
-            let mut state = self.state_mut();
-            if state.replaced == replaced && state.log.follow(position, &mut index).is_ok() {
-                state.objects.add_index(index, self.indexes_max);
-            }
+            state.objects.add_index(index, self.indexes_max);
         }
     }
 
-    /// True if there is an index for a facet, or none may be made. Notes that it is used.
-    fn has_index(&self, facet: &Facet) -> bool {
+    /// An index that was used after this time is not replaced by another.
+    fn long_ago(&self) -> u64 {
+        self.now().saturating_sub(INDEX_LATELY.as_secs())
+    }
+
+    /// True if there is an index for a facet. Notes that it is used.
+    fn uses_index(&self, facet: &Facet) -> bool {
         let state = self.state();
-        if self.indexes_max == 0 {
-            return true;
-        }
         let index = state.objects.index(facet);
         index.inspect(|index| index.use_at(self.now())).is_some()
     }
@@ -601,11 +604,6 @@ impl Cursor {
         self
     }
 
-    /// The position of the next event.
-    pub fn position(&self) -> u64 {
-        self.position
-    }
-
     /// Moves past the event at a position.
     pub fn pass(&mut self, position: u64) {
         self.position = position + 1;
@@ -642,7 +640,7 @@ impl Drop for Cursor {
 pub struct LogRead {
     segment: Arc<LogSegment>,
     events: ReadEvents,
-    /// Where the watch goes on after these events, if that is not behind the last one that it has passed.
+    /// Where the watch goes on after these events. `None`: right after the last one that it has passed.
     next: Option<u64>,
     end: u64,
     revision: ResourceVersion,
@@ -714,7 +712,7 @@ mod tests {
         assert_eq!(cache.snapshot().state.len(), 1);
         let read = cache.read(&cursor).unwrap();
         assert_eq!(read.events().count(), 2);
-        assert_eq!((read.end - cursor.position(), read.revision.get()), (2, 9));
+        assert_eq!((read.end - cursor.position, read.revision.get()), (2, 9));
     }
 
     #[test]

@@ -188,6 +188,8 @@ impl ReflectorStore for CacheFiller {
         self.cache.own.reached(reached);
         self.cache.reached.send_replace(Some(reached));
         if changed {
+            scopes.sort_unstable();
+            scopes.dedup();
             self.cache.changed.notify_one();
             self.cache.wakers.wake(scopes);
         }

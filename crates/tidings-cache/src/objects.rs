@@ -59,7 +59,7 @@ impl ObjectMap {
         value: &str,
         start: &Bound<ObjectKey>,
     ) -> Option<impl Iterator<Item = (&'m ObjectKey, &'m Object)> + use<'m>> {
-        let index = self.indexes.iter().find(|index| *index.facet == *facet)?;
+        let index = self.index(facet)?;
         let value: Arc<str> = value.into();
         let entry = |key: &ObjectKey| IndexEntry {
             value: value.clone(),
@@ -99,6 +99,13 @@ impl ObjectMap {
     /// The index for a facet.
     pub(crate) fn index(&self, facet: &Facet) -> Option<&FacetIndex> {
         self.indexes.iter().find(|index| *index.facet == *facet)
+    }
+
+    /// True if another index may be made: there are fewer than `most`, or one was last used before a time.
+    pub(crate) fn has_room(&self, most: usize, before: u64) -> bool {
+        let mut indexes = self.indexes.iter();
+        let is_old = |index: &FacetIndex| index.used.load(Ordering::Relaxed) < before;
+        self.indexes.len() < most || (most > 0 && indexes.any(is_old))
     }
 
     /// Adds an index of these objects. The one that was used least recently goes if there are more than `most` then.

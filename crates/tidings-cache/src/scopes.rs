@@ -30,7 +30,7 @@ pub enum Narrowing {
     None,
     /// The objects in which a facet has this value.
     Value(Facet, Box<str>),
-    /// The objects for which a test holds. Each event is tested for every such scope: a value is cheaper.
+    /// The objects for which a test holds. Each event is tested for every such scope, before any watch is told: a value is cheaper.
     Test(ObjectTest),
 }
 
@@ -74,6 +74,9 @@ impl Hash for ObjectTest {
     }
 }
 
+/// How many events are listed for a scope.
+const LISTED_MAX: usize = if cfg!(test) { 8 } else { 16_384 };
+
 /// Identifies a scope as long as it has watches.
 pub(crate) type ScopeId = usize;
 
@@ -86,7 +89,7 @@ struct Scope {
     since: u64,
     /// The positions of the events that may be for its watches; those of events that the log has dropped are not kept.
     ///
-    /// Bound: the events of the log.
+    /// Bound: [`LISTED_MAX`].
     events: VecDeque<u64>,
     /// An event before this position may have been for its watches and was dropped.
     lost_before: u64,
@@ -181,11 +184,11 @@ impl ScopeTable {
         id
     }
 
-    /// Removes a watch. True if it was the last one of its scope.
-    pub(crate) fn leave(&mut self, id: ScopeId) -> bool {
+    /// Removes a watch.
+    pub(crate) fn leave(&mut self, id: ScopeId) {
         self.scopes[id].watches -= 1;
         if self.scopes[id].watches > 0 {
-            return false;
+            return;
         }
         let scope = self.scopes.remove(id).scope;
         self.ids.remove(&scope);
@@ -203,7 +206,6 @@ impl ScopeTable {
             }
             Narrowing::Test(_) => self.tests.retain(|test| *test != id),
         }
-        true
     }
 
     /// Removes a facet that has no scopes any more.
@@ -270,7 +272,13 @@ impl ScopeTable {
         found.sort_unstable();
         found.dedup();
         for id in &found {
-            self.scopes[*id].events.push_back(position);
+            let scope = &mut self.scopes[*id];
+            scope.events.push_back(position);
+            if scope.events.len() > LISTED_MAX {
+                // A watch that is so far behind reads the log.
+                let first = scope.events.pop_front();
+                scope.since = first.map_or(scope.since, |first| first + 1);
+            }
         }
         found
     }
@@ -290,19 +298,13 @@ impl ScopeTable {
         }
     }
 
-    /// Up to `most` positions of events for a scope, from `position` on and before `end`, and the position of the next one after them.
-    pub(crate) fn read(
-        &self,
-        id: ScopeId,
-        position: u64,
-        end: u64,
-        most: usize,
-    ) -> (Vec<u64>, Option<u64>) {
+    /// The positions of events for a scope, from `position` on and before `end`, and the position of the next one after them.
+    pub(crate) fn read(&self, id: ScopeId, position: u64, end: u64) -> (Vec<u64>, Option<u64>) {
         let scope = &self.scopes[id];
         let mut listed = scope.events.range(scope.first_from(position)..).copied();
         let mut positions = Vec::new();
         let next = listed.find(|listed| {
-            let is_read = *listed < end && positions.len() < most;
+            let is_read = *listed < end;
             if is_read {
                 positions.push(*listed);
             }

@@ -29,7 +29,7 @@ pub struct CacheOptions {
     pub name: String,
     /// How many bytes of objects the event log may hold.
     pub log_bytes_max: usize,
-    /// How many indexes the cache may have. Each takes about 60 bytes for an object. The one that lists used least recently goes when there
+    /// How many indexes the cache may have. Each takes about 60 bytes for an object; one of a field also keeps with each object where the fields of its kind are, about 150 bytes. The one that lists used least recently goes when there
     /// are more, and one that no list has used for ten minutes.
     pub indexes_max: usize,
     /// How long a read waits for the cache to reach a revision (W77).

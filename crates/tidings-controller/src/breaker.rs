@@ -18,12 +18,15 @@ pub(crate) enum ProbeAnswer {
     Ready,
     /// The server answers and says that it is not ready: it has just started and would refuse what it will serve soon.
     NotReady,
+    /// No answer, or that of a proxy that has no server.
     None,
 }
 
-/// Open while a server does not answer.
+/// Open while a server does not answer or is not ready.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
+    /// The server was waited for in vain, and has not said since that it is ready: its answers count as those of a ready one.
+    is_never_ready: bool,
     open: Option<OpenBreaker>,
 }
 
@@ -57,9 +60,14 @@ impl Breaker {
     pub(crate) fn probed(&mut self, answer: ProbeAnswer, now: Instant) -> Option<Duration> {
         let open = self.open.as_mut()?;
         let is_ready = match answer {
-            ProbeAnswer::Ready => true,
+            ProbeAnswer::Ready => {
+                self.is_never_ready = false;
+                true
+            }
             ProbeAnswer::NotReady => {
-                now - *open.not_ready_since.get_or_insert(now) >= NOT_READY_MAX
+                let waited = now - *open.not_ready_since.get_or_insert(now);
+                self.is_never_ready |= waited >= NOT_READY_MAX;
+                self.is_never_ready
             }
             ProbeAnswer::None => {
                 open.not_ready_since = None;
@@ -132,5 +140,13 @@ mod tests {
             breaker.probed(ProbeAnswer::NotReady, end),
             Some(end - start)
         );
+        // It is not waited for again, until it has been ready once.
+        let zero = Some(Duration::ZERO);
+        assert!(breaker.failed(end));
+        assert_eq!(breaker.probed(ProbeAnswer::NotReady, end), zero);
+        assert!(breaker.failed(end));
+        assert_eq!(breaker.probed(ProbeAnswer::Ready, end), zero);
+        assert!(breaker.failed(end));
+        assert_eq!(breaker.probed(ProbeAnswer::NotReady, end), None);
     }
 }

@@ -61,12 +61,12 @@ impl ServerGate {
         })
     }
 
-    /// True while the server does not answer.
+    /// True while the server does not answer or is not ready.
     pub(crate) fn is_shut(&self) -> bool {
         *self.state.borrow() != ServerState::Answers
     }
 
-    /// Waits until the server answers. Cancel-safe.
+    /// Waits until the server answers and is ready. Cancel-safe.
     pub(crate) async fn opened(&self) {
         let mut state = self.state.subscribe();
         // The sender lives as long as `self`.
@@ -109,6 +109,9 @@ impl ServerGate {
     /// Takes the answer of a probe. True if it opens the gate.
     fn probed(&self, answer: ProbeAnswer) -> bool {
         let mut breaker = lock(&self.breaker);
+        if breaker.next_probe().is_none() {
+            return true; // nothing is waited for
+        }
         let away = breaker.probed(answer, Instant::now());
         let before = *self.state.borrow();
         let after = match away {

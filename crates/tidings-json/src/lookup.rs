@@ -13,8 +13,8 @@ pub fn find_member(json: &[u8], path: &[&str]) -> Option<Span> {
     found[0]
 }
 
-/// The spans of the values that paths of members lead to, in one complete JSON object. The object is scanned once, up to the last of
-/// them.
+/// The spans of the values that paths of members lead to, in one complete JSON object. The object is scanned once for each 64 paths, up to the
+/// last value.
 pub fn find_members(json: &[u8], paths: &[Box<[Box<str>]>]) -> Vec<Option<Span>> {
     let mut found = vec![None; paths.len()];
     let parts = paths.chunks(PATHS_AT_ONCE);

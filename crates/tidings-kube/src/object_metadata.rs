@@ -22,18 +22,24 @@ pub struct ObjectMetadata {
 }
 
 #[derive(Deserialize)]
-struct WithMetadata {
+struct WithMetadata<M: Default> {
     #[serde(default)]
-    metadata: Map<String, Value>,
+    metadata: M,
 }
 
 impl ObjectMetadata {
     /// Takes the metadata of an object.
     fn new(object: &Object) -> Result<ObjectMetadata, DecodeError> {
-        let WithMetadata { metadata: mut rest } = serde_json::from_slice(object.as_bytes())?;
+        let WithMetadata { metadata: mut rest } =
+            serde_json::from_slice::<WithMetadata<Map<String, Value>>>(object.as_bytes())?;
+        // Metadata that is no ObjectMeta is refused here, where the reflector can report it.
+        serde_json::from_slice::<WithMetadata<ObjectMeta>>(object.as_bytes())?;
         // The informer has these.
-        for name in ["name", "namespace", "resourceVersion", "labels"] {
+        for name in ["name", "namespace", "labels"] {
             rest.remove(name);
+        }
+        if object.revision().to_string() == object.resource_version() {
+            rest.remove("resourceVersion");
         }
         let mut kept = ObjectMetadata::default();
         let text = |rest: &Map<String, Value>, name: &str| {
@@ -136,7 +142,9 @@ impl CachedMetadata for Cached<ObjectMetadata> {
         put("namespace", self.namespace().into());
         put("uid", metadata.member("uid"));
         put("creationTimestamp", metadata.member("creationTimestamp"));
-        put("resourceVersion", self.version().to_string().into());
+        if self.version() > 0 {
+            put("resourceVersion", self.version().to_string().into());
+        }
         let labels = self.labels().iter();
         let labels: Map<String, Value> = labels
             .map(|(key, value)| (key.to_owned(), value.into()))
@@ -144,7 +152,7 @@ impl CachedMetadata for Cached<ObjectMetadata> {
         if !labels.is_empty() {
             put("labels", labels.into());
         }
-        // Metadata that does not fit the type is left out, as far as a server sends such.
+        // Cannot fail: it was an ObjectMeta when it came.
         serde_json::from_value(Value::Object(members)).unwrap_or_default()
     }
 }
@@ -176,15 +184,20 @@ mod tests {
                 "annotations": {"a": "b"}, "finalizers": ["x/y"],
                 "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u"}],
             }),
+            json!({"name": "a", "resourceVersion": "not-a-number"}),
             json!({"name": "a", "uid": "00000000-0000-0000-0000-000000000000", "creationTimestamp": "1970-01-01T00:00:00Z"}),
         ] {
             let (_, meta) = kept(&metadata);
-            let mut expected: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
-            expected
-                .resource_version
-                .get_or_insert_with(|| "0".to_owned());
+            let expected: ObjectMeta = serde_json::from_value(metadata.clone()).unwrap();
             assert_eq!(meta, expected, "{metadata}");
         }
+    }
+
+    #[test]
+    fn metadata_that_does_not_fit_its_type_is_refused() {
+        let json = json!({"metadata": {"name": "a", "finalizers": 1}}).to_string();
+        let object = Object::parse(json.into_bytes().into()).unwrap();
+        assert!(Cached::new(&object, &ObjectMetadata::decode()).is_err());
     }
 
     #[test]

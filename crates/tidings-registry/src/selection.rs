@@ -205,11 +205,6 @@ impl Selection {
         self.namespace.as_deref()
     }
 
-    /// The name, if only objects of one name are selected.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
     /// The prefix of the keys of all selected objects.
     pub fn key_prefix(&self) -> String {
         match &self.namespace {

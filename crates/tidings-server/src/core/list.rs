@@ -91,10 +91,11 @@ pub(super) async fn list(
         let Some(limit) = limit else {
             return Ok(Answer::List(head, ListItems::Walk(walk)));
         };
-        let page = page(&mut walk, limit);
-        let remaining = Box::pin(walk.remaining()).await;
-        head.remaining = Some(remaining).filter(|remaining| *remaining > 0);
-        (page, remaining > 0)
+        let (page, ended) = page(&mut walk, limit);
+        if !ended {
+            head.remaining = Some(Box::pin(walk.remaining()).await);
+        }
+        (page, head.remaining.is_some_and(|remaining| remaining > 0))
     } else {
         let limit = limit.unwrap_or(usize::MAX);
         let selected = walk::select(resource.cache(), &state, selection, start.as_deref(), limit);
@@ -110,14 +111,14 @@ pub(super) async fn list(
     Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
-/// The next objects, up to a limit.
-fn page(walk: &mut SnapshotWalk, limit: usize) -> Vec<Object> {
+/// The next objects, up to a limit, and whether they are the last ones. They may also be that if it says no.
+fn page(walk: &mut SnapshotWalk, limit: usize) -> (Vec<Object>, bool) {
     let mut page = Vec::new();
-    walk.visit(|object| {
+    let ended = walk.visit(|object| {
         page.push(object.clone());
         page.len() < limit
     });
-    page
+    (page, ended)
 }
 
 /// The snapshot for a LIST without a continue token.

@@ -74,6 +74,32 @@ async fn w13_w66_w67_selectors() {
 }
 
 #[tokio::test]
+async fn w81_w82_a_page_that_is_not_full_is_the_last_one() {
+    let (server, _) = with_three_objects().await;
+    for query in [
+        "limit=3",
+        "limit=4",
+        "limit=500",
+        "limit=500&labelSelector=x",
+        "limit=2&labelSelector=x",
+    ] {
+        let page = server.get(&format!("{CONFIGMAPS}?{query}")).await.json();
+        let metadata = &page["metadata"];
+        assert_eq!(metadata.get("continue"), None, "{query}: {metadata}");
+        assert_eq!(metadata.get("remainingItemCount"), None, "{query}");
+    }
+    let first = server.get(&format!("{CONFIGMAPS}?limit=2")).await.json();
+    assert_eq!(first["metadata"]["remainingItemCount"], 1);
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let path = format!("{CONFIGMAPS}?limit=2&continue={token}");
+    let last = server.get(&path).await;
+    assert_eq!(last.names(), ["c"]);
+    let metadata = &last.json()["metadata"];
+    assert_eq!(metadata.get("continue"), None, "{metadata}");
+    assert_eq!(metadata.get("remainingItemCount"), None, "{metadata}");
+}
+
+#[tokio::test]
 async fn w67_fields_of_kinds() {
     let server = TestServer::start().await;
     for (name, node) in [("p1", "n1"), ("p2", "")] {

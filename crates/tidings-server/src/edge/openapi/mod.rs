@@ -59,6 +59,8 @@ pub(crate) struct OpenApiPages {
     ///
     /// Bound: the groups and versions that are served.
     v3: Arc<Mutex<BTreeMap<String, CompressedDocument>>>,
+    /// Held while a document is made: clients that ask for it at once wait for one.
+    making: Arc<Mutex<()>>,
 }
 
 /// A document, compressed with gzip. Clones share it.
@@ -120,6 +122,7 @@ impl OpenApiPages {
     pub(crate) fn with_other_customs(&self) -> OpenApiPages {
         OpenApiPages {
             v3: self.v3.clone(),
+            making: self.making.clone(),
             ..OpenApiPages::default()
         }
     }
@@ -133,6 +136,7 @@ impl OpenApiPages {
         let mut served = by_version(kinds);
         let kinds = served.remove(path)?;
         let tag = tag("", kinds.iter().copied());
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let made = self.made().get(path).cloned();
         if let Some(made) = made.filter(|made| made.tag == tag) {
             return Some(made);

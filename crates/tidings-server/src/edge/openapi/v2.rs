@@ -35,7 +35,7 @@ pub(super) fn document(kinds: &Catalog, format: V2Format, mut write: impl FnMut(
         protobuf::document(&rest, paths.values(), definitions.values(), write);
         return;
     }
-    let mut first = b"{\"swagger\":\"2.0\",\"paths\":{".as_slice();
+    let mut first = b"{\"paths\":{".as_slice();
     for members in [paths, definitions] {
         write(first);
         for (at, member) in members.values().enumerate() {
@@ -47,7 +47,13 @@ pub(super) fn document(kinds: &Catalog, format: V2Format, mut write: impl FnMut(
         first = b"},\"definitions\":{";
     }
     write(b"}");
-    for name in ["info", "parameters", "securityDefinitions", "security"] {
+    for name in [
+        "swagger",
+        "info",
+        "parameters",
+        "securityDefinitions",
+        "security",
+    ] {
         write(format!(",\"{name}\":{}", rest[name]).as_bytes());
     }
     write(b"}\n");

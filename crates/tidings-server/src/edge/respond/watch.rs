@@ -175,15 +175,6 @@ impl WatchBody {
                     return ControlFlow::Break(());
                 }
             };
-            let segment = read.segment();
-            if let Some(encoding) = &self.encoding
-                && !self
-                    .encoded
-                    .as_ref()
-                    .is_some_and(|all| all.is_of(segment.first()))
-            {
-                self.encoded = Some(segment.encoded(encoding));
-            }
             let (mut sent, mut bytes) = (0, 0);
             for (position, event) in read.events() {
                 self.watch.cursor.pass(position);
@@ -195,7 +186,12 @@ impl WatchBody {
                     event.seen_by(|object| self.watch.selection.selects(object))
                 {
                     sent += 1;
-                    bytes += if let Some(encoded) = &self.encoded {
+                    bytes += if let Some(encoding) = &self.encoding {
+                        let segment = read.segment();
+                        let known = self.encoded.take();
+                        let known = known.filter(|all| all.is_of(segment.first()));
+                        let encoded = known.unwrap_or_else(|| segment.encoded(encoding));
+                        let encoded = &*self.encoded.insert(encoded);
                         let view = &self.view;
                         let frame = encoded.get(position, kind, || view.frame(kind, object).ok());
                         let Some(frame) = frame else {
