@@ -5,9 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use serde_json::json;
-use tidings::controller::{
-    Action, Cached, Cluster, Context, Controller, Finalizing, NewCondition, NewEvent, set_condition,
-};
+use tidings::controller::{Action, Cached, Cluster, Context, Controller, Finalizing};
+use tidings::controller::{NewCondition, NewEvent, set_condition};
 
 use crate::types::Website;
 
@@ -41,15 +40,14 @@ async fn publish(site: &Cached<Website>, ctx: &Context<()>) -> anyhow::Result<Ac
     let (name, labels) = (site.name(), json!({"site": site.name()}));
     let container = json!({"name": "web", "image": "nginx", "ports": [{"containerPort": 80}],
         "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]});
+    let volume = json!({"name": "page", "configMap": {"name": name}});
     let map = json!({"metadata": {"name": name}, "data": {"index.html": site.spec.page}});
     let deployment = json!({"metadata": {"name": name, "labels": labels}, "spec": {
-        "replicas": site.spec.replicas,
-        "selector": {"matchLabels": labels},
+        "replicas": site.spec.replicas, "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {
-            "containers": [container],
-            "volumes": [{"name": "page", "configMap": {"name": name}}]}}}});
-    let service = json!({"metadata": {"name": name},
-        "spec": {"selector": labels, "ports": [{"port": 80}]}});
+            "containers": [container], "volumes": [volume]}}}});
+    let spec = json!({"selector": labels, "ports": [{"port": 80}]});
+    let service = json!({"metadata": {"name": name}, "spec": spec});
     let mut children = ctx.children(site);
     children.add_json::<ConfigMap>(map)?;
     children.add_json::<Deployment>(deployment)?;
