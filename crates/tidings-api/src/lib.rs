@@ -32,7 +32,7 @@ pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};
 pub use revision::ResourceVersion;
 pub use selector::{
-    FieldSelector, FieldTerm, LabelSelector, SelectorError, ShardField, ShardSelector,
+    FieldSelector, FieldTerm, LabelSelector, SelectorError, ShardField, ShardSelector, fnv1a,
 };
 pub use served_object::{ServedObject, event_prefix};
 pub use spans::Spans;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod cursor;
 mod encodings;
 mod fill;
 mod log;
@@ -13,7 +14,8 @@ mod source;
 mod store_cache;
 mod wake;
 
-pub use cache::{Cache, CacheStats, Cursor, LogRead, Snapshot, StoredReader, Unavailable};
+pub use cache::{Cache, CacheStats, Snapshot, StoredReader, Unavailable};
+pub use cursor::{Cursor, LogRead};
 pub use encodings::{EncodedSegment, EncodingKey};
 pub use log::{FellBehind, LogSegment, LoggedEvent};
 pub use objects::ObjectMap;

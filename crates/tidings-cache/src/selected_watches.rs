@@ -10,7 +10,8 @@ use tidings_api::{
 };
 use tidings_informer::{ReflectorStore, ServerVersion};
 
-use crate::cache::{Cache, Cursor};
+use crate::cache::Cache;
+use crate::cursor::Cursor;
 use crate::fill::CacheFiller;
 use crate::log::{FellBehind, LoggedEvent};
 use crate::scopes::{Narrowing, ObjectTest, WatchScope};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::de::DeserializeOwned;
-use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject};
+use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject, fnv1a};
 
 /// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -203,11 +203,8 @@ impl Uid {
         if text.is_empty() {
             return Uid(0);
         }
-        // FNV-1a: equal texts must give equal hashes in every store.
-        let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Uid(hash)
+        // Equal texts must give equal hashes in every store.
+        Uid(fnv1a(text.as_bytes()))
     }
 
     /// A hash of the text, the same in every process and version.

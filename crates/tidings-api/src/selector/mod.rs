@@ -6,7 +6,7 @@ mod shard;
 
 pub use field::{FieldSelector, FieldTerm};
 pub use label::LabelSelector;
-pub use shard::{ShardField, ShardSelector};
+pub use shard::{ShardField, ShardSelector, fnv1a};
 
 /// Why a selector cannot be parsed, in upstream's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -112,8 +112,8 @@ impl std::str::FromStr for ShardSelector {
     }
 }
 
-/// FNV-1a with 64 bits.
-fn fnv1a(bytes: &[u8]) -> u64 {
+/// FNV-1a with 64 bits: the same in every process and version.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
