@@ -19,6 +19,18 @@ pub enum EventType {
 }
 
 impl EventType {
+    /// The type with this name on the wire.
+    pub fn from_name(name: &str) -> Option<EventType> {
+        let all = [
+            EventType::Added,
+            EventType::Modified,
+            EventType::Deleted,
+            EventType::Bookmark,
+            EventType::Error,
+        ];
+        all.into_iter().find(|known| known.as_str() == name)
+    }
+
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {

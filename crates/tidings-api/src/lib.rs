@@ -7,6 +7,7 @@ mod facet;
 mod field_error;
 mod field_paths;
 mod key;
+mod labels;
 mod last_manager;
 mod object;
 mod options;
@@ -27,7 +28,8 @@ pub use facet::{Facet, FieldFacet};
 pub use field_error::{FieldError, FieldErrors};
 pub use field_paths::FieldPaths;
 pub use key::{KeyError, ObjectKey};
-pub use object::{Labels, Object};
+pub use labels::Labels;
+pub use object::Object;
 pub use options::{ListOptions, OptionsError, ResourceVersionMatch};
 pub use resource::{GroupResource, GroupVersion, GroupVersionKind};
 pub use revision::ResourceVersion;
@@ -40,5 +42,5 @@ pub use splitter::{
     ListEnvelope, ListMetadata, ListSplitter, SplitError, SplitOptions, WatchSplitter,
 };
 pub use status::{Reason, Status, StatusDetails};
-pub use tidings_json::ScanError;
+pub use tidings_json::{ScanError, Span};
 pub use unstamped::UnstampedObject;

@@ -8,6 +8,7 @@ use tidings_json::{ScanError, Span, find_member, unquote};
 
 use crate::field_paths::FieldPaths;
 use crate::key::ObjectKey;
+use crate::labels::{Labels, string_map};
 use crate::last_manager::last_manager;
 use crate::revision::ResourceVersion;
 use crate::spans::{Spans, collect};
@@ -44,40 +45,6 @@ struct KeptFields {
     spans: Box<[Option<Span>]>,
 }
 
-/// The labels of an object, sorted by key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Box<str>, Box<str>)]>);
-
-impl Labels {
-    /// The value of a label.
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.0
-            .binary_search_by(|(candidate, _)| candidate.as_ref().cmp(key))
-            .ok()
-            .map(|at| self.0[at].1.as_ref())
-    }
-
-    /// All labels in the order of their keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(key, value)| (key.as_ref(), value.as_ref()))
-    }
-}
-
-impl FromIterator<(String, String)> for Labels {
-    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Labels {
-        // The last of duplicate keys counts, so they are inserted in order.
-        let sorted: std::collections::BTreeMap<String, String> = pairs.into_iter().collect();
-        Labels(
-            sorted
-                .into_iter()
-                .map(|(key, value)| (key.into(), value.into()))
-                .collect(),
-        )
-    }
-}
-
 impl Object {
     /// Reads one complete JSON object.
     ///
@@ -86,6 +53,11 @@ impl Object {
     pub fn parse(bytes: Bytes) -> Result<Object, ScanError> {
         let spans = collect(&bytes)?;
         Ok(Object::from_parts(bytes, spans))
+    }
+
+    /// An object whose positions are known, with the manager that wrote it last if the bytes do not say so. The bytes must be one JSON object.
+    pub fn from_known(bytes: Bytes, spans: Spans, last_manager: Option<Arc<str>>) -> Object {
+        Object::from_parts(bytes, spans).written_by(last_manager)
     }
 
     pub(crate) fn from_parts(bytes: Bytes, spans: Spans) -> Object {
@@ -215,10 +187,14 @@ impl Object {
     /// `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         let known = self.known();
-        known.labels.get_or_init(|| {
-            let labels = known.spans.labels.of(self.as_bytes());
-            string_map(labels).into_iter().collect()
-        })
+        known
+            .labels
+            .get_or_init(|| Labels::of_json(known.spans.labels.of(self.as_bytes())))
+    }
+
+    /// Replaces `packed` by the labels in the form that [`Labels`] keeps them in.
+    pub fn pack_labels(&self, packed: &mut String) {
+        Labels::pack(self.positions().labels.of(self.as_bytes()), packed);
     }
 
     /// The value of an annotation.
@@ -292,21 +268,6 @@ impl KnownMetadata {
             last_manager: None,
         }
     }
-}
-
-/// The members of a map of strings; empty if the bytes are not such a map.
-fn string_map(json: &[u8]) -> Vec<(String, String)> {
-    if json.is_empty() {
-        return Vec::new();
-    }
-    let map: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_slice(json);
-    map.unwrap_or_default()
-        .into_iter()
-        .filter_map(|(key, value)| match value {
-            serde_json::Value::String(text) => Some((key, text)),
-            _ => None,
-        })
-        .collect()
 }
 
 impl std::fmt::Debug for Object {

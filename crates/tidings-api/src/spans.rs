@@ -18,6 +18,13 @@ macro_rules! spans {
                 }
             }
 
+            /// Notes where the value of a member is. The depth is 1 for members of the object and 2 for those of its metadata.
+            pub fn note(&mut self, depth: usize, key: &str, span: Span) {
+                if let Some(field) = self.field(depth, key.as_bytes()) {
+                    *field = span;
+                }
+            }
+
             /// The spans after `by` bytes were inserted at `position`, or removed there where `by` is negative.
             pub fn shifted(self, position: u32, by: i64) -> Spans {
                 Spans { $($field: self.$field.shifted(position, by),)* }

@@ -67,6 +67,9 @@ pub enum SplitError {
     /// The envelope cannot be decoded.
     #[error("the envelope of the objects is malformed")]
     Envelope(#[source] serde_json::Error),
+    /// A message in another format than JSON cannot be decoded.
+    #[error("a message is malformed")]
+    Message(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// An object or an envelope is too large.
     #[error("{what} is larger than {bytes_max} bytes")]
     TooLarge {
@@ -244,16 +247,27 @@ fn event(envelope: &[u8], object: Option<Object>) -> Result<WatchEvent, SplitErr
         };
     };
     let object = object.ok_or(SplitError::Shape("a watch event with an object"))?;
-    Ok(match r#type {
-        EventType::Added => WatchEvent::Added(object),
-        EventType::Modified => WatchEvent::Modified(object),
-        EventType::Deleted => WatchEvent::Deleted(object),
-        EventType::Bookmark => WatchEvent::Bookmark {
-            resource_version: object.resource_version().into_owned(),
-            initial_events_end: object.annotation(INITIAL_EVENTS_END).as_deref() == Some("true"),
-        },
-        EventType::Error => status(object.as_bytes())?,
-    })
+    WatchEvent::new(r#type, object)
+}
+
+impl WatchEvent {
+    /// The event of a type with its object, which is a Status for [`EventType::Error`].
+    ///
+    /// # Errors
+    /// If the object of an error is not a Status.
+    pub fn new(r#type: EventType, object: Object) -> Result<WatchEvent, SplitError> {
+        Ok(match r#type {
+            EventType::Added => WatchEvent::Added(object),
+            EventType::Modified => WatchEvent::Modified(object),
+            EventType::Deleted => WatchEvent::Deleted(object),
+            EventType::Bookmark => WatchEvent::Bookmark {
+                resource_version: object.resource_version().into_owned(),
+                initial_events_end: object.annotation(INITIAL_EVENTS_END).as_deref()
+                    == Some("true"),
+            },
+            EventType::Error => status(object.as_bytes())?,
+        })
+    }
 }
 
 fn status(json: &[u8]) -> Result<WatchEvent, SplitError> {

@@ -8,6 +8,7 @@ use imbl::OrdMap;
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
 use crate::object::{Cached, DecodeError, Decoder, Uid};
+use crate::ordered_work::OrderedWork;
 use crate::queue::{Delta, DeltaFifo, Objects};
 use crate::reflector::{Observers, Problem, ReflectorStore};
 use crate::store::{HeldObject, Store, WriteOverlay};
@@ -24,6 +25,116 @@ pub(crate) struct Quarantined {
     pub(crate) error: DecodeError,
 }
 
+/// An event of a list, before and after its object is decoded.
+enum Listed<K> {
+    /// The store has the object in this version.
+    Known(Arc<Cached<K>>),
+    /// The object of an own write, decoded already.
+    New(Arc<Cached<K>>),
+    Undecoded {
+        /// `None` if decoding it has panicked.
+        object: Option<Object>,
+        key: ObjectKey,
+        version: u64,
+        uid: Uid,
+    },
+    Decoded {
+        key: ObjectKey,
+        version: u64,
+        uid: Uid,
+        decoded: Result<Arc<Cached<K>>, DecodeError>,
+    },
+    /// An object that is known not to be decodable.
+    Unreadable {
+        key: ObjectKey,
+        uid: Uid,
+    },
+    Deleted(ObjectKey),
+}
+
+impl<K: 'static> Listed<K> {
+    fn decode(&mut self, decoder: &Decoder<K>) {
+        let Listed::Undecoded {
+            object,
+            key,
+            version,
+            uid,
+        } = self
+        else {
+            return;
+        };
+        let Some(object) = object.take() else {
+            return;
+        };
+        *self = Listed::Decoded {
+            decoded: decoder.decode(object, key.clone()),
+            key: key.clone(),
+            version: *version,
+            uid: *uid,
+        };
+    }
+}
+
+/// The part of a list that several threads are decoding.
+struct DecodingList<K> {
+    work: OrderedWork<Vec<Listed<K>>>,
+    batch: Vec<Listed<K>>,
+    /// The size of the objects in `batch`.
+    bytes: usize,
+    batch_bytes: usize,
+}
+
+/// The size of the objects that a thread decodes at a time: about a millisecond of work.
+const BATCH_BYTES: usize = 64 << 10;
+
+impl<K: Send + Sync + 'static> DecodingList<K> {
+    /// `None` if other threads cannot help, or decoding is too cheap to be shared.
+    fn new(decoder: &Decoder<K>, batch_bytes: usize) -> Option<DecodingList<K>> {
+        let helpers = OrderedWork::<Vec<Listed<K>>>::helpers();
+        if helpers == 0 || decoder.is_cheap() {
+            return None;
+        }
+        let decoder = decoder.clone();
+        let work = OrderedWork::new(helpers, move |batch: &mut Vec<Listed<K>>| {
+            for listed in batch {
+                listed.decode(&decoder);
+            }
+        });
+        Some(DecodingList {
+            work,
+            batch: Vec::new(),
+            bytes: 0,
+            batch_bytes,
+        })
+    }
+
+    fn push(&mut self, listed: Listed<K>) {
+        if let Listed::Undecoded {
+            object: Some(object),
+            ..
+        } = &listed
+        {
+            self.bytes += object.as_bytes().len();
+        }
+        self.batch.push(listed);
+        if self.bytes >= self.batch_bytes {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        self.bytes = 0;
+        self.work.push(std::mem::take(&mut self.batch));
+    }
+
+    fn next(&mut self, ended: bool) -> Option<Vec<Listed<K>>> {
+        match ended {
+            true => self.work.finish_one(),
+            false => self.work.pop(),
+        }
+    }
+}
+
 /// Turns the lists and events that a reflector receives into deltas.
 pub(crate) struct Intake<K> {
     queue: DeltaFifo<K>,
@@ -32,6 +143,10 @@ pub(crate) struct Intake<K> {
     decoder: Decoder<K>,
     /// Own writes whose answers were decoded already.
     written: Option<Arc<WriteOverlay<K>>>,
+    /// The objects of a list that are being decoded by several threads; `None` if this thread decodes alone.
+    decoding: Option<DecodingList<K>>,
+    /// See [`BATCH_BYTES`].
+    batch_bytes: usize,
     /// The objects of a list that has not ended.
     collected: OrdMap<ObjectKey, HeldObject<K>>,
     /// Objects of that list that cannot be decoded.
@@ -59,6 +174,8 @@ impl<K: Send + Sync + 'static> Intake<K> {
             store,
             decoder,
             written: None,
+            decoding: None,
+            batch_bytes: BATCH_BYTES,
             collected: OrdMap::new(),
             left_out: HashMap::new(),
             new_bytes: 0,
@@ -77,15 +194,30 @@ impl<K: Send + Sync + 'static> Intake<K> {
 
     /// Decodes an object. One that cannot be decoded is quarantined, and reported once for each of its versions.
     fn decode(&mut self, object: Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
-        let version = object.revision().get();
-        let written = self.written.as_ref();
-        if let Some(written) =
-            written.and_then(|written| written.received(key, version, &object.uid()))
-        {
-            lock(&self.quarantine).remove(key);
+        if let Some(written) = self.written(&object, key) {
             return Some(written);
         }
-        match self.decoder.decode(object, key.clone()) {
+        let version = object.revision().get();
+        let decoded = self.decoder.decode(object, key.clone());
+        self.check(key, version, decoded)
+    }
+
+    /// The object as the answer to an own write had it.
+    fn written(&self, object: &Object, key: &ObjectKey) -> Option<Arc<Cached<K>>> {
+        let written = self.written.as_ref()?;
+        let written = written.received(key, object.revision().get(), &object.uid())?;
+        lock(&self.quarantine).remove(key);
+        Some(written)
+    }
+
+    /// Quarantines and reports an object that could not be decoded.
+    fn check(
+        &mut self,
+        key: &ObjectKey,
+        version: u64,
+        decoded: Result<Arc<Cached<K>>, DecodeError>,
+    ) -> Option<Arc<Cached<K>>> {
+        match decoded {
             Ok(decoded) => {
                 lock(&self.quarantine).remove(key);
                 Some(decoded)
@@ -105,9 +237,13 @@ impl<K: Send + Sync + 'static> Intake<K> {
         }
     }
 
-    /// The cached object for a listed one: the stored one if its version and uid are equal, else a decoded one. An object that
-    /// cannot be decoded is left out of the list, and the store keeps its last decoded state.
-    fn take(&mut self, object: Object) -> Option<Arc<Cached<K>>> {
+    /// What an event of a list means: the stored object if its version and uid are equal, else one to decode.
+    fn listed(&mut self, event: WatchEvent) -> Option<Listed<K>> {
+        let object = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => object,
+            WatchEvent::Deleted(object) => return Some(Listed::Deleted(object.key())),
+            WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => return None,
+        };
         let key = object.key();
         let known = self
             .collected
@@ -115,31 +251,82 @@ impl<K: Send + Sync + 'static> Intake<K> {
             .map(|held| Arc::clone(&held.0))
             .or_else(|| self.store.get_by_key(key.as_str()));
         let (version, uid) = (object.revision().get(), Uid::new(&object.uid()));
-        if let Some(known) = &known
+        if let Some(known) = known
             && !self.distrusted
             && known.is_same(version, uid)
         {
-            return Some(Arc::clone(known));
+            return Some(Listed::Known(known));
         }
         let quarantined = lock(&self.quarantine)
             .get(&key)
             .is_some_and(|quarantined| version > 0 && quarantined.version == version);
-        let decoded = if quarantined && !self.distrusted {
-            None
-        } else {
-            self.decode(object, &key)
+        if quarantined && !self.distrusted {
+            return Some(Listed::Unreadable { key, uid });
+        }
+        if let Some(written) = self.written(&object, &key) {
+            return Some(Listed::New(written));
+        }
+        Some(Listed::Undecoded {
+            object: Some(object),
+            key,
+            version,
+            uid,
+        })
+    }
+
+    /// Adds to the list. An object that cannot be decoded is left out of it, and the store keeps its last decoded state.
+    fn collect_one(&mut self, mut listed: Listed<K>) {
+        listed.decode(&self.decoder);
+        let decoded = match listed {
+            Listed::Known(known) => {
+                let key = known.key().clone();
+                self.collected.insert(key, HeldObject(known));
+                return;
+            }
+            Listed::Deleted(key) => {
+                self.collected.remove(&key);
+                self.left_out.remove(&key);
+                lock(&self.quarantine).remove(&key);
+                return;
+            }
+            Listed::New(decoded) => Ok(decoded),
+            Listed::Unreadable { key, uid } => Err((key, uid)),
+            Listed::Decoded {
+                key,
+                version,
+                uid,
+                decoded,
+            } => self.check(&key, version, decoded).ok_or((key, uid)),
+            Listed::Undecoded { key, uid, .. } => Err((key, uid)),
         };
-        match &decoded {
-            Some(decoded) => {
+        match decoded {
+            Ok(decoded) => {
+                let key = decoded.key().clone();
                 self.left_out.remove(&key);
                 self.new_bytes += decoded.memory_bytes();
+                self.collected.insert(key, HeldObject(decoded));
             }
-            None => {
+            Err((key, uid)) => {
                 self.collected.remove(&key);
                 self.left_out.insert(key, uid);
             }
         }
-        decoded
+    }
+
+    /// Takes what other threads have decoded, in order; all of it if the list has ended.
+    fn take_decoded(&mut self, ended: bool) {
+        let Some(mut decoding) = self.decoding.take() else {
+            return;
+        };
+        if ended {
+            decoding.send();
+        }
+        while let Some(batch) = decoding.next(ended) {
+            for listed in batch {
+                self.collect_one(listed);
+            }
+        }
+        self.decoding = Some(decoding);
     }
 
     fn timed<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
@@ -186,27 +373,24 @@ impl<K: Send + Sync + 'static> Intake<K> {
 impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
     fn collect(&mut self, part: Vec<WatchEvent>) {
         self.timed(|intake| {
+            if intake.decoding.is_none() {
+                intake.decoding = DecodingList::new(&intake.decoder, intake.batch_bytes);
+            }
             for event in part {
-                match event {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                        if let Some(taken) = intake.take(object) {
-                            intake
-                                .collected
-                                .insert(taken.key().clone(), HeldObject(taken));
-                        }
-                    }
-                    WatchEvent::Deleted(object) => {
-                        intake.collected.remove(&object.key());
-                        intake.left_out.remove(&object.key());
-                        lock(&intake.quarantine).remove(&object.key());
-                    }
-                    WatchEvent::Bookmark { .. } | WatchEvent::Error(_) => {}
+                let Some(listed) = intake.listed(event) else {
+                    continue;
+                };
+                match &mut intake.decoding {
+                    Some(decoding) => decoding.push(listed),
+                    None => intake.collect_one(listed),
                 }
             }
+            intake.take_decoded(false);
         });
     }
 
     fn discard(&mut self) {
+        self.decoding = None;
         self.collected = OrdMap::new();
         self.left_out.clear();
         self.new_bytes = 0;
@@ -218,6 +402,8 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
     }
 
     fn replace(&mut self, version: &ServerVersion) {
+        self.timed(|intake| intake.take_decoded(true));
+        self.decoding = None;
         self.distrusted = false;
         lock(&self.quarantine).retain(|key, _| self.left_out.contains_key(key));
         let objects = Objects {
@@ -244,5 +430,85 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
         self.store
             .get_by_key(key.as_str())
             .map(|object| object.version())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Decode;
+
+    #[derive(serde::Deserialize)]
+    struct Numbered {
+        #[allow(dead_code)]
+        number: u32,
+    }
+
+    fn intake(batch_bytes: usize) -> Intake<Numbered> {
+        let mut intake = Intake::new(
+            DeltaFifo::new(1 << 20),
+            Arc::<crate::store::Indexer<Numbered>>::default().store(),
+            Decoder::new(Decode::json()),
+            Arc::default(),
+            Arc::default(),
+            Arc::default(),
+        );
+        intake.batch_bytes = batch_bytes;
+        intake
+    }
+
+    /// Additions, changes and deletions of twenty objects, some of which cannot be decoded, in parts of random sizes.
+    fn parts(random: &mut fastrand::Rng) -> Vec<Vec<WatchEvent>> {
+        let mut version = 0;
+        let mut event = |random: &mut fastrand::Rng| {
+            version += 1;
+            let name = random.u8(..20);
+            let number = if random.u8(..5) == 0 { "\"none\"" } else { "1" };
+            let json = format!(
+                r#"{{"metadata":{{"name":"o{name}","uid":"u","resourceVersion":"{version}"}},"number":{number}}}"#
+            );
+            let object = Object::parse(json.into_bytes().into()).unwrap();
+            match random.u8(..6) {
+                0 => WatchEvent::Deleted(object),
+                1 => WatchEvent::Modified(object),
+                _ => WatchEvent::Added(object),
+            }
+        };
+        let sizes: Vec<usize> = (0..random.usize(1..20))
+            .map(|_| random.usize(..9))
+            .collect();
+        let part = |size| (0..size).map(|_| event(random)).collect();
+        sizes.into_iter().map(part).collect()
+    }
+
+    fn collected(parts: &[Vec<WatchEvent>], batch_bytes: usize) -> (Vec<String>, Vec<String>) {
+        let mut intake = intake(batch_bytes);
+        for part in parts {
+            intake.collect(part.clone());
+        }
+        intake.take_decoded(true);
+        let objects = intake.collected.values();
+        let objects = objects.map(|held| format!("{:?}", held.0)).collect();
+        let mut left_out: Vec<String> = intake.left_out.keys().map(ToString::to_string).collect();
+        left_out.sort();
+        (objects, left_out)
+    }
+
+    #[test]
+    fn several_threads_decode_what_one_would() {
+        let several = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(3)
+            .build()
+            .unwrap();
+        for seed in 0..200 {
+            let parts = parts(&mut fastrand::Rng::with_seed(seed));
+            let alone = collected(&parts, BATCH_BYTES);
+            for batch_bytes in [1, 150, BATCH_BYTES] {
+                let parts = parts.clone();
+                let task = several.spawn(async move { collected(&parts, batch_bytes) });
+                let together = several.block_on(task).unwrap();
+                assert_eq!(together, alone, "seed {seed}, batches of {batch_bytes}");
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ mod intake;
 pub mod leader;
 pub mod metrics;
 mod object;
+mod ordered_work;
 mod predicate;
 mod queue;
 mod reflected_store;

@@ -1,15 +1,17 @@
 //! Cached objects, and how they are decoded from the bytes that the server sent.
 
-use std::collections::HashMap;
+use std::borrow::Borrow as _;
 use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 // Of the standard library, not of shuttle: nothing that others wait for happens under it.
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hashbrown::HashTable;
 use serde::de::DeserializeOwned;
-use tidings_api::{KeyError, Labels, Object, ObjectKey, ServedObject, fnv1a};
+use tidings_api::{KeyError, Labels, Object, ObjectKey, fnv1a};
 
 /// Why an object cannot be decoded, and so not be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -66,19 +68,27 @@ type MarkFunc = fn(&Object) -> u64;
 pub struct Decode<K> {
     value: Arc<DecodeFunc<K>>,
     mark: Option<MarkFunc>,
+    /// Takes less time than giving an object to another thread.
+    is_cheap: bool,
 }
 
 impl Decode<Object> {
     /// Keeps the object as bytes.
     pub fn bytes() -> Decode<Object> {
-        Decode::with(|object| Ok(object.lean()))
+        Decode {
+            is_cheap: true,
+            ..Decode::with(|object| Ok(object.lean()))
+        }
     }
 }
 
 impl Decode<()> {
     /// Keeps only the key, the resource version, the uid and the labels.
     pub fn keys() -> Decode<()> {
-        Decode::with(|_| Ok(()))
+        Decode {
+            is_cheap: true,
+            ..Decode::with(|_| Ok(()))
+        }
     }
 }
 
@@ -110,6 +120,7 @@ impl<K: 'static> Decode<K> {
         Decode {
             value: Arc::new(decode),
             mark: None,
+            is_cheap: false,
         }
     }
 
@@ -143,6 +154,7 @@ impl<K> Clone for Decode<K> {
         Decode {
             value: Arc::clone(&self.value),
             mark: self.mark,
+            is_cheap: self.is_cheap,
         }
     }
 }
@@ -379,6 +391,11 @@ impl<K: 'static> Decoder<K> {
         }
     }
 
+    /// True if decoding takes less time than giving an object to another thread.
+    pub(crate) fn is_cheap(&self) -> bool {
+        self.decode.is_cheap
+    }
+
     fn pooled(&self, object: &Object) -> Arc<SharedMetadata> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.get(object)
@@ -405,15 +422,16 @@ impl<K: 'static> Decoder<K> {
     }
 }
 
-/// Decoded labels by their JSON text, with the last manager. Most objects of a resource have the same as others.
+/// The labels of objects with the last manager, each set once. Most objects of a resource have the same as others.
 ///
 /// Bound: twice the sets in use, at least [`POOLED_LEAST`].
 #[derive(Debug)]
 struct MetadataPool {
-    known: HashMap<Box<[u8]>, Arc<SharedMetadata>>,
+    known: HashTable<Arc<SharedMetadata>>,
+    hasher: RandomState,
     sweep_at: usize,
-    /// The key of the last object, so that looking one up allocates nothing.
-    key: Vec<u8>,
+    /// The labels of the last object, so that looking them up allocates nothing.
+    packed: String,
 }
 
 /// The pool removes unused sets when it holds this many, or more.
@@ -422,36 +440,40 @@ const POOLED_LEAST: usize = 1024;
 impl Default for MetadataPool {
     fn default() -> MetadataPool {
         MetadataPool {
-            known: HashMap::new(),
+            known: HashTable::new(),
+            hasher: RandomState::new(),
             sweep_at: POOLED_LEAST,
-            key: Vec::new(),
+            packed: String::new(),
         }
+    }
+}
+
+impl SharedMetadata {
+    /// What a set is found by.
+    fn parts(&self) -> (&str, Option<&str>) {
+        (self.labels.borrow(), self.last_manager.as_deref())
     }
 }
 
 impl MetadataPool {
     fn get(&mut self, object: &Object) -> Arc<SharedMetadata> {
         let last_manager = object.last_manager();
-        self.key.clear();
-        self.key
-            .extend_from_slice(object.spans().labels.of(object.as_bytes()));
-        // JSON has no zero bytes.
-        self.key.push(0);
-        self.key
-            .extend_from_slice(last_manager.as_deref().unwrap_or_default().as_bytes());
-        if let Some(known) = self.known.get(&*self.key) {
+        object.pack_labels(&mut self.packed);
+        let parts = (&*self.packed, last_manager.as_deref());
+        let hash = self.hasher.hash_one(parts);
+        if let Some(known) = self.known.find(hash, |known| known.parts() == parts) {
             return Arc::clone(known);
         }
         let shared = Arc::new(SharedMetadata {
-            labels: object.labels().clone(),
+            labels: Labels::from_packed(&self.packed),
             last_manager,
         });
         if self.known.len() >= self.sweep_at {
-            self.known.retain(|_, known| Arc::strong_count(known) > 1);
+            self.known.retain(|known| Arc::strong_count(known) > 1);
             self.sweep_at = (self.known.len() * 2).max(POOLED_LEAST);
         }
-        self.known
-            .insert(self.key.as_slice().into(), Arc::clone(&shared));
+        let rehash = |known: &Arc<SharedMetadata>| self.hasher.hash_one(known.parts());
+        self.known.insert_unique(hash, Arc::clone(&shared), rehash);
         shared
     }
 }

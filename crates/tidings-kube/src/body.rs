@@ -11,7 +11,7 @@ use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, Response};
 use http_body::Body as _;
 use kube::client::Body;
-use tidings_api::{ListSplitter, Object, SplitError, SplitOptions, WatchEvent, WatchSplitter};
+use tidings_api::{ListSplitter, Object, WatchEvent, WatchSplitter};
 use tidings_informer::{ListPart, SourceError};
 use tokio::time::{Instant, Sleep, sleep};
 
@@ -58,10 +58,10 @@ impl ContentCoding {
     fn decode(
         &mut self,
         bytes: &[u8],
-        mut hand_on: impl FnMut(&[u8]) -> Result<(), SplitError>,
+        mut hand_on: impl FnMut(&[u8]) -> Result<(), SourceError>,
     ) -> Result<(), SourceError> {
         let gzip = match self {
-            ContentCoding::Identity => return Ok(hand_on(bytes)?),
+            ContentCoding::Identity => return hand_on(bytes),
             ContentCoding::Gzip(gzip) => gzip,
         };
         for piece in bytes.chunks(INFLATE_BYTES) {
@@ -93,7 +93,7 @@ pub(crate) trait BodySplitter: Unpin {
     type Piece: Unpin;
     type Batch;
 
-    fn feed(&mut self, bytes: &[u8], pieces: &mut Vec<Self::Piece>) -> Result<(), SplitError>;
+    fn feed(&mut self, bytes: &[u8], pieces: &mut Vec<Self::Piece>) -> Result<(), SourceError>;
     fn batch(pieces: Vec<Self::Piece>) -> Self::Batch;
     /// The metadata that stands before the first piece. Returned once.
     fn begun(&mut self) -> Option<Self::Batch> {
@@ -107,8 +107,10 @@ impl BodySplitter for WatchSplitter {
     type Piece = WatchEvent;
     type Batch = Vec<WatchEvent>;
 
-    fn feed(&mut self, bytes: &[u8], events: &mut Vec<WatchEvent>) -> Result<(), SplitError> {
-        WatchSplitter::feed(self, bytes, |event| events.push(event))
+    fn feed(&mut self, bytes: &[u8], events: &mut Vec<WatchEvent>) -> Result<(), SourceError> {
+        Ok(WatchSplitter::feed(self, bytes, |event| {
+            events.push(event);
+        })?)
     }
 
     fn batch(events: Vec<WatchEvent>) -> Vec<WatchEvent> {
@@ -125,8 +127,8 @@ impl BodySplitter for ListSplitter {
     type Piece = Object;
     type Batch = ListPart;
 
-    fn feed(&mut self, bytes: &[u8], items: &mut Vec<Object>) -> Result<(), SplitError> {
-        ListSplitter::feed(self, bytes, |item| items.push(item))
+    fn feed(&mut self, bytes: &[u8], items: &mut Vec<Object>) -> Result<(), SourceError> {
+        Ok(ListSplitter::feed(self, bytes, |item| items.push(item))?)
     }
 
     fn batch(items: Vec<Object>) -> ListPart {
@@ -181,27 +183,17 @@ impl SilenceTimer {
     }
 }
 
-impl BodyBatches<ListSplitter> {
-    pub(crate) fn list(
-        response: Response<Body>,
-        options: SplitOptions,
-    ) -> Result<Self, SourceError> {
-        let silence = Some(SilenceTimer::new());
-        BodyBatches::new(response, ListSplitter::new(options), silence)
-    }
-}
-
-impl BodyBatches<WatchSplitter> {
-    /// The batches of a watch. Without a silence timer: the reflector has one.
-    pub(crate) fn watch(
-        response: Response<Body>,
-        options: SplitOptions,
-    ) -> Result<Self, SourceError> {
-        BodyBatches::new(response, WatchSplitter::new(options), None)
-    }
-}
-
 impl<C: BodySplitter> BodyBatches<C> {
+    /// The batches of a list.
+    pub(crate) fn list(response: Response<Body>, cut: C) -> Result<Self, SourceError> {
+        BodyBatches::new(response, cut, Some(SilenceTimer::new()))
+    }
+
+    /// The batches of a watch. Without a silence timer: the reflector has one.
+    pub(crate) fn watch(response: Response<Body>, cut: C) -> Result<Self, SourceError> {
+        BodyBatches::new(response, cut, None)
+    }
+
     fn new(
         response: Response<Body>,
         cut: C,

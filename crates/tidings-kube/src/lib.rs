@@ -13,6 +13,7 @@ mod list_watch;
 mod object_metadata;
 mod observe;
 pub mod predicates;
+mod protobuf;
 mod resource;
 mod response;
 mod warning;

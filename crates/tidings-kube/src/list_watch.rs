@@ -3,30 +3,42 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::ACCEPT;
-use http::{Request, Response};
+use http::header::{ACCEPT, HeaderName};
+use http::{HeaderValue, Request, Response};
 use kube::client::Body;
 use kube::core::ApiResource;
-use tidings_api::{ListOptions, SplitOptions};
+use tidings_api::{ListOptions, ListSplitter, SplitOptions, WatchSplitter};
 use tidings_informer::{
     BoxFuture, EventStream, ListStream, ListWatch, Lister, SourceError, Watcher,
 };
 
 use crate::body::BodyBatches;
 use crate::client::RestClient;
+use crate::protobuf::{ProtobufAllowed, ProtobufListSplitter, ProtobufWatchSplitter};
 use crate::resource::{ObjectForm, Scope, collection_path};
-use crate::response::check_json;
+use crate::response::BodyFormat;
 
 /// Lists and watches the objects of a resource through a [`RestClient`].
 ///
 /// `metadata.managedFields` is removed while bodies are read, unless [`RestListWatch::keep_managed_fields`] is called.
+///
+/// Objects of built-in kinds come as protobuf from servers that keep them so, such as kube-apiserver, and become JSON here. A server that
+/// keeps JSON is asked for JSON, and so is one that sends fields in protobuf that this version does not know: nothing is lost.
 #[derive(Debug, Clone)]
 pub struct RestListWatch {
     client: RestClient,
     path: String,
     form: ObjectForm,
     split: SplitOptions,
+    /// The type of whole objects is in the table of types.
+    is_builtin: bool,
+    protobuf: ProtobufAllowed,
 }
+
+/// Asks a server for that of the accepted formats in which it keeps objects, because it is the cheapest (RFC 7240). Servers that do not know the
+/// preference ignore it and send the first format.
+const PREFER: HeaderName = HeaderName::from_static("prefer");
+const STORED_FORMAT: HeaderValue = HeaderValue::from_static("format=stored");
 
 impl RestListWatch {
     /// Lists and watches a resource in one namespace, or in all if it is empty.
@@ -36,7 +48,17 @@ impl RestListWatch {
             path: collection_path(resource, namespace),
             form: ObjectForm::Whole,
             split: SplitOptions::default().without_managed_fields(),
+            is_builtin: tidings_schema::find(&resource.group, &resource.version, &resource.kind)
+                .is_some(),
+            protobuf: ProtobufAllowed::new(true),
         }
+    }
+
+    /// Requests JSON even from servers that have protobuf.
+    #[must_use]
+    pub fn json_only(mut self) -> RestListWatch {
+        self.protobuf = ProtobufAllowed::new(false);
+        self
     }
 
     /// Requests kind and metadata only.
@@ -75,19 +97,26 @@ impl RestListWatch {
         }
     }
 
-    /// Sends the request, and checks that the response is JSON.
-    async fn ask(&self, options: &ListOptions) -> Result<Response<Body>, SourceError> {
+    /// Sends the request. Returns the response and the format of its body.
+    async fn ask(
+        &self,
+        options: &ListOptions,
+    ) -> Result<(Response<Body>, BodyFormat), SourceError> {
         let query = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(options.to_query())
             .finish();
         let question = if query.is_empty() { "" } else { "?" };
-        let request = Request::get(format!("{}{question}{query}", self.path))
-            .header(ACCEPT, self.form.accept(options.watch))
-            .body(Bytes::new())
-            .map_err(SourceError::transport)?;
+        let protobuf =
+            self.protobuf.get() && (self.is_builtin || self.form == ObjectForm::Metadata);
+        let mut request = Request::get(format!("{}{question}{query}", self.path))
+            .header(ACCEPT, self.form.accept(options.watch, protobuf));
+        if protobuf {
+            request = request.header(PREFER, STORED_FORMAT);
+        }
+        let request = request.body(Bytes::new()).map_err(SourceError::transport)?;
         let response = self.client.request(request).await?;
-        check_json(response.headers())?;
-        Ok(response)
+        let format = BodyFormat::of(response.headers())?;
+        Ok((response, format))
     }
 }
 
@@ -95,8 +124,17 @@ impl Lister for RestListWatch {
     fn list(&self, mut options: ListOptions) -> BoxFuture<'_, Result<ListStream, SourceError>> {
         Box::pin(async move {
             options.watch = false;
-            let response = self.ask(&options).await?;
-            let list: ListStream = Box::pin(BodyBatches::list(response, self.split.clone())?);
+            let (response, format) = self.ask(&options).await?;
+            let split = self.split.clone();
+            let list: ListStream = match format {
+                BodyFormat::Json => {
+                    Box::pin(BodyBatches::list(response, ListSplitter::new(split))?)
+                }
+                BodyFormat::Protobuf => {
+                    let splitter = ProtobufListSplitter::new(split, self.protobuf.clone());
+                    Box::pin(BodyBatches::list(response, splitter)?)
+                }
+            };
             Ok(list)
         })
     }
@@ -106,8 +144,17 @@ impl Watcher for RestListWatch {
     fn watch(&self, mut options: ListOptions) -> BoxFuture<'_, Result<EventStream, SourceError>> {
         Box::pin(async move {
             options.watch = true;
-            let response = self.ask(&options).await?;
-            let watch: EventStream = Box::pin(BodyBatches::watch(response, self.split.clone())?);
+            let (response, format) = self.ask(&options).await?;
+            let split = self.split.clone();
+            let watch: EventStream = match format {
+                BodyFormat::Json => {
+                    Box::pin(BodyBatches::watch(response, WatchSplitter::new(split))?)
+                }
+                BodyFormat::Protobuf => {
+                    let splitter = ProtobufWatchSplitter::new(split, self.protobuf.clone());
+                    Box::pin(BodyBatches::watch(response, splitter)?)
+                }
+            };
             Ok(watch)
         })
     }

@@ -13,8 +13,8 @@ use tidings_informer::{Cached, Decode, DecodeError};
 /// labels. [`CachedMetadata::object_meta`] puts everything together.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ObjectMetadata {
-    /// The uid, if it is a UUID in the usual form; zero otherwise.
-    uid: u128,
+    /// The uid, if it is a UUID in the usual form; zero otherwise. As bytes, which need no alignment.
+    uid: [u8; 16],
     /// The seconds of `creationTimestamp`, if it has no fraction; zero otherwise.
     created: i64,
     /// All other members, as a JSON object.
@@ -49,7 +49,7 @@ impl ObjectMetadata {
         if let Some(text) = text(&rest, "uid") {
             let uid = u128::from_str_radix(&text.replace('-', ""), 16).unwrap_or_default();
             if uid != 0 && uuid(uid) == text {
-                kept.uid = uid;
+                kept.uid = uid.to_be_bytes();
                 rest.remove("uid");
             }
         }
@@ -73,7 +73,7 @@ impl ObjectMetadata {
 
     /// The uid; empty if the object has none.
     pub fn uid(&self) -> String {
-        match self.uid {
+        match u128::from_be_bytes(self.uid) {
             0 => self.member("uid").as_str().unwrap_or_default().to_owned(),
             uid => uuid(uid),
         }
@@ -83,7 +83,7 @@ impl ObjectMetadata {
     /// namespace, version and labels are those of the cached object.
     pub fn member(&self, name: &str) -> Value {
         match name {
-            "uid" if self.uid != 0 => uuid(self.uid).into(),
+            "uid" if self.uid != [0; 16] => self.uid().into(),
             "creationTimestamp" if self.created != 0 => time(self.created).into(),
             name => self.rest().remove(name).unwrap_or_default(),
         }
@@ -208,7 +208,7 @@ mod tests {
         });
         let (kept, _) = kept(&metadata);
         assert_eq!(kept.rest, None);
-        assert!(size_of::<ObjectMetadata>() <= 48);
+        assert!(size_of::<ObjectMetadata>() <= 40);
         assert_eq!(kept.uid(), "3c2d7d2b-8e0f-4a53-9f7c-5b1f0f6f1e11");
         assert_eq!(kept.member("creationTimestamp"), "2026-11-18T14:00:00Z");
         assert_eq!(kept.member("annotations"), Value::Null);

@@ -96,19 +96,25 @@ pub(crate) enum ObjectForm {
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl ObjectForm {
-    /// The `Accept` header. A server that cannot send metadata only sends complete objects.
-    pub(crate) fn accept(self, watch: bool) -> HeaderValue {
-        const LIST: HeaderValue = HeaderValue::from_static(
-            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-        );
-        const OBJECT: HeaderValue = HeaderValue::from_static(
-            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-        );
-        match self {
-            ObjectForm::Whole => JSON,
-            ObjectForm::Metadata if watch => OBJECT,
-            ObjectForm::Metadata => LIST,
-        }
+    /// The `Accept` header. A server that cannot send metadata only sends complete objects, and one that has no protobuf sends JSON.
+    pub(crate) fn accept(self, watch: bool, protobuf: bool) -> HeaderValue {
+        const JSON_LIST: &str =
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        const JSON_OBJECT: &str =
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        const ANY_WHOLE: &str = "application/vnd.kubernetes.protobuf,application/json";
+        const ANY_LIST: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+            application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+        const ANY_OBJECT: &str = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        HeaderValue::from_static(match (self, watch, protobuf) {
+            (ObjectForm::Whole, _, false) => return JSON,
+            (ObjectForm::Whole, _, true) => ANY_WHOLE,
+            (ObjectForm::Metadata, true, false) => JSON_OBJECT,
+            (ObjectForm::Metadata, false, false) => JSON_LIST,
+            (ObjectForm::Metadata, true, true) => ANY_OBJECT,
+            (ObjectForm::Metadata, false, true) => ANY_LIST,
+        })
     }
 
     /// The form in the key of an informer.

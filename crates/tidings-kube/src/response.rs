@@ -9,6 +9,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use tidings_api::{Reason, Status};
 use tidings_informer::SourceError;
+use tidings_schema::protobuf;
 
 /// The largest error body that is read. A Status is smaller, and other bodies are ignored.
 const ERROR_BYTES_MAX: usize = 64 << 10;
@@ -16,20 +17,33 @@ const ERROR_BYTES_MAX: usize = 64 << 10;
 /// How long reading an error body may take.
 const ERROR_LONGEST: Duration = Duration::from_secs(10);
 
-/// Rejects a response that is not JSON (B128). A response without a content type passes: the splitter checks its bytes.
-pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), SourceError> {
-    let Some(header) = headers.get(CONTENT_TYPE) else {
-        return Ok(());
-    };
-    let media_type = header.to_str().unwrap_or("?");
-    let media_type = media_type.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") {
-        return Ok(());
+/// The format of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyFormat {
+    Json,
+    Protobuf,
+}
+
+impl BodyFormat {
+    /// The format that the headers name; others are rejected (B128). A response without a content type passes as JSON: the splitter checks
+    /// its bytes.
+    pub(crate) fn of(headers: &HeaderMap) -> Result<BodyFormat, SourceError> {
+        let Some(header) = headers.get(CONTENT_TYPE) else {
+            return Ok(BodyFormat::Json);
+        };
+        let media_type = header.to_str().unwrap_or("?");
+        let media_type = media_type.split(';').next().unwrap_or_default().trim();
+        match &*media_type.to_ascii_lowercase() {
+            "application/json" => Ok(BodyFormat::Json),
+            "application/vnd.kubernetes.protobuf" => Ok(BodyFormat::Protobuf),
+            _ => {
+                let shown: String = media_type.chars().take(100).collect();
+                Err(SourceError::Unexpected(format!(
+                    "content of the type {shown:?}"
+                )))
+            }
+        }
     }
-    let shown: String = media_type.chars().take(100).collect();
-    Err(SourceError::Unexpected(format!(
-        "content of the type {shown:?}"
-    )))
 }
 
 /// The wait in `Retry-After`: seconds, or a date minus the server's `Date`.
@@ -87,6 +101,13 @@ async fn read(mut body: Body) -> Option<Vec<u8>> {
 }
 
 fn parse(bytes: &[u8], code: u16) -> Option<Status> {
+    if protobuf::is_protobuf(bytes) {
+        return parse_json(&protobuf::decode_object(bytes, None).ok()?, code);
+    }
+    parse_json(bytes, code)
+}
+
+fn parse_json(bytes: &[u8], code: u16) -> Option<Status> {
     /// The fields that identify a Status: its kind, or (one in upstream has none) its `status` and `code`.
     #[derive(Deserialize, Default)]
     #[serde(default)]

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use tidings_json::{Map, Value, json};
-use tidings_schema::protobuf::{EncodeError, decode, decode_object, encode_object, put_message};
+use tidings_schema::protobuf::{
+    DecodeOptions, EncodeError, decode_object, encode_object, put_json, put_message,
+};
 use tidings_schema::{Field, FieldKind, ItemType, StructAlternative, Type};
 
 /// Makes random objects as Go writes them: without empty fields that Go leaves out.
@@ -200,6 +202,9 @@ fn objects_of_every_kind_come_back_unchanged() {
                     .map_err(|error| TestCaseError::fail(error.to_string()))?;
                 let decoded = decode_object(&body, None)
                     .map_err(|error| TestCaseError::fail(error.to_string()))?;
+                // Escapes may differ, and nothing else.
+                let decoded: Value = serde_json::from_slice(&decoded)
+                    .map_err(|error| TestCaseError::fail(error.to_string()))?;
                 prop_assert_eq!(decoded.to_string(), json);
                 Ok(())
             })
@@ -290,7 +295,16 @@ fn schema_and_back(json: &Value) -> Result<Value, EncodeError> {
     let schema = schema.expect("JSONSchemaProps");
     let mut out = Vec::new();
     put_message(schema, json.to_string().as_bytes(), &mut out)?;
-    Ok(decode(schema, &out).expect("decodes"))
+    let mut decoded = Vec::new();
+    put_json(
+        schema,
+        &out,
+        &DecodeOptions::default(),
+        &mut decoded,
+        &mut |_| {},
+    )
+    .expect("decodes");
+    Ok(serde_json::from_slice(&decoded).expect("JSON"))
 }
 
 #[test]

@@ -154,6 +154,11 @@ enum BodyLength {
 }
 
 impl Connection {
+    /// Accepts compressed answers from now on.
+    pub fn accept_gzip(&mut self) {
+        self.head.push_str("accept-encoding: gzip\r\n");
+    }
+
     async fn send(&mut self, method: &str, path: &str, body: &[u8]) -> anyhow::Result<()> {
         let head = &self.head;
         let length = body.len();

@@ -1,7 +1,7 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy`.
 
 use super::SelectorError;
-use crate::object::Labels;
+use crate::labels::Labels;
 use crate::validate;
 use tidings_go as go;
 

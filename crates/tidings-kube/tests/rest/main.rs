@@ -9,6 +9,7 @@ mod bodies;
 mod informers;
 mod leases;
 mod observed;
+mod protobuf;
 mod requests;
 mod retries;
 mod script;

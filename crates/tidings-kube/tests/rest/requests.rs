@@ -70,7 +70,7 @@ async fn everybody_says_who_he_is() {
 #[tokio::test(start_paused = true)]
 async fn metadata_is_asked_for_by_accept() {
     let server = Server::new(|_| answer(200, EMPTY));
-    let pods = server.pods().metadata_only();
+    let pods = server.pods().metadata_only().json_only();
     list(&pods, ListOptions::default()).await.1.unwrap();
     assert!(pods.watch(ListOptions::default()).await.is_ok());
     let asked = server.asked();
@@ -85,7 +85,7 @@ async fn metadata_is_asked_for_by_accept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b131_json_is_all_that_is_offered_and_415_does_not_loop() {
+async fn b131_json_is_always_offered_and_415_does_not_loop() {
     let server = Server::new(|_| answer(200, EMPTY));
     let gzip = server.client().compression(Compression::Gzip);
     list(&server.pods(), ListOptions::default())
@@ -103,7 +103,10 @@ async fn b131_json_is_all_that_is_offered_and_415_does_not_loop() {
             .map(|asked| asked.header(name))
             .collect::<Vec<_>>()
     };
-    assert_eq!(header("accept"), ["application/json"; 3]);
+    for accept in header("accept") {
+        let last = accept.split(',').next_back();
+        assert_eq!(last, Some("application/json"));
+    }
     assert_eq!(header("content-type"), ["", "", "application/json"]);
     assert_eq!(header("accept-encoding"), ["identity", "gzip", "identity"]);
 

@@ -9,25 +9,26 @@
 //! let envelope = protobuf::decode_envelope(body)?;
 //! assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "Namespace"));
 //! let object = protobuf::decode_object(body, None)?;
-//! assert_eq!(object["metadata"]["name"], "abc");
-//! assert_eq!(protobuf::encode_object(object.to_string().as_bytes())?[..4], body[..4]);
+//! assert!(object.starts_with(br#"{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"abc""#));
+//! assert_eq!(protobuf::encode_object(&object)?[..4], body[..4]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod decode;
 mod encode;
-mod message;
 mod wire;
 
 use std::borrow::Cow;
 
 use tidings_go::quote;
-use tidings_json::Value;
 
 use crate::types::Type;
+pub use decode::{DecodeOptions, Decoded, MemberPlace};
+pub use wire::FieldHeader;
 use wire::{WirePayload, WireReader};
 
 /// The first bytes of every protobuf body.
-const MAGIC: &[u8] = b"k8s\0";
+pub const MAGIC: &[u8] = b"k8s\0";
 
 /// Go's zero time, in seconds since 1970.
 const ZERO_TIME: i64 = -62_135_596_800;
@@ -142,6 +143,7 @@ pub fn is_protobuf(body: &[u8]) -> bool {
 
 /// Decodes the envelope of a body.
 pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
+    let text = |bytes| decode::text(bytes).into_owned();
     let mut reader = WireReader::new(body.strip_prefix(MAGIC).ok_or(DecodeError::Magic)?);
     let mut envelope = Envelope {
         api_version: String::new(),
@@ -156,16 +158,16 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
                 let mut reader = WireReader::new(type_meta);
                 while let Some((number, payload)) = reader.next()? {
                     match (number, payload) {
-                        (1, WirePayload::Bytes(text)) => envelope.api_version = message::text(text),
-                        (2, WirePayload::Bytes(text)) => envelope.kind = message::text(text),
+                        (1, WirePayload::Bytes(bytes)) => envelope.api_version = text(bytes),
+                        (2, WirePayload::Bytes(bytes)) => envelope.kind = text(bytes),
                         (1 | 2, _) => return Err(DecodeError::WireType("typeMeta")),
                         _ => {}
                     }
                 }
             }
             (2, WirePayload::Bytes(raw)) => envelope.raw = raw,
-            (3, WirePayload::Bytes(text)) => envelope.content_encoding = message::text(text),
-            (4, WirePayload::Bytes(text)) => envelope.content_type = message::text(text),
+            (3, WirePayload::Bytes(bytes)) => envelope.content_encoding = text(bytes),
+            (4, WirePayload::Bytes(bytes)) => envelope.content_type = text(bytes),
             (1..=4, _) => return Err(DecodeError::WireType("unknown")),
             _ => {}
         }
@@ -173,18 +175,29 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     Ok(envelope)
 }
 
-/// Decodes a message into JSON, without `kind` and `apiVersion`, which are in the envelope.
+/// Decodes the message of an object and appends it as JSON, with the members in the order of their fields. Unknown fields are left
+/// out. Of several values for one field the last counts. After an error, `out` may contain a part of the object.
 ///
-/// Unknown fields are ignored. Of several values for one field the last counts.
-pub fn decode(message_type: &Type, raw: &[u8]) -> Result<Value, DecodeError> {
-    message::MessageDecoder::new()
-        .message(message_type, raw)
-        .map(Value::Object)
+/// `on_member` hears where the members of the object and of its metadata stand in `out`.
+pub fn put_json<'a>(
+    message_type: &Type,
+    raw: &'a [u8],
+    options: &DecodeOptions<'_>,
+    out: &mut Vec<u8>,
+    on_member: &mut dyn FnMut(MemberPlace),
+) -> Result<Decoded<'a>, DecodeError> {
+    // JSON is mostly longer than its message.
+    out.reserve(raw.len() + raw.len() / 4);
+    decode::MessageDecoder::new(out, on_member, options.drop_managed_fields).object(
+        message_type,
+        options,
+        raw,
+    )
 }
 
 /// Decodes the object of a body into JSON, with `kind` and `apiVersion` first. A body of an unknown kind is decoded as the
 /// expected type, if one is given.
-pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Value, DecodeError> {
+pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Vec<u8>, DecodeError> {
     let envelope = decode_envelope(body)?;
     if !envelope.content_encoding.is_empty() {
         return Err(DecodeError::Encoded(envelope.content_encoding));
@@ -197,16 +210,14 @@ pub fn decode_object(body: &[u8], expected: Option<&'static Type>) -> Result<Val
         } = envelope;
         return Err(DecodeError::UnknownKind { api_version, kind });
     };
-    let mut object = message::MessageDecoder::new().message(message_type, envelope.raw)?;
-    for (name, text) in [
-        ("apiVersion", envelope.api_version),
-        ("kind", envelope.kind),
-    ] {
-        if !text.is_empty() {
-            object.shift_insert(0, name.to_owned(), text.into());
-        }
-    }
-    Ok(Value::Object(object))
+    let options = DecodeOptions {
+        kind: &envelope.kind,
+        api_version: &envelope.api_version,
+        drop_managed_fields: false,
+    };
+    let mut json = Vec::new();
+    put_json(message_type, envelope.raw, &options, &mut json, &mut |_| {})?;
+    Ok(json)
 }
 
 /// Encodes a JSON object as a message without an envelope and appends it. Unknown members are left out. After an error, `out` may
@@ -309,4 +320,31 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
 }
 
 /// The size of the length in front of a watch frame.
-const FRAME_LENGTH_BYTES: usize = 4;
+pub const FRAME_LENGTH_BYTES: usize = 4;
+
+/// Decodes the message of a watch frame, without the length in front of it: the event type and the body of the object.
+///
+/// # Errors
+/// If the bytes are not such a message.
+pub fn decode_event(frame: &[u8]) -> Result<(Cow<'_, str>, &[u8]), DecodeError> {
+    let (mut event, mut object) = (Cow::Borrowed(""), &b""[..]);
+    let mut reader = WireReader::new(frame);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, WirePayload::Bytes(bytes)) => event = decode::text(bytes),
+            (2, WirePayload::Bytes(bytes)) => {
+                let mut extension = WireReader::new(bytes);
+                while let Some((number, payload)) = extension.next()? {
+                    match (number, payload) {
+                        (1, WirePayload::Bytes(bytes)) => object = bytes,
+                        (1, _) => return Err(DecodeError::WireType("raw")),
+                        _ => {}
+                    }
+                }
+            }
+            (1 | 2, _) => return Err(DecodeError::WireType("object")),
+            _ => {}
+        }
+    }
+    Ok((event, object))
+}

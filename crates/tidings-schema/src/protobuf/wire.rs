@@ -1,5 +1,7 @@
 //! The wire format of protobuf: a sequence of numbered fields.
 
+use std::ops::Range;
+
 use super::DecodeError;
 
 /// Reads the fields of a message.
@@ -100,6 +102,57 @@ impl<'a> WireReader<'a> {
             .ok_or(DecodeError::Truncated)?;
         self.rest = rest;
         Ok(taken)
+    }
+}
+
+/// A field of which only the beginning may have arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldHeader {
+    /// The number of the field.
+    pub number: u32,
+    /// True if the field has content of any length: a text, bytes or a message.
+    pub is_delimited: bool,
+    /// The indexes of the content. It may end after the bytes that have arrived.
+    pub content: Range<usize>,
+}
+
+impl FieldHeader {
+    /// Reads the field at the start of `bytes`. `None` if even its length has not arrived yet.
+    ///
+    /// # Errors
+    /// If the bytes are not a field, or one of a type that no Kubernetes type uses.
+    pub fn read(bytes: &[u8]) -> Result<Option<FieldHeader>, DecodeError> {
+        let mut reader = WireReader::new(bytes);
+        match reader.header(bytes.len()) {
+            Ok(header) => Ok(Some(header)),
+            Err(DecodeError::Truncated) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl WireReader<'_> {
+    fn header(&mut self, whole: usize) -> Result<FieldHeader, DecodeError> {
+        let (number, wire_type) = self.tag()?;
+        let start = whole - self.rest.len();
+        let content = match wire_type {
+            VARINT => {
+                self.varint()?;
+                start..whole - self.rest.len()
+            }
+            FIXED64 => start..start + 8,
+            LENGTH_DELIMITED => {
+                let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+                let start = whole - self.rest.len();
+                start..start.saturating_add(length)
+            }
+            other => return Err(DecodeError::Tag(other)),
+        };
+        Ok(FieldHeader {
+            number,
+            is_delimited: wire_type == LENGTH_DELIMITED,
+            content,
+        })
     }
 }
 

@@ -155,14 +155,24 @@ pub(crate) fn accepted(
             ResponseContent::Description => DESCRIPTION_MEDIA_TYPES.to_owned(),
         }));
     }
-    let best = clauses
+    let mut possible = clauses
         .iter()
         .filter_map(AcceptClause::accepted)
-        .find(|found| {
+        .filter(|found| {
             // Of a custom resource only the metadata has a protobuf form (W43).
             let whole = found.form == ObjectForm::Whole;
             found.format != DocumentFormat::Protobuf || (has_protobuf && (has_messages || !whole))
         });
+    let mut best = possible.next();
+    if let Some(first) = best
+        && prefers_stored(headers)
+    {
+        let mut same_content = possible
+            .filter(|other| (other.form, other.meta_version) == (first.form, first.meta_version));
+        best = same_content
+            .find(|other| other.format == DocumentFormat::Json)
+            .or(best);
+    }
     match best {
         // There is no stream of events in YAML (W91).
         Some(accepted)
@@ -218,6 +228,15 @@ pub(crate) fn not_acceptable() -> Status {
 fn only_accepts(media_types: &str) -> Status {
     let message = format!("only the following media types are accepted: {media_types}");
     Status::failure(406, Reason::NotAcceptable, message)
+}
+
+/// True if the client prefers, of the formats that it accepts, the one in which objects are kept (RFC 7240): JSON.
+fn prefers_stored(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|preference| preference.trim() == "format=stored")
 }
 
 /// The clauses of the Accept header, best first. Without the header everything is accepted.
@@ -354,7 +373,7 @@ fn from_protobuf(body: &[u8], expected: Option<&'static Type>) -> Result<Bytes, 
                 why: error.to_string(),
             },
         })?;
-    Ok(object.to_string().into())
+    Ok(object.into())
 }
 
 /// What the body of a PATCH is.
@@ -414,6 +433,36 @@ mod tests {
         assert_eq!(
             format("application/vnd.kubernetes.protobuf,application/json"),
             Some(DocumentFormat::Protobuf)
+        );
+    }
+
+    #[test]
+    fn a_client_may_prefer_the_format_in_which_objects_are_kept() {
+        let ask = |accept, prefer| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            headers.insert("prefer", HeaderValue::from_static(prefer));
+            accepted(&headers, &Query::default(), ResponseContent::Objects, true).unwrap()
+        };
+        let either = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(ask(either, "format=stored").format, DocumentFormat::Json);
+        assert_eq!(
+            ask(either, "wait=1, format=stored").format,
+            DocumentFormat::Json
+        );
+        assert_eq!(ask(either, "wait=1").format, DocumentFormat::Protobuf);
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(
+            ask(protobuf, "format=stored").format,
+            DocumentFormat::Protobuf
+        );
+        // The content is still that of the first clause.
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json,\
+            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let found = ask(metadata, "format=stored");
+        assert_eq!(
+            (found.format, found.form),
+            (DocumentFormat::Json, ObjectForm::Metadata)
         );
     }
 

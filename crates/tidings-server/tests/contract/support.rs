@@ -60,7 +60,7 @@ impl TestResponse {
     /// The body as JSON, decoded if it is protobuf.
     pub(crate) fn json(&self) -> Value {
         if self.headers["content-type"] == PROTOBUF {
-            return decode_object(&self.bytes, None).unwrap().into();
+            return serde_json::from_slice(&decode_object(&self.bytes, None).unwrap()).unwrap();
         }
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
@@ -292,7 +292,8 @@ pub(crate) fn read_event(frame: &[u8]) -> (String, Value) {
     let (body, rest) = delimited(extension, 0x0a);
     assert!(rest.is_empty(), "bytes beside the object");
     let event = String::from_utf8(event.to_vec()).unwrap();
-    (event, decode_object(body, None).unwrap().into())
+    let object = decode_object(body, None).unwrap();
+    (event, serde_json::from_slice(&object).unwrap())
 }
 
 /// The content of a length-delimited field with the given tag, and the rest of the message.

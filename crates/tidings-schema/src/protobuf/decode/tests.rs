@@ -3,7 +3,7 @@
 use tidings_json::{Value, json};
 
 use super::*;
-use crate::protobuf::decode;
+use crate::protobuf::put_json;
 use crate::table::TypeTable;
 
 /// Encodes a field of bytes.
@@ -23,7 +23,16 @@ fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
 fn check(line: &str, raw: &[u8]) -> Result<Value, DecodeError> {
     let text = format!("package test/v1 v1\ntype A\n {line}\ntype B\n x 1 string keep");
     let table = TypeTable::parse(text.leak()).expect("a table");
-    decode(table.named("test/v1", "A").expect("A"), raw)
+    let message_type = table.named("test/v1", "A").expect("A");
+    let mut json = Vec::new();
+    put_json(
+        message_type,
+        raw,
+        &DecodeOptions::default(),
+        &mut json,
+        &mut |_| {},
+    )?;
+    Ok(serde_json::from_slice(&json).expect("JSON"))
 }
 
 #[test]
