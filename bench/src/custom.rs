@@ -72,5 +72,5 @@ pub(crate) async fn custom(server: &Server) -> anyhow::Result<()> {
         "create of a custom resource, 16 writers: {:.1} us CPU each",
         (server.cpu() - cpu).as_secs_f64() * 1e6 / count as f64
     );
-    list_of(server, "custom resources", &path("things0")).await
+    list_of(server, "custom resources", count, &path("things0")).await
 }

@@ -4,16 +4,20 @@
 //! `--pid` it measures a running server, which can be another implementation, with the same client.
 
 mod custom;
+mod definitions;
+mod figures;
 mod multiplexed;
 mod restart;
 mod scenario;
 mod selected;
+mod soak;
 mod storms;
 
 use std::path::PathBuf;
 
 use clap::Parser;
 
+use scenario::Extent;
 use tidings_testing::{Server, StartOptions};
 
 #[derive(Debug, Parser)]
@@ -35,7 +39,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, stream, idle, fanout, paced, stalled, multiplexed, selected, listed, held, restart, storms
+    /// Only these scenarios: start, create, apply, get, list, custom, definitions, stream, idle, fanout, paced, stalled, multiplexed, selected, listed, held, soak, restart, storms
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 
@@ -43,9 +47,13 @@ struct Arguments {
     #[arg(long, default_value_t = 5)]
     seconds: u64,
 
-    /// How many watches the fan-out has
-    #[arg(long, default_value_t = 1000)]
-    watches: usize,
+    /// How many watches, objects or clients there are, instead of what each scenario has by default
+    #[arg(long, value_delimiter = ',')]
+    sizes: Vec<usize>,
+
+    /// A file that gets each figure as a line of JSON
+    #[arg(long)]
+    figures: Option<PathBuf>,
 }
 
 #[tokio::main]
@@ -57,14 +65,21 @@ async fn main() -> anyhow::Result<()> {
         (Some(url), Some(token)) => Some(Server::running(url, token, &arguments.pid)?),
         _ => None,
     };
-    let seconds = arguments.seconds;
+    if let Some(path) = &arguments.figures {
+        figures::keep_in(path)?;
+    }
+    let extent = Extent {
+        seconds: arguments.seconds,
+        sizes: arguments.sizes.clone(),
+    };
     for scenario in scenario::all() {
-        if !wanted(scenario.name) {
+        // A soak is long: it is only measured if it is asked for.
+        if !wanted(scenario.name) || (scenario.name == "soak" && arguments.only.is_empty()) {
             continue;
         }
         // A fresh server for each scenario, so that none inherits the memory and history of another.
         match &external {
-            Some(server) => scenario.run(server, seconds, arguments.watches).await?,
+            Some(server) => scenario.run(server, &extent).await?,
             None => {
                 let directory = tempfile::tempdir()?;
                 let data_dir = directory.path().join("data");
@@ -74,7 +89,7 @@ async fn main() -> anyhow::Result<()> {
                     arguments: &[],
                 };
                 let server = Server::start(&start).await?;
-                scenario.run(&server, seconds, arguments.watches).await?;
+                scenario.run(&server, &extent).await?;
                 server.kill().await?;
             }
         }

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use tidings_testing::{Server, StartOptions};
 
 use crate::custom::define;
+use crate::figures;
 use crate::scenario::{CONFIGMAPS, fill_with, object};
 
 /// The number of objects and of definitions in each round.
-const SIZES: [(usize, usize); 3] = [(10_000, 0), (100_000, 0), (100_000, 50)];
+const SIZES: [(usize, usize); 4] = [(10_000, 0), (100_000, 0), (100_000, 50), (200_000, 0)];
 /// The number of starts in each round.
 const STARTS: usize = 5;
 /// The number of new definitions that are measured.
@@ -41,6 +42,16 @@ pub(crate) async fn restart(binary: &Path) -> anyhow::Result<()> {
             wall.push(started.elapsed());
             cpu.push(server.cpu());
             server.kill().await?;
+        }
+        if definitions == 0 {
+            figures::note(
+                "restart with objects in the history",
+                objects,
+                &[
+                    ("CPU", "s", middle(&mut cpu).as_secs_f64()),
+                    ("time", "s", middle(&mut wall).as_secs_f64()),
+                ],
+            );
         }
         println!(
             "start with {objects} objects in the history and {definitions} definitions: {:.2} s of CPU, {:.2} s, middle of {STARTS} (CPU {:.2} to {:.2})",

@@ -1,6 +1,7 @@
 //! The scenarios that are measured.
 
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,8 +14,11 @@ use tokio::task::JoinSet;
 use tidings_testing::{Client, Connection, Server};
 
 use crate::custom::custom;
+use crate::definitions::definitions;
+use crate::figures::{self, milliseconds};
 use crate::multiplexed::multiplexed;
 use crate::selected::{listed, selected};
+use crate::soak::soak;
 
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
@@ -24,7 +28,27 @@ const OBJECT_BYTES: usize = 1500;
 const SAMPLED: usize = 20;
 
 type ScenarioRun =
-    for<'s> fn(&'s Server, u64, usize) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
+    for<'s> fn(&'s Server, &'s Extent) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + 's>>;
+
+/// How much is measured.
+pub(crate) struct Extent {
+    /// How many seconds each timed part runs.
+    pub(crate) seconds: u64,
+    /// How many watches, objects or clients there are; empty for those that a scenario has by default.
+    pub(crate) sizes: Vec<usize>,
+}
+
+impl Extent {
+    /// The sizes to measure, the smallest first.
+    pub(crate) fn sizes(&self, default: &[usize]) -> Vec<usize> {
+        let mut sizes = match self.sizes.is_empty() {
+            true => default.to_vec(),
+            false => self.sizes.clone(),
+        };
+        sizes.sort_unstable();
+        sizes
+    }
+}
 
 /// One measurement.
 pub(crate) struct Scenario {
@@ -33,13 +57,8 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    pub(crate) async fn run(
-        &self,
-        server: &Server,
-        seconds: u64,
-        watches: usize,
-    ) -> anyhow::Result<()> {
-        (self.run)(server, seconds, watches)
+    pub(crate) async fn run(&self, server: &Server, extent: &Extent) -> anyhow::Result<()> {
+        (self.run)(server, extent)
             .await
             .with_context(|| format!("scenario {}", self.name))
     }
@@ -47,67 +66,33 @@ impl Scenario {
 
 /// All scenarios, in the order of the output.
 pub(crate) fn all() -> Vec<Scenario> {
+    let scenario = |name, run| Scenario { name, run };
     vec![
-        Scenario {
-            name: "start",
-            run: |server, _, _| Box::pin(start(server)),
-        },
-        Scenario {
-            name: "create",
-            run: |server, seconds, _| Box::pin(create(server, seconds)),
-        },
-        Scenario {
-            name: "apply",
-            run: |server, seconds, _| Box::pin(apply(server, seconds)),
-        },
-        Scenario {
-            name: "get",
-            run: |server, seconds, _| Box::pin(get(server, seconds)),
-        },
-        Scenario {
-            name: "list",
-            run: |server, _, _| Box::pin(list(server)),
-        },
-        Scenario {
-            name: "custom",
-            run: |server, _, _| Box::pin(custom(server)),
-        },
-        Scenario {
-            name: "stream",
-            run: |server, _, _| Box::pin(stream(server)),
-        },
-        Scenario {
-            name: "idle",
-            run: |server, _, _| Box::pin(idle(server)),
-        },
-        Scenario {
-            name: "fanout",
-            run: |server, seconds, watches| Box::pin(fanout(server, seconds, watches)),
-        },
-        Scenario {
-            name: "paced",
-            run: |server, seconds, watches| Box::pin(paced(server, seconds, watches)),
-        },
-        Scenario {
-            name: "stalled",
-            run: |server, seconds, _| Box::pin(stalled(server, seconds)),
-        },
-        Scenario {
-            name: "multiplexed",
-            run: |server, seconds, _| Box::pin(multiplexed(server, seconds)),
-        },
-        Scenario {
-            name: "selected",
-            run: |server, seconds, _| Box::pin(selected(server, seconds)),
-        },
-        Scenario {
-            name: "listed",
-            run: |server, _, _| Box::pin(listed(server)),
-        },
-        Scenario {
-            name: "held",
-            run: |server, _, _| Box::pin(held(server)),
-        },
+        scenario("start", |server, _| Box::pin(start(server))),
+        scenario("create", |server, extent| Box::pin(create(server, extent))),
+        scenario("apply", |server, extent| Box::pin(apply(server, extent))),
+        scenario("get", |server, extent| Box::pin(get(server, extent))),
+        scenario("list", |server, extent| Box::pin(list(server, extent))),
+        scenario("custom", |server, _| Box::pin(custom(server))),
+        scenario("definitions", |server, extent| {
+            Box::pin(definitions(server, extent))
+        }),
+        scenario("stream", |server, extent| Box::pin(stream(server, extent))),
+        scenario("idle", |server, extent| Box::pin(idle(server, extent))),
+        scenario("fanout", |server, extent| Box::pin(fanout(server, extent))),
+        scenario("paced", |server, extent| Box::pin(paced(server, extent))),
+        scenario("stalled", |server, extent| {
+            Box::pin(stalled(server, extent.seconds))
+        }),
+        scenario("multiplexed", |server, extent| {
+            Box::pin(multiplexed(server, extent.seconds))
+        }),
+        scenario("selected", |server, extent| {
+            Box::pin(selected(server, extent))
+        }),
+        scenario("listed", |server, extent| Box::pin(listed(server, extent))),
+        scenario("held", |server, extent| Box::pin(held(server, extent))),
+        scenario("soak", |server, extent| Box::pin(soak(server, extent))),
     ]
 }
 
@@ -150,9 +135,11 @@ fn deployment(name: &str, turn: u64) -> Vec<u8> {
 }
 
 /// Applies Deployments repeatedly, with one field changed and unchanged.
-async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
+async fn apply(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    let seconds = extent.seconds;
     let size = deployment("d0", 0).len();
-    let rounds = [16, 64].into_iter().flat_map(|count| {
+    let counts = extent.sizes(&[16, 64]);
+    let rounds = counts.into_iter().flat_map(|count| {
         [("one field changed", true), ("nothing changed", false)]
             .map(|(what, changes)| (count, what, changes))
     });
@@ -189,6 +176,15 @@ async fn apply(server: &Server, seconds: u64) -> anyhow::Result<()> {
             micros(cpu, done),
             micros(store, done),
         );
+        let scenario = format!("apply, {what}");
+        figures::note(
+            &scenario,
+            count,
+            &[
+                ("rate", "1/s", (done / seconds) as f64),
+                ("CPU each", "µs", micros(cpu, done)),
+            ],
+        );
     }
     Ok(())
 }
@@ -211,9 +207,13 @@ pub(crate) fn latencies(histogram: &Histogram<u64>) -> String {
     )
 }
 
-/// Creates ConfigMaps over 16 connections.
-async fn fill(client: &Client, prefix: &'static str, count: usize) -> anyhow::Result<()> {
-    let body = move |number| (CONFIGMAPS.to_owned(), object(&format!("{prefix}{number}")));
+/// Creates the ConfigMaps with these numbers over 16 connections.
+async fn fill(client: &Client, prefix: &'static str, numbers: Range<usize>) -> anyhow::Result<()> {
+    let (first, count) = (numbers.start, numbers.len());
+    let body = move |number| {
+        let name = format!("{prefix}{}", first + number);
+        (CONFIGMAPS.to_owned(), object(&name))
+    };
     fill_with(client, count, body).await
 }
 
@@ -283,6 +283,14 @@ async fn start(server: &Server) -> anyhow::Result<()> {
         .await?
         .measure("GET", "/readyz", b"")
         .await?;
+    figures::note(
+        "start",
+        0,
+        &[
+            ("time", "ms", server.started_in.as_secs_f64() * 1e3),
+            ("memory", "MiB", mebibytes(server.memory())),
+        ],
+    );
     println!(
         "start: ready in {:.1} ms, {:.1} MiB resident",
         server.started_in.as_secs_f64() * 1e3,
@@ -294,11 +302,11 @@ async fn start(server: &Server) -> anyhow::Result<()> {
 /// The thread of the server that commits writes; with kube-apiserver this work is done by etcd, another process.
 const STORE_THREAD: &str = "tidings-commit";
 
-async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
-    for writers in [1, 16, 64] {
+async fn create(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    for writers in extent.sizes(&[1, 16, 64]) {
         let store = server.thread_cpu(STORE_THREAD);
         let (count, took, histogram, cpu) =
-            closed_loop(server, writers, seconds, |writer, sent| {
+            closed_loop(server, writers, extent.seconds, |writer, sent| {
                 let name = format!("c{}-{writer}-{sent}", now_micros());
                 ("POST", CONFIGMAPS.to_owned(), object(&name), 201)
             })
@@ -310,37 +318,66 @@ async fn create(server: &Server, seconds: u64) -> anyhow::Result<()> {
             micros(server.thread_cpu(STORE_THREAD) - store, count),
             latencies(&histogram)
         );
+        note_requests("create", writers, (count, took, &histogram, cpu));
     }
     Ok(())
 }
 
-async fn get(server: &Server, seconds: u64) -> anyhow::Result<()> {
-    fill(&server.client, "get", 100).await?;
-    let (count, took, histogram, cpu) = closed_loop(server, 16, seconds, |reader, sent| {
-        (
-            "GET",
-            format!("{CONFIGMAPS}/get{}", (reader as u64 * 7 + sent) % 100),
-            Vec::new(),
-            200,
-        )
-    })
-    .await?;
-    println!(
-        "get, 16 readers: {:.0}/s, {:.1} us CPU each, {}",
-        count as f64 / took.as_secs_f64(),
-        micros(cpu, count),
-        latencies(&histogram)
+/// Notes the figures of a closed loop.
+fn note_requests(
+    scenario: &str,
+    size: usize,
+    (count, took, histogram, cpu): (u64, Duration, &Histogram<u64>, Duration),
+) {
+    figures::note(
+        scenario,
+        size,
+        &[
+            ("rate", "1/s", count as f64 / took.as_secs_f64()),
+            ("CPU each", "µs", micros(cpu, count)),
+            ("p50", "ms", milliseconds(histogram, 0.5)),
+            ("p99", "ms", milliseconds(histogram, 0.99)),
+        ],
     );
+}
+
+async fn get(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    fill(&server.client, "get", 0..100).await?;
+    for readers in extent.sizes(&[16]) {
+        let (count, took, histogram, cpu) =
+            closed_loop(server, readers, extent.seconds, |reader, sent| {
+                let path = format!("{CONFIGMAPS}/get{}", (reader as u64 * 7 + sent) % 100);
+                ("GET", path, Vec::new(), 200)
+            })
+            .await?;
+        println!(
+            "get, {readers} readers: {:.0}/s, {:.1} us CPU each, {}",
+            count as f64 / took.as_secs_f64(),
+            micros(cpu, count),
+            latencies(&histogram)
+        );
+        note_requests("get", readers, (count, took, &histogram, cpu));
+    }
     Ok(())
 }
 
-async fn list(server: &Server) -> anyhow::Result<()> {
-    fill(&server.client, "list", 10_000).await?;
-    list_of(server, "objects", CONFIGMAPS).await
+async fn list(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    let mut filled = 0;
+    for count in extent.sizes(&[10_000]) {
+        fill(&server.client, "list", filled..count).await?;
+        filled = count;
+        list_of(server, "objects", count, CONFIGMAPS).await?;
+    }
+    Ok(())
 }
 
-/// Lists 10 000 existing objects.
-pub(crate) async fn list_of(server: &Server, what: &str, path: &str) -> anyhow::Result<()> {
+/// Lists objects that exist.
+pub(crate) async fn list_of(
+    server: &Server,
+    what: &str,
+    count: usize,
+    path: &str,
+) -> anyhow::Result<()> {
     let mut connection = server.client.connect().await?;
     let path = format!("{path}?resourceVersion=0");
     connection.measure("GET", &path, b"").await?;
@@ -349,17 +386,31 @@ pub(crate) async fn list_of(server: &Server, what: &str, path: &str) -> anyhow::
     for _ in 0..rounds {
         size = connection.measure("GET", &path, b"").await?.1;
     }
+    let took = started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds);
+    let cpu = (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds);
     println!(
-        "list of 10000 {what} ({:.1} MiB) from the cache: {:.1} ms, {:.1} ms CPU",
+        "list of {count} {what} ({:.1} MiB) from the cache: {took:.1} ms, {cpu:.1} ms CPU",
         mebibytes(size as u64),
-        started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds),
-        (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds)
+    );
+    figures::note(
+        &format!("list of {what}"),
+        count,
+        &[("time", "ms", took), ("CPU each", "ms", cpu)],
     );
     Ok(())
 }
 
-async fn stream(server: &Server) -> anyhow::Result<()> {
-    fill(&server.client, "stream", 10_000).await?;
+async fn stream(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    let mut filled = 0;
+    for count in extent.sizes(&[10_000]) {
+        fill(&server.client, "stream", filled..count).await?;
+        filled = count;
+        stream_of(server, count).await?;
+    }
+    Ok(())
+}
+
+async fn stream_of(server: &Server, count: usize) -> anyhow::Result<()> {
     let path = format!("{CONFIGMAPS}?{STREAM}");
     server
         .client
@@ -376,24 +427,32 @@ async fn stream(server: &Server) -> anyhow::Result<()> {
             .skip_until(b"initial-events-end")
             .await?;
     }
+    let took = started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds);
+    let cpu = (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds);
     println!(
-        "streamed initial state of 10000 objects, connection included: {:.1} ms, {:.1} ms CPU",
-        started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds),
-        (server.cpu() - cpu).as_secs_f64() * 1e3 / f64::from(rounds)
+        "streamed initial state of {count} objects, connection included: {took:.1} ms, {cpu:.1} ms CPU"
+    );
+    figures::note(
+        "streamed initial state",
+        count,
+        &[("time", "ms", took), ("CPU each", "ms", cpu)],
     );
     Ok(())
 }
 
-async fn idle(server: &Server) -> anyhow::Result<()> {
-    fill(&server.client, "idle", 10).await?;
-    let mut watches = open(&server.client, 100).await?; // the first watches have one-time costs, which are not counted
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let before = server.memory();
-    let count = 2000;
-    watches.extend(open(&server.client, count).await?);
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let kibibytes = server.memory().saturating_sub(before) as f64 / 1024.0 / count as f64;
-    println!("idle TLS watch: {kibibytes:.1} KiB each, of {count}");
+async fn idle(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    fill(&server.client, "idle", 0..10).await?;
+    // The first watches have one-time costs, which are not counted.
+    let _first = open(&server.client, 100).await?;
+    for count in extent.sizes(&[2000]) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let before = server.memory();
+        let _watches = open(&server.client, count).await?;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let kibibytes = server.memory().saturating_sub(before) as f64 / 1024.0 / count as f64;
+        println!("idle TLS watch: {kibibytes:.1} KiB each, of {count}");
+        figures::note("idle watches", count, &[("memory each", "KiB", kibibytes)]);
+    }
     Ok(())
 }
 
@@ -567,7 +626,7 @@ pub(crate) async fn measure(
     pause: Option<Duration>,
     seconds: u64,
 ) -> anyhow::Result<FanoutResult> {
-    fill(&server.client, "w", writers).await.ok();
+    fill(&server.client, "w", 0..writers).await.ok();
     let run = |seconds: u64| {
         let until = Instant::now() + Duration::from_secs(seconds);
         let mut tasks = JoinSet::new();
@@ -599,6 +658,23 @@ pub(crate) async fn measure(
     })
 }
 
+impl FanoutResult {
+    fn note(&self, scenario: &str, watches: usize) {
+        let seconds = self.took.as_secs_f64();
+        figures::note(
+            scenario,
+            watches,
+            &[
+                ("deliveries", "1/s", self.deliveries as f64 / seconds),
+                ("updates", "1/s", self.updates as f64 / seconds),
+                ("CPU each", "µs", micros(self.cpu, self.deliveries)),
+                ("p50", "ms", milliseconds(&self.latency, 0.5)),
+                ("p99", "ms", milliseconds(&self.latency, 0.99)),
+            ],
+        );
+    }
+}
+
 pub(crate) fn print(name: &str, fanout: &FanoutResult) {
     println!(
         "{name}: {:.0} deliveries/s of {:.0} updates/s, {:.2} us CPU each, {}",
@@ -609,24 +685,30 @@ pub(crate) fn print(name: &str, fanout: &FanoutResult) {
     );
 }
 
-async fn fanout(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
-    let audience = CountingWatches::gather(&server.client, watches).await?;
-    let fanout = measure(server, audience, 4, None, seconds).await?;
-    print(
-        &format!("fan-out to {watches} TLS watches, 4 writers at full speed"),
-        &fanout,
-    );
+async fn fanout(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    for watches in extent.sizes(&[1000]) {
+        let audience = CountingWatches::gather(&server.client, watches).await?;
+        let fanout = measure(server, audience, 4, None, extent.seconds).await?;
+        print(
+            &format!("fan-out to {watches} TLS watches, 4 writers at full speed"),
+            &fanout,
+        );
+        fanout.note("fan-out at full speed", watches);
+    }
     Ok(())
 }
 
-async fn paced(server: &Server, seconds: u64, watches: usize) -> anyhow::Result<()> {
-    let audience = CountingWatches::gather(&server.client, watches).await?;
-    let pause = Some(Duration::from_millis(20));
-    let fanout = measure(server, audience, 1, pause, seconds).await?;
-    print(
-        &format!("fan-out to {watches} TLS watches, 50 updates/s"),
-        &fanout,
-    );
+async fn paced(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    for watches in extent.sizes(&[1000]) {
+        let audience = CountingWatches::gather(&server.client, watches).await?;
+        let pause = Some(Duration::from_millis(20));
+        let fanout = measure(server, audience, 1, pause, extent.seconds).await?;
+        print(
+            &format!("fan-out to {watches} TLS watches, 50 updates/s"),
+            &fanout,
+        );
+        fanout.note("fan-out of 50 updates/s", watches);
+    }
     Ok(())
 }
 
@@ -646,12 +728,26 @@ async fn stalled(server: &Server, seconds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn held(server: &Server) -> anyhow::Result<()> {
-    fill(&server.client, "held", 50_000).await?;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    println!(
-        "50000 objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident",
-        mebibytes(server.memory())
-    );
+async fn held(server: &Server, extent: &Extent) -> anyhow::Result<()> {
+    let (before, mut filled) = (server.memory(), 0);
+    for count in extent.sizes(&[50_000]) {
+        fill(&server.client, "held", filled..count).await?;
+        filled = count;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let memory = server.memory();
+        println!(
+            "{count} objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident",
+            mebibytes(memory)
+        );
+        let each = memory.saturating_sub(before) as f64 / count as f64;
+        figures::note(
+            "objects held",
+            count,
+            &[
+                ("memory", "MiB", mebibytes(memory)),
+                ("memory each", "B", each),
+            ],
+        );
+    }
     Ok(())
 }

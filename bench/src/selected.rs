@@ -7,7 +7,10 @@ use hdrhistogram::Histogram;
 use tidings_testing::{Client, Connection, Server};
 use tokio::task::JoinSet;
 
-use crate::scenario::{CountingWatches, fill_with, latencies, micros, now_micros, watch_path};
+use crate::figures::{self, milliseconds};
+use crate::scenario::{
+    CountingWatches, Extent, fill_with, latencies, micros, now_micros, watch_path,
+};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const EVERYWHERE: &str = "/api/v1/pods";
@@ -90,13 +93,13 @@ async fn update(client: &Client, until: Instant) -> anyhow::Result<u64> {
 }
 
 /// Updates Pods, of each of which one watch is told: by the node, by a label, and by selectors that name no value.
-pub(crate) async fn selected(server: &Server, seconds: u64) -> anyhow::Result<()> {
+pub(crate) async fn selected(server: &Server, extent: &Extent) -> anyhow::Result<()> {
     fill_with(&server.client, PODS_MAX, |number| {
         (PODS.to_owned(), pod(number))
     })
     .await?;
     for WatchSelector { what, query } in SELECTORS {
-        for count in WATCHES {
+        for count in extent.sizes(&WATCHES) {
             let paths = (0..count).map(|node| watch_path(EVERYWHERE, &query(node)));
             let opened = Instant::now();
             let watches = open(&server.client, paths.collect()).await?;
@@ -105,7 +108,7 @@ pub(crate) async fn selected(server: &Server, seconds: u64) -> anyhow::Result<()
             update(&server.client, Instant::now() + Duration::from_secs(1)).await?; // warm up
             audience.begin();
             let (cpu, before) = (server.cpu(), audience.delivered());
-            let until = Instant::now() + Duration::from_secs(seconds);
+            let until = Instant::now() + Duration::from_secs(extent.seconds);
             let updates = update(&server.client, until).await?;
             let (deliveries, cpu) = (audience.delivered() - before, server.cpu() - cpu);
             let latency = audience.leave().await?;
@@ -115,6 +118,15 @@ pub(crate) async fn selected(server: &Server, seconds: u64) -> anyhow::Result<()
                 deliveries as f64 / updates as f64,
                 latencies(&latency),
                 opened.as_secs_f64(),
+            );
+            figures::note(
+                &format!("update of one Pod, watches with {what}"),
+                count,
+                &[
+                    ("CPU each", "µs", micros(cpu, updates)),
+                    ("p50", "ms", milliseconds(&latency, 0.5)),
+                    ("p99", "ms", milliseconds(&latency, 0.99)),
+                ],
             );
         }
     }
@@ -128,9 +140,9 @@ const PODS_ON_NODE: usize = 100;
 
 /// Lists the Pods of one node among many: the first list, and those after it, which use the index that it made. Then Pods by a selector that no
 /// index serves, and a client beside that reads one Pod.
-pub(crate) async fn listed(server: &Server) -> anyhow::Result<()> {
+pub(crate) async fn listed(server: &Server, extent: &Extent) -> anyhow::Result<()> {
     let mut filled = 0;
-    for count in LISTED_PODS {
+    for count in extent.sizes(&LISTED_PODS) {
         let (client, from) = (&server.client, filled);
         let more = move |number: usize| {
             let number = from + number;
@@ -155,11 +167,16 @@ pub(crate) async fn listed(server: &Server) -> anyhow::Result<()> {
                 "list: {code}, {size} bytes"
             );
         }
+        let took = begun.elapsed().as_secs_f64() * 1e3 / rounds as f64;
+        let cpu = (server.cpu() - cpu).as_secs_f64() * 1e3 / rounds as f64;
         println!(
-            "list of {PODS_ON_NODE} Pods of a node among {count}: {:.2} ms, {:.2} ms CPU; the first took {:.1} ms",
-            begun.elapsed().as_secs_f64() * 1e3 / rounds as f64,
-            (server.cpu() - cpu).as_secs_f64() * 1e3 / rounds as f64,
+            "list of {PODS_ON_NODE} Pods of a node among {count}: {took:.2} ms, {cpu:.2} ms CPU; the first took {:.1} ms",
             first.as_secs_f64() * 1e3,
+        );
+        figures::note(
+            "list of the 100 Pods of a node",
+            count,
+            &[("time", "ms", took), ("CPU each", "ms", cpu)],
         );
         let walks = tokio::spawn({
             let client = client.clone();

@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use tidings_testing::{Client, Connection, Server, StartOptions};
 use tokio::task::JoinSet;
 
+use crate::figures::{self, milliseconds};
 use crate::scenario::{CONFIGMAPS, fill_with, latencies, mebibytes, object, watch_path};
 
 /// How many objects the watched resource has.
@@ -56,15 +57,48 @@ impl Bystander {
         }
     }
 
-    /// What it noticed, as text.
-    async fn stop(self) -> anyhow::Result<String> {
+    /// What it noticed.
+    async fn stop(self) -> anyhow::Result<Noticed> {
         self.stop.store(true, Ordering::Relaxed);
-        let histogram = self.task.await??;
-        let peak = mebibytes(self.peak_bytes.load(Ordering::Relaxed));
-        let noticed = latencies(&histogram);
-        Ok(format!(
-            "GETs beside it {noticed}; memory at most {peak:.1} MiB"
-        ))
+        Ok(Noticed {
+            latency: self.task.await??,
+            peak_mebibytes: mebibytes(self.peak_bytes.load(Ordering::Relaxed)),
+        })
+    }
+}
+
+/// What a client beside a storm noticed.
+struct Noticed {
+    latency: Histogram<u64>,
+    peak_mebibytes: f64,
+}
+
+impl Noticed {
+    /// Notes it with the time and the processor time of the storm.
+    fn note(&self, storm: &str, size: usize, took: Duration, cpu: Duration) {
+        let slowest = self.latency.max() as f64 / 1000.0;
+        figures::note(
+            storm,
+            size,
+            &[
+                ("time", "s", took.as_secs_f64()),
+                ("CPU", "s", cpu.as_secs_f64()),
+                (
+                    "p99 of GETs beside it",
+                    "ms",
+                    milliseconds(&self.latency, 0.99),
+                ),
+                ("slowest GET beside it", "ms", slowest),
+                ("peak memory", "MiB", self.peak_mebibytes),
+            ],
+        );
+    }
+}
+
+impl std::fmt::Display for Noticed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (noticed, peak) = (latencies(&self.latency), self.peak_mebibytes);
+        write!(f, "GETs beside it {noticed}; memory at most {peak:.1} MiB")
     }
 }
 
@@ -150,6 +184,7 @@ async fn burst(server: &Server, count: usize) -> anyhow::Result<()> {
     let watches = watches.await?;
     let (took, cpu) = (begun.elapsed(), server.cpu() - cpu);
     let noticed = bystander.stop().await?;
+    noticed.note("storm: watches opened at once", count, took, cpu);
     println!(
         "{count} watches opened at once: {:.2} s, {:.2} s CPU, {noticed}",
         took.as_secs_f64(),
@@ -197,6 +232,8 @@ async fn come_back(server: &Server, count: usize) -> anyhow::Result<()> {
         .await?;
         let (took, cpu) = (begun.elapsed(), server.cpu() - cpu);
         let noticed = bystander.stop().await?;
+        let storm = format!("storm: clients {what} at once");
+        noticed.note(&storm, count, took, cpu);
         println!(
             "{count} clients {what} at once: {:.2} s, {:.2} s CPU, {noticed}",
             took.as_secs_f64(),
@@ -250,6 +287,12 @@ async fn restart(binary: &Path, count: usize) -> anyhow::Result<()> {
     waiting.await??;
     let took = begun.elapsed();
     let noticed = bystander.stop().await?;
+    noticed.note(
+        "storm: restart with watches that resume",
+        count,
+        took,
+        server.cpu(),
+    );
     println!(
         "restart with {count} watches that resume: ready after {:.2} s, all have events after {:.2} s, {:.2} s CPU, {noticed}",
         ready.as_secs_f64(),
@@ -281,6 +324,12 @@ async fn delete_namespace(server: &Server, count: usize) -> anyhow::Result<()> {
     }
     let (took, cpu) = (begun.elapsed(), server.cpu() - cpu);
     let noticed = bystander.stop().await?;
+    noticed.note(
+        "storm: deletion of a namespace with objects",
+        count,
+        took,
+        cpu,
+    );
     println!(
         "deletion of a namespace with {count} objects: {:.2} s, {:.2} s CPU, {noticed}",
         took.as_secs_f64(),

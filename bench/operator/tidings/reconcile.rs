@@ -49,7 +49,7 @@ async fn publish(site: &Cached<Website>, ctx: &Context<Reconciles>) -> anyhow::R
             "containers": [container],
             "volumes": [{"name": "page", "configMap": {"name": name}}]}}}});
     let service = json!({"metadata": {"name": name},
-        "spec": {"selector": labels, "ports": [{"port": 80}]}});
+        "spec": {"selector": labels, "ports": [{"port": 80}], "clusterIP": "None"}});
     ctx.apply_json::<PageMap>(site, map).await?;
     ctx.apply_json::<PageDeployment>(site, deployment).await?;
     ctx.apply_json::<PageService>(site, service).await?;

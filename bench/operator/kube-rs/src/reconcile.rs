@@ -114,7 +114,7 @@ async fn publish(
             "volumes": [{"name": "page", "configMap": {"name": name}}]}}}});
     let service = json!({"apiVersion": "v1", "kind": "Service",
         "metadata": {"name": name, "ownerReferences": owners},
-        "spec": {"selector": labels, "ports": [{"port": 80}]}});
+        "spec": {"selector": labels, "ports": [{"port": 80}], "clusterIP": "None"}});
     let params = PatchParams::apply(MANAGER).force();
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     maps.patch(&name, &params, &Patch::Apply(&map)).await?;
