@@ -14,7 +14,7 @@ use tidings_cache::{CacheOptions, Narrowing, StoreCache, WatchScope};
 use tidings_informer::{Decode, Indexer, ReflectedStore, ReflectorStore as _, ServerVersion};
 use tidings_merge::{Apply, Configuration, FieldSet, Managed, Manager, UnknownSchema};
 use tidings_schema::protobuf;
-use tidings_storage::{Embedded, EmbeddedOptions};
+use tidings_storage::{Embedded, EmbeddedOptions, Revision};
 
 /// A Pod of usual size, with managedFields.
 const POD: &str = include_str!("pod.json");
@@ -180,7 +180,7 @@ fn write(pod: &str, times: usize) -> anyhow::Result<()> {
     runtime.block_on(async {
         let store = Arc::new(Embedded::ephemeral(EmbeddedOptions::default()));
         let cache = StoreCache::open(store, "/pods/", CacheOptions::default());
-        cache.refresh().await?;
+        cache.fill(Revision(0)).await;
         let facet = Facet::Label("app".into());
         let mut watches: Vec<_> = (0..WATCHES)
             .map(|number| {

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::ops::Range;
 
 use tidings_json::Plain;
 
@@ -11,21 +12,33 @@ use tidings_json::Plain;
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Box<str>);
 
-/// A length is two characters, the digits of a number in this base: the characters from 0 to 0x7fff are all valid.
-const BASE: u32 = 0x8000;
+/// A length below this is one character. Others are this character and [`DIGITS`] digits.
+const LONG: u8 = 0x7f;
+/// Digits of seven bits: all are valid characters of one byte.
+const DIGITS: usize = 5;
 
 impl Labels {
     /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.iter()
-            .find(|(candidate, _)| *candidate == key)
-            .map(|(_, value)| value)
+        let bytes = self.0.as_bytes();
+        let mut at = 0;
+        loop {
+            let candidate = next_text(bytes, &mut at)?;
+            let value = next_text(bytes, &mut at)?;
+            if bytes.get(candidate) == Some(key.as_bytes()) {
+                return self.0.get(value);
+            }
+        }
     }
 
     /// All labels in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        let mut rest = &*self.0;
-        std::iter::from_fn(move || Some((unpack(&mut rest)?, unpack(&mut rest)?)))
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let bytes = self.0.as_bytes();
+            let (key, value) = (next_text(bytes, &mut at)?, next_text(bytes, &mut at)?);
+            Some((self.0.get(key)?, self.0.get(value)?))
+        })
     }
 
     /// Reads the labels of JSON and packs them as [`Labels`] does; nothing if it is no map of strings.
@@ -71,19 +84,33 @@ impl Borrow<str> for Labels {
 }
 
 fn pack_text(text: &str, packed: &mut String) {
-    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-    packed.extend(
-        [length / BASE, length % BASE].map(|digit| char::from_u32(digit).unwrap_or_default()),
-    );
+    let length = text.len();
+    match u8::try_from(length) {
+        Ok(short) if short < LONG => packed.push(char::from(short)),
+        _ => {
+            packed.push(char::from(LONG));
+            let digit = |place: usize| char::from((length >> (7 * place)) as u8 & 0x7f);
+            packed.extend((0..DIGITS).map(digit));
+        }
+    }
     packed.push_str(text);
 }
 
-fn unpack<'a>(rest: &mut &'a str) -> Option<&'a str> {
-    let mut digits = rest.chars();
-    let length = u32::from(digits.next()?) * BASE + u32::from(digits.next()?);
-    let (text, after) = digits.as_str().split_at_checked(length as usize)?;
-    *rest = after;
-    Some(text)
+/// Where the text after a position stands. Moves the position behind it.
+fn next_text(packed: &[u8], at: &mut usize) -> Option<Range<usize>> {
+    let first = *packed.get(*at)?;
+    let mut start = *at + 1;
+    let mut length = usize::from(first);
+    if first == LONG {
+        let digits = packed.get(start..start + DIGITS)?;
+        start += DIGITS;
+        length = digits
+            .iter()
+            .rev()
+            .fold(0, |length, digit| length << 7 | usize::from(*digit));
+    }
+    *at = start + length;
+    Some(start..*at)
 }
 
 impl FromIterator<(String, String)> for Labels {
@@ -126,7 +153,7 @@ mod tests {
 
     #[test]
     fn labels_come_back_sorted_and_whatever_they_contain() {
-        let long = "x".repeat(BASE as usize + 3);
+        let long = "x".repeat(70_000);
         let check = |json: &str, expected: &[(&str, &str)]| {
             let labels = Labels::of_json(json.as_bytes());
             assert_eq!(labels.iter().collect::<Vec<_>>(), expected, "{json}");

@@ -176,7 +176,7 @@ impl ControllerShared {
                     what,
                     resource: Arc::clone(resource),
                     object: object.key().clone(),
-                    by: by.cloned(),
+                    by: by.map(Arc::from),
                 };
                 self.add(&key, priority, cause);
                 queued.push(key);

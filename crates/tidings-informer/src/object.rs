@@ -247,7 +247,14 @@ pub struct Cached<K> {
 #[derive(Debug, Default)]
 struct SharedMetadata {
     labels: Labels,
-    last_manager: Option<Arc<str>>,
+    /// In a box of its own, because many objects have none.
+    last_manager: Option<Box<Box<str>>>,
+}
+
+impl SharedMetadata {
+    fn last_manager(&self) -> Option<&str> {
+        self.last_manager.as_deref().map(|manager| &**manager)
+    }
 }
 
 impl<K> Cached<K> {
@@ -317,8 +324,8 @@ impl<K> Cached<K> {
 
     /// The field manager that wrote the object last, as far as `metadata.managedFields` told: their times are of whole seconds. `None` if the
     /// server did not say.
-    pub fn last_manager(&self) -> Option<&Arc<str>> {
-        self.shared.last_manager.as_ref()
+    pub fn last_manager(&self) -> Option<&str> {
+        self.shared.last_manager()
     }
 
     /// The number that [`Decode::marked`] took from the object; zero without it.
@@ -451,7 +458,7 @@ impl Default for MetadataPool {
 impl SharedMetadata {
     /// What a set is found by.
     fn parts(&self) -> (&str, Option<&str>) {
-        (self.labels.borrow(), self.last_manager.as_deref())
+        (self.labels.borrow(), self.last_manager())
     }
 }
 
@@ -466,7 +473,7 @@ impl MetadataPool {
         }
         let shared = Arc::new(SharedMetadata {
             labels: Labels::from_packed(&self.packed),
-            last_manager,
+            last_manager: last_manager.map(|manager| Box::new(Box::from(&*manager))),
         });
         if self.known.len() >= self.sweep_at {
             self.known.retain(|known| Arc::strong_count(known) > 1);

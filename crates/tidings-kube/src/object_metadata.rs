@@ -15,10 +15,10 @@ use tidings_informer::{Cached, Decode, DecodeError};
 pub struct ObjectMetadata {
     /// The uid, if it is a UUID in the usual form; zero otherwise. As bytes, which need no alignment.
     uid: [u8; 16],
-    /// The seconds of `creationTimestamp`, if it has no fraction; zero otherwise.
-    created: i64,
-    /// All other members, as a JSON object.
-    rest: Option<Box<str>>,
+    /// The seconds of `creationTimestamp`, if it has no fraction and they fit; zero otherwise.
+    created: u32,
+    /// All other members, as a JSON object. Most objects have none: twice in a box, it takes one word of them.
+    rest: Option<Box<Box<str>>>,
 }
 
 #[derive(Deserialize)]
@@ -54,14 +54,15 @@ impl ObjectMetadata {
             }
         }
         if let Some(text) = text(&rest, "creationTimestamp") {
-            let created = text.parse().map(Timestamp::as_second).unwrap_or_default();
+            let seconds = text.parse().map(Timestamp::as_second).unwrap_or_default();
+            let created = u32::try_from(seconds).unwrap_or_default();
             if created != 0 && time(created).as_deref() == Some(&*text) {
                 kept.created = created;
                 rest.remove("creationTimestamp");
             }
         }
         if !rest.is_empty() {
-            kept.rest = Some(Value::Object(rest).to_string().into());
+            kept.rest = Some(Box::new(Value::Object(rest).to_string().into()));
         }
         Ok(kept)
     }
@@ -118,8 +119,8 @@ fn uuid(uid: u128) -> String {
     parts.join("-")
 }
 
-fn time(seconds: i64) -> Option<String> {
-    let time = Timestamp::from_second(seconds).ok()?;
+fn time(seconds: u32) -> Option<String> {
+    let time = Timestamp::from_second(seconds.into()).ok()?;
     Some(time.to_string())
 }
 
@@ -208,7 +209,7 @@ mod tests {
         });
         let (kept, _) = kept(&metadata);
         assert_eq!(kept.rest, None);
-        assert!(size_of::<ObjectMetadata>() <= 40);
+        assert!(size_of::<ObjectMetadata>() <= 32);
         assert_eq!(kept.uid(), "3c2d7d2b-8e0f-4a53-9f7c-5b1f0f6f1e11");
         assert_eq!(kept.member("creationTimestamp"), "2026-11-18T14:00:00Z");
         assert_eq!(kept.member("annotations"), Value::Null);
