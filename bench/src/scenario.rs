@@ -23,6 +23,8 @@ use crate::soak::soak;
 pub(crate) const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const STREAM: &str =
     "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+/// What only the bookmark has that ends the initial events.
+const INITIAL_EVENTS_END: [&[u8]; 2] = [b"\"BOOKMARK\"", b"initial-events-end"];
 const OBJECT_BYTES: usize = 1500;
 /// The number of watches that measure the latency of events.
 const SAMPLED: usize = 20;
@@ -416,7 +418,7 @@ async fn stream_of(server: &Server, count: usize) -> anyhow::Result<()> {
         .client
         .watch(&path)
         .await?
-        .skip_until(b"initial-events-end")
+        .skip_until_either(INITIAL_EVENTS_END)
         .await?;
     let (cpu, started, rounds) = (server.cpu(), Instant::now(), 20);
     for _ in 0..rounds {
@@ -424,7 +426,7 @@ async fn stream_of(server: &Server, count: usize) -> anyhow::Result<()> {
             .client
             .watch(&path)
             .await?
-            .skip_until(b"initial-events-end")
+            .skip_until_either(INITIAL_EVENTS_END)
             .await?;
     }
     let took = started.elapsed().as_secs_f64() * 1e3 / f64::from(rounds);

@@ -1,6 +1,7 @@
 //! Cached objects, and how they are decoded from the bytes that the server sent.
 
 use std::borrow::Borrow as _;
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::marker::PhantomData;
@@ -247,8 +248,8 @@ pub struct Cached<K> {
 #[derive(Debug, Default)]
 struct SharedMetadata {
     labels: Labels,
-    /// In a box of its own, because many objects have none.
-    last_manager: Option<Box<Box<str>>>,
+    /// A pointer of one word to a text that many sets share.
+    last_manager: Option<Arc<Box<str>>>,
 }
 
 impl SharedMetadata {
@@ -439,7 +440,12 @@ struct MetadataPool {
     sweep_at: usize,
     /// The labels of the last object, so that looking them up allocates nothing.
     packed: String,
+    /// The managers that were seen last, at most [`MANAGERS_MAX`].
+    managers: VecDeque<Arc<Box<str>>>,
 }
+
+/// How many managers are shared. A resource has few.
+const MANAGERS_MAX: usize = 8;
 
 /// The pool removes unused sets when it holds this many, or more.
 const POOLED_LEAST: usize = 1024;
@@ -451,6 +457,7 @@ impl Default for MetadataPool {
             hasher: RandomState::new(),
             sweep_at: POOLED_LEAST,
             packed: String::new(),
+            managers: VecDeque::new(),
         }
     }
 }
@@ -463,6 +470,15 @@ impl SharedMetadata {
 }
 
 impl MetadataPool {
+    fn manager(&mut self, name: &str) -> Arc<Box<str>> {
+        if let Some(known) = self.managers.iter().find(|known| &****known == name) {
+            return Arc::clone(known);
+        }
+        self.managers.truncate(MANAGERS_MAX - 1);
+        self.managers.push_front(Arc::new(name.into()));
+        Arc::clone(&self.managers[0])
+    }
+
     fn get(&mut self, object: &Object) -> Arc<SharedMetadata> {
         let last_manager = object.last_manager();
         object.pack_labels(&mut self.packed);
@@ -473,7 +489,7 @@ impl MetadataPool {
         }
         let shared = Arc::new(SharedMetadata {
             labels: Labels::from_packed(&self.packed),
-            last_manager: last_manager.map(|manager| Box::new(Box::from(&*manager))),
+            last_manager: last_manager.map(|manager| self.manager(&manager)),
         });
         if self.known.len() >= self.sweep_at {
             self.known.retain(|known| Arc::strong_count(known) > 1);

@@ -295,14 +295,27 @@ impl Connection {
     }
 
     /// Reads and discards bytes up to and including `mark`. Returns how many.
+    ///
+    /// The bytes are those of the wire: a mark that is longer than a byte can be split by the length of a chunk. See
+    /// [`Connection::skip_until_either`].
     pub async fn skip_until(&mut self, mark: &[u8]) -> anyhow::Result<usize> {
+        self.skip_until_either([mark, mark]).await
+    }
+
+    /// Reads and discards bytes up to and including the first of two marks: a chunk that splits one does not split the other.
+    pub async fn skip_until_either(&mut self, marks: [&[u8]; 2]) -> anyhow::Result<usize> {
         let mut size = 0;
         loop {
-            if let Some(at) = memchr::memmem::find(&self.buffer, mark) {
-                self.buffer.drain(..at + mark.len());
-                return Ok(size + at + mark.len());
+            let ends = marks.map(|mark| {
+                let at = memchr::memmem::find(&self.buffer, mark)?;
+                Some(at + mark.len())
+            });
+            if let Some(end) = ends.into_iter().flatten().min() {
+                self.buffer.drain(..end);
+                return Ok(size + end);
             }
-            let keep = self.buffer.len().min(mark.len());
+            let keep = marks.map(<[u8]>::len).into_iter().max();
+            let keep = self.buffer.len().min(keep.unwrap_or_default());
             size += self.buffer.len() - keep;
             self.buffer.drain(..self.buffer.len() - keep);
             if self.more().await? == 0 {
