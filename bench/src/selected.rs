@@ -157,10 +157,11 @@ pub(crate) async fn listed(server: &Server, extent: &Extent) -> anyhow::Result<(
         let begun = Instant::now();
         connection.measure("GET", &of_node(1), b"").await?;
         let first = begun.elapsed();
+        let nodes = count / PODS_ON_NODE;
         let (begun, cpu, rounds) = (Instant::now(), server.cpu(), 200);
         for round in 0..rounds {
             let (code, size) = connection
-                .measure("GET", &of_node(round % 100), b"")
+                .measure("GET", &of_node(round % nodes), b"")
                 .await?;
             ensure!(
                 code == 200 && size > PODS_ON_NODE * 100,
