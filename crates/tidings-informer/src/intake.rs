@@ -87,6 +87,9 @@ struct DecodingList<K> {
 /// The size of the objects that a thread decodes at a time: about a millisecond of work.
 const BATCH_BYTES: usize = 64 << 10;
 
+/// The most objects of a batch: the store may have most of them already.
+const BATCH_OBJECTS: usize = 1024;
+
 impl<K: Send + Sync + 'static> DecodingList<K> {
     /// `None` if other threads cannot help, or decoding is too cheap to be shared.
     fn new(decoder: &Decoder<K>, batch_bytes: usize) -> Option<DecodingList<K>> {
@@ -117,7 +120,7 @@ impl<K: Send + Sync + 'static> DecodingList<K> {
             self.bytes += object.as_bytes().len();
         }
         self.batch.push(listed);
-        if self.bytes >= self.batch_bytes {
+        if self.bytes >= self.batch_bytes || self.batch.len() >= BATCH_OBJECTS {
             self.send();
         }
     }

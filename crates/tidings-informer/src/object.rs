@@ -143,8 +143,12 @@ impl<K: 'static> Decode<K> {
         Decode { mark, ..decode }
     }
 
-    pub(crate) fn run(&self, object: Object) -> Result<K, DecodeError> {
-        let decode = || (self.value)(object);
+    /// The mark of an object, and its value.
+    pub(crate) fn run(&self, object: Object) -> Result<(u64, K), DecodeError> {
+        let decode = || {
+            let mark = self.mark.map_or(0, |mark| mark(&object));
+            Ok((mark, (self.value)(object)?))
+        };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode))
             .unwrap_or_else(|_| Err(DecodeError::new("decoding or transforming panicked")))
     }
@@ -417,15 +421,19 @@ impl<K: 'static> Decoder<K> {
         if key.name().is_empty() {
             return Err(DecodeError::new(KeyError(key.to_string())));
         }
+        let (version, uid) = (object.revision().get(), Uid::new(&object.uid()));
+        let memory_bytes = u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX);
+        let shared = self.pooled(&object);
+        let (mark, value) = self.decode.run(object)?;
         Ok(Arc::new(Cached {
             key,
-            version: object.revision().get(),
-            uid: Uid::new(&object.uid()),
-            shared: self.pooled(&object),
-            mark: self.decode.mark.map_or(0, |mark| mark(&object)),
+            version,
+            uid,
+            shared,
+            mark,
             is_confirmed: AtomicBool::new(false),
-            memory_bytes: u32::try_from(object.memory_bytes()).unwrap_or(u32::MAX),
-            value: self.decode.run(object)?,
+            memory_bytes,
+            value,
         }))
     }
 }
@@ -535,7 +543,7 @@ mod tests {
 
         let check = |json: &str, expected: &str| {
             let object = Object::parse(json.to_owned().into_bytes().into()).unwrap();
-            let error = Decode::<Typed>::json().run(object).unwrap_err();
+            let error = Decode::<Typed>::json().run(object).map(|_| ()).unwrap_err();
             assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
             let text = error.to_string();
             let expected =

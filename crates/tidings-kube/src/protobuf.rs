@@ -1,6 +1,7 @@
 //! Cuts lists and watches in protobuf into objects, which become JSON by the table of types.
 //!
-//! Bounds: one object at a time, at most [`SplitOptions::object_bytes_max`]; metadata of a list of at most 1 MiB.
+//! Bounds: one object at a time, at most [`SplitOptions::object_bytes_max`] as JSON and twice that and 1 MiB as a message; an envelope of at most
+//! 1 MiB.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use tidings_api::{
-    EventType, ListMetadata, Object, Span, Spans, SplitError, SplitOptions, WatchEvent,
+    EventType, ListMetadata, Object, Span, Spans, SplitError, SplitOptions, Status, WatchEvent,
 };
 use tidings_informer::{ListPart, SourceError};
 use tidings_schema::protobuf::{
@@ -65,6 +66,12 @@ impl MessageReader {
             json: Vec::new(),
             last_manager: None,
         }
+    }
+
+    /// The largest message that is kept until it is complete. What is left out of an object may be larger than the rest.
+    fn message_bytes_max(&self) -> usize {
+        let most = self.options.object_bytes_max;
+        most.saturating_mul(2).saturating_add(ENVELOPE_BYTES_MAX)
     }
 
     fn too_large(&self) -> SourceError {
@@ -235,20 +242,32 @@ impl ListCut {
                     at += header.content.end;
                 }
                 ListPlace::List { left } => {
-                    let Some(header) = read_header(reader, &rest[..rest.len().min(left)])? else {
+                    let header = read_header(reader, &rest[..rest.len().min(left)])?;
+                    let broken = match &header {
+                        Some(header) => header.content.end > left,
+                        // No more of the list comes.
+                        None => rest.len() >= left,
+                    };
+                    if broken {
+                        return Err(reader.allowed.malformed(DecodeError::Truncated));
+                    }
+                    let Some(header) = header else {
                         return Ok(at);
                     };
-                    if header.content.end > left {
-                        return Err(truncated());
+                    if header.content.len() > reader.message_bytes_max() {
+                        return Err(reader.too_large());
                     }
-                    let bytes_max = reader.options.object_bytes_max;
-                    let Some(content) = complete(&header, rest, bytes_max)? else {
+                    let Some(content) = rest.get(header.content.clone()) else {
                         return Ok(at);
                     };
                     match (header.number, self.item_type) {
                         (1, _) => self.metadata = Some(list_metadata(reader, content)?),
                         (2, Some(item_type)) => {
-                            items.push(reader.object(item_type, ("", ""), content)?);
+                            items.push(reader.object(
+                                item_type,
+                                listed_kind(item_type),
+                                content,
+                            )?);
                         }
                         _ => return Err(reader.allowed.end("a list in protobuf without its kind")),
                     }
@@ -276,6 +295,14 @@ fn complete<'a>(
         return Err(SplitError::TooLarge { what, bytes_max }.into());
     }
     Ok(bytes.get(header.content.clone()))
+}
+
+/// The `apiVersion` and `kind` that the items of a list have in JSON, where only those of metadata have them.
+fn listed_kind(item_type: &Type) -> (&'static str, &'static str) {
+    match item_type.name {
+        "PartialObjectMetadata" => ("meta.k8s.io/v1", "PartialObjectMetadata"),
+        _ => ("", ""),
+    }
 }
 
 /// The type of the items of a list, from the type in its envelope.
@@ -372,13 +399,8 @@ impl MessageReader {
         let mut at = 0;
         while let Some((length, rest)) = bytes[at..].split_first_chunk::<FRAME_LENGTH_BYTES>() {
             let length = u32::from_be_bytes(*length) as usize;
-            if length
-                > self
-                    .options
-                    .object_bytes_max
-                    .saturating_add(ENVELOPE_BYTES_MAX)
-            {
-                return Err(self.too_large());
+            if length > self.message_bytes_max() {
+                return Err(self.no_frame(&bytes[at..]));
             }
             let Some(frame) = rest.get(..length) else {
                 break;
@@ -387,6 +409,18 @@ impl MessageReader {
             at += FRAME_LENGTH_BYTES + length;
         }
         Ok(at)
+    }
+
+    /// The error of bytes that are no frame: a proxy has ended the watch with a Status, or the object is too large.
+    fn no_frame(&self, bytes: &[u8]) -> SourceError {
+        let json = match protobuf::is_protobuf(bytes) {
+            true => protobuf::decode_object(bytes, None).unwrap_or_default(),
+            false => bytes.to_vec(),
+        };
+        match serde_json::from_slice::<Status>(&json) {
+            Ok(status) if status.code >= 400 => status.into(),
+            _ => self.too_large(),
+        }
     }
 
     fn event(&mut self, frame: &[u8]) -> Result<WatchEvent, SourceError> {

@@ -195,6 +195,15 @@ async fn broken_messages_are_refused_and_json_is_asked_for() {
         let (events, outcome) = watch(&server.pods()).await;
         assert!(events.is_empty() && outcome.is_err(), "{length}");
     }
+    // A list that ends inside a field, in a body that does not end.
+    let endless = [
+        b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07PodList\x12\x01\x0a",
+        &[0; 4096][..],
+    ]
+    .concat();
+    let server = Server::script([protobuf(pieces(&endless, 64))]);
+    let error = list_error(&server.pods()).await;
+    assert!(matches!(error, SourceError::Malformed(_)), "{error:?}");
     // A proxy that answers something else.
     let server = Server::new(|request| match request.header("accept") {
         JSON => answer(200, EMPTY),
@@ -223,6 +232,45 @@ async fn objects_larger_than_the_limit_are_refused() {
     too_large(list_error(&source).await);
     too_large(watch(&source).await.1.unwrap_err());
     too_large(watch(&source).await.1.unwrap_err());
+
+    // What is left out does not count.
+    let message = encode_object(pod_list(1).as_bytes()).unwrap();
+    let server = Server::script([protobuf(answer(200, message))]);
+    let lean = pod("pod-0", 1).len() - 200;
+    let (items, outcome) = list(
+        &server.pods().object_bytes_max(lean),
+        ListOptions::default(),
+    )
+    .await;
+    outcome.unwrap();
+    assert_eq!(items.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_ends_a_watch_without_an_event() {
+    let status = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}"#;
+    let message = encode_object(status.as_bytes()).unwrap();
+    for body in [status.as_bytes().to_vec(), message] {
+        let server = Server::script([protobuf(answer(200, body))]);
+        let error = watch(&server.pods()).await.1.unwrap_err();
+        assert!(error.is_expired(), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_has_the_kind_that_it_has_in_json() {
+    let item =
+        r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}"#;
+    let list_of = format!(
+        r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{"resourceVersion":"7"}},"items":[{item}]}}"#
+    );
+    let message = encode_object(list_of.as_bytes()).unwrap();
+    let server = Server::script([protobuf(answer(200, message))]);
+    let pods = server.pods().metadata_only();
+    let (items, outcome) = list(&pods, ListOptions::default()).await;
+    outcome.unwrap();
+    assert_eq!(items[0].kind(), "PartialObjectMetadata");
+    assert_eq!(items[0].api_version(), "meta.k8s.io/v1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,7 @@ pub(super) struct MessageDecoder<'a, 'o> {
     found: Vec<FoundField<'a>>,
     depth: usize,
     values: usize,
+    occurrences: usize,
     in_metadata: bool,
     decoded: Decoded<'a>,
 }
@@ -87,6 +88,7 @@ impl<'a, 'o> MessageDecoder<'a, 'o> {
             found: Vec::with_capacity(16),
             depth: 0,
             values: 0,
+            occurrences: 0,
             in_metadata: false,
             decoded: Decoded::default(),
         }
@@ -197,7 +199,10 @@ impl<'a, 'o> MessageDecoder<'a, 'o> {
                     by_number.get(found.ok()?)
                 });
             match place {
-                Some(&place) => self.found.push(FoundField { place, payload }),
+                Some(&place) => {
+                    self.count_occurrence()?;
+                    self.found.push(FoundField { place, payload });
+                }
                 None => self.decoded.has_unknown_fields = true,
             }
         }
@@ -313,6 +318,15 @@ impl<'a, 'o> MessageDecoder<'a, 'o> {
         Ok(())
     }
 
+    /// Counts a field of a message. Those that a later one replaces are no values, but take memory too.
+    fn count_occurrence(&mut self) -> Result<(), DecodeError> {
+        self.occurrences += 1;
+        match self.occurrences > VALUES_MAX {
+            true => Err(DecodeError::Values),
+            false => Ok(()),
+        }
+    }
+
     fn count_value(&mut self) -> Result<(), DecodeError> {
         self.values += 1;
         match self.values > VALUES_MAX {
@@ -415,6 +429,7 @@ impl<'a, 'o> MessageDecoder<'a, 'o> {
             if number == struct_number {
                 found = Some(payload);
             } else if number == other_number {
+                self.count_occurrence()?;
                 others.push(payload);
             }
         }

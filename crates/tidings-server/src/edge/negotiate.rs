@@ -157,6 +157,7 @@ pub(crate) fn accepted(
     }
     let mut possible = clauses
         .iter()
+        .filter(|clause| clause.quality > 0.0 || !prefers_stored(headers))
         .filter_map(AcceptClause::accepted)
         .filter(|found| {
             // Of a custom resource only the metadata has a protobuf form (W43).
@@ -165,6 +166,7 @@ pub(crate) fn accepted(
         });
     let mut best = possible.next();
     if let Some(first) = best
+        && first.format == DocumentFormat::Protobuf
         && prefers_stored(headers)
     {
         let mut same_content = possible

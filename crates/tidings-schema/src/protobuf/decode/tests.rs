@@ -213,3 +213,16 @@ fn the_number_of_values_is_bounded() {
         Err(DecodeError::Values)
     );
 }
+
+#[test]
+fn fields_that_later_ones_replace_are_counted_too() {
+    let entries = |count: usize| [0x0a, 0].repeat(count);
+    assert_eq!(
+        check("a 1 {}string", &entries(VALUES_MAX)),
+        Ok(json!({"a": {"": ""}}))
+    );
+    assert_eq!(
+        check("a 1 {}string", &entries(VALUES_MAX + 1)),
+        Err(DecodeError::Values)
+    );
+}
