@@ -49,7 +49,7 @@ fn cargo(project: &Path, arguments: &[&str]) -> Output {
         .args(arguments)
         .current_dir(project)
         .env("CARGO_TARGET_DIR", target)
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .env("CARGO_NET_OFFLINE", "true");
     command.output().unwrap()
 }
