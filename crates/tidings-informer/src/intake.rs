@@ -437,7 +437,8 @@ impl<K: Send + Sync + 'static> ReflectorStore for Intake<K> {
 }
 
 // Not with shuttle's locks, which work only in its own threads.
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(not(feature = "shuttle"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::Decode;

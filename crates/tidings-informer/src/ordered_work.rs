@@ -1,6 +1,7 @@
 //! Batches that several tasks work on at once and that come back in order.
 //!
-//! Bound: as many batches wait as there are helpers. One more, and the caller works on one itself.
+//! Bound: as many batches wait as there are helpers. One more, and the caller works on one itself. Batches that are done wait for those before them,
+//! which somebody is working on.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,7 +79,7 @@ impl<T: Send + 'static> OrderedWork<T> {
         if wants_helper {
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
-                while shared.work_on_one() {
+                while shared.help() {
                     tokio::task::yield_now().await;
                 }
             });
@@ -151,8 +152,8 @@ impl<T> SharedWork<T> {
         taken.is_some_and(|taken| self.run(taken))
     }
 
-    /// The same for a helper, which ends if none waits.
-    fn work_on_one(&self) -> bool {
+    /// Works on the first batch that waits, as a helper. False if none does: the helper counts as ended then.
+    fn help(&self) -> bool {
         let mut state = self.lock();
         let taken = state.take();
         if taken.is_none() {

@@ -228,7 +228,11 @@ impl ListCut {
                         self.place = ListPlace::List { left };
                         continue;
                     }
-                    let Some(content) = complete(&header, rest, ENVELOPE_BYTES_MAX)? else {
+                    if header.content.len() > ENVELOPE_BYTES_MAX {
+                        let (what, bytes_max) = ("the envelope of the objects", ENVELOPE_BYTES_MAX);
+                        return Err(SplitError::TooLarge { what, bytes_max }.into());
+                    }
+                    let Some(content) = rest.get(header.content.clone()) else {
                         return Ok(at);
                     };
                     match header.number {
@@ -284,19 +288,6 @@ fn read_header(reader: &MessageReader, bytes: &[u8]) -> Result<Option<FieldHeade
     FieldHeader::read(bytes).map_err(|error| reader.allowed.malformed(error))
 }
 
-/// The content of a field, if it has arrived completely.
-fn complete<'a>(
-    header: &FieldHeader,
-    bytes: &'a [u8],
-    bytes_max: usize,
-) -> Result<Option<&'a [u8]>, SourceError> {
-    if header.content.len() > bytes_max {
-        let what = "an object";
-        return Err(SplitError::TooLarge { what, bytes_max }.into());
-    }
-    Ok(bytes.get(header.content.clone()))
-}
-
 /// The `apiVersion` and `kind` that the items of a list have in JSON, where only those of metadata have them.
 fn listed_kind(item_type: &Type) -> (&'static str, &'static str) {
     match item_type.name {
@@ -307,18 +298,8 @@ fn listed_kind(item_type: &Type) -> (&'static str, &'static str) {
 
 /// The type of the items of a list, from the type in its envelope.
 fn item_type(reader: &MessageReader, type_meta: &[u8]) -> Result<&'static Type, SourceError> {
-    let (mut api_version, mut kind) = (Cow::Borrowed(""), Cow::Borrowed(""));
-    let mut rest = type_meta;
-    while !rest.is_empty() {
-        let header = read_header(reader, rest)?.ok_or_else(truncated)?;
-        let content = rest.get(header.content.clone()).ok_or_else(truncated)?;
-        match header.number {
-            1 => api_version = String::from_utf8_lossy(content),
-            2 => kind = String::from_utf8_lossy(content),
-            _ => {}
-        }
-        rest = &rest[header.content.end..];
-    }
+    let decoded = protobuf::decode_type_meta(type_meta);
+    let (api_version, kind) = decoded.map_err(|error| reader.allowed.malformed(error))?;
     let list_type = reader.find(&api_version, &kind)?;
     let items = list_type.field("items").map(tidings_schema::Field::item);
     match items {

@@ -155,15 +155,7 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
     while let Some((number, payload)) = reader.next()? {
         match (number, payload) {
             (1, WirePayload::Bytes(type_meta)) => {
-                let mut reader = WireReader::new(type_meta);
-                while let Some((number, payload)) = reader.next()? {
-                    match (number, payload) {
-                        (1, WirePayload::Bytes(bytes)) => envelope.api_version = text(bytes),
-                        (2, WirePayload::Bytes(bytes)) => envelope.kind = text(bytes),
-                        (1 | 2, _) => return Err(DecodeError::WireType("typeMeta")),
-                        _ => {}
-                    }
-                }
+                (envelope.api_version, envelope.kind) = decode_type_meta(type_meta)?;
             }
             (2, WirePayload::Bytes(raw)) => envelope.raw = raw,
             (3, WirePayload::Bytes(bytes)) => envelope.content_encoding = text(bytes),
@@ -173,6 +165,21 @@ pub fn decode_envelope(body: &[u8]) -> Result<Envelope<'_>, DecodeError> {
         }
     }
     Ok(envelope)
+}
+
+/// Decodes the first field of an envelope: the `apiVersion` and the `kind` of the object.
+pub fn decode_type_meta(type_meta: &[u8]) -> Result<(String, String), DecodeError> {
+    let (mut api_version, mut kind) = (String::new(), String::new());
+    let mut reader = WireReader::new(type_meta);
+    while let Some((number, payload)) = reader.next()? {
+        match (number, payload) {
+            (1, WirePayload::Bytes(bytes)) => api_version = decode::text(bytes).into_owned(),
+            (2, WirePayload::Bytes(bytes)) => kind = decode::text(bytes).into_owned(),
+            (1 | 2, _) => return Err(DecodeError::WireType("typeMeta")),
+            _ => {}
+        }
+    }
+    Ok((api_version, kind))
 }
 
 /// Decodes the message of an object and appends it as JSON, with the members in the order of their fields. Unknown fields are left
