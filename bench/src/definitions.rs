@@ -19,8 +19,14 @@ const VALUES: usize = 380;
 /// How long the server has to serve the last definition.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Writes the properties of an object of about `values` values.
-fn properties(random: &mut fastrand::Rng, schema: &mut String, values: usize, depth: usize) {
+/// Writes the properties of an object of about `values` values, which stands in some objects and lists.
+fn properties(
+    random: &mut fastrand::Rng,
+    schema: &mut String,
+    values: usize,
+    objects: usize,
+    lists: usize,
+) {
     let mut left = values;
     let mut separator = "";
     while left > 0 {
@@ -35,7 +41,7 @@ fn properties(random: &mut fastrand::Rng, schema: &mut String, values: usize, de
             r#"{separator}"{name}":{{"description":"{described}","#
         );
         separator = ",";
-        let nests = depth < 7 && left > 4 && random.u8(..3) == 0;
+        let nests = objects < 7 && left > 4 && random.u8(..3) == 0;
         if nests {
             let inner = random.usize(2..=left.min(60));
             left -= inner;
@@ -44,13 +50,19 @@ fn properties(random: &mut fastrand::Rng, schema: &mut String, values: usize, de
                 schema.push_str(r#""type":"array","maxItems":16,"items":{"#);
             }
             schema.push_str(r#""type":"object","#);
-            if random.u8(..6) == 0 {
+            let lists = lists + usize::from(is_list);
+            // In more lists a rule could cost more than servers allow.
+            let is_ruled = lists <= 2 && random.u8(..3) == 0;
+            if is_ruled {
                 schema.push_str(
-                    r#""x-kubernetes-validations":[{"rule":"self == oldSelf || true","message":"must not change"}],"#,
+                    r#""x-kubernetes-validations":[{"rule":"self.mode != 'Manual' || has(self.reason)","message":"a reason is needed"}],"#,
                 );
             }
             schema.push_str(r#""properties":{"#);
-            properties(random, schema, inner - 1, depth + 1);
+            if is_ruled {
+                schema.push_str(r#""mode":{"type":"string","enum":["Auto","Manual"],"default":"Auto"},"reason":{"type":"string","maxLength":64},"#);
+            }
+            properties(random, schema, inner - 1, objects + 1, lists);
             schema.push_str(if is_list { "}}}" } else { "}}" });
             continue;
         }
@@ -99,7 +111,7 @@ const WORDS: [&str; 24] = [
 fn definition(number: usize) -> String {
     let mut random = fastrand::Rng::with_seed(number as u64);
     let mut spec = String::new();
-    properties(&mut random, &mut spec, VALUES, 0);
+    properties(&mut random, &mut spec, VALUES, 0, 0);
     let group = format!("g{}.bench.tidings.dev", number / 3);
     format!(
         r#"{{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{{"name":"shapes{number}.{group}"}},"spec":{{"group":"{group}","names":{{"plural":"shapes{number}","kind":"Shape{number}"}},"scope":"Namespaced","versions":[{{"name":"v1","served":true,"storage":true,"subresources":{{"status":{{}}}},"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{{spec}}}}},"status":{{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}}}}}}}]}}}}"#
@@ -121,10 +133,11 @@ pub(crate) async fn definitions(server: &Server, extent: &Extent) -> anyhow::Res
     for count in extent.sizes(&SIZES) {
         for number in defined..count {
             let body = definition(number);
-            let (code, _) = connection
-                .measure("POST", DEFINITIONS, body.as_bytes())
+            let answer = connection
+                .request("POST", DEFINITIONS, body.as_bytes())
                 .await?;
-            ensure!(code == 201, "define: {code}");
+            let text = String::from_utf8_lossy(&answer.body);
+            ensure!(answer.code == 201, "define: {} {text}", answer.code);
         }
         defined = count;
         let last = count - 1;

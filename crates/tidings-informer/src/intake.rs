@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use imbl::OrdMap;
 use tidings_api::{Object, ObjectKey, WatchEvent};
 
+use crate::listed::{BATCH_BYTES, DecodingList, Listed};
 use crate::object::{Cached, DecodeError, Decoder, Uid};
-use crate::ordered_work::OrderedWork;
 use crate::queue::{Delta, DeltaFifo, Objects};
 use crate::reflector::{Observers, Problem, ReflectorStore};
 use crate::store::{HeldObject, Store, WriteOverlay};
@@ -23,119 +23,6 @@ pub(crate) type Quarantine = Mutex<HashMap<ObjectKey, Quarantined>>;
 pub(crate) struct Quarantined {
     version: u64,
     pub(crate) error: DecodeError,
-}
-
-/// An event of a list, before and after its object is decoded.
-enum Listed<K> {
-    /// The store has the object in this version.
-    Known(Arc<Cached<K>>),
-    /// The object of an own write, decoded already.
-    New(Arc<Cached<K>>),
-    Undecoded {
-        /// `None` if decoding it has panicked.
-        object: Option<Object>,
-        key: ObjectKey,
-        version: u64,
-        uid: Uid,
-    },
-    Decoded {
-        key: ObjectKey,
-        version: u64,
-        uid: Uid,
-        decoded: Result<Arc<Cached<K>>, DecodeError>,
-    },
-    /// An object that is known not to be decodable.
-    Unreadable {
-        key: ObjectKey,
-        uid: Uid,
-    },
-    Deleted(ObjectKey),
-}
-
-impl<K: 'static> Listed<K> {
-    fn decode(&mut self, decoder: &Decoder<K>) {
-        let Listed::Undecoded {
-            object,
-            key,
-            version,
-            uid,
-        } = self
-        else {
-            return;
-        };
-        let Some(object) = object.take() else {
-            return;
-        };
-        *self = Listed::Decoded {
-            decoded: decoder.decode(object, key.clone()),
-            key: key.clone(),
-            version: *version,
-            uid: *uid,
-        };
-    }
-}
-
-/// The part of a list that several threads are decoding.
-struct DecodingList<K> {
-    work: OrderedWork<Vec<Listed<K>>>,
-    batch: Vec<Listed<K>>,
-    /// The size of the objects in `batch`.
-    bytes: usize,
-    batch_bytes: usize,
-}
-
-/// The size of the objects that a thread decodes at a time: about a millisecond of work.
-const BATCH_BYTES: usize = 64 << 10;
-
-/// The most objects of a batch: the store may have most of them already.
-const BATCH_OBJECTS: usize = 1024;
-
-impl<K: Send + Sync + 'static> DecodingList<K> {
-    /// `None` if other threads cannot help, or decoding is too cheap to be shared.
-    fn new(decoder: &Decoder<K>, batch_bytes: usize) -> Option<DecodingList<K>> {
-        let helpers = OrderedWork::<Vec<Listed<K>>>::helpers();
-        if helpers == 0 || decoder.is_cheap() {
-            return None;
-        }
-        let decoder = decoder.clone();
-        let work = OrderedWork::new(helpers, move |batch: &mut Vec<Listed<K>>| {
-            for listed in batch {
-                listed.decode(&decoder);
-            }
-        });
-        Some(DecodingList {
-            work,
-            batch: Vec::new(),
-            bytes: 0,
-            batch_bytes,
-        })
-    }
-
-    fn push(&mut self, listed: Listed<K>) {
-        if let Listed::Undecoded {
-            object: Some(object),
-            ..
-        } = &listed
-        {
-            self.bytes += object.as_bytes().len();
-        }
-        self.batch.push(listed);
-        if self.bytes >= self.batch_bytes || self.batch.len() >= BATCH_OBJECTS {
-            self.send();
-        }
-    }
-
-    fn send(&mut self) {
-        self.bytes = 0;
-        self.work.push(std::mem::take(&mut self.batch));
-    }
-
-    fn next(&mut self, ended: bool) -> Option<Vec<Listed<K>>> {
-        match ended {
-            true => self.work.finish_one(),
-            false => self.work.pop(),
-        }
-    }
 }
 
 /// Turns the lists and events that a reflector receives into deltas.

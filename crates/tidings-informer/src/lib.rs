@@ -6,6 +6,7 @@ mod event;
 mod event_handler;
 mod intake;
 pub mod leader;
+mod listed;
 pub mod metrics;
 mod object;
 mod ordered_work;

@@ -440,7 +440,7 @@ impl<K: 'static> Decoder<K> {
 
 /// The labels of objects with the last manager, each set once. Most objects of a resource have the same as others.
 ///
-/// Bound: twice the sets in use, at least [`POOLED_LEAST`].
+/// Bound: twice the sets that several objects have, at least [`POOLED_LEAST`].
 #[derive(Debug)]
 struct MetadataPool {
     known: HashTable<Arc<SharedMetadata>>,
@@ -455,7 +455,7 @@ struct MetadataPool {
 /// How many managers are shared. A resource has few.
 const MANAGERS_MAX: usize = 8;
 
-/// The pool removes unused sets when it holds this many, or more.
+/// The pool forgets sets that at most one object has when it holds this many, or more.
 const POOLED_LEAST: usize = 1024;
 
 impl Default for MetadataPool {
@@ -500,7 +500,11 @@ impl MetadataPool {
             last_manager: last_manager.map(|manager| self.manager(&manager)),
         });
         if self.known.len() >= self.sweep_at {
-            self.known.retain(|known| Arc::strong_count(known) > 1);
+            // One is the pool's. Where every object has labels of its own, remembering them all would take more than it saves.
+            self.known.retain(|known| Arc::strong_count(known) > 2);
+            self.known.shrink_to(self.known.len() * 2, |known| {
+                self.hasher.hash_one(known.parts())
+            });
             self.sweep_at = (self.known.len() * 2).max(POOLED_LEAST);
         }
         let rehash = |known: &Arc<SharedMetadata>| self.hasher.hash_one(known.parts());

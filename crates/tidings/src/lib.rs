@@ -17,7 +17,8 @@ pub mod controller {
         ErrorPolicy, EventOptions, EventRecorder, EventStats, Finalizing, Fleet, FleetError,
         InstallError, Manager, ManagerError, ManifestError, NewCondition, NewEvent, NotYet,
         ObjectReference, OwnerKind, Permissions, Predicate, RunSummary, ShardGroup, ShardOptions,
-        ShardStatus, Trigger, Watches, has_condition, install_definitions, manifest, set_condition,
+        ShardStatus, Trigger, Watches, has_condition, install_definitions, lean_metadata, manifest,
+        set_condition,
     };
     pub use tidings_kube::predicates;
 }

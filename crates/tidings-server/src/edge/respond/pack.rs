@@ -23,7 +23,8 @@ impl Default for GzipEncoder {
 impl GzipEncoder {
     /// For what is kept and sent often: the output is smaller and takes longer.
     pub(crate) fn small() -> GzipEncoder {
-        GzipEncoder(GzEncoder::new(Vec::new(), Compression::default()))
+        // The levels of this library up to 6 give 6 % more than those of zlib, 8 gives less.
+        GzipEncoder(GzEncoder::new(Vec::new(), Compression::new(8)))
     }
 
     /// Compresses some bytes and returns the output that is ready, which may be empty.
