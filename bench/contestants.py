@@ -161,6 +161,7 @@ class KubeApiserver(WithEtcd, Contestant):
     """The original."""
 
     name = "kube-apiserver"
+    mode = "AlwaysAllow"
 
     def __init__(self, work):
         super().__init__(work)
@@ -180,8 +181,8 @@ class KubeApiserver(WithEtcd, Contestant):
     def spawn(self):
         command = [peer("kube-apiserver"), "--etcd-servers", self.etcd_url(), "--cert-dir", self.work / "certificates"]
         command += ["--bind-address", "127.0.0.1", "--secure-port", self.port, "--token-auth-file", self.work / "tokens"]
-        command += ["--authorization-mode", "AlwaysAllow", "--disable-admission-plugins", "ServiceAccount"]
-        command += ["--service-account-issuer", "https://issuer.example", "--service-account-key-file", self.work / "key"]
+        command += ["--authorization-mode", self.mode, "--disable-admission-plugins", "ServiceAccount"]
+        command += ["--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", self.work / "key"]
         command += ["--service-account-signing-key-file", self.work / "key", "--service-cluster-ip-range", "10.0.0.0/12"]
         return self.run(command)
 

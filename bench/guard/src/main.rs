@@ -6,6 +6,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use tidings_access::{Attributes, Policy, User, authorize_by_rbac};
 use tidings_api::{
     Facet, LabelSelector, ListSplitter, Object, ObjectKey, SplitOptions, UnstampedObject,
     WatchEvent, WatchSplitter,
@@ -22,6 +23,8 @@ const POD: &str = include_str!("pod.json");
 const OBJECTS: usize = 100;
 /// How many watches there are of which one is told of a write.
 const WATCHES: usize = 500;
+/// How many bindings there are beside the default ones.
+const BINDINGS: usize = 10_000;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -39,8 +42,41 @@ fn main() -> anyhow::Result<()> {
         "select" => select(&pod, times),
         "relist" => relist(&pod, times),
         "write" => write(&pod, times),
+        "authorize" => authorize(times),
         _ => bail!("there is no path {path:?}"),
     }
+}
+
+/// A decision about a user with a role in a namespace, among the default roles and ten thousand bindings of others.
+fn authorize(times: usize) -> anyhow::Result<()> {
+    let mut policy = Policy::default();
+    for object in tidings_access::default_objects() {
+        let json = object.to_json().to_string();
+        match &*object.kind {
+            "ClusterRole" => policy.put_cluster_role(&object.name, json.as_bytes()),
+            "Role" => policy.put_role(&object.namespace, &object.name, json.as_bytes()),
+            _ => policy.put_binding(&object.namespace, &object.name, json.as_bytes()),
+        }
+    }
+    policy.put_cluster_role(
+        "reader",
+        br#"{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}"#,
+    );
+    for number in 0..BINDINGS {
+        let binding = format!(
+            r#"{{"roleRef":{{"kind":"ClusterRole","name":"reader"}},"subjects":[{{"kind":"User","name":"user-{number}"}}]}}"#
+        );
+        let namespace = format!("n{}", number % 100);
+        policy.put_binding(&namespace, &format!("b{number}"), binding.as_bytes());
+    }
+    let user = User::new("user-4242", &["system:authenticated", "team"]);
+    let asked = Attributes::resource(&user, "get", "", "pods")
+        .in_namespace("n42")
+        .named("web-0");
+    for _ in 0..times {
+        ensure!(authorize_by_rbac(black_box(&policy), black_box(&asked)).is_allowed());
+    }
+    Ok(())
 }
 
 fn numbered(pod: &str, number: usize) -> String {

@@ -5,6 +5,7 @@ mod check;
 mod logging;
 mod new;
 mod serve;
+mod user;
 mod watch;
 
 use std::io::Write;
@@ -26,6 +27,10 @@ struct CommandLine {
 enum Command {
     /// Run an API server on this machine
     Serve(serve::ServeArguments),
+    /// Make users who may ask the server, with a token each
+    User(user::UserArguments),
+    /// Print the kubeconfig of a user, or of the administrator without a name
+    Kubeconfig(user::KubeconfigArguments),
     /// Write all objects of a running server to a file
     Backup(backup::BackupArguments),
     /// Make a data directory from a backup
@@ -41,6 +46,8 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let outcome = match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::User(arguments) => user::run(&arguments),
+        Command::Kubeconfig(arguments) => user::print_kubeconfig(&arguments),
         Command::Backup(arguments) => backup::run_backup(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Check(arguments) => check::run(&arguments),

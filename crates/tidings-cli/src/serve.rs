@@ -7,17 +7,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use tidings_server::{Api, ApiOptions, Authentication, Listener, Pki, ServerNames, lifetimes};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tidings_server::{
+    Api, ApiOptions, Authentication, AuthorizationMode, Credentials, Listener, Pki, ServerNames,
+    lifetimes,
+};
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging::{LogFormat, Logging};
+use crate::user::users_file;
 
 /// How long requests and watches have to end when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// How many open files are kept for the store, logs and what a program needs besides connections.
+const KEPT_FILES: u64 = 128;
+/// How many connections may be open where more files are allowed.
+const CONNECTIONS_MAX: usize = 100_000;
+
 /// Entries of a data directory that do not belong to the store.
-pub(crate) const BESIDE: &[&str] = &["kubeconfig", "kubeconfig.new", "pki"];
+pub(crate) const BESIDE: &[&str] = &["kubeconfig", "kubeconfig.new", "pki", "users"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArguments {
@@ -47,6 +57,29 @@ pub(crate) struct ServeArguments {
     /// Where to write the kubeconfig [default: kubeconfig in the data directory]
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
+
+    /// Bearer tokens of users: a file of lines `token,user,uid,"group1,group2"`. It is read again when it changes
+    #[arg(long, value_name = "PATH")]
+    token_auth_file: Option<PathBuf>,
+
+    /// The authorities whose certificates clients may show, in PEM: the common name is the user, the organisations are the groups. It is read
+    /// again when it changes
+    #[arg(long, value_name = "PATH")]
+    client_ca_file: Option<PathBuf>,
+
+    /// Who may do what: RBAC (by roles and bindings), AlwaysAllow or AlwaysDeny; several with commas, the first that decides counts. Members of
+    /// the group system:masters may do everything
+    #[arg(
+        long,
+        default_value = "RBAC",
+        value_delimiter = ',',
+        value_name = "MODE,…"
+    )]
+    authorization_mode: Vec<AuthorizationMode>,
+
+    /// How many connections may be open; more are closed at once [default: as many as open files are allowed, less 128, at most 100000]
+    #[arg(long, value_name = "NUMBER")]
+    max_connections: Option<usize>,
 
     /// How long history is kept, so that watches can resume: a number with s, m or h. The last 1000 revisions are always kept
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
@@ -172,6 +205,8 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
             _ = interrupt.recv() => tracing::info!("stopping: interrupted"),
         }
     });
+    let credentials = credentials(arguments)?;
+    let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
         format!(
@@ -179,6 +214,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
             arguments.listen
         )
     })?;
+    let listener = listener.connections_max(connections_max);
     let store = tokio::select! {
         store = open_store(arguments) => store?,
         () = &mut stop => return Ok(()),
@@ -204,7 +240,12 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     pki.write_kubeconfig(&kubeconfig, &format!("https://{}", reachable(address)))?;
 
     let mut options = ApiOptions::default();
-    options.authentication = Authentication::Token(pki.token().to_owned());
+    let credentials = credentials.admin_token(pki.token());
+    let tls = pki.tls(&credentials)?;
+    options.authentication = Authentication::Credentials(credentials);
+    options
+        .authorization
+        .clone_from(&arguments.authorization_mode);
     options.history = arguments.history;
     options.lost_log_lines = logging.lost();
     let api = tokio::select! {
@@ -212,8 +253,46 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         () = &mut stop => return Ok(()),
     };
     announce(&kubeconfig, address)?;
-    listener.serve(api, pki.tls(), stop, DRAIN).await;
+    listener.serve(api, tls, stop, DRAIN).await;
     Ok(())
+}
+
+/// Raises the limit of open files as far as it goes. Returns how many connections may be open: some files are kept for the store.
+fn connections_max(arguments: &ServeArguments) -> anyhow::Result<usize> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What is not allowed stays as it is.
+    let _ = setrlimit(Resource::Nofile, limit);
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = usize::try_from(files.saturating_sub(KEPT_FILES)).unwrap_or(usize::MAX);
+    match arguments.max_connections {
+        Some(wanted) if wanted > room => bail!(
+            "--max-connections {wanted} needs more open files than the {files} that are allowed, of which {KEPT_FILES} are kept for the store: \
+             raise the limit (ulimit -n), or leave the option out"
+        ),
+        Some(wanted) => Ok(wanted),
+        None if room == 0 => bail!(
+            "only {files} open files are allowed: raise the limit (ulimit -n) above {KEPT_FILES}"
+        ),
+        None => Ok(room.min(CONNECTIONS_MAX)),
+    }
+}
+
+/// The credentials of users. They are read first: a wrong file leaves no data directory behind.
+fn credentials(arguments: &ServeArguments) -> anyhow::Result<Credentials> {
+    let mut credentials = Credentials::default();
+    if let Some(path) = &arguments.token_auth_file {
+        let read = credentials.token_file(path);
+        credentials = read.context("--token-auth-file cannot be used")?;
+    }
+    if let Some(path) = &arguments.client_ca_file {
+        let read = credentials.client_ca(path);
+        credentials = read.context("--client-ca-file cannot be used")?;
+    }
+    if !arguments.ephemeral {
+        credentials = credentials.token_file_if_there(&users_file(&arguments.data_dir))?;
+    }
+    Ok(credentials)
 }
 
 async fn open_store(arguments: &ServeArguments) -> anyhow::Result<Arc<dyn Storage>> {

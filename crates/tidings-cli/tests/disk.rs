@@ -75,8 +75,8 @@ fn text(bytes: &[u8]) -> String {
 async fn a_log_that_cannot_be_written_decides_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
-    // Failed writes are logged, and standard error cannot be written, as on a full disk. Files are limited to 64 KiB.
-    let lines = format!("trap '' XFSZ\nulimit -f 128\nexec {BINARY} \"$@\" 2>/dev/full");
+    // Failed writes are logged, and standard error cannot be written, as on a full disk. Files are limited to 512 KiB.
+    let lines = format!("trap '' XFSZ\nulimit -f 1024\nexec {BINARY} \"$@\" 2>/dev/full");
     let server = start_as(&script(directory.path(), &lines), &data, &[]).await;
     let client = &server.client;
     let mut written = 0;

@@ -394,7 +394,7 @@ async fn a_full_disk_fails_the_write_and_loses_nothing() {
     let script = directory.path().join("limited");
     fs::write(
         &script,
-        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 128\nexec {BINARY} \"$@\"\n"),
+        format!("#!/bin/sh\ntrap '' XFSZ\nulimit -f 1024\nexec {BINARY} \"$@\"\n"),
     )
     .unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();

@@ -8,7 +8,8 @@ mod edge;
 pub mod fuzzing;
 mod pki;
 
-pub use crate::core::Authentication;
+pub use crate::core::{Authentication, Credentials, CredentialsError};
 pub use edge::{Api, ApiOptions, Listener, ResponseBody, StartError};
 pub use pki::{Pki, PkiError, ServerNames};
+pub use tidings_access::AuthorizationMode;
 pub use tidings_registry::lifetimes;

@@ -13,8 +13,12 @@ use rcgen::{
 };
 use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoClientAuth;
+use rustls::server::danger::ClientCertVerifier;
 use tidings_storage::disk::{self, Disk, OpenMode, RealDisk};
 use uuid::Uuid;
+
+use crate::core::Credentials;
 
 /// A text that every kubeconfig written by Tidings contains.
 const KUBECONFIG_MARK: &str = "current-context: tidings";
@@ -62,7 +66,8 @@ pub struct ServerNames {
 pub struct Pki {
     ca_pem: String,
     token: String,
-    tls: Arc<ServerConfig>,
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
 }
 
 impl std::fmt::Debug for Pki {
@@ -145,8 +150,12 @@ impl Pki {
         let certificate = server_params(names)?
             .signed_by(&key, &issuer)
             .map_err(certificate_error)?;
-        let tls = server_config(certificate.der().clone(), key.serialize_der())?;
-        Ok(Pki { ca_pem, token, tls })
+        Ok(Pki {
+            ca_pem,
+            token,
+            certificate: certificate.der().clone(),
+            key: key.serialize_der(),
+        })
     }
 
     /// The administrator's bearer token.
@@ -154,9 +163,13 @@ impl Pki {
         &self.token
     }
 
-    /// The TLS configuration for the listener.
-    pub fn tls(&self) -> Arc<ServerConfig> {
-        self.tls.clone()
+    /// The TLS configuration for a listener. It asks clients for certificates if the credentials say so.
+    ///
+    /// # Errors
+    /// If the certificate cannot be used.
+    pub fn tls(&self, credentials: &Credentials) -> Result<Arc<ServerConfig>, PkiError> {
+        let clients = credentials.client_verifier();
+        server_config(self.certificate.clone(), self.key.clone(), clients)
     }
 
     /// A kubeconfig for the administrator of the server at a URL.
@@ -259,14 +272,16 @@ fn server_params(names: &ServerNames) -> Result<CertificateParams, PkiError> {
 fn server_config(
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
+    let clients = clients.unwrap_or_else(|| Arc::new(NoClientAuth));
     let key = PrivateKeyDer::try_from(key).map_err(certificate_error)?;
     // Explicit, because rustls panics at run time if two providers are linked and none is chosen.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(certificate_error)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(vec![certificate], key)
         .map_err(certificate_error)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -4,6 +4,7 @@ mod client;
 mod definitions;
 mod garbage;
 mod namespaces;
+mod roles;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -16,8 +17,8 @@ pub(crate) use garbage::GarbageCounts;
 
 /// How often caches are told the store's revision and the oldest revision of the history.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage.
-const TASKS: usize = 4;
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles.
+const TASKS: usize = 5;
 
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
@@ -32,12 +33,16 @@ impl Controllers {
         let mut definitions = definitions::DefinitionController::default();
         definitions.follow(core).await;
         namespaces::create_defaults(core).await;
+        if core.access().has_rbac() {
+            roles::create_defaults(core).await;
+        }
         let garbage: Arc<GarbageCounts> = Arc::default();
         let weak = || Arc::downgrade(core);
         let mut tasks = JoinSet::new();
         tasks.spawn(tick(weak()));
         tasks.spawn(namespaces::run(weak()));
         tasks.spawn(definitions.run(weak()));
+        tasks.spawn(roles::run(weak()));
         tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
         Controllers {
             tasks: Mutex::new(tasks),
@@ -62,5 +67,10 @@ async fn tick(core: Weak<Core>) {
             return;
         };
         last = core.tick(last).await;
+        if core.authentication().has_files() {
+            // On another thread: a disk may be slow.
+            let follow = move || core.authentication().follow_files();
+            let _ = tokio::task::spawn_blocking(follow).await;
+        }
     }
 }

@@ -1,147 +1,180 @@
-//! Authentication and authorisation.
-//!
-//! There is one credential, the administrator's bearer token, which allows everything. A request without a token is anonymous and may read
-//! only health and version.
+//! Authorisation: who may do what, and who may grant it.
 
+use std::sync::{Arc, LazyLock};
+
+use tidings_access::{
+    ANONYMOUS, Attributes, AuthorizationMode, Authorizer, ImpersonationRequest, Impersonator,
+    MASTERS, Policy, PolicyRule, RoleReference, User, Verdict, check_escalation, covers_everything,
+};
 use tidings_api::Status;
-use tidings_go::quote;
+use tidings_json::Value;
+use tidings_registry::Draft;
 
-use super::target::Target;
+use super::policy_index::{PolicyIndex, RBAC};
+use super::served::ServedSet;
 
-/// Members of this group may do everything.
-const MASTERS: &str = "system:masters";
-/// The audience of tokens.
-pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
+/// The user of the administrator's token, of the server's own controllers, and of every request to a server that trusts everybody.
+static ADMIN: LazyLock<Arc<User>> =
+    LazyLock::new(|| Arc::new(User::new("admin", &[MASTERS]).authenticated()));
 
-/// How requests are authenticated.
-#[derive(Clone)]
-pub enum Authentication {
-    /// Every request is the administrator's. For a server inside a process, which nobody else can reach.
-    Trusted,
-    /// A request with this bearer token is the administrator's.
-    Token(String),
+/// The administrator.
+pub(crate) fn admin() -> Arc<User> {
+    ADMIN.clone()
 }
 
-impl std::fmt::Debug for Authentication {
-    /// Never shows the token.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Authentication::Trusted => "Trusted",
-            Authentication::Token(_) => "Token(…)",
-        })
-    }
+/// Decides who may do what, by the modes of authorisation and the roles and bindings in the caches.
+pub(crate) struct Access {
+    authorizer: Authorizer,
+    index: PolicyIndex,
+    impersonator: Impersonator,
 }
 
-/// The user of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    Admin,
-    Anonymous,
-}
-
-impl User {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            User::Admin => "admin",
-            User::Anonymous => "system:anonymous",
+impl Access {
+    pub(crate) fn new(modes: Vec<AuthorizationMode>, served: &ServedSet) -> Access {
+        Access {
+            authorizer: Authorizer::new(modes),
+            index: PolicyIndex::new(served),
+            impersonator: Impersonator::default(),
         }
     }
 
-    pub(crate) fn groups(self) -> &'static [&'static str] {
-        match self {
-            User::Admin => &[MASTERS, "system:authenticated"],
-            User::Anonymous => &["system:unauthenticated"],
+    /// False for an anonymous user where everybody may do everything.
+    pub(crate) fn knows_everybody(&self, user: &User) -> bool {
+        user.name != ANONYMOUS || !self.authorizer.has(AuthorizationMode::AlwaysAllow)
+    }
+
+    /// True if roles and bindings decide.
+    pub(crate) fn has_rbac(&self) -> bool {
+        self.authorizer.has(AuthorizationMode::Rbac)
+    }
+
+    /// The roles and bindings, if they decide.
+    fn policy(&self) -> Arc<Policy> {
+        match self.has_rbac() {
+            true => self.index.current(),
+            false => Arc::default(),
         }
     }
-}
 
-impl Authentication {
-    /// True if a token is the administrator's.
-    pub(crate) fn knows(&self, presented: &str) -> bool {
-        match self {
-            Authentication::Trusted => false,
-            Authentication::Token(token) => is_same_token(presented.as_bytes(), token.as_bytes()),
+    /// Decides.
+    pub(crate) fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        match asked.user.is_master() {
+            // Asked most: the administrator and the server's own programs.
+            true => self.authorizer.authorize(&Policy::default(), asked),
+            false => self.authorizer.authorize(&self.policy(), asked),
         }
     }
 
-    /// The user of a request with this token, or without one (W9).
-    ///
-    /// # Errors
-    /// If the token is wrong.
-    pub(crate) fn user(&self, presented: Option<&str>) -> Result<User, Status> {
-        match (self, presented) {
-            (Authentication::Trusted, _) => Ok(User::Admin),
-            (Authentication::Token(_), None) => Ok(User::Anonymous),
-            (Authentication::Token(_), Some(presented)) if self.knows(presented) => Ok(User::Admin),
-            (Authentication::Token(_), Some(_)) => Err(Status::unauthorized()),
+    /// Refuses what the user may not do (W54).
+    pub(crate) fn check(&self, asked: &Attributes<'_>) -> Result<(), Status> {
+        let verdict = self.authorize(asked);
+        match verdict.is_allowed() {
+            true => Ok(()),
+            false => Err(asked.forbidden(&verdict.reason)),
         }
     }
-}
 
-/// Compares in constant time: the time does not depend on where the first difference is.
-fn is_same_token(presented: &[u8], token: &[u8]) -> bool {
-    let difference = presented
-        .iter()
-        .zip(token)
-        .fold(0, |difference, (a, b)| difference | (a ^ b));
-    difference == 0 && presented.len() == token.len() && !token.is_empty()
-}
-
-/// What authorisation needs to know of a request.
-#[derive(Debug)]
-pub(crate) enum RequestAttributes<'a> {
-    /// A verb on a resource.
-    Resource { target: &'a Target, verb: &'a str },
-    /// A verb on a path that is not the path of a resource.
-    Path { path: &'a str, verb: &'a str },
-}
-
-/// Refuses requests that the user may not make (W54).
-pub(crate) fn authorize(user: User, attributes: &RequestAttributes<'_>) -> Result<(), Status> {
-    if user == User::Admin {
-        return Ok(());
+    /// The user that a request wants to act as, if the one who asks may.
+    pub(crate) fn impersonate(
+        &self,
+        wanted: &ImpersonationRequest,
+        asked: &Attributes<'_>,
+    ) -> Result<Arc<User>, Status> {
+        let authorize = |asked: &Attributes<'_>| self.authorize(asked);
+        let user = self.impersonator.impersonate(&authorize, wanted, asked)?;
+        Ok(Arc::new(user))
     }
-    let who = format!("User \"{}\" cannot", user.name());
-    match attributes {
-        RequestAttributes::Path { path, .. } if is_public(path) => Ok(()),
-        RequestAttributes::Path { path, verb } => Err(Status::forbidden_path(&format!(
-            "{who} {verb} path {}",
-            quote(path)
-        ))),
-        RequestAttributes::Resource { target, verb } => Err(Status::forbidden(
-            target.kind.group_resource(),
-            target.name().unwrap_or_default(),
-            &format!("{who} {}", described(target, verb)),
-        )),
+
+    /// The rules of a user in a namespace, and what could not be found out.
+    pub(crate) fn rules_for(
+        &self,
+        user: &User,
+        namespace: &str,
+    ) -> (Vec<PolicyRule>, Option<String>) {
+        self.authorizer.rules_for(&self.policy(), user, namespace)
+    }
+
+    /// Refuses a role or binding that grants more than the user has. `named` is the name in the path of the request, if it has one.
+    pub(crate) fn check_grant(
+        &self,
+        user: &User,
+        named: &str,
+        new: &Draft,
+        old: Option<&Draft>,
+    ) -> Result<(), Status> {
+        if user.is_master() || old.is_some_and(|old| changes_only_owners(new, old)) {
+            return Ok(());
+        }
+        let namespace = new.meta.namespace.as_str();
+        let resource = &*new.kind.plural;
+        let forbidden = |why: &str| {
+            let resource = new.kind.group_resource();
+            Status::forbidden(resource, &new.meta.name, why)
+        };
+        let is_allowed = |verb, resource, name| {
+            let asked = Attributes::resource(user, verb, RBAC, resource)
+                .in_namespace(namespace)
+                .named(name);
+            self.authorize(&asked).is_allowed()
+        };
+        let policy = self.policy();
+        let check = |rules: &[PolicyRule]| {
+            let checked = check_escalation(&policy, user, namespace, rules);
+            checked.map_err(|why| forbidden(&why))
+        };
+        if matches!(&*new.kind.kind, "ClusterRole" | "Role") {
+            if is_allowed("escalate", resource, named) {
+                return Ok(());
+            }
+            let rules: Vec<PolicyRule> = member(new, "rules");
+            check(&rules)?;
+            let aggregates = |draft: &Draft| {
+                let selectors = draft.at(&["aggregationRule", "clusterRoleSelectors"]);
+                selectors
+                    .and_then(Value::as_array)
+                    .is_some_and(|all| !all.is_empty())
+            };
+            let is_aggregated = aggregates(new) || old.is_some_and(aggregates);
+            if is_aggregated && !covers_everything(&policy, user, namespace) {
+                return Err(forbidden(
+                    "must have cluster-admin privileges to use the aggregationRule",
+                ));
+            }
+            return Ok(());
+        }
+        let role: RoleReference = member(new, "roleRef");
+        let roles = match &*role.kind {
+            "ClusterRole" => "clusterroles",
+            _ => "roles",
+        };
+        if is_allowed("bind", roles, &role.name) {
+            return Ok(());
+        }
+        let Ok(rules) = policy.rules_of(&role, namespace) else {
+            // Named as kube-apiserver names it: the role with the resource of the request.
+            return Err(Status::not_found(new.kind.group_resource(), &role.name));
+        };
+        check(rules)
     }
 }
 
-/// True for the paths that anonymous users may read.
-fn is_public(path: &str) -> bool {
-    matches!(
-        path,
-        "/healthz" | "/livez" | "/readyz" | "/version" | "/version/"
-    )
+/// A member of a draft; empty if it cannot be read, which its validation tells.
+fn member<T: Default + serde::de::DeserializeOwned>(draft: &Draft, name: &str) -> T {
+    let json = draft.members.get(name).map(Value::to_string);
+    let read = json.map(|json| serde_json::from_str::<Option<T>>(&json));
+    read.and_then(Result::ok).flatten().unwrap_or_default()
 }
 
-/// True if members of these groups may access a path, or any resource if `path` is `None`.
-pub(crate) fn allows(groups: &[&str], path: Option<&str>) -> bool {
-    groups.contains(&MASTERS) || path.is_some_and(is_public)
-}
-
-fn described(target: &Target, verb: &str) -> String {
-    let kind = &target.kind;
-    let resource = match target.subresource {
-        Some(subresource) => format!("{}/{}", kind.plural, subresource.as_str()),
-        None => kind.plural.to_string(),
+/// True if a write changes nothing but who owns the object and what keeps it.
+fn changes_only_owners(new: &Draft, old: &Draft) -> bool {
+    let bare = |draft: &Draft| {
+        let mut meta = draft.meta.clone();
+        meta.owner_references.clone_from(&old.meta.owner_references);
+        meta.finalizers.clone_from(&old.meta.finalizers);
+        meta.managed_fields.clone_from(&old.meta.managed_fields);
+        meta.managed_sent.clone_from(&old.meta.managed_sent);
+        meta.managed_reset = old.meta.managed_reset;
+        meta
     };
-    let place = match (target.namespace(), target.name()) {
-        (Some(namespace), _) => format!("in the namespace \"{namespace}\""),
-        (None, Some(name)) if kind.is_namespace => format!("in the namespace \"{name}\""),
-        _ => "at the cluster scope".to_owned(),
-    };
-    format!(
-        "{verb} resource \"{resource}\" in API group \"{}\" {place}",
-        kind.group
-    )
+    new.members == old.members && bare(new) == bare(old)
 }

@@ -54,8 +54,7 @@ pub(super) async fn apply(
             return Err(Status::conflict(kind.group_resource(), key.name(), &why));
         }
         draft.meta.resource_version.clear();
-        let resource = call.target.resource()?;
-        match create_from(core, resource, draft, options, &manager).await {
+        match create_from(core, call, draft, options).await {
             // Another client has created the object meanwhile: change it instead.
             Err(status) if status.reason == Some(Reason::AlreadyExists) => {}
             created => return Ok(Answer::Object(ObjectOutcome::Created, created?)),

@@ -1,16 +1,20 @@
 //! A call: the user and the target of a command.
 
+use std::sync::Arc;
+
+use tidings_access::User;
 use tidings_merge::Manager;
 use tidings_registry::stored;
 
-use super::access::User;
+use super::access::Access;
 use super::target::Target;
 
 /// The user and the target of a command.
-#[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) target: Target,
-    pub(crate) user: User,
+    pub(crate) user: Arc<User>,
+    /// Decides whether the user may write what the call writes, if the target is a role or binding.
+    pub(super) grants: Option<Arc<Access>>,
     /// The name of the field manager.
     pub(crate) manager: String,
     /// Warnings that are sent to the client with the answer.
@@ -18,10 +22,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn new(target: Target, user: User, manager: String) -> Call {
+    pub(crate) fn new(target: Target, user: Arc<User>, manager: String) -> Call {
         Call {
             target,
             user,
+            grants: None,
             manager,
             warnings: Vec::new(),
         }

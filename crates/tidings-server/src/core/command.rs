@@ -45,3 +45,13 @@ pub(crate) enum Command {
     /// Deletes every object that the list would return.
     DeleteCollection(DeleteOptions, ListCommand),
 }
+
+impl Command {
+    /// True if the command may change what is stored.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(
+            self,
+            Command::Get(_) | Command::List(_) | Command::Watch(_) | Command::Review { .. }
+        )
+    }
+}

@@ -4,14 +4,13 @@ use bytes::Bytes;
 use tidings_api::{
     Cause, FieldErrors, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
 };
-use tidings_merge::Manager;
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};
 use uuid::Uuid;
 
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
-use super::resource::{ObjectWrite, Resource};
+use super::resource::ObjectWrite;
 use super::state::Core;
 
 /// How many generated names are tried before the create fails because all exist (W137).
@@ -30,20 +29,27 @@ pub(super) async fn create(
     call.warnings.extend(odd);
     draft.settle_namespace(&kind, call.target.key.namespace())?;
     call.warnings.extend(draft.meta.deduplicate_owners(false));
-    let resource = call.target.resource()?;
-    let created = create_from(core, resource, draft, options, &call.manager()).await?;
+    let created = create_from(core, call, draft, options).await?;
     Ok(Answer::Object(ObjectOutcome::Created, created))
 }
 
 /// Creates an object from a draft whose namespace is already that of the URL.
 pub(super) async fn create_from(
     core: &Core,
-    resource: &Resource,
+    call: &Call,
     mut draft: Draft,
     options: WriteOptions,
-    manager: &Manager,
 ) -> Result<Object, Status> {
+    let resource = call.target.resource()?;
     let kind = draft.kind.clone();
+    if let Some(access) = &call.grants {
+        access.check_grant(
+            &call.user,
+            call.target.name().unwrap_or_default(),
+            &draft,
+            None,
+        )?;
+    }
     resource.check_accepts_creates(&kind, &draft.meta.name)?;
     let meta = &mut draft.meta;
     // kube-apiserver treats a resourceVersion that is not a number as unset.
@@ -67,7 +73,7 @@ pub(super) async fn create_from(
     }
     draft.check_depth()?;
     draft.fill_in();
-    track_created(&mut draft, manager, &clock::now());
+    track_created(&mut draft, &call.manager(), &clock::now());
     draft.prepare_for_create();
     for attempt in 1..=tries {
         if generated {

@@ -7,6 +7,7 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
 use super::edit::{EditFn, change};
+use super::policy_index::RBAC;
 use super::state::Core;
 use super::{apply, create, delete, get, list, patch, review, update, watch};
 
@@ -17,7 +18,15 @@ impl Core {
         call: &mut Call,
         command: Command,
     ) -> Result<Answer, Status> {
+        let decides = *call.target.kind.group == *RBAC && command.writes();
+        if decides {
+            call.grants = Some(self.access().clone());
+        }
         let answer = self.dispatch(call, command).await?;
+        if decides {
+            // Who has the answer may rely on the role or binding that was written.
+            Box::pin(call.target.resource()?.refresh()).await?;
+        }
         if let Answer::Object(ObjectOutcome::Created, object) = &answer {
             let warnings = call.target.kind.strategy.created_warnings(object);
             call.warnings.extend(warnings);

@@ -1,12 +1,14 @@
 //! POST of a review (SubjectAccessReview, TokenReview, …): a question about who a user is or what they may do. It is answered, not stored.
 
 use bytes::Bytes;
-use tidings_api::{Object, Status};
-use tidings_json::{Value, json};
+use tidings_access::{Attributes, Decision, PolicyRule, User};
+use tidings_api::{FieldSelector, LabelSelector, Object, Status};
+use tidings_json::{Map, Value, json};
 use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created};
 
-use super::access::{self, User};
+use super::access::Access;
 use super::answer::{Answer, ObjectOutcome};
+use super::authentication::AUDIENCE;
 use super::call::Call;
 use super::clock;
 use super::state::Core;
@@ -26,34 +28,29 @@ pub(super) fn review(
     call.warnings.extend(draft.meta.deduplicate_owners(false));
     draft.check_depth()?;
     track_created(&mut draft, &call.manager(), &clock::now());
+    let access = core.access();
     let status = match review {
         Review::SelfSubjectAccess => {
             check_review(&draft, review)?;
-            access_status(&draft, call.user.groups())
+            access_status(access, &draft, &call.user)
         }
         Review::SubjectAccess | Review::LocalSubjectAccess => {
             check_review(&draft, review)?;
-            let groups = draft.at(&["spec", "groups"]);
-            let groups = groups.and_then(Value::as_array).into_iter().flatten();
-            let groups: Vec<&str> = groups.filter_map(Value::as_str).collect();
-            access_status(&draft, &groups)
+            access_status(access, &draft, &asked_user(&draft))
         }
         Review::SelfSubjectRules => {
-            if draft.text(&["spec", "namespace"]).is_empty() {
+            let namespace = draft.text(&["spec", "namespace"]).to_owned();
+            if namespace.is_empty() {
                 return Err(Status::bad_request("no namespace on request"));
             }
             // The answer does not repeat the spec.
             draft = Draft::empty(&kind);
-            json!({
-                "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"] }],
-                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }],
-                "incomplete": false,
-            })
+            rules_status(access, &call.user, &namespace)
         }
         Review::SelfSubject => {
             draft = Draft::empty(&kind);
             draft.meta.creation_timestamp = Some(clock::now());
-            json!({ "userInfo": user_info(call.user) })
+            json!({ "userInfo": user_info(&call.user) })
         }
         Review::Token => token_status(core, &draft)?,
     };
@@ -63,8 +60,42 @@ pub(super) fn review(
     Ok(Answer::Object(ObjectOutcome::Created, object))
 }
 
-fn user_info(user: User) -> Value {
-    json!({ "username": user.name(), "groups": user.groups() })
+fn user_info(user: &User) -> Value {
+    let mut info = Map::new();
+    info.insert("username".into(), user.name.as_str().into());
+    if !user.uid.is_empty() {
+        info.insert("uid".into(), user.uid.as_str().into());
+    }
+    if !user.groups.is_empty() {
+        info.insert("groups".into(), user.groups.clone().into());
+    }
+    if !user.extra.is_empty() {
+        let values = |(key, values): (&String, &Vec<String>)| (key.clone(), values.clone().into());
+        let extra: Map = user.extra.iter().map(values).collect();
+        info.insert("extra".into(), extra.into());
+    }
+    info.into()
+}
+
+/// The user whom an access review asks about.
+fn asked_user(draft: &Draft) -> User {
+    let texts = |value: &Value| -> Vec<String> {
+        let texts = value.as_array().into_iter().flatten();
+        texts
+            .filter_map(Value::as_str)
+            .map(ToOwned::to_owned)
+            .collect()
+    };
+    let extra = draft.at(&["spec", "extra"]).and_then(Value::as_object);
+    let extra = extra.into_iter().flatten();
+    User {
+        name: draft.text(&["spec", "user"]).to_owned(),
+        uid: draft.text(&["spec", "uid"]).to_owned(),
+        groups: draft.at(&["spec", "groups"]).map(texts).unwrap_or_default(),
+        extra: extra
+            .map(|(key, values)| (key.clone(), texts(values)))
+            .collect(),
+    }
 }
 
 /// The status of a TokenReview: the user to whom the token belongs.
@@ -77,18 +108,113 @@ fn token_status(core: &Core, draft: &Draft) -> Result<Value, Status> {
     let audiences = draft.at(&["spec", "audiences"]).and_then(Value::as_array);
     let audience_matches = audiences.is_none_or(|audiences| {
         let mut all = audiences.iter();
-        audiences.is_empty() || all.any(|audience| audience == access::AUDIENCE)
+        audiences.is_empty() || all.any(|audience| audience == AUDIENCE)
     });
-    Ok(if audience_matches && core.authentication().knows(token) {
-        json!({ "authenticated": true, "user": user_info(User::Admin), "audiences": [access::AUDIENCE] })
-    } else {
-        json!({ "user": {}, "error": "invalid bearer token" })
+    let user = core.authentication().user_of_token(token);
+    Ok(match user.filter(|_| audience_matches) {
+        Some(user) => json!({
+            "authenticated": true,
+            "user": user_info(&user),
+            "audiences": [AUDIENCE],
+        }),
+        None => json!({ "user": {}, "error": "invalid bearer token" }),
     })
 }
 
-/// The status of an access review: whether members of these groups may do what it asks about.
-fn access_status(draft: &Draft, groups: &[&str]) -> Value {
-    let path = draft.at(&["spec", "nonResourceAttributes"]);
-    let path = path.map(|_| draft.text(&["spec", "nonResourceAttributes", "path"]));
-    json!({ "allowed": access::allows(groups, path) })
+/// What an access review asks about.
+fn attributes<'a>(draft: &'a Draft, user: &'a User) -> Attributes<'a> {
+    if draft.at(&["spec", "nonResourceAttributes"]).is_some() {
+        let of = |name: &str| draft.text(&["spec", "nonResourceAttributes", name]);
+        return Attributes::path(user, of("verb"), of("path"));
+    }
+    let of = |name: &str| draft.text(&["spec", "resourceAttributes", name]);
+    Attributes::resource(user, of("verb"), of("group"), of("resource"))
+        .subresource(of("subresource"))
+        .in_namespace(of("namespace"))
+        .named(of("name"))
+}
+
+/// The status of an access review: whether a user may do what it asks about.
+fn access_status(access: &Access, draft: &Draft, user: &User) -> Value {
+    let verdict = access.authorize(&attributes(draft, user));
+    let mut status = Map::new();
+    status.insert("allowed".into(), verdict.is_allowed().into());
+    if verdict.decision == Decision::Deny {
+        status.insert("denied".into(), true.into());
+    }
+    if !verdict.reason.is_empty() {
+        status.insert("reason".into(), verdict.reason.into());
+    }
+    let ignored: Vec<String> = ["fieldSelector", "labelSelector"]
+        .into_iter()
+        .filter_map(|name| ignored_selector(draft, name))
+        .collect();
+    if !ignored.is_empty() {
+        status.insert("evaluationError".into(), ignored.join("; ").into());
+    }
+    status.into()
+}
+
+/// What is said of a selector that nobody understands: it is ignored, which asks for more than is meant.
+fn ignored_selector(draft: &Draft, name: &str) -> Option<String> {
+    let selector = draft.at(&["spec", "resourceAttributes", name])?;
+    let is_label = name == "labelSelector";
+    let raw = selector.get("rawSelector").and_then(Value::as_str);
+    let raw = raw.unwrap_or_default();
+    let is_readable = match is_label {
+        true => LabelSelector::parse(raw).is_ok(),
+        false => FieldSelector::parse(raw).is_ok(),
+    };
+    let requirements = selector.get("requirements").and_then(Value::as_array);
+    let requirements = requirements.map(Vec::as_slice).unwrap_or_default();
+    let is_known = |requirement: &&Value| {
+        let operator = requirement.get("operator").and_then(Value::as_str);
+        let values = requirement.get("values").and_then(Value::as_array);
+        match (is_label, operator.unwrap_or_default()) {
+            (true, operator) => ["In", "NotIn", "Exists", "DoesNotExist"].contains(&operator),
+            (false, "In" | "NotIn") => values.is_some_and(|values| values.len() == 1),
+            (false, _) => false,
+        }
+    };
+    let known = requirements.iter().filter(is_known).count();
+    let how = match (raw.is_empty() || is_readable, known, requirements.len()) {
+        (true, known, all) if known == all => return None,
+        (_, 0, _) => "ignored",
+        _ => "partially ignored",
+    };
+    Some(format!(
+        "spec.resourceAttributes.{name} {how} due to parse error"
+    ))
+}
+
+/// The status of a SelfSubjectRulesReview: everything that a user may do in a namespace.
+fn rules_status(access: &Access, user: &User, namespace: &str) -> Value {
+    let (rules, error) = access.rules_for(user, namespace);
+    let resource_rule = |rule: &PolicyRule| {
+        let mut shown = Map::new();
+        shown.insert("verbs".into(), rule.verbs.clone().into());
+        for (name, values) in [
+            ("apiGroups", &rule.api_groups),
+            ("resources", &rule.resources),
+            ("resourceNames", &rule.resource_names),
+        ] {
+            if !values.is_empty() {
+                shown.insert(name.into(), values.clone().into());
+            }
+        }
+        Value::from(shown)
+    };
+    let of_resources = rules.iter().filter(|rule| !rule.resources.is_empty());
+    let of_paths = rules.iter().filter(|rule| !rule.paths.is_empty());
+    let path_rule =
+        |rule: &PolicyRule| json!({ "verbs": rule.verbs, "nonResourceURLs": rule.paths });
+    let mut status = json!({
+        "resourceRules": of_resources.map(resource_rule).collect::<Vec<Value>>(),
+        "nonResourceRules": of_paths.map(path_rule).collect::<Vec<Value>>(),
+        "incomplete": false,
+    });
+    if let Some(error) = error {
+        status["evaluationError"] = error.into();
+    }
+    status
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use tidings_access::AuthorizationMode;
 use tidings_api::{ObjectKey, ResourceVersion, Status};
 use tidings_cache::StoredReader;
 use tidings_json::Value;
@@ -12,7 +13,8 @@ use tidings_structural::definition;
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
-use super::access::Authentication;
+use super::access::Access;
+use super::authentication::Authentication;
 use super::backup::BackupPages;
 use super::clock;
 use super::failure::store_failed;
@@ -28,6 +30,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 #[derive(Debug, Clone)]
 pub(crate) struct CoreOptions {
     pub(crate) authentication: Authentication,
+    pub(crate) authorization: Vec<AuthorizationMode>,
     /// How long a list can be continued at its revision.
     pub(crate) history: Duration,
     /// How many bytes of objects the event log of one resource may hold.
@@ -49,6 +52,7 @@ pub(crate) struct Core {
     pub(crate) namespaces: Arc<Resource>,
     /// The resource of CustomResourceDefinitions.
     pub(crate) definitions: Arc<Resource>,
+    access: Arc<Access>,
 }
 
 impl std::fmt::Debug for Core {
@@ -69,7 +73,14 @@ impl Core {
             let found = found.and_then(|(_, resource)| resource);
             found.expect("namespaces and definitions are built in")
         };
+        let modes = match (options.authorization.as_slice(), &options.authentication) {
+            ([], Authentication::Trusted) => vec![AuthorizationMode::AlwaysAllow],
+            ([], Authentication::Credentials(_)) => vec![AuthorizationMode::Rbac],
+            (given, _) => given.to_vec(),
+        };
+        let access = Access::new(modes, &served);
         Core {
+            access: Arc::new(access),
             namespaces: resource("", "namespaces"),
             definitions: resource("apiextensions.k8s.io", "customresourcedefinitions"),
             store,
@@ -148,6 +159,11 @@ impl Core {
     /// Is notified of every change of every cache.
     pub(crate) fn changed(&self) -> Arc<Notify> {
         self.opener.changed.clone()
+    }
+
+    /// Who may do what.
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.access
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {

@@ -56,7 +56,6 @@ pub(super) async fn update(
         return Err(Status::conflict(resource, key.name(), &why));
     }
     draft.meta.resource_version.clear();
-    let resource = call.target.resource()?;
-    let created = create_from(core, resource, draft, options, &call.manager()).await?;
+    let created = create_from(core, call, draft, options).await?;
     Ok(Answer::Object(ObjectOutcome::Created, created))
 }

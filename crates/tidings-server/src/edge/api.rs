@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
+use rustls::pki_types::CertificateDer;
+use tidings_access::AuthorizationMode;
 use tidings_storage::{Error, Storage};
 use uuid::Uuid;
 
@@ -20,7 +22,7 @@ use super::metrics::Metrics;
 use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
-use crate::core::{Authentication, Core, CoreOptions, ServedSet};
+use crate::core::{Authentication, Core, CoreOptions, ServedSet, ShownCertificate};
 
 /// The options of an API server.
 #[derive(Debug, Clone)]
@@ -28,6 +30,10 @@ use crate::core::{Authentication, Core, CoreOptions, ServedSet};
 pub struct ApiOptions {
     /// How requests are authenticated.
     pub authentication: Authentication,
+    /// How it is decided who may do what: by these modes, one after the other. Without any, by roles and bindings if requests show credentials, and
+    /// everything is allowed if they are trusted. A server with [`AuthorizationMode::Rbac`] creates the roles and bindings that every Kubernetes
+    /// server has.
+    pub authorization: Vec<AuthorizationMode>,
     /// How long a list can be continued at its revision.
     pub history: Duration,
     /// How many bytes of objects the event log of one resource may hold.
@@ -42,6 +48,7 @@ impl Default for ApiOptions {
     fn default() -> Self {
         ApiOptions {
             authentication: Authentication::Trusted,
+            authorization: Vec::new(),
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
             watch_timeout_min: Duration::from_secs(1800),
@@ -133,6 +140,7 @@ impl Api {
         let _history = store.hold_history();
         let core_options = CoreOptions {
             authentication: options.authentication,
+            authorization: options.authorization,
             history: options.history,
             log_bytes_max: options.log_bytes_max,
             watch_timeout_min: options.watch_timeout_min,
@@ -158,6 +166,24 @@ impl Api {
             documents: RwLock::default(),
         };
         Ok(Api(Arc::new(edge)))
+    }
+
+    /// What the client of a connection has shown in the handshake.
+    pub(super) fn shown(&self, chain: Option<&[CertificateDer<'_>]>) -> Option<ShownCertificate> {
+        let authentication = self.0.core.authentication();
+        authentication.shown(chain.unwrap_or_default())
+    }
+
+    /// Notes how many connections are open.
+    pub(super) fn note_connections(&self, open: usize) {
+        self.0.metrics.note_connections(open);
+    }
+
+    /// Counts a connection that was closed at once, because so many are open.
+    pub(super) fn refuse_connection(&self, most: usize) {
+        if self.0.metrics.refuse_connection() {
+            tracing::warn!(most, "connections are refused: as many as may be are open");
+        }
     }
 
     /// Makes every watch, open or new, send a bookmark and end.

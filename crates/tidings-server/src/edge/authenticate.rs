@@ -1,16 +1,25 @@
-//! Finds the bearer token of a request and the user to whom it belongs.
+//! Finds the bearer token of a request and the user to whom it belongs, and the user as whom the request is made.
+
+use std::sync::Arc;
 
 use base64::Engine;
-use http::HeaderMap;
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::{Extensions, HeaderMap};
+use tidings_access::{ImpersonationRequest, User, impersonation_request};
 use tidings_api::Status;
 
-use crate::core::{Authentication, User};
+use crate::core::{Authentication, ShownCertificate};
 
-/// The user of a request with these headers. A wrong token is refused; a request without a token is anonymous (W9).
-pub(crate) fn user(authentication: &Authentication, headers: &HeaderMap) -> Result<User, Status> {
+/// The user of a request with these headers, over a connection that has shown a certificate or not. A wrong token is refused; a request without
+/// any credential is anonymous (W9).
+pub(crate) fn user(
+    authentication: &Authentication,
+    headers: &HeaderMap,
+    extensions: &Extensions,
+) -> Result<Arc<User>, Status> {
+    let shown = extensions.get::<ShownCertificate>();
     let Some(value) = headers.get(AUTHORIZATION) else {
-        return authentication.user(websocket_token(headers).as_deref());
+        return authentication.user(shown, websocket_token(headers).as_deref());
     };
     // As in kube-apiserver, a request with another scheme than Bearer is anonymous.
     let presented = value.to_str().ok().and_then(|value| {
@@ -20,7 +29,23 @@ pub(crate) fn user(authentication: &Authentication, headers: &HeaderMap) -> Resu
             .next()
             .filter(|presented| bearer && !presented.is_empty())
     });
-    authentication.user(presented)
+    authentication.user(shown, presented)
+}
+
+/// Whom a request wants to act as, if it does.
+pub(crate) fn impersonation(headers: &HeaderMap) -> Result<Option<ImpersonationRequest>, Status> {
+    // Nearly no request does.
+    if !headers
+        .keys()
+        .any(|name| name.as_str().starts_with("impersonate-"))
+    {
+        return Ok(None);
+    }
+    let pairs = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), String::from_utf8_lossy(value.as_bytes())));
+    let pairs: Vec<_> = pairs.collect();
+    impersonation_request(pairs.iter().map(|(name, value)| (*name, &**value)))
 }
 
 /// The subprotocols that a WebSocket client offers.

@@ -10,6 +10,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
+use tidings_access::User;
 use tidings_api::{Reason, Status, validate};
 use tidings_go::{query_bool, quote};
 use tidings_registry::{unhandled, unrecognized};
@@ -21,14 +22,12 @@ use super::negotiate::{BodyFormat, PatchFormat, ResponseContent, UnreadableBody}
 use super::request::{
     OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
 };
+use super::request_info::RequestInfo;
 use super::respond::view::ObjectView;
 use super::respond::watch::error_event;
 use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{authenticate, body, discovery, health, negotiate, openapi, options};
-use crate::core::{
-    Call, Command, RequestAttributes, ServedSet, Target, User, WatchCommand, authorize,
-    parse_version,
-};
+use crate::core::{Call, Command, ServedSet, Target, WatchCommand, parse_version};
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then either complete or not done.
@@ -45,7 +44,7 @@ impl Api {
 #[derive(Clone, Copy)]
 struct RequestContext<'a> {
     request: &'a ResourceRequest,
-    user: User,
+    user: &'a Arc<User>,
     query: &'a Query,
     headers: &'a HeaderMap,
 }
@@ -55,7 +54,7 @@ impl RequestContext<'_> {
         let agent = self.headers.get(USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok());
         let manager = options::manager(self.query, agent.unwrap_or_default());
-        Call::new(self.request.target.clone(), self.user, manager)
+        Call::new(self.request.target.clone(), self.user.clone(), manager)
     }
 }
 
@@ -70,8 +69,18 @@ impl Edge {
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let user = authenticate::user(self.core.authentication(), &parts.headers);
-        let (route, served) = self.route(&parts, user.as_ref().ok()).await;
+        let (authentication, access) = (self.core.authentication(), self.core.access());
+        let user = authenticate::user(authentication, &parts.headers, &parts.extensions);
+        // As in kube-apiserver, where everybody may do everything nobody is anonymous.
+        let user = user.and_then(|user| match access.knows_everybody(&user) {
+            true => Ok(user),
+            false => Err(Status::unauthorized()),
+        });
+        let authenticated = user.is_ok();
+        let admitted = user
+            .map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))
+            .and_then(|user| self.admit(user, &parts, &query));
+        let (route, served) = self.route(parts.uri.path(), admitted.is_ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
             _ => None,
@@ -79,27 +88,24 @@ impl Edge {
         let watch = query.get("watch").is_some_and(query_bool);
         let verb = request.map(|request| request.verb(&parts.method, watch));
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
-        let authenticated = user.is_ok();
-        let answered = match user {
-            Err(status) => Err(status),
-            Ok(user) => match authorize(user, &attributes(&parts, &route, known_verb)) {
-                Err(status) => {
-                    let format = negotiate::status_format(&parts.headers, &query);
-                    Ok(respond::forbidden(&status, format))
+        let answered = match admitted {
+            Err(RefusedRequest::Unauthorized(status)) => Err(*status),
+            Err(RefusedRequest::Forbidden(status)) => {
+                let format = negotiate::status_format(&parts.headers, &query);
+                Ok(respond::forbidden(&status, format))
+            }
+            Ok(user) => match (request, verb) {
+                (Some(request), Some(Ok(verb))) => {
+                    let context = RequestContext {
+                        request,
+                        user: &user,
+                        query: &query,
+                        headers: &parts.headers,
+                    };
+                    self.serve(verb, context, body.as_mut()).await
                 }
-                Ok(()) => match (request, verb) {
-                    (Some(request), Some(Ok(verb))) => {
-                        let context = RequestContext {
-                            request,
-                            user,
-                            query: &query,
-                            headers: &parts.headers,
-                        };
-                        self.serve(verb, context, body.as_mut()).await
-                    }
-                    (Some(_), Some(Err(status))) => Err(status),
-                    _ => self.serve_other(&route, &served, &parts, &query).await,
-                },
+                (Some(_), Some(Err(status))) => Err(status),
+                _ => self.serve_other(&route, &served, &parts, &query).await,
             },
         };
         let mut response = answered.unwrap_or_else(|status| {
@@ -121,20 +127,42 @@ impl Edge {
         response
     }
 
+    /// The user as whom a request is served, if that user may make it.
+    fn admit(
+        &self,
+        user: Arc<User>,
+        parts: &Parts,
+        query: &Query,
+    ) -> Result<Arc<User>, RefusedRequest> {
+        let wanted = authenticate::impersonation(&parts.headers);
+        let wanted = wanted.map_err(RefusedRequest::forbidden)?;
+        if wanted.is_none() && user.is_master() {
+            return Ok(user);
+        }
+        let (access, info) = (
+            self.core.access(),
+            RequestInfo::new(&parts.method, parts.uri.path(), query),
+        );
+        let user = match wanted {
+            Some(wanted) => access.impersonate(&wanted, &info.attributes(&user)),
+            None => Ok(user),
+        };
+        let checked = user.and_then(|user| {
+            access.check(&info.attributes(&user))?;
+            Ok(user)
+        });
+        checked.map_err(RefusedRequest::forbidden)
+    }
+
     /// Finds the route of a path, in the served set that the request uses from here on. A path that is not found may belong to a definition
-    /// that is about to be served.
-    async fn route(&self, parts: &Parts, user: Option<&User>) -> (Route, Arc<ServedSet>) {
-        let path = parts.uri.path();
+    /// that is about to be served, for which a request that is admitted waits.
+    async fn route(&self, path: &str, is_admitted: bool) -> (Route, Arc<ServedSet>) {
         let served = self.core.served();
         let found = route(path, &served);
         if !matches!(found, Route::NoSuchPath | Route::NoSuchResource) {
             return (found, served);
         }
-        let may = user.is_some_and(|user| {
-            let attributes = attributes(parts, &found, None);
-            authorize(*user, &attributes).is_ok()
-        });
-        if may
+        if is_admitted
             && let Some((group, version, plurals)) = custom_resource_names(path)
             && let plurals = plurals.iter().map(String::as_str).collect::<Vec<_>>()
             && self
@@ -373,33 +401,17 @@ impl Edge {
     }
 }
 
-/// What authorisation needs to know of a request. If the path is not that of a resource, the verb is the HTTP method.
-fn attributes<'a>(parts: &'a Parts, route: &'a Route, verb: Option<Verb>) -> RequestAttributes<'a> {
-    let verb = verb.map_or_else(|| method_verb(&parts.method), Verb::name);
-    match route {
-        Route::Resource(request) => RequestAttributes::Resource {
-            target: &request.target,
-            verb,
-        },
-        _ => RequestAttributes::Path {
-            path: parts.uri.path(),
-            verb,
-        },
-    }
+/// Why a request is not served. Boxed: every request reserves space for it.
+enum RefusedRequest {
+    /// Nobody knows who asks.
+    Unauthorized(Box<Status>),
+    /// Who asks may not.
+    Forbidden(Box<Status>),
 }
 
-fn method_verb(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "get",
-        "HEAD" => "head",
-        "POST" => "post",
-        "PUT" => "put",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        "OPTIONS" => "options",
-        "CONNECT" => "connect",
-        "TRACE" => "trace",
-        _ => "unknown",
+impl RefusedRequest {
+    fn forbidden(status: Status) -> RefusedRequest {
+        RefusedRequest::Forbidden(Box::new(status))
     }
 }
 

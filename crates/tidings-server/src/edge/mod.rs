@@ -15,6 +15,7 @@ mod negotiate;
 mod openapi;
 mod options;
 mod request;
+mod request_info;
 mod respond;
 mod tagged;
 

@@ -85,20 +85,6 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// The name of the verb in authorisation.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Verb::Get => "get",
-            Verb::List => "list",
-            Verb::Watch => "watch",
-            Verb::Create => "create",
-            Verb::Update => "update",
-            Verb::Patch => "patch",
-            Verb::Delete => "delete",
-            Verb::DeleteCollection => "deletecollection",
-        }
-    }
-
     pub(crate) fn mutates(self) -> bool {
         !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
@@ -325,7 +311,7 @@ impl Query {
 }
 
 /// Decodes `%xx`, and `+` as a space in queries. `None` for bad escapes and for text that is not UTF-8.
-fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
+pub(crate) fn percent_decode(text: &str, plus_is_space: bool) -> Option<Cow<'_, str>> {
     let escaped = text.contains('%') || (plus_is_space && text.contains('+'));
     if !escaped {
         return Some(Cow::Borrowed(text));

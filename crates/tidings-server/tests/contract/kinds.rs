@@ -73,6 +73,9 @@ async fn every_kind_can_be_created_listed_watched_and_deleted() {
             "ReplicationController" => {
                 body["spec"] = pods_of(json!({"selector": {"app": "x"}}));
             }
+            "RoleBinding" | "ClusterRoleBinding" => {
+                body["roleRef"] = json!({"kind": "ClusterRole", "name": "view"});
+            }
             _ => body["spec"] = pods_of(json!({})),
         }
         if !makes_pods(&kind) {

@@ -11,7 +11,7 @@ use http::{HeaderMap, Request};
 use http_body::Body;
 use serde_json::{Value, json};
 use tidings_schema::protobuf::decode_object;
-use tidings_server::{Api, ApiOptions, Authentication, ResponseBody};
+use tidings_server::{Api, ApiOptions, Authentication, Credentials, ResponseBody};
 use tidings_storage::{Embedded, EmbeddedOptions, Storage};
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -116,7 +116,8 @@ impl TestServer {
 
     pub(crate) async fn with_token(token: &str) -> TestServer {
         let mut options = ApiOptions::default();
-        options.authentication = Authentication::Token(token.to_owned());
+        options.authentication =
+            Authentication::Credentials(Credentials::default().admin_token(token));
         TestServer::with(options).await
     }
 

@@ -1,5 +1,8 @@
 //! `ClusterRoleBinding` of `rbac.authorization.k8s.io`: entry, fixed fields and table.
 
+use std::sync::Arc;
+
+use super::checks::BindingStrategy;
 use super::{BINDING_COLUMNS, FIXED_ROLE, binding_cells};
 use crate::model::Kind;
 use crate::table::TablePrinter;
@@ -11,6 +14,7 @@ pub(super) fn kind() -> Kind {
         printer: &PRINTER,
         namespaced: false,
         fixed: vec![FIXED_ROLE],
+        strategy: Arc::new(BindingStrategy { namespaced: false }),
         ..super::plain()
     }
 }

@@ -1,12 +1,16 @@
 //! The kinds of the group `rbac.authorization.k8s.io`, and what RoleBindings and ClusterRoleBindings share: a fixed field,
 //! defaults and the table.
 
+mod checks;
 mod cluster_role_binding;
 mod role_binding;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tidings_json::Value;
 
+use self::checks::RoleStrategy;
 use crate::defaults::{TypeDefaults, defaults, is_empty, member_text, rule};
 use crate::model::{FixedField, FixedRefusal, Kind, NameRule};
 use crate::table::fields::{list, name, text};
@@ -32,12 +36,14 @@ pub(super) fn kinds() -> Vec<Kind> {
             kind: "ClusterRole".into(),
             plural: "clusterroles".into(),
             namespaced: false,
+            strategy: Arc::new(RoleStrategy { namespaced: false }),
             ..plain()
         },
         role_binding::kind(),
         Kind {
             kind: "Role".into(),
             plural: "roles".into(),
+            strategy: Arc::new(RoleStrategy { namespaced: true }),
             ..plain()
         },
     ]

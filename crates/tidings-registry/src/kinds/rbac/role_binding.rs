@@ -1,5 +1,8 @@
 //! `RoleBinding` of `rbac.authorization.k8s.io`: entry, fixed fields and table.
 
+use std::sync::Arc;
+
+use super::checks::BindingStrategy;
 use super::{BINDING_COLUMNS, FIXED_ROLE, binding_cells};
 use crate::model::Kind;
 use crate::table::TablePrinter;
@@ -10,6 +13,7 @@ pub(super) fn kind() -> Kind {
         plural: "rolebindings".into(),
         printer: &PRINTER,
         fixed: vec![FIXED_ROLE],
+        strategy: Arc::new(BindingStrategy { namespaced: true }),
         ..super::plain()
     }
 }

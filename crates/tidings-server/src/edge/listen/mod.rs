@@ -1,6 +1,7 @@
 //! The listener: accepts connections, serves HTTP/1.1 and HTTP/2 over TLS, and drains connections at shutdown.
 
 mod rewound;
+mod streams;
 mod takeover;
 mod websocket;
 
@@ -11,28 +12,40 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ServerConfig;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::core::ShownCertificate;
 use crate::edge::Api;
+use crate::edge::respond::ResponseBody;
 use rewound::RewoundStream;
+use streams::{StreamActivity, StreamBody};
 use takeover::{TakenWatch, WatchTakeover};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Boxed, because it takes 1.5 KiB and a future reserves space for each variable that it is moved through.
 type TlsStream = Box<tokio_rustls::server::TlsStream<TcpStream>>;
 
-/// The connection of a client that does not finish its TLS handshake in this time is closed.
+/// The connection of a client that does not finish its TLS handshake in this time, or after it the preface of HTTP/2, is closed.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The connection of a client that does not send the head of its next request in this time is closed. As in kube-apiserver.
+/// The connection of a client that does not send the head of its next request in this time is closed. As in kube-apiserver. One of HTTP/2 without
+/// streams is closed after at most twice this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long an idle HTTP/2 connection has to end after it was told to.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many connections may be open if nobody sets another number.
+const CONNECTIONS_MAX: usize = 100_000;
+/// What a client of HTTP/2 sends first.
+const PREFACE_BYTES: usize = 24;
 /// The largest head of an HTTP/1.1 request. Each connection keeps a buffer of this size.
 const HEAD_BYTES_MAX: usize = 8192;
 /// Idle HTTP/2 connections are pinged to detect dead peers.
@@ -49,6 +62,7 @@ const STREAMS_MAX: u32 = 1000;
 pub struct Listener {
     socket: TcpListener,
     address: SocketAddr,
+    connections_max: usize,
 }
 
 impl Listener {
@@ -59,7 +73,18 @@ impl Listener {
     pub async fn bind(address: SocketAddr) -> io::Result<Listener> {
         let socket = TcpListener::bind(address).await?;
         let address = socket.local_addr()?;
-        Ok(Listener { socket, address })
+        Ok(Listener {
+            socket,
+            address,
+            connections_max: CONNECTIONS_MAX,
+        })
+    }
+
+    /// Sets how many connections may be open. More are closed at once: the server needs files for other things too.
+    #[must_use]
+    pub fn connections_max(mut self, most: usize) -> Listener {
+        self.connections_max = most;
+        self
     }
 
     /// The address of the socket.
@@ -84,6 +109,10 @@ impl Listener {
             tokio::select! {
                 () = &mut stop => break,
                 accepted = self.socket.accept() => match accepted {
+                    Ok((stream, _)) if connections.len() >= self.connections_max => {
+                        drop(stream);
+                        api.refuse_connection(self.connections_max);
+                    }
                     Ok((stream, _)) => {
                         connections.spawn(connection(stream, acceptor.clone(), api.clone(), stopping.subscribe()));
                     }
@@ -96,6 +125,7 @@ impl Listener {
                 // Removes connections that have ended.
                 Some(_) = connections.join_next() => {}
             }
+            api.note_connections(connections.len());
         }
         drop(self.socket);
         api.stop_watches();
@@ -107,6 +137,22 @@ impl Listener {
                 "closing connections that did not end within the drain timeout"
             );
         }
+    }
+}
+
+/// The API for the requests of one connection.
+#[derive(Clone)]
+struct ConnectedApi {
+    api: Api,
+    shown: Option<ShownCertificate>,
+}
+
+impl ConnectedApi {
+    async fn handle(&self, mut request: Request<Incoming>) -> Response<ResponseBody> {
+        if let Some(shown) = &self.shown {
+            request.extensions_mut().insert(shown.clone());
+        }
+        self.api.handle(request).await
     }
 }
 
@@ -137,6 +183,10 @@ async fn serve_connection(
         return;
     };
     let stream = Box::new(stream);
+    let api = ConnectedApi {
+        shown: api.shown(stream.get_ref().1.peer_certificates()),
+        api,
+    };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let ended = if http2 {
         Box::pin(serve_http2(stream, api, stopping)).await
@@ -153,7 +203,7 @@ async fn serve_connection(
 /// their memory is freed while a watch is idle.
 async fn serve_http1(
     stream: TlsStream,
-    api: Api,
+    api: ConnectedApi,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
     let mut io = RewoundStream::new(stream);
@@ -178,7 +228,7 @@ async fn serve_http1(
 /// Lets hyper serve a connection until a watch has to be taken over. `None` if the connection ended before.
 async fn until_watch(
     io: RewoundStream<TlsStream>,
-    api: &Api,
+    api: &ConnectedApi,
     stopping: &mut watch::Receiver<bool>,
 ) -> Result<Option<(RewoundStream<TlsStream>, TakenWatch)>, BoxError> {
     let taken = Arc::new(WatchTakeover::default());
@@ -212,9 +262,10 @@ async fn until_watch(
 
 async fn serve_http2(
     stream: TlsStream,
-    api: Api,
+    api: ConnectedApi,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
+    let stream = with_preface(stream).await?;
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -222,10 +273,17 @@ async fn serve_http2(
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(STREAMS_MAX)
         .max_send_buf_size(SEND_BYTES_MAX);
-    let service = service_fn(move |request| {
-        let api = api.clone();
-        async move { Ok::<_, Infallible>(api.handle(request).await) }
-    });
+    let activity = StreamActivity::default();
+    let service = {
+        let activity = activity.clone();
+        service_fn(move |request| {
+            let (api, open) = (api.clone(), activity.begin());
+            async move {
+                let response = api.handle(request).await;
+                Ok::<_, Infallible>(response.map(|body| StreamBody::new(body, open)))
+            }
+        })
+    };
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -233,8 +291,24 @@ async fn serve_http2(
             connection.as_mut().graceful_shutdown();
             connection.await
         }
+        () = activity.idle(IDLE_TIMEOUT) => {
+            connection.as_mut().graceful_shutdown();
+            // A client that is silent does not answer that either.
+            let ended = tokio::time::timeout(GOODBYE_TIMEOUT, connection).await;
+            ended.unwrap_or(Ok(()))
+        }
     };
     Ok(ended?)
+}
+
+/// Waits for the preface of HTTP/2, and puts it back.
+async fn with_preface(stream: TlsStream) -> Result<RewoundStream<TlsStream>, BoxError> {
+    let mut stream = RewoundStream::new(stream);
+    let mut preface = [0; PREFACE_BYTES];
+    let read = stream.read_exact(&mut preface);
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, read).await??;
+    stream.rewind(&preface);
+    Ok(stream)
 }
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {

@@ -16,9 +16,9 @@ use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
 
+use super::ConnectedApi;
 use super::rewound::RewoundStream;
 use super::websocket::WebSocketUpgrade;
-use crate::edge::Api;
 use crate::edge::respond::ResponseBody;
 
 /// The connection of a client that reads nothing for this long is closed; the client can resume its watch.
@@ -59,7 +59,7 @@ impl WatchTakeover {
 
 /// Answers a request for hyper. A watch is offered to [`WatchTakeover`] instead, and this future then never returns.
 pub(super) async fn answer(
-    api: Api,
+    api: ConnectedApi,
     takeover: std::sync::Arc<WatchTakeover>,
     request: Request<Incoming>,
 ) -> Result<Response<ResponseBody>, Infallible> {

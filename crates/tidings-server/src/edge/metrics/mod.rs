@@ -3,7 +3,7 @@
 mod store;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
@@ -73,6 +73,10 @@ pub(crate) struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram, fn() -> Histogram>,
     rejected: Counter,
+    connections: Gauge,
+    refused_connections: Counter,
+    /// How many connections were refused when that was last logged.
+    refused_logged: AtomicU64,
 }
 
 fn duration_histogram() -> Histogram {
@@ -87,6 +91,9 @@ impl Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(duration_histogram),
             rejected: Counter::default(),
+            connections: Gauge::default(),
+            refused_connections: Counter::default(),
+            refused_logged: AtomicU64::new(0),
         }
     }
 
@@ -155,6 +162,21 @@ impl Metrics {
         self.rejected.inc();
     }
 
+    /// Notes how many connections are open.
+    pub(crate) fn note_connections(&self, open: usize) {
+        self.connections.set(open as i64);
+    }
+
+    /// Counts a refused connection. True if it is worth a line in the log: the first, and then whenever there are twice as many.
+    pub(crate) fn refuse_connection(&self) -> bool {
+        let refused = self.refused_connections.inc() + 1;
+        let is_told = refused >= self.refused_logged.load(Ordering::Relaxed) * 2;
+        if is_told {
+            self.refused_logged.store(refused, Ordering::Relaxed);
+        }
+        is_told
+    }
+
     /// All metrics, in the text format of Prometheus.
     pub(crate) fn encode(
         &self,
@@ -179,6 +201,16 @@ impl Metrics {
             "apiserver_rejected_requests",
             "Number of requests rejected with 429 because too many were in flight",
             self.rejected.clone(),
+        );
+        registry.register(
+            "tidings_connections",
+            "Number of open connections",
+            self.connections.clone(),
+        );
+        registry.register(
+            "tidings_refused_connections",
+            "Number of connections that were closed at once, because as many as may be were open",
+            self.refused_connections.clone(),
         );
         registry.register(
             "tidings_garbage_known_objects",
