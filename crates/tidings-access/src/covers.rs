@@ -8,12 +8,26 @@ use crate::policy::Policy;
 use crate::rule::{PolicyRule, quoted};
 use crate::user::User;
 
+/// Into how many parts the rules of a role are divided to compare them with those that a user holds. What is beyond must be held by one rule as a
+/// whole: a role of a few kilobytes can have thousands of millions of parts.
+const PARTS_MAX: usize = 10_000;
+/// How many lines a refusal has.
+const MISSING_SHOWN_MAX: usize = 200;
+
 /// The parts of `wanted` that no rule of `held` covers.
 pub(crate) fn uncovered(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
-    let parts = wanted.iter().flat_map(PolicyRule::parts);
-    parts
-        .filter(|part| !held.iter().any(|rule| rule.covers(part)))
-        .collect()
+    let is_held = |rule: &PolicyRule| held.iter().any(|known| known.covers(rule));
+    let (mut missing, mut left) = (Vec::new(), PARTS_MAX);
+    for rule in wanted.iter().filter(|rule| !is_held(rule)) {
+        let count = rule.part_count();
+        if count > left {
+            missing.push(rule.clone());
+            continue;
+        }
+        left -= count;
+        missing.extend(rule.parts().into_iter().filter(|part| !is_held(part)));
+    }
+    missing
 }
 
 /// Puts rules together that differ only by their verbs.
@@ -59,6 +73,11 @@ pub fn check_escalation(
     let mut lines: Vec<String> = compact(missing).iter().map(PolicyRule::brief).collect();
     lines.sort();
     lines.dedup();
+    if lines.len() > MISSING_SHOWN_MAX {
+        let more = lines.len() - MISSING_SHOWN_MAX;
+        lines.truncate(MISSING_SHOWN_MAX);
+        lines.push(format!("and {more} more"));
+    }
     let mut text = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         quote(&user.name),
@@ -136,6 +155,37 @@ mod tests {
             let found = uncovered(&held, &rules(wanted));
             assert_eq!(found.len(), missing, "{wanted}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_small_role_with_countless_parts_is_compared_as_a_whole() {
+        let many = |text: &str| (0..300).map(|number| format!("{text}{number}")).collect();
+        let wide = PolicyRule {
+            verbs: many("v"),
+            api_groups: many("g"),
+            resources: many("r"),
+            resource_names: many("n"),
+            ..PolicyRule::default()
+        };
+        let refused = check_escalation(
+            &Policy::default(),
+            &User::new("ann", &[]),
+            "",
+            std::slice::from_ref(&wide),
+        );
+        assert!(refused.unwrap_err().contains("not currently held"));
+        let all = rules(r#"[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]"#);
+        assert!(uncovered(&all, &[wide]).is_empty());
+        let lines: Vec<PolicyRule> = (0..2000)
+            .map(|number| {
+                rules(&format!(
+                    r#"[{{"verbs":["get"],"apiGroups":[""],"resources":["r{number}"]}}]"#
+                ))
+                .remove(0)
+            })
+            .collect();
+        let refused = check_escalation(&Policy::default(), &User::new("ann", &[]), "", &lines);
+        assert!(refused.unwrap_err().ends_with("\nand 1800 more"));
     }
 
     #[test]

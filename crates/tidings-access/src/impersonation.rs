@@ -41,12 +41,18 @@ pub fn impersonation_request<'h>(
     headers: impl Iterator<Item = (&'h str, &'h str)>,
 ) -> Result<Option<ImpersonationRequest>, Status> {
     let (mut wanted, mut names_more) = (User::default(), false);
+    // Of several users and uids the first counts.
+    let (mut has_name, mut has_uid) = (false, false);
     for (name, value) in headers {
         match name {
-            USER if wanted.name.is_empty() => wanted.name = value.to_owned(),
-            UID if wanted.uid.is_empty() => {
+            USER if !has_name => {
+                wanted.name = value.to_owned();
+                has_name = true;
+            }
+            UID if !has_uid => {
                 wanted.uid = value.to_owned();
                 names_more |= !value.is_empty();
+                has_uid = true;
             }
             GROUP => {
                 wanted.groups.push(value.to_owned());
@@ -378,10 +384,11 @@ fn not_a_prefixed_path(key: &str) -> Option<String> {
     if let Some(why) = wrong.into_iter().next() {
         return Some(why);
     }
-    match path.is_empty() {
-        true => Some("must be a domain-prefixed path (such as \"acme.io/foo\")".to_owned()),
-        false => None,
+    if path.is_empty() {
+        return Some("must be a domain-prefixed path (such as \"acme.io/foo\")".to_owned());
     }
+    let is_odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"/-._~%!$&'()*+,;=:".contains(&byte);
+    path.bytes().any(is_odd).then(|| "Invalid path".to_owned())
 }
 
 #[cfg(test)]

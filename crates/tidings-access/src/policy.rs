@@ -1,7 +1,9 @@
 //! Roles and bindings, by the users and groups that they are for.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use imbl::OrdMap;
 use serde::Deserialize;
@@ -24,6 +26,35 @@ pub struct Policy {
     /// The namespace of ClusterRoleBindings is empty.
     bindings: OrdMap<NamespacedName, Arc<Binding>>,
     by_subject: OrdMap<SubjectEntry, Arc<Binding>>,
+    resolved: Arc<ResolvedSubjects>,
+}
+
+/// What users have been found to have: they ask again and again. Dropped with every change.
+#[derive(Debug, Default)]
+struct ResolvedSubjects {
+    hasher: RandomState,
+    /// By a hash of the user's name and groups and the namespace; another user with the same hash takes the place of the first.
+    ///
+    /// Bound: [`RESOLVED_MAX`].
+    found: Mutex<HashMap<u64, Arc<ResolvedUser>>>,
+}
+
+/// Of how many users, in a namespace each, it is remembered what they have.
+const RESOLVED_MAX: usize = 4096;
+
+/// What a user has in a namespace.
+#[derive(Debug)]
+struct ResolvedUser {
+    name: String,
+    groups: Vec<String>,
+    namespace: String,
+    bindings: Vec<ResolvedBinding>,
+}
+
+#[derive(Debug)]
+struct ResolvedBinding {
+    binding: Arc<Binding>,
+    rules: Result<Rules, RoleNotFound>,
 }
 
 /// Where a binding stands for one of its subjects.
@@ -156,17 +187,20 @@ impl Binding {
 impl Policy {
     /// Puts a ClusterRole in the place of the one with its name. `object` is its JSON.
     pub fn put_cluster_role(&mut self, name: &str, object: &[u8]) {
+        self.resolved = Arc::default();
         let role: StoredRole = read(object);
         self.cluster_roles.insert(name.into(), role.rules.into());
     }
 
     /// Removes a ClusterRole.
     pub fn remove_cluster_role(&mut self, name: &str) {
+        self.resolved = Arc::default();
         self.cluster_roles.remove(name);
     }
 
     /// Puts a Role in the place of the one with its name. `object` is its JSON.
     pub fn put_role(&mut self, namespace: &str, name: &str, object: &[u8]) {
+        self.resolved = Arc::default();
         let role: StoredRole = read(object);
         self.roles
             .insert((namespace.into(), name.into()), role.rules.into());
@@ -174,6 +208,7 @@ impl Policy {
 
     /// Removes a Role.
     pub fn remove_role(&mut self, namespace: &str, name: &str) {
+        self.resolved = Arc::default();
         self.roles.remove(&(namespace.into(), name.into()));
     }
 
@@ -196,6 +231,7 @@ impl Policy {
 
     /// Removes a RoleBinding, or without a namespace a ClusterRoleBinding.
     pub fn remove_binding(&mut self, namespace: &str, name: &str) {
+        self.resolved = Arc::default();
         if let Some(binding) = self.bindings.remove(&(namespace.into(), name.into())) {
             for entry in binding.entries() {
                 self.by_subject.remove(&entry);
@@ -216,7 +252,7 @@ impl Policy {
         &self,
         role: &RoleReference,
         namespace: &str,
-    ) -> Result<&[PolicyRule], RoleNotFound> {
+    ) -> Result<Arc<[PolicyRule]>, RoleNotFound> {
         let (found, resource) = match &*role.kind {
             "ClusterRole" => (self.cluster_roles.get(&*role.name), "clusterrole"),
             "Role" => (
@@ -234,7 +270,7 @@ impl Policy {
                 "{resource}.rbac.authorization.k8s.io {name} not found"
             ))
         };
-        found.map(|rules| &**rules).ok_or_else(missing)
+        found.cloned().ok_or_else(missing)
     }
 
     /// The bindings of a user in a namespace (empty: ClusterRoleBindings), each once.
@@ -267,25 +303,56 @@ impl Policy {
         found
     }
 
-    /// Shows each rule of a user in a namespace to `visit`, with its binding, until that returns true, and each role that is missing.
-    fn visit<'p>(
-        &'p self,
-        user: &User,
-        namespace: &str,
-        mut visit: impl FnMut(Result<(&'p Binding, &'p PolicyRule), RoleNotFound>) -> bool,
-    ) {
+    /// The bindings of a user in a namespace (empty: everywhere), those for all namespaces first, with what they grant.
+    fn resolve(&self, user: &User, namespace: &str) -> Arc<ResolvedUser> {
+        let resolved = &self.resolved;
+        let hash = resolved
+            .hasher
+            .hash_one((&user.name, &user.groups, namespace));
+        let found = || {
+            let found = resolved.found.lock();
+            found.unwrap_or_else(PoisonError::into_inner)
+        };
+        let is_meant = |known: &&Arc<ResolvedUser>| {
+            known.name == user.name && known.groups == user.groups && known.namespace == namespace
+        };
+        if let Some(known) = found().get(&hash).filter(is_meant) {
+            return known.clone();
+        }
         let scopes = [Some(""), Some(namespace).filter(|name| !name.is_empty())];
+        let mut bindings = Vec::new();
         for scope in scopes.into_iter().flatten() {
             for binding in self.bindings_of(user, scope) {
-                let done = match self.rules_of(&binding.role, scope) {
-                    Ok(rules) => rules.iter().any(|rule| visit(Ok((binding, rule)))),
-                    Err(missing) => visit(Err(missing)),
-                };
-                if done {
-                    return;
-                }
+                bindings.push(ResolvedBinding {
+                    binding: binding.clone(),
+                    rules: self.rules_of(&binding.role, scope),
+                });
             }
         }
+        let known = Arc::new(ResolvedUser {
+            name: user.name.clone(),
+            groups: user.groups.clone(),
+            namespace: namespace.to_owned(),
+            bindings,
+        });
+        let mut found = found();
+        if found.len() >= RESOLVED_MAX {
+            found.clear();
+        }
+        found.insert(hash, known.clone());
+        known
+    }
+
+    /// True if something is allowed.
+    pub fn allows(&self, asked: &Attributes<'_>) -> bool {
+        let resolved = self.resolve(asked.user, asked.namespace());
+        let granted = resolved
+            .bindings
+            .iter()
+            .filter_map(|known| known.rules.as_ref().ok());
+        granted
+            .flat_map(|rules| rules.iter())
+            .any(|rule| rule.allows(asked))
     }
 
     /// Why something is allowed, in upstream's words.
@@ -293,32 +360,31 @@ impl Policy {
     /// # Errors
     /// With the roles that bindings name and that are missing, if nothing allows it.
     pub(crate) fn allowed_by(&self, asked: &Attributes<'_>) -> Result<String, Vec<RoleNotFound>> {
-        let (mut reason, mut errors) = (None, Vec::new());
-        self.visit(asked.user, asked.namespace(), |visited| match visited {
-            Ok((binding, rule)) if rule.allows(asked) => {
-                reason = Some(binding.describe(asked.user));
-                true
+        let resolved = self.resolve(asked.user, asked.namespace());
+        let mut missing = Vec::new();
+        for ResolvedBinding { binding, rules } in &resolved.bindings {
+            match rules {
+                Ok(rules) if rules.iter().any(|rule| rule.allows(asked)) => {
+                    return Ok(binding.describe(asked.user));
+                }
+                Ok(_) => {}
+                Err(error) => missing.push(error.clone()),
             }
-            Ok(_) => false,
-            Err(missing) => {
-                errors.push(missing);
-                false
-            }
-        });
-        reason.ok_or(errors)
+        }
+        Err(missing)
     }
 
     /// All rules of a user in a namespace (empty: everywhere), and the roles that are missing.
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<PolicyRule>, Vec<RoleNotFound>) {
-        let (mut rules, mut errors) = (Vec::new(), Vec::new());
-        self.visit(user, namespace, |visited| {
-            match visited {
-                Ok((_, rule)) => rules.push(rule.clone()),
-                Err(missing) => errors.push(missing),
+        let resolved = self.resolve(user, namespace);
+        let (mut all, mut missing) = (Vec::new(), Vec::new());
+        for ResolvedBinding { rules, .. } in &resolved.bindings {
+            match rules {
+                Ok(rules) => all.extend(rules.iter().cloned()),
+                Err(error) => missing.push(error.clone()),
             }
-            false
-        });
-        (rules, errors)
+        }
+        (all, missing)
     }
 }
 
@@ -485,7 +551,8 @@ mod tests {
                     .subresource(pick(&mut random, &["", "log"]))
                     .in_namespace(pick(&mut random, &["", "a", "b"]))
                     .named(pick(&mut random, &["", "x"]));
-                    let decided = policy.allowed_by(&asked).is_ok();
+                    let decided = policy.allows(&asked);
+                    assert_eq!(decided, policy.allowed_by(&asked).is_ok());
                     assert_eq!(
                         decided,
                         naive.allows(&asked),

@@ -86,7 +86,7 @@ impl PolicyRule {
         })
     }
 
-    /// True if this rule allows everything that `part` does, which has at most one of everything.
+    /// True if this rule alone allows everything that `part` does.
     pub(crate) fn covers(&self, part: &PolicyRule) -> bool {
         let verbs = has(&self.verbs, "*") || has_all(&self.verbs, &part.verbs);
         let groups = has(&self.api_groups, "*") || has_all(&self.api_groups, &part.api_groups);
@@ -104,6 +104,16 @@ impl PolicyRule {
         let is_path_covered =
             |path: &String| self.paths.iter().any(|known| is_path_in(known, path));
         verbs && groups && resources && names && part.paths.iter().all(is_path_covered)
+    }
+
+    /// How many parts the rule has.
+    pub(crate) fn part_count(&self) -> usize {
+        let lists = [&self.api_groups, &self.resources, &self.verbs];
+        let names = self.resource_names.len().max(1);
+        let product = lists
+            .iter()
+            .fold(names, |product, list| product.saturating_mul(list.len()));
+        product.saturating_add(self.paths.len().saturating_mul(self.verbs.len()))
     }
 
     /// The rule in parts that have at most one of everything.

@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use tidings_storage::disk::{self, Disk, RealDisk};
 use uuid::Uuid;
 
 #[derive(Debug, clap::Args)]
@@ -98,6 +98,7 @@ fn add_user(add: &AddArguments) -> anyhow::Result<()> {
     }
     // Without the server's own kubeconfig nobody knows where the server is.
     let admin = admin_kubeconfig(data_dir)?;
+    let _turn = lock(data_dir)?;
     let mut users = read_users(data_dir)?;
     let before = users.iter().position(|user| user.name == add.name);
     let before = before.map(|at| users.remove(at));
@@ -120,6 +121,7 @@ fn add_user(add: &AddArguments) -> anyhow::Result<()> {
 
 fn remove_user(remove: &RemoveArguments) -> anyhow::Result<()> {
     let data_dir = &remove.data.data_dir;
+    let _turn = lock(data_dir)?;
     let mut users = read_users(data_dir)?;
     let count = users.len();
     users.retain(|user| user.name != remove.name);
@@ -152,13 +154,15 @@ pub(crate) fn print_kubeconfig(arguments: &KubeconfigArguments) -> anyhow::Resul
     Ok(())
 }
 
-/// The file name says the name of the user, with nothing in it that leads elsewhere.
+/// The file name says the name of the user, with nothing in it that leads elsewhere. Different names have different files.
 fn kubeconfig_path(data_dir: &Path, name: &str) -> PathBuf {
-    let safe = |letter: char| match letter {
-        letter if letter.is_ascii_alphanumeric() || "-_.@:".contains(letter) => letter,
-        _ => '_',
+    let safe = |byte: u8| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-_.@:".contains(&byte) => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
     };
-    let name: String = name.chars().map(safe).collect();
+    let name: String = name.bytes().map(safe).collect();
     data_dir.join("users").join(format!("{name}.kubeconfig"))
 }
 
@@ -248,23 +252,20 @@ fn write_users(data_dir: &Path, users: &[StoredUser]) -> anyhow::Result<()> {
     write_private(&users_file(data_dir), &text)
 }
 
-/// Writes a file that only its owner can read, in one step.
-fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
-    let write = || -> std::io::Result<()> {
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
-        let new = path.with_extension("new");
-        let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)
+/// Held while the file of users is read and written: commands take turns.
+fn lock(data_dir: &Path) -> anyhow::Result<fs::File> {
+    let directory = data_dir.join("users");
+    let locked = || -> std::io::Result<fs::File> {
+        RealDisk.create_dir(&directory)?;
+        let file = fs::File::create(directory.join("lock"))?;
+        file.lock()?;
+        Ok(file)
     };
-    write().with_context(|| format!("{} cannot be written", path.display()))
+    locked().with_context(|| format!("{} cannot be locked", directory.display()))
+}
+
+/// Writes a file that only its owner can read, durably and in one step.
+fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = disk::write_durably(&RealDisk, path, text.as_bytes());
+    written.with_context(|| format!("{} cannot be written", path.display()))
 }

@@ -5,12 +5,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };
 use tidings_testing::{Server, StartOptions};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufStream};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
 
@@ -191,6 +199,7 @@ async fn a_wrong_file_of_credentials_is_refused_at_the_start_and_names_the_line(
         text.contains("line 2: at least a token, a user name and a uid"),
         "{text}"
     );
+    assert!(!text.contains("hunter"), "{text}");
     let text = refused("--client-ca-file");
     assert!(text.contains("there is no certificate in it"), "{text}");
     let modes = tidings(&data, &["serve", "--authorization-mode", "Node,RBAC"]);
@@ -199,7 +208,6 @@ async fn a_wrong_file_of_credentials_is_refused_at_the_start_and_names_the_line(
         text.contains("Node is not built: choose from AlwaysAllow, AlwaysDeny and RBAC"),
         "{text}"
     );
-    assert!(!text.contains("hunter"));
 }
 
 struct TestAuthority {
@@ -305,8 +313,67 @@ async fn a_certificate_says_who_asks_and_a_foreign_one_is_refused() {
         "{code} {body}"
     );
 
-    // The authorities are read again.
+    // The authorities are read again, and count for connections that are open too.
+    let mut open = KeptConnection::open(&data, &server, &master).await;
+    assert_eq!(open.ask(nodes).await, "200");
     fs::write(&ca, &foreign.pem).unwrap();
-    until("200", || ask(&stranger, &[], nodes).0).await;
+    let begun = Instant::now();
+    while open.ask(nodes).await != "401" {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it is still believed"
+        );
+    }
+    assert_eq!(ask(&stranger, &[], nodes).0, "200");
     assert_eq!(ask(&master, &[], nodes).0, "401");
+}
+
+/// A connection of HTTP/1.1 that has shown a certificate, for several requests.
+struct KeptConnection(BufStream<TlsStream<TcpStream>>);
+
+impl KeptConnection {
+    /// `shown` is what curl is told.
+    async fn open(data: &Path, server: &Server, shown: &[String]) -> KeptConnection {
+        let mut roots = RootCertStore::empty();
+        let ca = CertificateDer::from_pem_file(data.join("pki/ca.crt")).unwrap();
+        roots.add(ca).unwrap();
+        let chain = vec![CertificateDer::from_pem_file(&shown[1]).unwrap()];
+        let key = PrivateKeyDer::from_pem_file(&shown[3]).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        let stream = TcpStream::connect(server.client.address()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await;
+        KeptConnection(BufStream::new(stream.unwrap()))
+    }
+
+    /// The code of the answer to a GET.
+    async fn ask(&mut self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        self.0.write_all(request.as_bytes()).await.unwrap();
+        self.0.flush().await.unwrap();
+        let (mut code, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).await.unwrap();
+            let line = line.trim_end().to_ascii_lowercase();
+            if let Some(rest) = line.strip_prefix("http/1.1 ") {
+                code = rest[..3].to_owned();
+            } else if let Some(rest) = line.strip_prefix("content-length: ") {
+                length = rest.parse().unwrap();
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).await.unwrap();
+        code
+    }
 }

@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use crate::core::Core;
 pub(crate) use garbage::GarbageCounts;
 
-/// How often caches are told the store's revision and the oldest revision of the history.
+/// How often caches are told the store's revision and the oldest revision of the history, and files of credentials are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles.
-const TASKS: usize = 5;
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials.
+const TASKS: usize = 6;
 
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
@@ -43,6 +43,7 @@ impl Controllers {
         tasks.spawn(namespaces::run(weak()));
         tasks.spawn(definitions.run(weak()));
         tasks.spawn(roles::run(weak()));
+        tasks.spawn(follow_credentials(weak()));
         tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
         Controllers {
             tasks: Mutex::new(tasks),
@@ -58,6 +59,21 @@ impl Controllers {
     }
 }
 
+/// Reads files of credentials again that have changed.
+async fn follow_credentials(core: Weak<Core>) {
+    loop {
+        tokio::time::sleep(TICK).await;
+        let Some(core) = core.upgrade() else {
+            return;
+        };
+        if core.authentication().has_files() {
+            // On another thread: a disk may be slow.
+            let follow = move || core.authentication().follow_files();
+            let _ = tokio::task::spawn_blocking(follow).await;
+        }
+    }
+}
+
 /// Keeps the revision of idle caches up to date, and trims their history when the store compacts its own.
 async fn tick(core: Weak<Core>) {
     let mut last = Revision(0);
@@ -67,10 +83,5 @@ async fn tick(core: Weak<Core>) {
             return;
         };
         last = core.tick(last).await;
-        if core.authentication().has_files() {
-            // On another thread: a disk may be slow.
-            let follow = move || core.authentication().follow_files();
-            let _ = tokio::task::spawn_blocking(follow).await;
-        }
     }
 }

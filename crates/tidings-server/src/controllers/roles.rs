@@ -113,16 +113,21 @@ async fn aggregate(core: &Core) -> bool {
         if changes.is_empty() {
             return true;
         }
-        for (key, rules) in changes {
+        for (key, mut metadata, rules) in changes {
+            metadata["name"] = key.name().into();
             let body = serde_json::json!({
                 "apiVersion": format!("{RBAC}/v1"),
                 "kind": "ClusterRole",
-                "metadata": {"name": key.name()},
+                "metadata": metadata,
                 "rules": rules,
             });
-            if let Err(status) = client::apply(core, &roles, &key, AGGREGATOR, &body).await {
-                tracing::warn!(role = key.name(), %status, "cannot aggregate a role");
-                return false;
+            match client::apply(core, &roles, &key, AGGREGATOR, &body).await {
+                Ok(()) => {}
+                Err(status) if status.code == 409 => {} // it has changed or is gone: the next pass sees that
+                Err(status) => {
+                    tracing::warn!(role = key.name(), %status, "cannot aggregate a role");
+                    return false;
+                }
             }
         }
         if roles.refresh().await.is_err() {
@@ -140,6 +145,8 @@ const PASSES_MAX: usize = 8;
 /// A role as aggregation sees it.
 struct SeenRole {
     key: ObjectKey,
+    /// The uid and the version: a role that is deleted meanwhile is not made again.
+    identity: Value,
     labels: Labels,
     rules: Vec<Value>,
     selectors: Vec<Value>,
@@ -150,6 +157,10 @@ fn seen(key: &ObjectKey, object: &Object) -> Option<SeenRole> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     Some(SeenRole {
         key: key.clone(),
+        identity: serde_json::json!({
+            "uid": object.uid(),
+            "resourceVersion": object.resource_version(),
+        }),
         labels: object.labels().clone(),
         rules: list(&json["rules"]),
         selectors: list(&json["aggregationRule"]["clusterRoleSelectors"]),
@@ -157,21 +168,22 @@ fn seen(key: &ObjectKey, object: &Object) -> Option<SeenRole> {
 }
 
 /// The roles whose rules are not those of the roles that they select, with the rules that they should have.
-fn aggregated(roles: &Resource) -> Vec<(ObjectKey, Vec<Value>)> {
+fn aggregated(roles: &Resource) -> Vec<(ObjectKey, Value, Vec<Value>)> {
     let snapshot = roles.cache().snapshot();
     // Sorted by name, as the rules are put together.
-    let all: Vec<SeenRole> = snapshot
+    let mut all: Vec<SeenRole> = snapshot
         .state
         .iter()
         .filter_map(|(key, object)| seen(key, object))
         .collect();
     let mut changes = Vec::new();
-    for role in all.iter().filter(|role| !role.selectors.is_empty()) {
+    for at in 0..all.len() {
+        let role = &all[at];
+        if role.selectors.is_empty() {
+            continue;
+        }
         let mut rules: Vec<Value> = Vec::new();
-        for selector in &role.selectors {
-            let Some(selector) = label_selector(selector) else {
-                continue;
-            };
+        for selector in role.selectors.iter().filter_map(label_selector) {
             let selected = all
                 .iter()
                 .filter(|other| other.key != role.key && selector.matches(&other.labels));
@@ -182,7 +194,9 @@ fn aggregated(roles: &Resource) -> Vec<(ObjectKey, Vec<Value>)> {
             }
         }
         if rules != role.rules {
-            changes.push((role.key.clone(), rules));
+            changes.push((role.key.clone(), role.identity.clone(), rules.clone()));
+            // Those that come later see it: two roles that select each other come to rest.
+            all[at].rules = rules;
         }
     }
     changes

@@ -135,7 +135,7 @@ impl Authentication {
             return Ok(admin());
         }
         if let Some(user) = shown.and_then(ShownCertificate::user) {
-            return Ok(user.clone());
+            return Ok(user);
         }
         match (shown, token) {
             (_, Some(token)) => self.user_of_token(token).ok_or_else(Status::unauthorized),
@@ -149,8 +149,8 @@ impl Authentication {
         let Authentication::Credentials(known) = self else {
             return None;
         };
-        let authority = known.clients.as_ref().filter(|_| !chain.is_empty())?;
-        Some(ShownCertificate::new(&authority.current(), chain))
+        let authorities = known.clients.as_ref().filter(|_| !chain.is_empty())?;
+        Some(ShownCertificate::new(authorities, chain))
     }
 
     /// Reads files again that have changed. Blocks.

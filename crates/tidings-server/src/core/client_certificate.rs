@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustls::client::danger::HandshakeSignatureValid;
@@ -61,7 +61,11 @@ impl ClientAuthority {
         verified.ok()?;
         let (_, certificate) = X509Certificate::from_der(own).ok()?;
         let subject = certificate.subject();
-        let name = subject.iter_common_name().next()?.as_str().ok()?;
+        // As in Go, the last of several names counts.
+        let name = subject.iter_common_name().last()?.as_str().ok()?;
+        if name.is_empty() {
+            return None;
+        }
         let groups = subject.iter_organization();
         let groups = groups.filter_map(|group| group.as_str().ok());
         let digest = ring::digest::digest(&ring::digest::SHA256, own);
@@ -96,23 +100,46 @@ struct CertificateUser {
     until: SystemTime,
 }
 
-/// What the client of a connection has shown in the handshake.
-#[derive(Debug, Clone)]
-pub(crate) struct ShownCertificate(Arc<Option<CertificateUser>>);
+/// What the client of a connection has shown in the handshake. Clones share it.
+#[derive(Clone)]
+pub(crate) struct ShownCertificate(Arc<ShownChain>);
+
+struct ShownChain {
+    authorities: Arc<FollowedFile<ClientAuthority>>,
+    chain: Vec<CertificateDer<'static>>,
+    /// The user, by the authorities that were believed when it was last looked at.
+    checked: Mutex<Option<(Arc<ClientAuthority>, Option<CertificateUser>)>>,
+}
 
 impl ShownCertificate {
     pub(super) fn new(
-        authority: &ClientAuthority,
+        authorities: &Arc<FollowedFile<ClientAuthority>>,
         chain: &[CertificateDer<'_>],
     ) -> ShownCertificate {
-        ShownCertificate(Arc::new(authority.user(chain)))
+        let owned = chain
+            .iter()
+            .map(|certificate| certificate.clone().into_owned());
+        ShownCertificate(Arc::new(ShownChain {
+            authorities: authorities.clone(),
+            chain: owned.collect(),
+            checked: Mutex::default(),
+        }))
     }
 
     /// The user; `None` if the certificate is not believed, or not any more.
-    pub(super) fn user(&self) -> Option<&Arc<User>> {
-        let known = (*self.0).as_ref();
-        let known = known.filter(|known| SystemTime::now() <= known.until);
-        known.map(|known| &known.user)
+    pub(super) fn user(&self) -> Option<Arc<User>> {
+        let current = self.0.authorities.current();
+        let checked = self.0.checked.lock();
+        let mut checked = checked.unwrap_or_else(PoisonError::into_inner);
+        let known = match checked.take() {
+            Some((by, known)) if Arc::ptr_eq(&by, &current) => known,
+            _ => current.user(&self.0.chain),
+        };
+        let (_, known) = checked.insert((current, known));
+        let known = known
+            .as_ref()
+            .filter(|known| SystemTime::now() <= known.until);
+        known.map(|known| known.user.clone())
     }
 }
 

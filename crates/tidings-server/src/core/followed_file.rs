@@ -1,25 +1,41 @@
 //! Files with credentials that may change while the server runs.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::SystemTime;
 
 use super::credentials_error::CredentialsError;
 
-/// The time and the size of a file: if they change, so may its content. `None`: there is no file.
-type FileStamp = Option<(Option<SystemTime>, u64)>;
+/// What changes with the content of a file. `None`: there is no file.
+type FileStamp = Option<(u64, u64, i64, i64, i64, i64)>;
+
+/// What is known of a file.
+#[derive(Default)]
+struct SeenFile {
+    /// The file that was read.
+    read: FileStamp,
+    /// The file that could not be read, which the log says once.
+    failed: Option<FileStamp>,
+}
 
 /// What a file says. It is read again when the file changes; one that is wrong changes nothing.
 pub(super) struct FollowedFile<T> {
     path: PathBuf,
     parse: fn(&Path, Option<&[u8]>) -> Result<T, CredentialsError>,
     current: RwLock<Arc<T>>,
-    stamp: Mutex<FileStamp>,
+    seen: Mutex<SeenFile>,
 }
 
 fn stamp(path: &Path) -> FileStamp {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok(), metadata.len()))
+    let file = std::fs::metadata(path).ok()?;
+    Some((
+        file.ino(),
+        file.len(),
+        file.mtime(),
+        file.mtime_nsec(),
+        file.ctime(),
+        file.ctime_nsec(),
+    ))
 }
 
 impl<T> FollowedFile<T> {
@@ -34,7 +50,10 @@ impl<T> FollowedFile<T> {
             current: RwLock::new(Arc::new(read(path, parse)?)),
             path: path.to_owned(),
             parse,
-            stamp: Mutex::new(stamp),
+            seen: Mutex::new(SeenFile {
+                read: stamp,
+                failed: None,
+            }),
         })
     }
 
@@ -51,20 +70,26 @@ impl<T> FollowedFile<T> {
     /// Reads the file again if it has changed. One that is wrong changes nothing, and the log says why. Blocks.
     pub(super) fn follow(&self) {
         let now = stamp(&self.path);
-        let known = self.stamp.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if *known == now {
+        let seen = self.seen.lock();
+        let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
+        if seen.read == now {
             return;
         }
-        *known = now;
         match read(&self.path, self.parse) {
             Ok(read) => {
                 tracing::info!(path = %self.path.display(), "a file of credentials has changed and was read again");
                 let current = self.current.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
+                *seen = SeenFile {
+                    read: now,
+                    failed: None,
+                };
             }
+            // It is tried again at every look: a disk may have failed for a moment.
             Err(error) => {
-                tracing::error!(%error, "a file of credentials has changed and is wrong: what it said before stays");
+                if seen.failed.replace(now) != Some(now) {
+                    tracing::error!(%error, "a file of credentials has changed and is wrong: what it said before stays");
+                }
             }
         }
     }

@@ -196,12 +196,14 @@ fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
 fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -> Route {
     let (forced_watch, segments) = match segments {
         ["watch", rest @ ..] => (true, rest),
+        // Authorisation reads these as a verb.
+        ["proxy", ..] => return Route::NoSuchResource,
         rest => (false, rest),
     };
     let (namespace, rest) = match segments {
         // `status` and `finalize` below a namespace are its subresources; anything else is a resource in the namespace (W18).
         ["namespaces", namespace, rest @ ..]
-            if !rest.is_empty() && !matches!(rest, ["status" | "finalize"]) =>
+            if !matches!(rest, [] | ["status" | "finalize", ..]) =>
         {
             (Some((*namespace).to_owned()), rest)
         }

@@ -230,6 +230,40 @@ async fn roles_with_an_aggregation_have_the_rules_of_those_that_they_select() {
 }
 
 #[tokio::test]
+async fn roles_that_select_each_other_come_to_rest() {
+    let server = server(TOKENS).await;
+    let roles = format!("{ROLES}/clusterroles");
+    let root = |method, path: &str, body| Question::new("root-token", method, path, body);
+    for (own, other, resource) in [("a", "b", "pods"), ("b", "a", "nodes")] {
+        let select = json!({"clusterRoleSelectors": [{"matchLabels": {other: "true"}}]});
+        let rule = json!({"verbs": ["get"], "apiGroups": [""], "resources": [resource]});
+        let role = json!({"metadata": {"name": own, "labels": {own: "true"}}, "aggregationRule": select, "rules": [rule]});
+        let created = server.ask(&root("POST", &roles, role)).await;
+        assert_eq!(created.code, 201, "{}", created.text);
+    }
+    let read = async |name: &str| {
+        let path = format!("{roles}/{name}");
+        server.ask(&root("GET", &path, Value::Null)).await.json()
+    };
+    let rested = async {
+        while read("a").await["rules"] != read("b").await["rules"] {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), rested)
+        .await
+        .unwrap();
+    let version = read("a").await["metadata"]["resourceVersion"].clone();
+    // Another role wakes the controller once more; it has nothing to do.
+    let other = json!({"metadata": {"name": "other"}, "rules": []});
+    assert_eq!(server.ask(&root("POST", &roles, other)).await.code, 201);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert_eq!(read("a").await["metadata"]["resourceVersion"], version);
+    }
+}
+
+#[tokio::test]
 async fn roles_and_bindings_that_grant_nothing_by_a_slip_are_refused() {
     let server = server(TOKENS).await;
     let check = async |path: &str, body: Value, message: &str| {

@@ -293,9 +293,14 @@ async fn serve_http2(
         }
         () = activity.idle(IDLE_TIMEOUT) => {
             connection.as_mut().graceful_shutdown();
-            // A client that is silent does not answer that either.
-            let ended = tokio::time::timeout(GOODBYE_TIMEOUT, connection).await;
-            ended.unwrap_or(Ok(()))
+            loop {
+                match tokio::time::timeout(GOODBYE_TIMEOUT, connection.as_mut()).await {
+                    Ok(ended) => break ended,
+                    // A stream may have begun meanwhile. A client that is silent does not answer the goodbye either.
+                    Err(_) if activity.is_open() => {}
+                    Err(_) => break Ok(()),
+                }
+            }
         }
     };
     Ok(ended?)

@@ -40,14 +40,18 @@ impl StreamActivity {
         OpenStream(self.0.clone())
     }
 
+    /// True if a stream is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.open.load(Ordering::Acquire) > 0
+    }
+
     /// Waits until no stream was open and none has begun for a time, and at most twice that.
     pub(super) async fn idle(&self, time: Duration) {
         loop {
             let begun = self.0.begun.load(Ordering::Acquire);
-            let was_open = self.0.open.load(Ordering::Acquire) > 0;
+            let was_open = self.is_open();
             tokio::time::sleep(time).await;
-            let is_open = self.0.open.load(Ordering::Acquire) > 0;
-            if !was_open && !is_open && begun == self.0.begun.load(Ordering::Acquire) {
+            if !was_open && !self.is_open() && begun == self.0.begun.load(Ordering::Acquire) {
                 return;
             }
         }
