@@ -15,7 +15,7 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 /// How many definitions there are.
 const SIZES: [usize; 2] = [100, 600];
 /// How many values the schema of a definition has.
-const VALUES: usize = 380;
+const VALUES: usize = 270;
 /// How long the server has to serve the last definition.
 const PATIENCE: Duration = Duration::from_secs(600);
 

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -208,6 +209,81 @@ async fn a_wrong_file_of_credentials_is_refused_at_the_start_and_names_the_line(
         text.contains("Node is not built: choose from AlwaysAllow, AlwaysDeny and RBAC"),
         "{text}"
     );
+}
+
+/// Everything is logged that can be, and what must not be is planted everywhere.
+#[tokio::test]
+async fn no_token_and_no_secret_is_in_any_log_line_error_or_metric() {
+    let directory = tempfile::tempdir().unwrap();
+    let (data, tokens) = (
+        directory.path().join("data"),
+        directory.path().join("tokens"),
+    );
+    fs::write(&tokens, "planted-right,ann,1,system:masters\n").unwrap();
+    let log = directory.path().join("log");
+    let mut process = Command::new(BINARY)
+        .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(&data)
+        .arg("--token-auth-file")
+        .arg(&tokens)
+        .env("RUST_LOG", "trace")
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
+    let url = lines.find_map(|line| line.strip_prefix("ready: ").map(ToOwned::to_owned));
+    let server = Server::running(&url.unwrap(), "", &[process.id()]).unwrap();
+    let right = "Authorization: Bearer planted-right";
+    let json = "Content-Type: application/json";
+    let ask = |bearer: &str, path: &str, body: &str, code: &str| {
+        let bearer = ["-H", bearer, "-H", json];
+        let sent = ["-d", body];
+        let sent: &[&str] = if body.is_empty() { &[] } else { &sent };
+        let (answered, text) = curl(&data, &server, path, &[&bearer, sent].concat());
+        assert_eq!(answered, code, "{path}: {text}");
+        text
+    };
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = r#"{"metadata":{"name":"s"},"stringData":{"k":"planted-secret"}}"#;
+    ask(right, secrets, secret, "201");
+    let mut shown = vec![
+        // One that is refused, with what it had.
+        ask(
+            right,
+            secrets,
+            r#"{"metadata":{"name":"s"},"data":{"k":"planted-odd"}}"#,
+            "400",
+        ),
+        ask("Authorization: Bearer planted-wrong", secrets, "", "401"),
+        ask("Authorization: Basic planted-basic", secrets, "", "403"),
+        ask(right, "/metrics", "", "200"),
+    ];
+    let review = r#"{"spec":{"token":"planted-asked"}}"#;
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let answered = ask(right, reviews, review, "201");
+    assert!(answered.contains("invalid bearer token"), "{answered}");
+    // A wrong file is named and not quoted.
+    fs::write(
+        &tokens,
+        "planted-right,ann,1,system:masters\nplanted-line,x\n",
+    )
+    .unwrap();
+    let told = "what it said before stays";
+    until("told", || {
+        match fs::read_to_string(&log).unwrap().contains(told) {
+            true => "told".to_owned(),
+            false => String::new(),
+        }
+    })
+    .await;
+    process.kill().unwrap();
+    process.wait().unwrap();
+    shown.push(fs::read_to_string(&log).unwrap());
+    let line = shown.iter().flat_map(|text| text.lines());
+    let line = line.into_iter().find(|line| line.contains("planted-"));
+    assert_eq!(line, None);
 }
 
 struct TestAuthority {
