@@ -5,6 +5,8 @@ mod check;
 mod logging;
 mod new;
 mod serve;
+mod service_accounts;
+mod units;
 mod user;
 mod watch;
 
@@ -26,7 +28,7 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run an API server on this machine
-    Serve(serve::ServeArguments),
+    Serve(Box<serve::ServeArguments>),
     /// Make users who may ask the server, with a token each
     User(user::UserArguments),
     /// Print the kubeconfig of a user, or of the administrator without a name

@@ -16,6 +16,8 @@ use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Sto
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging::{LogFormat, Logging};
+use crate::service_accounts::ServiceAccountArguments;
+use crate::units::{parse_bytes, parse_duration};
 use crate::user::users_file;
 
 /// How long requests and watches have to end when the server stops.
@@ -105,6 +107,9 @@ pub(crate) struct ServeArguments {
     /// The format of log lines
     #[arg(long, default_value = "text", value_enum)]
     log: LogFormat,
+
+    #[command(flatten)]
+    service_accounts: ServiceAccountArguments,
 }
 
 /// Where objects are stored.
@@ -142,45 +147,6 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an IP address and a port, as 127.0.0.1:6443 or [::1]:6443".to_owned())
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = text.split_at(
-        text.find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len()),
-    );
-    let seconds = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return Err("write a whole number with its unit, as 30s, 10m or 2h".to_owned()),
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "write a whole number with its unit, as 30s, 10m or 2h".to_owned())?;
-    number
-        .checked_mul(seconds)
-        .filter(|seconds| *seconds > 0)
-        .map(Duration::from_secs)
-        .ok_or("must be at least 1s".to_owned())
-}
-
-fn parse_bytes(text: &str) -> Result<usize, String> {
-    let (number, unit) = match text.strip_suffix("Ki") {
-        Some(number) => (number, 1 << 10),
-        None => match text.strip_suffix("Mi") {
-            Some(number) => (number, 1 << 20),
-            None => (text, 1),
-        },
-    };
-    let range = (64 << 10)..=(32 << 20);
-    let bytes = number
-        .parse()
-        .ok()
-        .and_then(|number: usize| number.checked_mul(unit));
-    bytes
-        .filter(|bytes| range.contains(bytes))
-        .ok_or("write a number of bytes from 64Ki to 32Mi, as 1532Ki".to_owned())
-}
-
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     let logging = Logging::start(arguments.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -206,6 +172,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         }
     });
     let credentials = credentials(arguments)?;
+    let mut service_accounts = arguments.service_accounts.options()?;
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -240,6 +207,9 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     pki.write_kubeconfig(&kubeconfig, &format!("https://{}", reachable(address)))?;
 
     let mut options = ApiOptions::default();
+    let key = service_accounts.signing_key.take();
+    service_accounts.signing_key = Some(key.unwrap_or_else(|| pki.service_account_key()));
+    options.service_accounts = service_accounts;
     let credentials = credentials.admin_token(pki.token());
     let tls = pki.tls(&credentials)?;
     options.authentication = Authentication::Credentials(credentials);

@@ -43,6 +43,13 @@ pub fn builtin() -> &'static Catalog {
     &BUILTIN
 }
 
+/// The kind of what is posted to the subresource `token` of a service account.
+pub fn token_request() -> &'static Arc<Kind> {
+    static KIND: LazyLock<Arc<Kind>> =
+        LazyLock::new(|| Arc::new(described(kinds::token_request(), &[])));
+    &KIND
+}
+
 /// The prefixes of store keys whose values expire, and after how long: for the options of a store.
 pub fn lifetimes() -> impl Iterator<Item = (String, Duration)> {
     let kinds = builtin().iter().filter(|kind| kind.view.is_none());
@@ -52,13 +59,19 @@ pub fn lifetimes() -> impl Iterator<Item = (String, Duration)> {
 /// The built-in kinds, with what the table of types says of them.
 fn builtin_kinds() -> Vec<Arc<Kind>> {
     let mut all: Vec<Arc<Kind>> = Vec::new();
-    for mut kind in kinds::entries() {
-        kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
-        kind.view = kind.view_of.and_then(|view| resolved(view, &all));
-        kind.members = members(&kind);
+    for kind in kinds::entries() {
+        let kind = described(kind, &all);
         all.push(Arc::new(kind));
     }
     all
+}
+
+/// An entry with what the table of types says of it. A view needs its stored kind to be one of `before`.
+fn described(mut kind: Kind, before: &[Arc<Kind>]) -> Kind {
+    kind.schema = tidings_schema::find(&kind.group, &kind.version, &kind.kind);
+    kind.view = kind.view_of.and_then(|view| resolved(view, before));
+    kind.members = members(&kind);
+    kind
 }
 
 /// A view with its stored kind, which must be one of `before`.

@@ -8,8 +8,9 @@ mod edge;
 pub mod fuzzing;
 mod pki;
 
-pub use crate::core::{Authentication, Credentials, CredentialsError};
+pub use crate::core::{Authentication, Credentials, CredentialsError, ServiceAccountOptions};
 pub use edge::{Api, ApiOptions, Listener, ResponseBody, StartError};
 pub use pki::{Pki, PkiError, ServerNames};
 pub use tidings_access::AuthorizationMode;
+pub use tidings_identity as identity;
 pub use tidings_registry::lifetimes;

@@ -1,5 +1,5 @@
-//! The certificate authority, the server's certificate and the administrator's token. The authority and the token are made at the first start
-//! and kept in files.
+//! The certificate authority, the server's certificate, the administrator's token and the key that signs tokens of service accounts. All but the
+//! server's certificate are made at the first start and kept in files.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,6 +15,7 @@ use rustls::ServerConfig;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
+use tidings_identity::SigningKey;
 use tidings_storage::disk::{self, Disk, OpenMode, RealDisk};
 use uuid::Uuid;
 
@@ -68,6 +69,7 @@ pub struct Pki {
     token: String,
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
+    service_account_key: SigningKey,
 }
 
 impl std::fmt::Debug for Pki {
@@ -122,7 +124,10 @@ impl Pki {
             );
             return Err(PkiError::Certificate(why));
         }
-        Pki::assemble(&ca_key, ca_pem, token, names)
+        let account_key = read_or_make(disk, &directory.join("sa.key"), || {
+            Ok(generate_key()?.serialize_pem())
+        })?;
+        Pki::assemble(&ca_key, ca_pem, token, &account_key, names)
     }
 
     /// Credentials in memory only.
@@ -135,13 +140,21 @@ impl Pki {
             .self_signed(&key)
             .map_err(certificate_error)?
             .pem();
-        Pki::assemble(&key.serialize_pem(), ca_pem, new_token(), names)
+        let account_key = generate_key()?.serialize_pem();
+        Pki::assemble(
+            &key.serialize_pem(),
+            ca_pem,
+            new_token(),
+            &account_key,
+            names,
+        )
     }
 
     fn assemble(
         ca_key: &str,
         ca_pem: String,
         token: String,
+        account_key: &str,
         names: &ServerNames,
     ) -> Result<Pki, PkiError> {
         let ca_key = KeyPair::from_pem(ca_key).map_err(certificate_error)?;
@@ -155,7 +168,14 @@ impl Pki {
             token,
             certificate: certificate.der().clone(),
             key: key.serialize_der(),
+            service_account_key: SigningKey::from_pem(account_key.as_bytes())
+                .map_err(certificate_error)?,
         })
+    }
+
+    /// The key that signs tokens of service accounts, if no other is given.
+    pub fn service_account_key(&self) -> SigningKey {
+        self.service_account_key.clone()
     }
 
     /// The administrator's bearer token.
@@ -363,6 +383,8 @@ mod tests {
             let again = Pki::open_on(&disk, directory, &names()).unwrap();
             assert_eq!(first.token, again.token, "seed {seed}");
             assert_eq!(first.ca_pem, again.ca_pem, "seed {seed}");
+            let key = |pki: &Pki| pki.service_account_key.public().clone();
+            assert_eq!(key(&first), key(&again), "seed {seed}");
         }
     }
 }

@@ -11,6 +11,17 @@ fn plain() -> Kind {
     }
 }
 
+/// What is posted to the subresource `token` of a service account. It is not served by itself.
+pub(crate) fn token_request() -> Kind {
+    Kind {
+        kind: "TokenRequest".into(),
+        plural: "serviceaccounts".into(),
+        namespaced: true,
+        review: Some(Review::NewToken),
+        ..plain()
+    }
+}
+
 pub(super) fn kinds() -> Vec<Kind> {
     vec![
         Kind {

@@ -27,6 +27,7 @@ mod scheduling;
 mod storage;
 mod workload;
 
+pub(crate) use authentication::token_request;
 pub use authorization::check_review;
 
 use crate::defaults::TypeDefaults;

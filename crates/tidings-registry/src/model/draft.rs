@@ -96,6 +96,13 @@ impl Draft {
         self.at(path).and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The texts of the list at a path of members; empty if there is none.
+    pub fn texts(&self, path: &[&str]) -> Vec<String> {
+        let list = self.at(path).and_then(Value::as_array);
+        let texts = list.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(ToOwned::to_owned).collect()
+    }
+
     /// Checks that the name in an object is the name in the URL (W142).
     ///
     /// # Errors
@@ -168,7 +175,7 @@ impl Draft {
                     None => {}
                 }
             }
-            Some(Subresource::Finalize) => {}
+            Some(Subresource::Finalize | Subresource::Token) => {}
             Some(Subresource::Scale) | None if kind.status => {
                 self.members.remove("status");
                 if let Some(status) = old.members.get("status") {

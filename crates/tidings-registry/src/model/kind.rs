@@ -72,8 +72,8 @@ pub struct Kind {
     pub created_with_status: bool,
     /// The member of metadata that a write to the status subresource does not change.
     pub status_keeps: Option<StatusKeeps>,
-    /// The kind has a `finalize` subresource.
-    pub finalize: bool,
+    /// The subresources that only this kind has.
+    pub own_parts: &'static [Subresource],
     /// The `scale` subresource, if the kind has one.
     pub scale: Option<Scale>,
     /// PUT creates an object that does not exist (W145).
@@ -239,6 +239,8 @@ pub enum Review {
     SelfSubject,
     /// Which user a token belongs to.
     Token,
+    /// What a new token of a service account is.
+    NewToken,
 }
 
 /// A part of an object with its own URL.
@@ -250,6 +252,8 @@ pub enum Subresource {
     Scale,
     /// `finalize`, of namespaces.
     Finalize,
+    /// `token`, of service accounts.
+    Token,
 }
 
 /// The kind of the objects that are read and written at the subresource `scale`.
@@ -259,10 +263,35 @@ pub const SCALE: GroupVersionKind<'static> = GroupVersionKind {
     kind: "Scale",
 };
 
+/// The kind of the objects that are written at the subresource `token`.
+const TOKEN_REQUEST: GroupVersionKind<'static> = GroupVersionKind {
+    group: "authentication.k8s.io",
+    version: "v1",
+    kind: "TokenRequest",
+};
+
 impl Subresource {
+    /// Every subresource.
+    pub const ALL: [Subresource; 4] = [
+        Subresource::Status,
+        Subresource::Scale,
+        Subresource::Finalize,
+        Subresource::Token,
+    ];
+
+    /// The subresource with this name in URLs.
+    pub fn named(name: &str) -> Option<Subresource> {
+        let mut all = Subresource::ALL.into_iter();
+        all.find(|part| part.as_str() == name)
+    }
+
     /// The kind of what is read and written at its URL, if that is not an object of the resource.
     pub fn other_kind(self) -> Option<GroupVersionKind<'static>> {
-        (self == Subresource::Scale).then_some(SCALE)
+        match self {
+            Subresource::Scale => Some(SCALE),
+            Subresource::Token => Some(TOKEN_REQUEST),
+            Subresource::Status | Subresource::Finalize => None,
+        }
     }
 
     /// The name in URLs.
@@ -271,6 +300,7 @@ impl Subresource {
             Subresource::Status => "status",
             Subresource::Scale => "scale",
             Subresource::Finalize => "finalize",
+            Subresource::Token => "token",
         }
     }
 }
@@ -327,7 +357,7 @@ impl Kind {
             status: false,
             created_with_status: false,
             status_keeps: None,
-            finalize: false,
+            own_parts: &[],
             scale: None,
             create_on_update: false,
             conditional_update: false,
@@ -431,7 +461,7 @@ impl Kind {
         match subresource {
             Subresource::Status => self.status,
             Subresource::Scale => self.scale.is_some(),
-            Subresource::Finalize => self.finalize,
+            Subresource::Finalize | Subresource::Token => self.own_parts.contains(&subresource),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use tidings_access::{TokenFile, User};
-use tidings_api::Status;
+use tidings_identity::is_same_secret;
 
 use super::access::admin;
 use super::client_certificate::{AnyCertificate, ClientAuthority, ShownCertificate};
@@ -114,34 +114,12 @@ impl Authentication {
         let Authentication::Credentials(known) = self else {
             return None;
         };
-        if is_same_token(presented.as_bytes(), known.admin_token.as_bytes()) {
+        if is_same_secret(presented.as_bytes(), known.admin_token.as_bytes()) {
             return Some(admin());
         }
         let user =
             |tokens: &Arc<FollowedFile<TokenFile>>| tokens.current().user(presented).cloned();
         known.tokens.iter().find_map(user)
-    }
-
-    /// The user of a request with this certificate and token, or without (W9). A certificate counts first.
-    ///
-    /// # Errors
-    /// If nobody has what was shown.
-    pub(crate) fn user(
-        &self,
-        shown: Option<&ShownCertificate>,
-        token: Option<&str>,
-    ) -> Result<Arc<User>, Status> {
-        if matches!(self, Authentication::Trusted) {
-            return Ok(admin());
-        }
-        if let Some(user) = shown.and_then(ShownCertificate::user) {
-            return Ok(user);
-        }
-        match (shown, token) {
-            (_, Some(token)) => self.user_of_token(token).ok_or_else(Status::unauthorized),
-            (Some(_), None) => Err(Status::unauthorized()),
-            (None, None) => Ok(Arc::new(User::anonymous())),
-        }
     }
 
     /// What a client has shown in the handshake.
@@ -170,15 +148,6 @@ impl Authentication {
             }
         }
     }
-}
-
-/// Compares in constant time: the time does not depend on where the first difference is.
-fn is_same_token(presented: &[u8], token: &[u8]) -> bool {
-    let difference = presented
-        .iter()
-        .zip(token)
-        .fold(0, |difference, (a, b)| difference | (a ^ b));
-    difference == 0 && presented.len() == token.len() && !token.is_empty()
 }
 
 #[cfg(test)]

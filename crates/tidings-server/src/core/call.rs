@@ -19,6 +19,8 @@ pub(crate) struct Call {
     pub(crate) manager: String,
     /// Warnings that are sent to the client with the answer.
     pub(crate) warnings: Vec<String>,
+    /// What the audit log says besides: name and text.
+    pub(crate) notes: Vec<(&'static str, String)>,
 }
 
 impl Call {
@@ -29,7 +31,13 @@ impl Call {
             grants: None,
             manager,
             warnings: Vec::new(),
+            notes: Vec::new(),
         }
+    }
+
+    /// Adds a note to the audit log.
+    pub(super) fn note(&mut self, name: &'static str, text: String) {
+        self.notes.push((name, text));
     }
 
     /// The field manager, as it is written in managedFields (W157).

@@ -54,4 +54,9 @@ impl Command {
             Command::Get(_) | Command::List(_) | Command::Watch(_) | Command::Review { .. }
         )
     }
+
+    /// True if the command may delete objects.
+    pub(crate) fn deletes(&self) -> bool {
+        matches!(self, Command::Delete(_) | Command::DeleteCollection(..))
+    }
 }

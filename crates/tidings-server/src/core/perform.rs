@@ -9,7 +9,7 @@ use super::command::Command;
 use super::edit::{EditFn, change};
 use super::policy_index::RBAC;
 use super::state::Core;
-use super::{apply, create, delete, get, list, patch, review, update, watch};
+use super::{apply, create, delete, get, list, patch, review, service_accounts, update, watch};
 
 impl Core {
     /// Performs a command. The future may be dropped: a write is then either complete or not done.
@@ -22,9 +22,10 @@ impl Core {
         if decides {
             call.grants = Some(self.access().clone());
         }
+        let ends_tokens = command.deletes() && service_accounts::ends_tokens(&call.target.kind);
         let answer = self.dispatch(call, command).await?;
-        if decides {
-            // Who has the answer may rely on the role or binding that was written.
+        if decides || ends_tokens {
+            // Who has the answer may rely on the role or binding that was written, or that the tokens have ended.
             Box::pin(call.target.resource()?.refresh()).await?;
         }
         if let Answer::Object(ObjectOutcome::Created, object) = &answer {
@@ -58,7 +59,7 @@ impl Core {
                 review,
                 options,
                 body,
-            } => review::review(self, call, review, options, &body),
+            } => Box::pin(review::review(self, call, review, options, &body)).await,
             Command::Update { options, body } => {
                 Box::pin(update::update(self, call, options, &body)).await
             }

@@ -8,18 +8,21 @@ use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created}
 
 use super::access::Access;
 use super::answer::{Answer, ObjectOutcome};
-use super::authentication::AUDIENCE;
 use super::call::Call;
 use super::clock;
 use super::state::Core;
+use super::token_request;
 
-pub(super) fn review(
+pub(super) async fn review(
     core: &Core,
     call: &mut Call,
     review: Review,
     options: WriteOptions,
     body: &Bytes,
 ) -> Result<Answer, Status> {
+    if review == Review::NewToken {
+        return token_request::issue(core, call, options, body).await;
+    }
     let kind = call.target.kind.clone();
     let mut draft = Draft::read(&kind, body)?;
     let odd = options.validation.odd_fields(&kind, &draft.odd)?;
@@ -52,7 +55,8 @@ pub(super) fn review(
             draft.meta.creation_timestamp = Some(clock::now());
             json!({ "userInfo": user_info(&call.user) })
         }
-        Review::Token => token_status(core, &draft)?,
+        Review::Token => token_status(core, &draft).await?,
+        Review::NewToken => return Err(Status::method_not_allowed()),
     };
     draft.members.insert("status".into(), status);
     let json = draft.write()?.value().clone();
@@ -79,45 +83,33 @@ fn user_info(user: &User) -> Value {
 
 /// The user whom an access review asks about.
 fn asked_user(draft: &Draft) -> User {
-    let texts = |value: &Value| -> Vec<String> {
-        let texts = value.as_array().into_iter().flatten();
-        texts
-            .filter_map(Value::as_str)
-            .map(ToOwned::to_owned)
-            .collect()
-    };
     let extra = draft.at(&["spec", "extra"]).and_then(Value::as_object);
-    let extra = extra.into_iter().flatten();
+    let extra = extra.into_iter().flat_map(Map::keys);
     User {
         name: draft.text(&["spec", "user"]).to_owned(),
         uid: draft.text(&["spec", "uid"]).to_owned(),
-        groups: draft.at(&["spec", "groups"]).map(texts).unwrap_or_default(),
+        groups: draft.texts(&["spec", "groups"]),
         extra: extra
-            .map(|(key, values)| (key.clone(), texts(values)))
+            .map(|key| (key.clone(), draft.texts(&["spec", "extra", key])))
             .collect(),
     }
 }
 
 /// The status of a TokenReview: the user to whom the token belongs.
-fn token_status(core: &Core, draft: &Draft) -> Result<Value, Status> {
+async fn token_status(core: &Core, draft: &Draft) -> Result<Value, Status> {
     let token = draft.text(&["spec", "token"]);
     if token.is_empty() {
         let message = "token is required for TokenReview in authentication";
         return Err(Status::bad_request(message));
     }
-    let audiences = draft.at(&["spec", "audiences"]).and_then(Value::as_array);
-    let audience_matches = audiences.is_none_or(|audiences| {
-        let mut all = audiences.iter();
-        audiences.is_empty() || all.any(|audience| audience == AUDIENCE)
-    });
-    let user = core.authentication().user_of_token(token);
-    Ok(match user.filter(|_| audience_matches) {
-        Some(user) => json!({
+    let audiences = draft.texts(&["spec", "audiences"]);
+    Ok(match core.user_of_token(token, &audiences).await {
+        Ok(known) => json!({
             "authenticated": true,
-            "user": user_info(&user),
-            "audiences": [AUDIENCE],
+            "user": user_info(&known.user),
+            "audiences": known.audiences,
         }),
-        None => json!({ "user": {}, "error": "invalid bearer token" }),
+        Err(why) => json!({ "user": {}, "error": why }),
     })
 }
 

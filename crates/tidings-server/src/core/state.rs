@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidings_access::AuthorizationMode;
 use tidings_api::{ObjectKey, ResourceVersion, Status};
 use tidings_cache::StoredReader;
+use tidings_identity::KeyError;
 use tidings_json::Value;
 use tidings_registry::Kind;
 use tidings_storage::{Error, HistoryHold, Revision, Stats, Storage, Trouble};
@@ -20,6 +21,7 @@ use super::clock;
 use super::failure::store_failed;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
+use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
 
 /// How long a request waits until an established definition is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(3);
@@ -31,6 +33,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 pub(crate) struct CoreOptions {
     pub(crate) authentication: Authentication,
     pub(crate) authorization: Vec<AuthorizationMode>,
+    pub(crate) service_accounts: ServiceAccountOptions,
     /// How long a list can be continued at its revision.
     pub(crate) history: Duration,
     /// How many bytes of objects the event log of one resource may hold.
@@ -53,6 +56,7 @@ pub(crate) struct Core {
     /// The resource of CustomResourceDefinitions.
     pub(crate) definitions: Arc<Resource>,
     access: Arc<Access>,
+    service_accounts: ServiceAccounts,
 }
 
 impl std::fmt::Debug for Core {
@@ -65,7 +69,10 @@ impl std::fmt::Debug for Core {
 
 impl Core {
     /// Begins to fill the caches of the built-in resources. Must be called within a tokio runtime.
-    pub(crate) fn open(store: Arc<dyn Storage>, options: CoreOptions) -> Core {
+    ///
+    /// # Errors
+    /// If no key can be made.
+    pub(crate) fn open(store: Arc<dyn Storage>, options: CoreOptions) -> Result<Core, KeyError> {
         let opener = ResourceOpener::new(store.clone(), options.log_bytes_max);
         let served = ServedSet::open(&opener);
         let resource = |group: &str, plural: &str| {
@@ -79,8 +86,10 @@ impl Core {
             (given, _) => given.to_vec(),
         };
         let access = Access::new(modes, &served);
-        Core {
+        let accounts = options.service_accounts.clone();
+        Ok(Core {
             access: Arc::new(access),
+            service_accounts: ServiceAccounts::new(accounts, &served)?,
             namespaces: resource("", "namespaces"),
             definitions: resource("apiextensions.k8s.io", "customresourcedefinitions"),
             store,
@@ -89,7 +98,7 @@ impl Core {
             opener,
             options,
             stopping: watch::Sender::new(false),
-        }
+        })
     }
 
     /// The current served set.
@@ -164,6 +173,11 @@ impl Core {
     /// Who may do what.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// The tokens of service accounts.
+    pub(crate) fn service_accounts(&self) -> &ServiceAccounts {
+        &self.service_accounts
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {

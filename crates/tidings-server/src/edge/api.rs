@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body;
 use rustls::pki_types::CertificateDer;
 use tidings_access::AuthorizationMode;
+use tidings_identity::KeyError;
 use tidings_storage::{Error, Storage};
 use uuid::Uuid;
 
@@ -22,7 +23,9 @@ use super::metrics::Metrics;
 use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
-use crate::core::{Authentication, Core, CoreOptions, ServedSet, ShownCertificate};
+use crate::core::{
+    Authentication, Core, CoreOptions, ServedSet, ServiceAccountOptions, ShownCertificate,
+};
 
 /// The options of an API server.
 #[derive(Debug, Clone)]
@@ -34,6 +37,8 @@ pub struct ApiOptions {
     /// everything is allowed if they are trusted. A server with [`AuthorizationMode::Rbac`] creates the roles and bindings that every Kubernetes
     /// server has.
     pub authorization: Vec<AuthorizationMode>,
+    /// How tokens of service accounts are made and believed.
+    pub service_accounts: ServiceAccountOptions,
     /// How long a list can be continued at its revision.
     pub history: Duration,
     /// How many bytes of objects the event log of one resource may hold.
@@ -49,6 +54,7 @@ impl Default for ApiOptions {
         ApiOptions {
             authentication: Authentication::Trusted,
             authorization: Vec::new(),
+            service_accounts: ServiceAccountOptions::default(),
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
             watch_timeout_min: Duration::from_secs(1800),
@@ -59,8 +65,15 @@ impl Default for ApiOptions {
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the store")]
-pub struct StartError(#[source] Error);
+#[non_exhaustive]
+pub enum StartError {
+    /// The store cannot be read.
+    #[error("cannot read the store")]
+    Store(#[from] Error),
+    /// No key for tokens of service accounts can be made.
+    #[error("cannot make a key for tokens of service accounts")]
+    Key(#[from] KeyError),
+}
 
 /// The API server, as a service from requests to responses. Clones share it; it stops when the last clone is dropped.
 #[derive(Debug, Clone)]
@@ -141,12 +154,13 @@ impl Api {
         let core_options = CoreOptions {
             authentication: options.authentication,
             authorization: options.authorization,
+            service_accounts: options.service_accounts,
             history: options.history,
             log_bytes_max: options.log_bytes_max,
             watch_timeout_min: options.watch_timeout_min,
         };
-        let core = Arc::new(Core::open(store, core_options));
-        core.catch_up().await.map_err(StartError)?;
+        let core = Arc::new(Core::open(store, core_options)?);
+        core.catch_up().await?;
         let uuid_header = |name: &'static str| {
             let value = HeaderValue::from_str(&Uuid::new_v4().to_string())
                 .unwrap_or(HeaderValue::from_static(""));

@@ -8,18 +8,20 @@ use http::{Extensions, HeaderMap};
 use tidings_access::{ImpersonationRequest, User, impersonation_request};
 use tidings_api::Status;
 
-use crate::core::{Authentication, ShownCertificate};
+use crate::core::{Core, ShownCertificate};
 
 /// The user of a request with these headers, over a connection that has shown a certificate or not. A wrong token is refused; a request without
 /// any credential is anonymous (W9).
-pub(crate) fn user(
-    authentication: &Authentication,
+pub(crate) async fn user(
+    core: &Core,
     headers: &HeaderMap,
     extensions: &Extensions,
 ) -> Result<Arc<User>, Status> {
     let shown = extensions.get::<ShownCertificate>();
     let Some(value) = headers.get(AUTHORIZATION) else {
-        return authentication.user(shown, websocket_token(headers).as_deref());
+        return core
+            .identify(shown, websocket_token(headers).as_deref())
+            .await;
     };
     // As in kube-apiserver, a request with another scheme than Bearer is anonymous.
     let presented = value.to_str().ok().and_then(|value| {
@@ -29,7 +31,7 @@ pub(crate) fn user(
             .next()
             .filter(|presented| bearer && !presented.is_empty())
     });
-    authentication.user(shown, presented)
+    core.identify(shown, presented).await
 }
 
 /// Whom a request wants to act as, if it does.

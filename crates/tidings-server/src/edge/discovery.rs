@@ -143,23 +143,17 @@ pub(super) struct ListedSubresource {
 
 pub(super) fn subresources(kind: &Kind) -> Vec<ListedSubresource> {
     const CHANGED: &[&str] = &["get", "patch", "update"];
-    let order = match kind.is_custom() {
-        false => [
-            Subresource::Finalize,
-            Subresource::Scale,
-            Subresource::Status,
-        ],
-        true => [
-            Subresource::Finalize,
-            Subresource::Status,
-            Subresource::Scale,
-        ],
-    };
+    // Those of built-in kinds are sorted by name.
+    let mut order = Subresource::ALL;
+    if !kind.is_custom() {
+        order.sort_by_key(|part| part.as_str());
+    }
     let listed = |part: Subresource| ListedSubresource {
         name: part.as_str(),
         other_kind: part.other_kind(),
         verbs: match part {
             Subresource::Finalize => &["update"],
+            Subresource::Token => &["create"],
             Subresource::Scale | Subresource::Status => CHANGED,
         },
     };

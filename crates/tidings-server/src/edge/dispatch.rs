@@ -26,7 +26,7 @@ use super::request_info::RequestInfo;
 use super::respond::view::ObjectView;
 use super::respond::watch::error_event;
 use super::respond::{self, Rendering, ResponseBody, warning};
-use super::{authenticate, body, discovery, health, negotiate, openapi, options};
+use super::{authenticate, body, discovery, health, negotiate, openapi, openid, options};
 use crate::core::{Call, Command, ServedSet, Target, WatchCommand, parse_version};
 
 impl Api {
@@ -69,8 +69,8 @@ impl Edge {
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let (authentication, access) = (self.core.authentication(), self.core.access());
-        let user = authenticate::user(authentication, &parts.headers, &parts.extensions);
+        let access = self.core.access();
+        let user = authenticate::user(&self.core, &parts.headers, &parts.extensions).await;
         // As in kube-apiserver, where everybody may do everything nobody is anonymous.
         let user = user.and_then(|user| match access.knows_everybody(&user) {
             true => Ok(user),
@@ -210,6 +210,7 @@ impl Edge {
                 openapi::answer(document, served.clone(), pages, parts, query).await
             }
             Route::Root => Ok(health::root()),
+            Route::OpenId(document) => openid::answer(*document, self.core.service_accounts()),
             Route::Backup => self.backup().await,
             Route::Metrics => Ok(self.encode_metrics(served)),
         }

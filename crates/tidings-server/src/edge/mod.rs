@@ -13,6 +13,7 @@ mod media_types;
 mod metrics;
 mod negotiate;
 mod openapi;
+mod openid;
 mod options;
 mod request;
 mod request_info;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 use tidings_api::Status;
-use tidings_registry::{Catalog, Kind, Subresource};
+use tidings_registry::{Catalog, Kind, Subresource, token_request};
 
 use crate::core::{ServedSet, Target};
 
@@ -26,6 +26,7 @@ pub(crate) enum Route {
     Backup,
     Discovery(DiscoveryPage),
     OpenApi(OpenApiDocument),
+    OpenId(OpenIdDocument),
     /// `/`: the list of paths.
     Root,
 }
@@ -61,6 +62,15 @@ pub(crate) enum OpenApiDocument {
     V3Index,
     /// `/openapi/v3/{path}`: the document of one group and version.
     V3(String),
+}
+
+/// A document for those who check tokens of service accounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenIdDocument {
+    /// `/.well-known/openid-configuration`.
+    Configuration,
+    /// `/openid/v1/jwks`.
+    Keys,
 }
 
 /// A request for a resource.
@@ -122,6 +132,8 @@ pub(crate) fn route(path: &str, served: &ServedSet) -> Route {
         ["version"] => Route::Version,
         ["metrics"] => Route::Metrics,
         ["tidings", "backup"] => Route::Backup,
+        [".well-known", "openid-configuration"] => Route::OpenId(OpenIdDocument::Configuration),
+        ["openid", "v1", "jwks"] => Route::OpenId(OpenIdDocument::Keys),
         ["healthz" | "livez" | "readyz", ..] if !path.ends_with('/') => health(&segments),
         ["api"] => Route::Discovery(DiscoveryPage::CoreVersions),
         ["apis"] => Route::Discovery(DiscoveryPage::Groups),
@@ -223,12 +235,7 @@ fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -
         (false, Some(_), _) => false,
         _ => true,
     };
-    let known = match part {
-        Some("status") => Some(Subresource::Status),
-        Some("scale") => Some(Subresource::Scale),
-        Some("finalize") => Some(Subresource::Finalize),
-        _ => None,
-    };
+    let known = part.and_then(Subresource::named);
     let subresource = known.filter(|part| kind.has(*part));
     let exists = part.is_none() || subresource.is_some();
     if let (Some(name), true, true, false) = (name, kind.is_custom(), scope_fits, exists) {
@@ -241,6 +248,10 @@ fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -
         return Route::NoSuchResource;
     }
     let name = name.map(ToOwned::to_owned);
+    let kind = match subresource {
+        Some(Subresource::Token) => token_request().clone(),
+        _ => kind,
+    };
     Route::Resource(ResourceRequest {
         target: Target::new(kind, resource, namespace, name, subresource),
         forced_watch,

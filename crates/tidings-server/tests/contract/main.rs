@@ -25,5 +25,6 @@ mod robustness;
 mod selected;
 mod store;
 mod support;
+mod tokens;
 mod updates;
 mod watches;

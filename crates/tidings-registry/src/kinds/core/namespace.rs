@@ -27,7 +27,7 @@ pub(super) fn kind() -> Kind {
         fields: vec![selectable("status.phase", &[&["status", "phase"]])],
         name_rule: NameRule::Label,
         status: true,
-        finalize: true,
+        own_parts: &[Subresource::Finalize],
         collection_delete: false,
         returns_deleted: true,
         strategy: Arc::new(NamespaceStrategy),

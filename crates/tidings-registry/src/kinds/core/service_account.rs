@@ -1,7 +1,7 @@
 //! `ServiceAccount` of the core group: entry and table.
 
 use crate::kinds::names;
-use crate::model::Kind;
+use crate::model::{Kind, Subresource};
 use crate::table::fields::name;
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter};
@@ -12,6 +12,7 @@ pub(super) fn kind() -> Kind {
         plural: "serviceaccounts".into(),
         printer: &PRINTER,
         short_names: names(["sa"]),
+        own_parts: &[Subresource::Token],
         returns_deleted: true,
         ..super::plain()
     }
