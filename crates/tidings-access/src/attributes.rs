@@ -42,6 +42,20 @@ pub struct ResourceAttributes<'a> {
     pub name: Cow<'a, str>,
 }
 
+impl ResourceAttributes<'_> {
+    /// The name of the resource with its group and the part, as `deployments.apps/scale`.
+    pub fn full_name(&self) -> String {
+        let mut name = self.resource.to_string();
+        for (mark, part) in [('.', &self.group), ('/', &self.subresource)] {
+            if !part.is_empty() {
+                name.push(mark);
+                name.push_str(part);
+            }
+        }
+        name
+    }
+}
+
 impl<'a> Attributes<'a> {
     /// A verb on a path that is not that of a resource.
     pub fn path(user: &'a User, verb: &'a str, path: &'a str) -> Attributes<'a> {

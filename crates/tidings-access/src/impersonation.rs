@@ -33,6 +33,15 @@ const REMEMBERED_MAX: usize = 10_000;
 /// Whom a request wants to act as: the headers as they are.
 pub type ImpersonationRequest = User;
 
+/// As whom a request is made.
+#[derive(Debug, Clone)]
+pub struct Impersonated {
+    /// The user.
+    pub user: User,
+    /// The verb of the constrained right that allowed it; empty if the verb `impersonate` did.
+    pub constraint: String,
+}
+
 /// Whom the headers of a request ask to act as, if they do. Names of headers are in small letters.
 ///
 /// # Errors
@@ -195,7 +204,7 @@ impl Impersonator {
         authorize: AuthorizeFn<'_>,
         wanted: &ImpersonationRequest,
         asked: &Attributes<'_>,
-    ) -> Result<User, Status> {
+    ) -> Result<Impersonated, Status> {
         let key = tidings_api::fnv1a(asked.user.name.as_bytes());
         let last = self.last().get(&key).copied();
         let others = MODES.into_iter().filter(|mode| Some(*mode) != last);
@@ -207,7 +216,11 @@ impl Impersonator {
             match check(mode, authorize, wanted, asked) {
                 Ok(user) => {
                     self.remember(key, mode);
-                    return Ok(user);
+                    let constraint = match mode {
+                        Mode::Plain => String::new(),
+                        mode => format!("impersonate:{}", mode.name()),
+                    };
+                    return Ok(Impersonated { user, constraint });
                 }
                 Err(refused) => {
                     first.get_or_insert(refused);
@@ -438,7 +451,9 @@ mod tests {
         let wanted = request(headers).unwrap().unwrap();
         let authorize = |asked: &Attributes<'_>| authorize_by_rbac(policy, asked);
         let answer = Impersonator::default().impersonate(&authorize, &wanted, &asked);
-        answer.map_err(|status| status.message)
+        answer
+            .map(|impersonated| impersonated.user)
+            .map_err(|status| status.message)
     }
 
     #[test]

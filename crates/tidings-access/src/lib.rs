@@ -14,7 +14,7 @@ pub use attributes::{Attributes, ResourceAttributes, ResourceOrPath};
 pub use authorizer::{AuthorizationMode, Authorizer, Decision, Verdict, authorize_by_rbac};
 pub use covers::{check_escalation, covers_everything};
 pub use defaults::{DefaultObject, default_objects, missing_rules, missing_subjects};
-pub use impersonation::{ImpersonationRequest, Impersonator, impersonation_request};
+pub use impersonation::{Impersonated, ImpersonationRequest, Impersonator, impersonation_request};
 pub use policy::{Policy, RoleNotFound, RoleReference};
 pub use rule::PolicyRule;
 pub use token_file::{TokenFile, TokenFileError};

@@ -66,7 +66,7 @@ pub(crate) struct Logging(LogLines);
 
 impl Logging {
     /// Starts logging. If the thread cannot be started, all lines are lost.
-    pub(crate) fn start(format: LogFormat) -> Logging {
+    pub(crate) fn start(format: LogFormat, access: bool) -> Logging {
         let (messages, waiting) = sync_channel(LINES_MAX);
         let lines = LogLines {
             messages,
@@ -78,6 +78,11 @@ impl Logging {
             lines.lost.fetch_add(1, Ordering::Relaxed);
         }
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        let directive = "tidings::access=debug".parse().ok().filter(|_| access);
+        let filter = match directive {
+            Some(directive) => filter.add_directive(directive),
+            None => filter,
+        };
         let builder = tracing_subscriber::fmt()
             .with_env_filter(filter)
             // It would write them to standard error, and panic if that fails.

@@ -1,5 +1,6 @@
 //! The command `tidings`.
 
+mod audit;
 mod backup;
 mod check;
 mod logging;

@@ -15,6 +15,7 @@ use tidings_server::{
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::audit::AuditArguments;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
 use crate::units::{parse_bytes, parse_duration};
@@ -108,6 +109,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = "text", value_enum)]
     log: LogFormat,
 
+    /// Log a line for each request: id, user, verb, resource, status, duration
+    #[arg(long)]
+    access_log: bool,
+
+    #[command(flatten)]
+    audit: AuditArguments,
+
     #[command(flatten)]
     service_accounts: ServiceAccountArguments,
 }
@@ -148,7 +156,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
-    let logging = Logging::start(arguments.log);
+    let logging = Logging::start(arguments.log, arguments.access_log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -173,6 +181,8 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     });
     let credentials = credentials(arguments)?;
     let mut service_accounts = arguments.service_accounts.options()?;
+    let audit_policy = arguments.audit.policy()?;
+    let audit_webhook = arguments.audit.webhook()?;
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -218,12 +228,18 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .clone_from(&arguments.authorization_mode);
     options.history = arguments.history;
     options.lost_log_lines = logging.lost();
+    let audit = audit_policy.map(|policy| arguments.audit.open(policy, audit_webhook));
+    let audit = audit.transpose()?.map(Arc::new);
+    options.audit.clone_from(&audit);
     let api = tokio::select! {
         api = Api::start(store, options) => api?,
         () = &mut stop => return Ok(()),
     };
     announce(&kubeconfig, address)?;
     listener.serve(api, tls, stop, DRAIN).await;
+    if let Some(audit) = audit.and_then(Arc::into_inner) {
+        audit.close(DRAIN).await;
+    }
     Ok(())
 }
 

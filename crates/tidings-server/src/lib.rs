@@ -9,8 +9,14 @@ pub mod fuzzing;
 mod pki;
 
 pub use crate::core::{Authentication, Credentials, CredentialsError, ServiceAccountOptions};
-pub use edge::{Api, ApiOptions, Listener, ResponseBody, StartError};
+pub use edge::{
+    Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,
+    Listener, ResponseBody, StartError,
+};
 pub use pki::{Pki, PkiError, ServerNames};
 pub use tidings_access::AuthorizationMode;
+pub use tidings_audit::AuditPolicy;
+pub use tidings_config::{ConfigError, ConfigFile};
 pub use tidings_identity as identity;
 pub use tidings_registry::lifetimes;
+pub use tidings_webhook::Webhook;

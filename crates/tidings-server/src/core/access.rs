@@ -3,8 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use tidings_access::{
-    ANONYMOUS, Attributes, AuthorizationMode, Authorizer, ImpersonationRequest, Impersonator,
-    MASTERS, Policy, PolicyRule, RoleReference, User, Verdict, check_escalation, covers_everything,
+    ANONYMOUS, Attributes, AuthorizationMode, Authorizer, Impersonated, ImpersonationRequest,
+    Impersonator, MASTERS, Policy, PolicyRule, RoleReference, User, Verdict, check_escalation,
+    covers_everything,
 };
 use tidings_api::Status;
 use tidings_json::Value;
@@ -88,10 +89,9 @@ impl Access {
         &self,
         wanted: &ImpersonationRequest,
         asked: &Attributes<'_>,
-    ) -> Result<Arc<User>, Status> {
+    ) -> Result<Impersonated, Status> {
         let authorize = |asked: &Attributes<'_>| self.authorize(asked);
-        let user = self.impersonator.impersonate(&authorize, wanted, asked)?;
-        Ok(Arc::new(user))
+        self.impersonator.impersonate(&authorize, wanted, asked)
     }
 
     /// The rules of a user in a namespace, and what could not be found out.

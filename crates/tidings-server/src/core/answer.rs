@@ -34,8 +34,21 @@ pub(crate) enum ObjectOutcome {
     Accepted,
 }
 
+impl Answer {
+    /// A copy that can be shown too; `None` of a watch.
+    pub(crate) fn shown_again(&self) -> Option<Answer> {
+        Some(match self {
+            Answer::Object(outcome, object) => Answer::Object(*outcome, object.clone()),
+            Answer::Document(json) => Answer::Document(json.clone()),
+            Answer::List(head, items) => Answer::List(head.clone(), items.clone()),
+            Answer::Status(status) => Answer::Status(status.clone()),
+            Answer::Watch(_) => return None,
+        })
+    }
+}
+
 /// The metadata of a list.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ListHead {
     /// The revision of the list.
     pub(crate) revision: ResourceVersion,

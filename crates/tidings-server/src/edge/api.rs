@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -16,7 +17,7 @@ use tidings_identity::KeyError;
 use tidings_storage::{Error, Storage};
 use uuid::Uuid;
 
-use super::audit::AuditIds;
+use super::audit::{AuditIds, AuditLog};
 use super::discovery::AggregatedPages;
 use super::in_flight::InFlightLimits;
 use super::metrics::Metrics;
@@ -47,6 +48,8 @@ pub struct ApiOptions {
     pub watch_timeout_min: Duration,
     /// How many log lines were lost. The log writer counts them, and a metric shows them.
     pub lost_log_lines: Arc<AtomicU64>,
+    /// The audit log.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 impl Default for ApiOptions {
@@ -59,6 +62,7 @@ impl Default for ApiOptions {
             log_bytes_max: 256 << 20,
             watch_timeout_min: Duration::from_secs(1800),
             lost_log_lines: Arc::default(),
+            audit: None,
         }
     }
 }
@@ -79,6 +83,10 @@ pub enum StartError {
 #[derive(Debug, Clone)]
 pub struct Api(pub(super) Arc<Edge>);
 
+/// The address of the client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PeerAddress(pub(super) IpAddr);
+
 /// The state that all requests share.
 pub(super) struct Edge {
     pub(super) core: Arc<Core>,
@@ -89,6 +97,7 @@ pub(super) struct Edge {
     /// The uids of a flow schema and a priority level, which kube-apiserver sends in every response (W3).
     pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
     pub(super) audit_ids: AuditIds,
+    pub(super) audit: Option<Arc<AuditLog>>,
     documents: RwLock<Arc<ApiDocuments>>,
 }
 
@@ -177,6 +186,7 @@ impl Api {
                 uuid_header("x-kubernetes-pf-prioritylevel-uid"),
             ],
             audit_ids: AuditIds::new(),
+            audit: options.audit,
             documents: RwLock::default(),
         };
         Ok(Api(Arc::new(edge)))
@@ -186,6 +196,11 @@ impl Api {
     pub(super) fn shown(&self, chain: Option<&[CertificateDer<'_>]>) -> Option<ShownCertificate> {
         let authentication = self.0.core.authentication();
         authentication.shown(chain.unwrap_or_default())
+    }
+
+    /// True if requests must say where they come from.
+    pub(super) fn wants_peers(&self) -> bool {
+        self.0.audit.is_some()
     }
 
     /// Notes how many connections are open.

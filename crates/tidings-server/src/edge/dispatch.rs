@@ -10,15 +10,15 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tidings_access::User;
+use tidings_access::{ImpersonationRequest, User};
 use tidings_api::{Reason, Status, validate};
 use tidings_go::{query_bool, quote};
-use tidings_registry::{unhandled, unrecognized};
-use tidings_schema::Type;
 
-use super::api::{Api, Edge};
+use super::api::{Api, Edge, PeerAddress};
+use super::audit::{AuditTrail, TrailHead};
+use super::command::{SentBody, command};
 use super::health::HealthCheck;
-use super::negotiate::{BodyFormat, PatchFormat, ResponseContent, UnreadableBody};
+use super::negotiate::ResponseContent;
 use super::request::{
     OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
 };
@@ -26,8 +26,13 @@ use super::request_info::RequestInfo;
 use super::respond::view::ObjectView;
 use super::respond::watch::error_event;
 use super::respond::{self, Rendering, ResponseBody, warning};
-use super::{authenticate, body, discovery, health, negotiate, openapi, openid, options};
-use crate::core::{Call, Command, ServedSet, Target, WatchCommand, parse_version};
+use super::{
+    access_log, authenticate, body, discovery, health, negotiate, openapi, openid, options,
+};
+use crate::core::{Call, Command, ServedSet, Target, WatchCommand};
+
+/// The id of a request in its headers and in those of the response.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then either complete or not done.
@@ -47,6 +52,7 @@ struct RequestContext<'a> {
     user: &'a Arc<User>,
     query: &'a Query,
     headers: &'a HeaderMap,
+    trail: Option<&'a AuditTrail>,
 }
 
 impl RequestContext<'_> {
@@ -69,17 +75,21 @@ impl Edge {
         let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let access = self.core.access();
+        let id = self.audit_id(&parts.headers);
         let user = authenticate::user(&self.core, &parts.headers, &parts.extensions).await;
         // As in kube-apiserver, where everybody may do everything nobody is anonymous.
-        let user = user.and_then(|user| match access.knows_everybody(&user) {
+        let user = user.and_then(|user| match self.core.access().knows_everybody(&user) {
             true => Ok(user),
             false => Err(Status::unauthorized()),
         });
-        let authenticated = user.is_ok();
-        let admitted = user
-            .map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))
-            .and_then(|user| self.admit(user, &parts, &query));
+        let authenticated = user.as_ref().ok().cloned();
+        let info = self
+            .wants_info()
+            .then(|| RequestInfo::new(&parts.method, parts.uri.path(), &query));
+        let trail = self.trail(info.as_ref(), &id, &parts, authenticated.as_deref());
+        let admitted = self
+            .admit(user, info.as_ref(), &parts, &query, trail.as_ref())
+            .await;
         let (route, served) = self.route(parts.uri.path(), admitted.is_ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
@@ -92,6 +102,7 @@ impl Edge {
             Err(RefusedRequest::Unauthorized(status)) => Err(*status),
             Err(RefusedRequest::Forbidden(status)) => {
                 let format = negotiate::status_format(&parts.headers, &query);
+                note_status(trail.as_ref(), &status);
                 Ok(respond::forbidden(&status, format))
             }
             Ok(user) => match (request, verb) {
@@ -101,6 +112,7 @@ impl Edge {
                         user: &user,
                         query: &query,
                         headers: &parts.headers,
+                        trail: trail.as_ref(),
                     };
                     self.serve(verb, context, body.as_mut()).await
                 }
@@ -110,6 +122,7 @@ impl Edge {
         };
         let mut response = answered.unwrap_or_else(|status| {
             let format = negotiate::status_format(&parts.headers, &query);
+            note_status(trail.as_ref(), &status);
             respond::status(&status, format)
         });
         // The request may have been refused before its body was read; the client may still be sending it.
@@ -117,41 +130,133 @@ impl Edge {
         if parts.method == Method::HEAD {
             *response.body_mut() = ResponseBody::bytes(Bytes::new());
         }
-        self.finish(&mut response, &parts.headers, authenticated);
-        self.metrics.request(
-            request.map(|request| &request.target),
-            known_verb,
-            response.status().as_u16(),
-            started.elapsed(),
-        );
+        self.finish(&mut response, id, authenticated.is_some());
+        let code = response.status().as_u16();
+        let target = request.map(|request| &request.target);
+        self.metrics
+            .request(target, known_verb, code, started.elapsed());
+        if let Some(info) = &info {
+            access_log::write(
+                info,
+                &parts,
+                authenticated.as_deref(),
+                &response,
+                started.elapsed(),
+            );
+        }
+        if let Some(trail) = trail {
+            let is_long = info.is_some_and(|info| info.verb == "watch");
+            self.end_trail(trail, is_long, authenticated.is_some(), &mut response)
+                .await;
+        }
         response
     }
 
     /// The user as whom a request is served, if that user may make it.
-    fn admit(
+    async fn admit(
         &self,
-        user: Arc<User>,
+        user: Result<Arc<User>, Status>,
+        info: Option<&RequestInfo<'_>>,
         parts: &Parts,
         query: &Query,
+        trail: Option<&AuditTrail>,
     ) -> Result<Arc<User>, RefusedRequest> {
+        let user = user.map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))?;
+        if let Some(trail) = trail {
+            let stored = trail.received().await;
+            stored.map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))?;
+        }
         let wanted = authenticate::impersonation(&parts.headers);
         let wanted = wanted.map_err(RefusedRequest::forbidden)?;
-        if wanted.is_none() && user.is_master() {
+        if wanted.is_none() && trail.is_none() && user.is_master() {
             return Ok(user);
         }
-        let (access, info) = (
-            self.core.access(),
-            RequestInfo::new(&parts.method, parts.uri.path(), query),
-        );
-        let user = match wanted {
-            Some(wanted) => access.impersonate(&wanted, &info.attributes(&user)),
-            None => Ok(user),
+        let made;
+        let info = match info {
+            Some(info) => info,
+            None => {
+                made = RequestInfo::new(&parts.method, parts.uri.path(), query);
+                &made
+            }
         };
-        let checked = user.and_then(|user| {
-            access.check(&info.attributes(&user))?;
-            Ok(user)
-        });
-        checked.map_err(RefusedRequest::forbidden)
+        self.authorize(user, wanted, info, trail)
+            .map_err(RefusedRequest::forbidden)
+    }
+
+    fn authorize(
+        &self,
+        user: Arc<User>,
+        wanted: Option<ImpersonationRequest>,
+        info: &RequestInfo<'_>,
+        trail: Option<&AuditTrail>,
+    ) -> Result<Arc<User>, Status> {
+        let access = self.core.access();
+        let user = match wanted {
+            Some(wanted) => {
+                let impersonated = access.impersonate(&wanted, &info.attributes(&user))?;
+                if let Some(trail) = trail {
+                    trail.impersonated(&impersonated.user, &impersonated.constraint);
+                }
+                Arc::new(impersonated.user)
+            }
+            None => user,
+        };
+        if let Some(trail) = trail {
+            trail.decided(&access.authorize(&info.attributes(&user)));
+        }
+        access.check(&info.attributes(&user))?;
+        Ok(user)
+    }
+
+    /// True if somebody wants to know what each request asks for.
+    fn wants_info(&self) -> bool {
+        self.audit.is_some() || access_log::is_on()
+    }
+
+    /// The trail of a request, if the audit log wants to know of it.
+    fn trail(
+        &self,
+        info: Option<&RequestInfo<'_>>,
+        id: &HeaderValue,
+        parts: &Parts,
+        user: Option<&User>,
+    ) -> Option<AuditTrail> {
+        let (log, info) = (self.audit.as_ref()?, info?);
+        let source = parts.extensions.get::<PeerAddress>();
+        let head = TrailHead {
+            id: id.to_str().unwrap_or_default(),
+            uri: parts
+                .uri
+                .path_and_query()
+                .map_or_else(String::new, ToString::to_string),
+            api_version: &info.api_version,
+            headers: &parts.headers,
+            source: source.map(|address| address.0.to_string()),
+            user,
+        };
+        let nobody = User::default();
+        AuditTrail::begin(log, head, &info.attributes(user.unwrap_or(&nobody)))
+    }
+
+    /// Writes the last stages of a trail, or leaves that to the end of a body that is sent for long.
+    async fn end_trail(
+        &self,
+        trail: AuditTrail,
+        is_long: bool,
+        is_known: bool,
+        response: &mut Response<ResponseBody>,
+    ) {
+        trail.code(response.status().as_u16());
+        if !is_known {
+            return trail.unauthorized().await;
+        }
+        if is_long {
+            trail.started().await;
+        }
+        match response.body().is_complete() {
+            true => trail.complete().await,
+            false => response.body_mut().at_end(trail),
+        }
     }
 
     /// Finds the route of a path, in the served set that the request uses from here on. A path that is not found may belong to a definition
@@ -223,6 +328,7 @@ impl Edge {
             self.lost_log_lines.load(Ordering::Relaxed),
             self.in_flight.in_flight(),
             &self.controllers.garbage,
+            self.audit.as_ref().map(|audit| audit.figures()).as_ref(),
         );
         let mut response = respond::text(StatusCode::OK, text);
         let value =
@@ -356,14 +462,31 @@ impl Edge {
         B: Body,
         B::Error: std::fmt::Display,
     {
-        let RequestContext { query, headers, .. } = context;
+        let RequestContext {
+            request,
+            query,
+            headers,
+            trail,
+            ..
+        } = context;
         let mut call = context.call();
         call.warnings.extend(kind_warning(&call.target));
         let sent = SentBody::read(verb, headers, body).await?;
-        let answer = match command(verb, context, &sent) {
+        if let Some(trail) = trail {
+            sent.note(trail, verb, request);
+        }
+        let answer = match command(verb, request, query, headers, &sent) {
             Ok(command) => self.core.perform(&mut call, command).await,
             Err(status) => Err(status),
         };
+        if let Some(trail) = trail {
+            call.notes
+                .drain(..)
+                .for_each(|(name, text)| trail.annotate(name, &text));
+            if let Ok(answer) = &answer {
+                rendering.note(trail, answer).await;
+            }
+        }
         let rendered = match answer {
             Ok(answer) => rendering.render(answer).await,
             Err(status) => Err(status),
@@ -373,32 +496,40 @@ impl Edge {
         }
         // Failures carry warnings too (W10).
         let mut response = rendered.unwrap_or_else(|status| {
+            note_status(trail, &status);
             respond::status(&status, negotiate::status_format(headers, query))
         });
         warning::warn(&mut response, &call.warnings);
         Ok(response)
     }
 
-    /// Adds the headers of every response (W2, W3).
-    fn finish(
-        &self,
-        response: &mut Response<ResponseBody>,
-        request: &HeaderMap,
-        authenticated: bool,
-    ) {
-        respond::no_cache(response);
-        const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+    /// The id of a request: the client's, or a new one.
+    fn audit_id(&self, request: &HeaderMap) -> HeaderValue {
         let id = request.get(&AUDIT_ID).filter(|id| !id.is_empty()).cloned();
-        let id = id.or_else(|| HeaderValue::from_str(&self.audit_ids.next().to_string()).ok());
+        let new = || HeaderValue::from_str(&self.audit_ids.next().to_string());
+        id.or_else(|| new().ok())
+            .unwrap_or(HeaderValue::from_static(""))
+    }
+
+    /// Adds the headers of every response (W2, W3).
+    fn finish(&self, response: &mut Response<ResponseBody>, id: HeaderValue, authenticated: bool) {
+        respond::no_cache(response);
         let headers = response.headers_mut();
-        if let Some(id) = id {
-            headers.insert(AUDIT_ID, id);
-        }
+        headers.insert(AUDIT_ID, id);
         if authenticated {
             for (name, value) in &self.flow_headers {
                 headers.insert(name.clone(), value.clone());
             }
         }
+    }
+}
+
+/// Notes the failure that a request is answered with.
+fn note_status(trail: Option<&AuditTrail>, status: &Status) {
+    let Some(trail) = trail else { return };
+    trail.status(status, status.code);
+    if trail.wants_response() {
+        trail.answered(&status.to_json());
     }
 }
 
@@ -430,130 +561,5 @@ fn check_name(target: &Target) -> Result<(), Status> {
             quote(name)
         ))),
         None => Ok(()),
-    }
-}
-
-/// The body of a request, and its format.
-struct SentBody {
-    bytes: Bytes,
-    format: BodyFormat,
-}
-
-impl SentBody {
-    async fn read<B>(verb: Verb, headers: &HeaderMap, body: Pin<&mut B>) -> Result<SentBody, Status>
-    where
-        B: Body,
-        B::Error: std::fmt::Display,
-    {
-        let mut sent = SentBody {
-            bytes: Bytes::new(),
-            format: BodyFormat::default(),
-        };
-        if !verb.mutates() {
-            return Ok(sent);
-        }
-        if matches!(verb, Verb::Create | Verb::Update) {
-            sent.format = BodyFormat::of(headers)?;
-        }
-        sent.bytes = body::read_body(body).await?;
-        let deletes = matches!(verb, Verb::Delete | Verb::DeleteCollection);
-        if deletes && !sent.bytes.is_empty() {
-            sent.format = BodyFormat::of(headers)?;
-        }
-        Ok(sent)
-    }
-
-    /// The body as the JSON of an object.
-    fn object(&self, target: &Target) -> Result<Bytes, Status> {
-        let expected = &target.kind.kind;
-        let json = self.format.to_json(&self.bytes, target.kind.schema);
-        json.map_err(|unreadable| match unreadable {
-            UnreadableBody::Unrecognized(why) => unrecognized(expected, why),
-            UnreadableBody::Unhandled { kind, version, why } => {
-                unhandled(&kind, &version, expected, why)
-            }
-        })
-    }
-
-    /// The body as the JSON of `DeleteOptions`; `None` if it is empty.
-    fn delete_options(&self) -> Result<Option<Bytes>, Status> {
-        if self.bytes.is_empty() {
-            return Ok(None);
-        }
-        let expected: Option<&'static Type> = tidings_schema::find("", "v1", "DeleteOptions");
-        match self.format.to_json(&self.bytes, expected) {
-            Ok(json) => Ok(Some(json)),
-            Err(UnreadableBody::Unrecognized(why) | UnreadableBody::Unhandled { why, .. }) => {
-                Err(Status::bad_request(why))
-            }
-        }
-    }
-}
-
-/// The command for a request. Options are checked before bodies, as in kube-apiserver.
-fn command(verb: Verb, context: RequestContext<'_>, sent: &SentBody) -> Result<Command, Status> {
-    let RequestContext {
-        request,
-        query,
-        headers,
-        ..
-    } = context;
-    let target = &request.target;
-    match verb {
-        Verb::Get => {
-            if query.get("export").is_some_and(query_bool) {
-                let gone = "the export parameter, deprecated since v1.14, is no longer supported";
-                return Err(Status::bad_request(gone));
-            }
-            let version = query.get("resourceVersion").filter(|text| !text.is_empty());
-            Ok(Command::Get(version.map(parse_version).transpose()?))
-        }
-        Verb::List => Ok(Command::List(options::list_command(request, query)?)),
-        Verb::Create => {
-            let options = options::write_options(query, "CreateOptions")?;
-            let body = sent.object(target)?;
-            Ok(match target.kind.review {
-                Some(review) => Command::Review {
-                    review,
-                    options,
-                    body,
-                },
-                None => Command::Create { options, body },
-            })
-        }
-        Verb::Update => Ok(Command::Update {
-            options: options::write_options(query, "UpdateOptions")?,
-            body: sent.object(target)?,
-        }),
-        Verb::Patch => {
-            let body = sent.bytes.clone();
-            Ok(match negotiate::patch_format(headers, &target.kind)? {
-                PatchFormat::Apply => {
-                    let (options, force) = options::apply_options(query)?;
-                    Command::Apply {
-                        options,
-                        force,
-                        body,
-                    }
-                }
-                PatchFormat::Patch(patch_type) => Command::Patch {
-                    patch_type,
-                    options: options::patch_options(query)?,
-                    body,
-                },
-            })
-        }
-        Verb::Delete => {
-            let body = sent.delete_options()?;
-            let options = options::delete_options(query, body.as_ref())?;
-            Ok(Command::Delete(options))
-        }
-        Verb::DeleteCollection => {
-            let body = sent.delete_options()?;
-            let options = options::delete_options(query, body.as_ref())?;
-            let list = options::list_command(request, query)?;
-            Ok(Command::DeleteCollection(options, list))
-        }
-        Verb::Watch => Err(Status::method_not_allowed()),
     }
 }

@@ -1,9 +1,11 @@
 //! The HTTP edge: turns requests into commands of the core, and answers of the core into responses.
 
+mod access_log;
 mod api;
 mod audit;
 mod authenticate;
 mod body;
+mod command;
 mod discovery;
 mod dispatch;
 mod health;
@@ -21,5 +23,6 @@ mod respond;
 mod tagged;
 
 pub use api::{Api, ApiOptions, StartError};
+pub use audit::{AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions};
 pub use listen::Listener;
 pub use respond::ResponseBody;

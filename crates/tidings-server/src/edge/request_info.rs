@@ -13,7 +13,9 @@ use super::request::{Query, percent_decode};
 /// What a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RequestInfo<'a> {
-    verb: &'static str,
+    pub(super) verb: &'static str,
+    /// The version of the API, if the path is that of a resource.
+    pub(super) api_version: String,
     on: RequestTarget<'a>,
 }
 
@@ -30,12 +32,14 @@ impl<'a> RequestInfo<'a> {
     pub(super) fn new(method: &Method, path: &'a str, query: &Query) -> RequestInfo<'a> {
         let decoded = percent_decode(path, false).unwrap_or(Cow::Borrowed(path));
         match resource(method, &decoded, query) {
-            Some((verb, on)) => RequestInfo {
+            Some((verb, api_version, on)) => RequestInfo {
                 verb,
+                api_version,
                 on: RequestTarget::Resource(on),
             },
             None => RequestInfo {
                 verb: method_name(method),
+                api_version: String::new(),
                 on: RequestTarget::Path(decoded),
             },
         }
@@ -81,7 +85,7 @@ fn resource(
     method: &Method,
     path: &str,
     query: &Query,
-) -> Option<(&'static str, ResourceAttributes<'static>)> {
+) -> Option<(&'static str, String, ResourceAttributes<'static>)> {
     let trimmed = path.trim_matches('/');
     let mut parts: Vec<&str> = trimmed.split('/').collect();
     if parts.len() < 3 {
@@ -92,6 +96,7 @@ fn resource(
         "apis" if parts.len() > 3 => parts.remove(1).to_owned(),
         _ => return None,
     };
+    let version = parts[1].to_owned();
     parts.drain(..2);
     let special = SPECIAL.into_iter().find(|verb| *verb == parts[0]);
     let mut verb = match (special, method.as_str()) {
@@ -144,7 +149,7 @@ fn resource(
         namespace: namespace.to_owned().into(),
         name: name.into(),
     };
-    Some((verb, on))
+    Some((verb, version, on))
 }
 
 #[cfg(test)]

@@ -19,15 +19,15 @@ struct Recorded {
 }
 
 #[derive(Deserialize)]
-struct Question {
-    token: String,
-    method: String,
-    path: String,
+pub(crate) struct Question {
+    pub(crate) token: String,
+    pub(crate) method: String,
+    pub(crate) path: String,
     #[serde(default)]
     headers: Vec<(String, String)>,
     body: Option<Value>,
     #[serde(default)]
-    answer: Value,
+    pub(crate) answer: Value,
 }
 
 impl Question {
@@ -56,7 +56,7 @@ async fn server(tokens: &str) -> TestServer {
 }
 
 impl TestServer {
-    async fn ask(&self, question: &Question) -> TestResponse {
+    pub(crate) async fn ask(&self, question: &Question) -> TestResponse {
         let bearer = format!("Bearer {}", question.token);
         let mut headers: Vec<(&str, &str)> = Vec::new();
         let given = |name: &str| {

@@ -4,6 +4,7 @@
 
 mod access;
 mod apply;
+mod audit;
 mod bodies;
 mod creates;
 mod custom;

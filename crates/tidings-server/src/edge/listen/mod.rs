@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::core::ShownCertificate;
 use crate::edge::Api;
+use crate::edge::api::PeerAddress;
 use crate::edge::respond::ResponseBody;
 use rewound::RewoundStream;
 use streams::{StreamActivity, StreamBody};
@@ -145,12 +146,16 @@ impl Listener {
 struct ConnectedApi {
     api: Api,
     shown: Option<ShownCertificate>,
+    peer: Option<PeerAddress>,
 }
 
 impl ConnectedApi {
     async fn handle(&self, mut request: Request<Incoming>) -> Response<ResponseBody> {
         if let Some(shown) = &self.shown {
             request.extensions_mut().insert(shown.clone());
+        }
+        if let Some(peer) = self.peer {
+            request.extensions_mut().insert(peer);
         }
         self.api.handle(request).await
     }
@@ -183,8 +188,10 @@ async fn serve_connection(
         return;
     };
     let stream = Box::new(stream);
+    let peer = || Some(PeerAddress(stream.get_ref().0.peer_addr().ok()?.ip()));
     let api = ConnectedApi {
         shown: api.shown(stream.get_ref().1.peer_certificates()),
+        peer: api.wants_peers().then(peer).flatten(),
         api,
     };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

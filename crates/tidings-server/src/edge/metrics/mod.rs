@@ -1,5 +1,6 @@
 //! Metrics, with the names of kube-apiserver's metrics where there are such, so that existing dashboards work.
 
+mod audit;
 mod store;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tidings_cache::CacheStats;
 use tidings_registry::Name;
 use tidings_storage::Stats;
 
+use super::audit::AuditFigures;
 use super::request::Verb;
 use crate::controllers::GarbageCounts;
 use crate::core::{Resource, Target};
@@ -185,6 +187,7 @@ impl Metrics {
         lost_log_lines: u64,
         inflight: (usize, usize),
         garbage: &GarbageCounts,
+        audit: Option<&AuditFigures>,
     ) -> String {
         let mut registry = Registry::default();
         registry.register(
@@ -225,6 +228,9 @@ impl Metrics {
         register_watches(&mut registry, resources);
         register_caches(&mut registry, resources);
         store::register(&mut registry, &store);
+        if let Some(audit) = audit {
+            audit::register(&mut registry, audit);
+        }
         registry.register(
             "tidings_log_lines_lost",
             "Number of log lines that were lost because they could not be written, or not fast enough",

@@ -16,12 +16,14 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 use tidings_api::Status;
 use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
 
 use crate::core::{Answer, BackupPages, ObjectOutcome};
+use crate::edge::audit::AuditTrail;
 use crate::edge::media_types;
 use crate::edge::negotiate::DocumentFormat;
 use list::ListBody;
@@ -31,6 +33,8 @@ use view::ObjectView;
 use watch::WatchBody;
 
 pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTIONS;
+/// A longer body of a response is left out of the audit log.
+const AUDITED_BYTES_MAX: usize = 32 << 20;
 const JSON: HeaderValue = HeaderValue::from_static(media_types::JSON);
 const YAML: HeaderValue = HeaderValue::from_static(media_types::YAML);
 const PROTOBUF: HeaderValue = HeaderValue::from_static(media_types::PROTOBUF);
@@ -87,15 +91,42 @@ impl Rendering {
         }
     }
 
+    /// Notes the answer in the trail of a request.
+    pub(crate) async fn note(&self, trail: &AuditTrail, answer: &Answer) {
+        if let Answer::Status(status) = answer
+            && status.code == 0
+        {
+            trail.status(status, StatusCode::OK.as_u16());
+        }
+        if !trail.wants_response() {
+            return;
+        }
+        let plain = Rendering {
+            view: self.view.in_json(),
+            gzip: false,
+        };
+        let Some(shown) = answer.shown_again() else {
+            return;
+        };
+        let Ok(mut response) = plain.render(shown).await else {
+            return;
+        };
+        let mut json = Vec::new();
+        while let Some(Ok(frame)) = response.body_mut().frame().await {
+            json.extend_from_slice(frame.data_ref().map_or(&[], |data| data));
+            if json.len() > AUDITED_BYTES_MAX {
+                return trail.truncate();
+            }
+        }
+        trail.answered(&json);
+    }
+
     /// A response with a JSON document. `json` has no trailing line break.
     fn document(&self, code: StatusCode, json: Bytes) -> Result<Response<ResponseBody>, Status> {
         let packs = self.gzip && json.len() > pack::MIN_BYTES;
         if self.view.format == DocumentFormat::Json && !packs {
             let end = Some(Bytes::from_static(b"\n")); // W5
-            return Ok(json_response(
-                code,
-                ResponseBody(BodyKind::Bytes(Some(json), end)),
-            ));
+            return Ok(json_response(code, BodyKind::Bytes(Some(json), end).into()));
         }
         let bytes = formatted(&json, self.view.format).map_err(Status::internal)?;
         Ok(self.whole(code, bytes))
@@ -145,7 +176,7 @@ impl Rendering {
         }
         body.front = front.freeze();
         body.packer = packs.then(GzipEncoder::default);
-        *response.body_mut() = ResponseBody(BodyKind::List(Box::new(body)));
+        *response.body_mut() = BodyKind::List(Box::new(body)).into();
         if packs {
             pack::mark(&mut response);
         }
@@ -164,7 +195,11 @@ fn formatted(json: &[u8], format: DocumentFormat) -> Result<Vec<u8>, String> {
 }
 
 /// The body of a response: complete bytes, a list or a backup that is encoded while it is sent, or a watch.
-pub struct ResponseBody(BodyKind);
+pub struct ResponseBody {
+    kind: BodyKind,
+    /// Ends with the body: after its last frame, or when the client has gone.
+    trail: Option<Box<AuditTrail>>,
+}
 
 enum BodyKind {
     /// Complete bytes in one or two parts.
@@ -259,36 +294,49 @@ impl StreamedList {
     }
 }
 
+impl From<BodyKind> for ResponseBody {
+    fn from(kind: BodyKind) -> ResponseBody {
+        ResponseBody { kind, trail: None }
+    }
+}
+
 impl ResponseBody {
+    /// True if the body is not made while it is sent.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(&self.kind, BodyKind::Bytes(..))
+    }
+
+    /// Ends a trail at the end of the body.
+    pub(crate) fn at_end(&mut self, trail: AuditTrail) {
+        self.trail = Some(Box::new(trail));
+    }
+
     pub(crate) fn bytes(bytes: impl Into<Bytes>) -> ResponseBody {
-        ResponseBody(BodyKind::Bytes(
-            Some(bytes.into()).filter(|bytes| !bytes.is_empty()),
-            None,
-        ))
+        BodyKind::Bytes(Some(bytes.into()).filter(|bytes| !bytes.is_empty()), None).into()
     }
 
     pub(crate) fn watch(watch: WatchBody) -> ResponseBody {
-        ResponseBody(BodyKind::Watch(Box::new(watch)))
+        BodyKind::Watch(Box::new(watch)).into()
     }
 
     pub(crate) fn backup(backup: BackupPages) -> ResponseBody {
-        ResponseBody(BodyKind::Backup(Box::new(backup)))
+        BodyKind::Backup(Box::new(backup)).into()
     }
 
     /// True if the body is a watch in protobuf: each event follows its length (W117).
     pub(crate) fn is_framed(&self) -> bool {
-        matches!(&self.0, BodyKind::Watch(watch) if watch.is_framed())
+        matches!(&self.kind, BodyKind::Watch(watch) if watch.is_framed())
     }
 
     /// True if the body is a watch.
     pub(crate) fn is_watch(&self) -> bool {
-        matches!(&self.0, BodyKind::Watch(_))
+        matches!(&self.kind, BodyKind::Watch(_))
     }
 }
 
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match &self.0 {
+        f.write_str(match &self.kind {
             BodyKind::Bytes(..) => "ResponseBody::Bytes",
             BodyKind::List(_) => "ResponseBody::List",
             BodyKind::Watch(_) => "ResponseBody::Watch",
@@ -305,7 +353,7 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = match &mut self.0 {
+        let bytes = match &mut self.kind {
             BodyKind::Bytes(first, second) => Poll::Ready(first.take().or_else(|| second.take())),
             BodyKind::List(list) => list.turn.poll(context).map(|()| list.next_packed()),
             BodyKind::Watch(watch) => watch.poll_next(context),
@@ -315,11 +363,11 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.0, BodyKind::Bytes(None, None))
+        matches!(&self.kind, BodyKind::Bytes(None, None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             BodyKind::Bytes(first, second) => {
                 let length =
                     |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);

@@ -76,6 +76,15 @@ impl ObjectView {
         self.form == ObjectForm::Whole && !self.is_protobuf() && self.kind.shows_as_stored(object)
     }
 
+    /// The same view in plain JSON.
+    pub(crate) fn in_json(&self) -> ObjectView {
+        ObjectView {
+            format: DocumentFormat::Json,
+            schema: None,
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn is_protobuf(&self) -> bool {
         self.format == DocumentFormat::Protobuf
     }

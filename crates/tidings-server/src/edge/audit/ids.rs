@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
 /// Generates unique ids that look random, without a system call for random bytes at every request.
-pub(super) struct AuditIds {
+pub(crate) struct AuditIds {
     start: (u64, u64),
     count: AtomicU64,
 }
 
 impl AuditIds {
-    pub(super) fn new() -> AuditIds {
+    pub(crate) fn new() -> AuditIds {
         AuditIds {
             start: Uuid::new_v4().as_u64_pair(),
             count: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn next(&self) -> Uuid {
+    pub(crate) fn next(&self) -> Uuid {
         // Multiplication by an odd number is a bijection: different counts give different numbers.
         let count = self
             .count
