@@ -192,10 +192,11 @@ impl ServiceAccounts {
     }
 
     /// The user of a bootstrap token, if they are believed and this is one.
-    pub(super) fn bootstrap_user(&self, token: &str) -> Option<tidings_access::User> {
+    pub(super) async fn bootstrap_user(&self, token: &str) -> Option<tidings_access::User> {
         let name = bootstrap_secret(token).filter(|_| self.bootstrap_tokens)?;
         let key = ObjectKey::new(BOOTSTRAP_NAMESPACE, &name);
-        let secret = self.objects.secrets.get(&key)?;
+        // The Secret may have been made a moment ago.
+        let secret = self.objects.secrets.current(&key).await.ok()??;
         bootstrap_user(token, &StoredSecret::new(&secret))
     }
 }

@@ -36,12 +36,14 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then either complete or not done.
-    pub async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    pub fn handle<B>(&self, request: Request<B>) -> impl Future<Output = Response<ResponseBody>>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
-        self.0.handle(request).await
+        // An async function would keep the request a second time.
+        let (parts, body) = request.into_parts();
+        self.0.handle(parts, body)
     }
 }
 
@@ -65,14 +67,13 @@ impl RequestContext<'_> {
 }
 
 impl Edge {
-    async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    async fn handle<B>(&self, parts: Parts, body: B) -> Response<ResponseBody>
     where
         B: Body,
         B::Error: std::fmt::Display,
     {
         let started = Instant::now();
         tracing::trace!(target: "tidings::walk", "authenticates and authorises the request");
-        let (parts, body) = request.into_parts();
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let id = self.audit_id(&parts.headers);
@@ -85,11 +86,14 @@ impl Edge {
         let authenticated = user.as_ref().ok().cloned();
         let info = self
             .wants_info()
-            .then(|| RequestInfo::new(&parts.method, parts.uri.path(), &query));
-        let trail = self.trail(info.as_ref(), &id, &parts, authenticated.as_deref());
-        let admitted = self
-            .admit(user, info.as_ref(), &parts, &query, trail.as_ref())
-            .await;
+            .then(|| Box::new(RequestInfo::new(&parts.method, parts.uri.path(), &query)));
+        let trail = self.trail(info.as_deref(), &id, &parts, authenticated.as_deref());
+        let stored = match &trail {
+            Some(trail) if authenticated.is_some() => Box::pin(trail.received()).await,
+            _ => Ok(()),
+        };
+        let user = user.and_then(|user| stored.map(|()| user));
+        let admitted = self.admit(user, info.as_deref(), &parts, &query, trail.as_deref());
         let (route, served) = self.route(parts.uri.path(), admitted.is_ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
@@ -99,10 +103,10 @@ impl Edge {
         let verb = request.map(|request| request.verb(&parts.method, watch));
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
         let answered = match admitted {
-            Err(RefusedRequest::Unauthorized(status)) => Err(*status),
+            Err(RefusedRequest::Unknown(status)) => Err(*status),
             Err(RefusedRequest::Forbidden(status)) => {
                 let format = negotiate::status_format(&parts.headers, &query);
-                note_status(trail.as_ref(), &status);
+                note_status(trail.as_deref(), &status);
                 Ok(respond::forbidden(&status, format))
             }
             Ok(user) => match (request, verb) {
@@ -112,7 +116,7 @@ impl Edge {
                         user: &user,
                         query: &query,
                         headers: &parts.headers,
-                        trail: trail.as_ref(),
+                        trail: trail.as_deref(),
                     };
                     self.serve(verb, context, body.as_mut()).await
                 }
@@ -122,7 +126,7 @@ impl Edge {
         };
         let mut response = answered.unwrap_or_else(|status| {
             let format = negotiate::status_format(&parts.headers, &query);
-            note_status(trail.as_ref(), &status);
+            note_status(trail.as_deref(), &status);
             respond::status(&status, format)
         });
         // The request may have been refused before its body was read; the client may still be sending it.
@@ -146,14 +150,14 @@ impl Edge {
         }
         if let Some(trail) = trail {
             let is_long = info.is_some_and(|info| info.verb == "watch");
-            self.end_trail(trail, is_long, authenticated.is_some(), &mut response)
-                .await;
+            let ended = self.end_trail(trail, is_long, authenticated.is_some(), &mut response);
+            Box::pin(ended).await;
         }
         response
     }
 
     /// The user as whom a request is served, if that user may make it.
-    async fn admit(
+    fn admit(
         &self,
         user: Result<Arc<User>, Status>,
         info: Option<&RequestInfo<'_>>,
@@ -161,11 +165,7 @@ impl Edge {
         query: &Query,
         trail: Option<&AuditTrail>,
     ) -> Result<Arc<User>, RefusedRequest> {
-        let user = user.map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))?;
-        if let Some(trail) = trail {
-            let stored = trail.received().await;
-            stored.map_err(|status| RefusedRequest::Unauthorized(Box::new(status)))?;
-        }
+        let user = user.map_err(|status| RefusedRequest::Unknown(Box::new(status)))?;
         let wanted = authenticate::impersonation(&parts.headers);
         let wanted = wanted.map_err(RefusedRequest::forbidden)?;
         if wanted.is_none() && trail.is_none() && user.is_master() {
@@ -220,7 +220,7 @@ impl Edge {
         id: &HeaderValue,
         parts: &Parts,
         user: Option<&User>,
-    ) -> Option<AuditTrail> {
+    ) -> Option<Box<AuditTrail>> {
         let (log, info) = (self.audit.as_ref()?, info?);
         let source = parts.extensions.get::<PeerAddress>();
         let head = TrailHead {
@@ -235,13 +235,14 @@ impl Edge {
             user,
         };
         let nobody = User::default();
-        AuditTrail::begin(log, head, &info.attributes(user.unwrap_or(&nobody)))
+        let asked = info.attributes(user.unwrap_or(&nobody));
+        AuditTrail::begin(log, head, &asked).map(Box::new)
     }
 
     /// Writes the last stages of a trail, or leaves that to the end of a body that is sent for long.
     async fn end_trail(
         &self,
-        trail: AuditTrail,
+        trail: Box<AuditTrail>,
         is_long: bool,
         is_known: bool,
         response: &mut Response<ResponseBody>,
@@ -270,10 +271,7 @@ impl Edge {
         if is_admitted
             && let Some((group, version, plurals)) = custom_resource_names(path)
             && let plurals = plurals.iter().map(String::as_str).collect::<Vec<_>>()
-            && self
-                .core
-                .wait_until_served(&group, &version, &plurals)
-                .await
+            && Box::pin(self.core.wait_until_served(&group, &version, &plurals)).await
         {
             let served = self.core.served();
             return (route(path, &served), served);
@@ -483,13 +481,11 @@ impl Edge {
             call.notes
                 .drain(..)
                 .for_each(|(name, text)| trail.annotate(name, &text));
-            if let Ok(answer) = &answer {
-                rendering.note(trail, answer).await;
-            }
         }
-        let rendered = match answer {
-            Ok(answer) => rendering.render(answer).await,
-            Err(status) => Err(status),
+        let rendered = match (answer, trail) {
+            (Ok(answer), None) => rendering.render(answer).await,
+            (Ok(answer), Some(trail)) => Box::pin(rendering.render_noted(answer, trail)).await,
+            (Err(status), _) => Err(status),
         };
         if call.warnings.is_empty() {
             return rendered;
@@ -535,8 +531,8 @@ fn note_status(trail: Option<&AuditTrail>, status: &Status) {
 
 /// Why a request is not served. Boxed: every request reserves space for it.
 enum RefusedRequest {
-    /// Nobody knows who asks.
-    Unauthorized(Box<Status>),
+    /// Nobody knows who asks, or the audit log cannot tell it.
+    Unknown(Box<Status>),
     /// Who asks may not.
     Forbidden(Box<Status>),
 }

@@ -22,9 +22,10 @@ use tidings_api::Status;
 use tidings_json::{Map, Value, json};
 use tidings_schema::Descriptions;
 
-use tidings_registry::{Catalog, Kind, SCALE};
+use tidings_registry::{Catalog, Kind};
 
 use crate::core::ServedSet;
+use crate::edge::discovery::subresources;
 use crate::edge::negotiate;
 use crate::edge::request::{OpenApiDocument, Query};
 use crate::edge::respond::{self, ResponseBody, pack};
@@ -325,10 +326,11 @@ fn put_schemas(schemas: &mut Schemas<'_>, kind: &Kind) {
     if let Some(of) = find("Status") {
         schemas.put_shared_kind(of, group_version_kind("", "v1", of.name));
     }
-    if let Some(of) = tidings_schema::find(SCALE.group, SCALE.version, SCALE.kind)
-        && kind.scale.is_some()
-    {
-        schemas.put(of);
+    let parts = subresources(kind).into_iter();
+    for other in parts.filter_map(|part| part.other_kind) {
+        if let Some(of) = tidings_schema::find(other.group, other.version, other.kind) {
+            schemas.put(of);
+        }
     }
 }
 

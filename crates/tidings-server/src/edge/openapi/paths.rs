@@ -343,6 +343,18 @@ impl OperationBuilder<'_> {
                     codes: &["200"],
                 },
             ),
+            "create" => (
+                "post",
+                OpenApiOperation {
+                    verb: "create",
+                    action: "post",
+                    description: format!("create {of}"),
+                    parameters: &WRITE,
+                    body: Some(object),
+                    answer: object,
+                    codes: &["200", "201", "202"],
+                },
+            ),
             "update" => (
                 "put",
                 OpenApiOperation {

@@ -91,8 +91,17 @@ impl Rendering {
         }
     }
 
-    /// Notes the answer in the trail of a request.
-    pub(crate) async fn note(&self, trail: &AuditTrail, answer: &Answer) {
+    /// Notes an answer in the trail of a request, and turns it into a response.
+    pub(crate) async fn render_noted(
+        &self,
+        answer: Answer,
+        trail: &AuditTrail,
+    ) -> Result<Response<ResponseBody>, Status> {
+        self.note(trail, &answer).await;
+        self.render(answer).await
+    }
+
+    async fn note(&self, trail: &AuditTrail, answer: &Answer) {
         if let Answer::Status(status) = answer
             && status.code == 0
         {
@@ -307,8 +316,8 @@ impl ResponseBody {
     }
 
     /// Ends a trail at the end of the body.
-    pub(crate) fn at_end(&mut self, trail: AuditTrail) {
-        self.trail = Some(Box::new(trail));
+    pub(crate) fn at_end(&mut self, trail: Box<AuditTrail>) {
+        self.trail = Some(trail);
     }
 
     pub(crate) fn bytes(bytes: impl Into<Bytes>) -> ResponseBody {
