@@ -257,6 +257,14 @@ impl StoreCache {
         Ok(self.cache.get(key))
     }
 
+    /// True if the store would keep an object in another way now: see [`Storage::is_outdated`].
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn is_outdated(&self, key: &ObjectKey) -> Result<bool, Error> {
+        self.store.is_outdated(self.store_key(key)).await
+    }
+
     /// Replaces an object that is at revision `at`, or creates it if `at` is `None`. Returns `None` if another write was faster.
     ///
     /// # Errors

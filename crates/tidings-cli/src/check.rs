@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use tidings_storage::check::{Report, check};
+use tidings_encryption::ValueMark;
+use tidings_storage::check::{Report, check_labelled};
 
 use crate::backup::size;
 
@@ -26,7 +27,8 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
             directory.display()
         );
     }
-    let report = check(directory)?;
+    let encrypted_with = |value: &[u8]| ValueMark::of(value).map(|mark| mark.to_string());
+    let report = check_labelled(directory, &encrypted_with)?;
     show(&report, arguments.list);
     if !report.damage.is_empty() {
         bail!(
@@ -74,7 +76,22 @@ fn show(report: &Report, list: bool) {
             damage.what
         );
     }
+    show_keys(report);
     show_doubtful(report, list);
+}
+
+/// Which keys of encryption are still needed.
+fn show_keys(report: &Report) {
+    for (key, counts) in &report.labels {
+        match (counts.current, counts.past) {
+            (0, past) => println!(
+                "{past} earlier versions of objects are encrypted with {key}: it is needed until they leave the history"
+            ),
+            (current, past) => println!(
+                "{current} objects are encrypted with {key}, and {past} earlier versions of objects: it is needed"
+            ),
+        }
+    }
 }
 
 fn show_doubtful(report: &Report, list: bool) {

@@ -3,6 +3,7 @@
 mod audit;
 mod backup;
 mod check;
+mod encryption;
 mod logging;
 mod new;
 mod serve;

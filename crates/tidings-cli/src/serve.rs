@@ -16,6 +16,7 @@ use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Sto
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::AuditArguments;
+use crate::encryption::EncryptionArguments;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
 use crate::units::{parse_bytes, parse_duration};
@@ -117,6 +118,9 @@ pub(crate) struct ServeArguments {
     audit: AuditArguments,
 
     #[command(flatten)]
+    encryption: EncryptionArguments,
+
+    #[command(flatten)]
     service_accounts: ServiceAccountArguments,
 }
 
@@ -183,6 +187,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let mut service_accounts = arguments.service_accounts.options()?;
     let audit_policy = arguments.audit.policy()?;
     let audit_webhook = arguments.audit.webhook()?;
+    let encryption = arguments.encryption.read()?;
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -196,6 +201,10 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         store = open_store(arguments) => store?,
         () = &mut stop => return Ok(()),
     };
+    let store = arguments
+        .encryption
+        .wrap(store, encryption.as_ref())
+        .await?;
     let address = listener.address();
     let names = ServerNames {
         address: address.ip(),
@@ -232,9 +241,14 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let audit = audit.transpose()?.map(Arc::new);
     options.audit.clone_from(&audit);
     let api = tokio::select! {
-        api = Api::start(store, options) => api?,
+        api = Api::start(store.clone(), options) => api?,
+        why = store.unreadable() => bail!(
+            "{why}\nThe server does not start, because objects that it cannot read would count as deleted. \
+             --encryption-provider-config names the keys"
+        ),
         () = &mut stop => return Ok(()),
     };
+    let _follows_keys = arguments.encryption.follow(encryption, store);
     announce(&kubeconfig, address)?;
     listener.serve(api, tls, stop, DRAIN).await;
     if let Some(audit) = audit.and_then(Arc::into_inner) {

@@ -1,10 +1,14 @@
 #![doc = include_str!("../README.md")]
 
+mod followed;
+
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+pub use followed::{FileParser, FollowedFile};
 
 /// The largest configuration file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -63,6 +67,10 @@ impl std::fmt::Debug for ConfigFile {
     }
 }
 
+fn too_large() -> String {
+    format!("it is larger than {} MiB", FILE_BYTES_MAX >> 20)
+}
+
 /// The first members of every file.
 #[derive(Deserialize)]
 struct Head {
@@ -83,17 +91,31 @@ impl ConfigFile {
             line: None,
             why,
         };
-        let metadata = std::fs::metadata(path);
-        let metadata = metadata.map_err(|error| wrong(format!("it cannot be read: {error}")))?;
-        if metadata.len() > FILE_BYTES_MAX {
-            return Err(wrong(format!(
-                "it is larger than {} MiB",
-                FILE_BYTES_MAX >> 20
-            )));
+        // Only a file that is not too large is read.
+        if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > FILE_BYTES_MAX) {
+            return Err(wrong(too_large()));
         }
-        let bytes = std::fs::read(path);
-        let bytes = bytes.map_err(|error| wrong(format!("it cannot be read: {error}")))?;
-        ConfigFile::new(path, &bytes)
+        match std::fs::read(path) {
+            Ok(bytes) => ConfigFile::from_read(path, Ok(&bytes)),
+            Err(error) => ConfigFile::from_read(path, Err(error)),
+        }
+    }
+
+    /// What was read of a file: the content, or why it cannot be read. For a [`FileParser`].
+    ///
+    /// # Errors
+    /// If it could not be read, is too large, or is not text.
+    pub fn from_read(path: &Path, read: std::io::Result<&[u8]>) -> Result<ConfigFile, ConfigError> {
+        let wrong = |why: String| ConfigError {
+            path: path.to_owned(),
+            line: None,
+            why,
+        };
+        match read {
+            Ok(bytes) if bytes.len() as u64 > FILE_BYTES_MAX => Err(wrong(too_large())),
+            Ok(bytes) => ConfigFile::new(path, bytes),
+            Err(error) => Err(wrong(format!("it cannot be read: {error}"))),
+        }
     }
 
     /// A file with this content.

@@ -56,6 +56,14 @@ pub fn lifetimes() -> impl Iterator<Item = (String, Duration)> {
     kinds.filter_map(|kind| Some((kind.store_prefix(), kind.lifetime?)))
 }
 
+/// The prefixes of the store keys of all built-in resources, with their groups and plurals.
+pub fn store_prefixes() -> impl Iterator<Item = (String, &'static str, &'static str)> {
+    let kinds = builtin()
+        .iter()
+        .filter(|kind| kind.view.is_none() && kind.is_stored());
+    kinds.map(|kind| (kind.store_prefix(), &*kind.group, &*kind.plural))
+}
+
 /// The built-in kinds, with what the table of types says of them.
 fn builtin_kinds() -> Vec<Arc<Kind>> {
     let mut all: Vec<Arc<Kind>> = Vec::new();

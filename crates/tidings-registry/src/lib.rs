@@ -29,7 +29,7 @@ mod typed;
 pub mod yaml;
 
 pub use apply::Configured;
-pub use catalog::{Catalog, builtin, lifetimes, token_request};
+pub use catalog::{Catalog, builtin, lifetimes, store_prefixes, token_request};
 pub use custom::{as_read, kinds as custom_kinds};
 pub use kinds::check_review;
 pub use managed::{keep_times, track_created, track_updated};

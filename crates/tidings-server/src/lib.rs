@@ -16,7 +16,7 @@ pub use edge::{
 pub use pki::{Pki, PkiError, ServerNames};
 pub use tidings_access::AuthorizationMode;
 pub use tidings_audit::AuditPolicy;
-pub use tidings_config::{ConfigError, ConfigFile};
+pub use tidings_config::{ConfigError, ConfigFile, FollowedFile};
 pub use tidings_identity as identity;
-pub use tidings_registry::lifetimes;
+pub use tidings_registry::{lifetimes, store_prefixes};
 pub use tidings_webhook::Webhook;

@@ -200,6 +200,19 @@ pub struct Stats {
     pub disk: Option<DiskStats>,
     /// Figures of the connection, for a remote engine.
     pub remote: Option<RemoteStats>,
+    /// Figures of encryption, if values are encrypted.
+    pub encryption: Option<EncryptionStats>,
+}
+
+/// How many values were encrypted and decrypted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EncryptionStats {
+    /// Values that were encrypted.
+    pub sealed: u64,
+    /// Values that were decrypted.
+    pub opened: u64,
+    /// Values that could not be encrypted or decrypted.
+    pub failed: u64,
 }
 
 /// Figures of an engine that keeps its records in files.
@@ -378,6 +391,18 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Asks the watches of a prefix to deliver a batch soon, also if it only reports progress.
     fn request_progress(&self, prefix: &[u8]);
+
+    /// Reads a range as it is stored: what is encrypted stays encrypted. For backups.
+    fn stored_range(&self, range: Range) -> BoxFuture<'_, Result<RangeResult, Error>> {
+        self.range(range)
+    }
+
+    /// True if the value of a key would be stored in another way now, for example encrypted with another key: a write that changes nothing should
+    /// be done all the same.
+    fn is_outdated(&self, key: Bytes) -> BoxFuture<'_, Result<bool, Error>> {
+        let _ = key;
+        Box::pin(std::future::ready(Ok(false)))
+    }
 
     /// Prevents compaction by age until the hold is dropped. For readers that start at the oldest revision: call
     /// [`Storage::oldest`] after this.

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub use contract::{
-    BoxFuture, Change, DiskStats, Error, Event, Expected, HistoryHold, KeyValue, Range,
-    RangeResult, RemoteStats, Revision, Stats, Storage, SyncTimes, Trouble, WatchBatch,
+    BoxFuture, Change, DiskStats, EncryptionStats, Error, Event, Expected, HistoryHold, KeyValue,
+    Range, RangeResult, RemoteStats, Revision, Stats, Storage, SyncTimes, Trouble, WatchBatch,
     WatchStream, Write,
 };
 #[cfg(feature = "simulation")]

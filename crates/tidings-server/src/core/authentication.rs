@@ -7,12 +7,12 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use tidings_access::{TokenFile, User};
+use tidings_config::FollowedFile;
 use tidings_identity::is_same_secret;
 
 use super::access::admin;
 use super::client_certificate::{AnyCertificate, ClientAuthority, ShownCertificate};
 use super::credentials_error::CredentialsError;
-use super::followed_file::FollowedFile;
 
 /// The audience of tokens.
 pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
@@ -30,8 +30,8 @@ pub enum Authentication {
 #[derive(Clone, Default)]
 pub struct Credentials {
     admin_token: String,
-    tokens: Vec<Arc<FollowedFile<TokenFile>>>,
-    clients: Option<Arc<FollowedFile<ClientAuthority>>>,
+    tokens: Vec<Arc<FollowedFile<TokenFile, CredentialsError>>>,
+    clients: Option<Arc<FollowedFile<ClientAuthority, CredentialsError>>>,
 }
 
 impl fmt::Debug for Credentials {
@@ -71,9 +71,8 @@ impl Credentials {
     /// # Errors
     /// If the file cannot be read, or a line of it is wrong.
     pub fn token_file(mut self, path: &Path) -> Result<Credentials, CredentialsError> {
-        let tokens = FollowedFile::open(path, |path, bytes| {
-            let bytes = bytes.ok_or_else(|| CredentialsError::absent(path))?;
-            parse_tokens(path, bytes)
+        let tokens = FollowedFile::open(path, |path, read| {
+            parse_tokens(path, CredentialsError::readable(path, read)?)
         })?;
         self.tokens.push(Arc::new(tokens));
         Ok(self)
@@ -84,8 +83,9 @@ impl Credentials {
     /// # Errors
     /// If the file is there and cannot be read, or a line of it is wrong.
     pub fn token_file_if_there(mut self, path: &Path) -> Result<Credentials, CredentialsError> {
-        let tokens = FollowedFile::open(path, |path, bytes| {
-            parse_tokens(path, bytes.unwrap_or_default())
+        let tokens = FollowedFile::open(path, |path, read| match read {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => parse_tokens(path, b""),
+            read => parse_tokens(path, CredentialsError::readable(path, read)?),
         })?;
         self.tokens.push(Arc::new(tokens));
         Ok(self)
@@ -118,7 +118,7 @@ impl Authentication {
             return Some(admin());
         }
         let user =
-            |tokens: &Arc<FollowedFile<TokenFile>>| tokens.current().user(presented).cloned();
+            |tokens: &Arc<FollowedFile<TokenFile, _>>| tokens.current().user(presented).cloned();
         known.tokens.iter().find_map(user)
     }
 
@@ -134,8 +134,12 @@ impl Authentication {
     /// Reads files again that have changed. Blocks.
     pub(crate) fn follow_files(&self) {
         if let Authentication::Credentials(known) = self {
-            known.tokens.iter().for_each(|tokens| tokens.follow());
-            known.clients.iter().for_each(|clients| clients.follow());
+            for tokens in &known.tokens {
+                tokens.follow();
+            }
+            if let Some(clients) = &known.clients {
+                clients.follow();
+            }
         }
     }
 

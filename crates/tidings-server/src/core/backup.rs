@@ -72,7 +72,7 @@ impl BackupRest {
             at: Some(self.revision),
             ..Range::default()
         };
-        let page = match self.store.range(range).await {
+        let page = match self.store.stored_range(range).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!(%error, "cannot finish a backup");

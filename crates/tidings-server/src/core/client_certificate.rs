@@ -12,10 +12,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use tidings_access::User;
+use tidings_config::FollowedFile;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::credentials_error::CredentialsError;
-use super::followed_file::FollowedFile;
 
 /// What is known of a user by a certificate: which one it was.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
@@ -29,13 +29,13 @@ impl ClientAuthority {
     /// Reads authorities in PEM.
     pub(super) fn parse(
         path: &Path,
-        pem: Option<&[u8]>,
+        pem: std::io::Result<&[u8]>,
     ) -> Result<ClientAuthority, CredentialsError> {
         let wrong = |why: String| CredentialsError::Certificates {
             path: path.to_owned(),
             why,
         };
-        let pem = pem.ok_or_else(|| CredentialsError::absent(path))?;
+        let pem = CredentialsError::readable(path, pem)?;
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
@@ -105,7 +105,7 @@ struct CertificateUser {
 pub(crate) struct ShownCertificate(Arc<ShownChain>);
 
 struct ShownChain {
-    authorities: Arc<FollowedFile<ClientAuthority>>,
+    authorities: Arc<FollowedFile<ClientAuthority, CredentialsError>>,
     chain: Vec<CertificateDer<'static>>,
     /// The user, by the authorities that were believed when it was last looked at.
     checked: Mutex<Option<(Arc<ClientAuthority>, Option<CertificateUser>)>>,
@@ -113,7 +113,7 @@ struct ShownChain {
 
 impl ShownCertificate {
     pub(super) fn new(
-        authorities: &Arc<FollowedFile<ClientAuthority>>,
+        authorities: &Arc<FollowedFile<ClientAuthority, CredentialsError>>,
         chain: &[CertificateDer<'_>],
     ) -> ShownCertificate {
         let owned = chain
@@ -144,7 +144,7 @@ impl ShownCertificate {
 }
 
 /// Asks clients for a certificate and takes any in the handshake: whether it is believed is decided for requests, which are answered in words.
-pub(super) struct AnyCertificate(pub(super) Arc<FollowedFile<ClientAuthority>>);
+pub(super) struct AnyCertificate(pub(super) Arc<FollowedFile<ClientAuthority, CredentialsError>>);
 
 impl fmt::Debug for AnyCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

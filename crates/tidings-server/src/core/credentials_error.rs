@@ -42,10 +42,14 @@ pub enum CredentialsError {
 }
 
 impl CredentialsError {
-    pub(super) fn absent(path: &Path) -> CredentialsError {
-        CredentialsError::Unreadable {
+    /// The content of a file that must be there.
+    pub(super) fn readable<'b>(
+        path: &Path,
+        read: std::io::Result<&'b [u8]>,
+    ) -> Result<&'b [u8], CredentialsError> {
+        read.map_err(|source| CredentialsError::Unreadable {
             path: path.to_owned(),
-            source: std::io::ErrorKind::NotFound.into(),
-        }
+            source,
+        })
     }
 }

@@ -134,8 +134,8 @@ async fn replace(
             // The answer keeps the resourceVersion that the object had before (W147).
             Ok(deleted.map(|_| unchanged_version()))
         }
-        WriteStep::Leave => leave(call, existing).await,
-        WriteStep::Write => {
+        WriteStep::Leave if !resource.is_outdated(key).await? => leave(call, existing).await,
+        WriteStep::Leave | WriteStep::Write => {
             resource
                 .commit(kind, key, ObjectWrite::Update(at, &written))
                 .await

@@ -19,7 +19,6 @@ mod credentials_error;
 mod delete;
 mod edit;
 mod failure;
-mod followed_file;
 mod get;
 mod identify;
 mod list;

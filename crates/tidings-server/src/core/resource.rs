@@ -153,6 +153,11 @@ impl Resource {
         self.to_status(self.store.current(key).await)
     }
 
+    /// True if an object would be stored in another way now, for example encrypted with another key.
+    pub(super) async fn is_outdated(&self, key: &ObjectKey) -> Result<bool, Status> {
+        self.store.is_outdated(key).await.map_err(store_failed)
+    }
+
     fn to_status<T>(&self, answer: Result<T, CacheError>) -> Result<T, Status> {
         self.check_served()?;
         answer.map_err(cache_failed)

@@ -605,6 +605,7 @@ impl Engine {
             tombstones: state.index.tombstones(),
             disk,
             remote: None,
+            encryption: None,
         }
     }
 }

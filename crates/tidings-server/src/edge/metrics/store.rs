@@ -7,7 +7,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use tidings_storage::{DiskStats, RemoteStats, Stats, SyncTimes};
+use tidings_storage::{DiskStats, EncryptionStats, RemoteStats, Stats, SyncTimes};
 
 pub(super) fn register(registry: &mut Registry, store: &Stats) {
     let mut all = StoreRegistry(registry);
@@ -66,6 +66,9 @@ pub(super) fn register(registry: &mut Registry, store: &Stats) {
     if let Some(disk) = &store.disk {
         register_disk(&mut all, disk);
     }
+    if let Some(encryption) = &store.encryption {
+        register_encryption(&mut all, encryption);
+    }
     if let Some(remote) = &store.remote {
         register_remote(registry, remote);
     }
@@ -92,6 +95,29 @@ fn register_disk(all: &mut StoreRegistry<'_>, disk: &DiskStats) {
         help,
         SyncHistogram(disk.syncs),
     );
+}
+
+fn register_encryption(all: &mut StoreRegistry<'_>, counts: &EncryptionStats) {
+    let counters = [
+        (
+            "encrypted_values",
+            "Number of values encrypted",
+            counts.sealed,
+        ),
+        (
+            "decrypted_values",
+            "Number of values decrypted",
+            counts.opened,
+        ),
+        (
+            "encryption_failures",
+            "Number of values that could not be encrypted or decrypted",
+            counts.failed,
+        ),
+    ];
+    for (name, help, count) in counters {
+        all.counter(name, help, count);
+    }
 }
 
 fn register_remote(registry: &mut Registry, remote: &RemoteStats) {

@@ -40,7 +40,21 @@ pub struct Report {
     /// Keys that may have been deleted but are back: an earlier version of Tidings wrote them, and a later revision is missing
     /// that may have been their deletion.
     pub doubtful: Vec<(Bytes, Revision)>,
+    /// How many values have each of the labels that [`check_labelled`] was asked for.
+    pub labels: BTreeMap<String, LabelCounts>,
 }
+
+/// How many values have a label.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LabelCounts {
+    /// Values of existing keys.
+    pub current: u64,
+    /// Values that were replaced or deleted since, and are in the log for now.
+    pub past: u64,
+}
+
+/// Puts values into groups by how they are stored.
+type ValueLabel<'a> = &'a dyn Fn(&[u8]) -> Option<String>;
 
 /// A damaged place in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +72,14 @@ pub struct Damage {
 /// # Errors
 /// If the directory is not a data directory, is in use by a server, or cannot be read. Damage is part of the report.
 pub fn check(directory: &Path) -> Result<Report, OpenError> {
+    check_labelled(directory, &|_| None)
+}
+
+/// As [`check`], and counts values by a label, for example the key that has encrypted them.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_labelled(directory: &Path, label: ValueLabel<'_>) -> Result<Report, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let directory = DataDirectory::inspect(disk.clone(), directory)?;
     let mut report = Report {
@@ -93,7 +115,7 @@ pub fn check(directory: &Path) -> Result<Report, OpenError> {
         // In format 2 closed segments have no length.
         let closed_at = closed_at.or_else(|| (last != Some(*id)).then_some(bytes));
         let loaded = segment::load(&*file, &path, *id, closed_at, &mut |placed| {
-            found.take(placed, &mut report);
+            found.take(placed, label, &mut report);
         });
         match loaded {
             Ok(loaded) if closed_at.is_none() => report.torn_bytes += loaded.left_over,
@@ -112,6 +134,7 @@ pub fn check(directory: &Path) -> Result<Report, OpenError> {
         DirectoryFormat::Three => manifest.newest_gap,
     };
     report.keys = found.live().count() as u64;
+    found.settle_labels(&mut report);
     report.doubtful = found.doubtful(newest_gap);
     Ok(report)
 }
@@ -127,16 +150,34 @@ struct CheckedRecords {
     /// The last change of each key, and whether it was a deletion.
     latest: BTreeMap<Bytes, (Revision, bool)>,
     revisions: BTreeSet<Revision>,
+    /// The labels of the values in `latest`.
+    labels: BTreeMap<Bytes, (Revision, String)>,
 }
 
 impl CheckedRecords {
-    fn take(&mut self, placed: PlacedFrame, report: &mut Report) {
+    /// Counts the labels of existing keys as current instead of past.
+    fn settle_labels(&self, report: &mut Report) {
+        for (key, revision) in self.live() {
+            let labelled = self.labels.get(key).filter(|(at, _)| *at == revision);
+            if let Some((_, label)) = labelled {
+                let counts = report.labels.entry(label.clone()).or_default();
+                counts.past = counts.past.saturating_sub(1);
+                counts.current += 1;
+            }
+        }
+    }
+
+    fn take(&mut self, placed: PlacedFrame, label: ValueLabel<'_>, report: &mut Report) {
         match placed.entry {
             LogEntry::Record(revision, record) => {
                 report.records += 1;
                 report.revision = report.revision.max(revision);
                 if self.revisions.insert(revision) {
                     let key = Bytes::copy_from_slice(&record.key);
+                    if let Some(label) = record.value.as_deref().and_then(label) {
+                        report.labels.entry(label.clone()).or_default().past += 1;
+                        self.labels.insert(key.clone(), (revision, label));
+                    }
                     self.latest.insert(key, (revision, record.value.is_none()));
                 }
             }

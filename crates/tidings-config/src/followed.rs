@@ -1,13 +1,16 @@
-//! Files with credentials that may change while the server runs.
+//! Files that may change while a program runs.
 
+use std::fmt;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use super::credentials_error::CredentialsError;
-
 /// What changes with the content of a file. `None`: there is no file.
 type FileStamp = Option<(u64, u64, i64, i64, i64, i64)>;
+
+/// Reads the content of a file, or says what is wrong with it. It gets the path and the bytes, or why there are none.
+pub type FileParser<T, E> = fn(&Path, io::Result<&[u8]>) -> Result<T, E>;
 
 /// What is known of a file.
 #[derive(Default)]
@@ -19,11 +22,18 @@ struct SeenFile {
 }
 
 /// What a file says. It is read again when the file changes; one that is wrong changes nothing.
-pub(super) struct FollowedFile<T> {
+pub struct FollowedFile<T, E> {
     path: PathBuf,
-    parse: fn(&Path, Option<&[u8]>) -> Result<T, CredentialsError>,
+    parse: FileParser<T, E>,
     current: RwLock<Arc<T>>,
     seen: Mutex<SeenFile>,
+}
+
+impl<T, E> fmt::Debug for FollowedFile<T, E> {
+    /// Shows only the path.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FollowedFile({})", self.path.display())
+    }
 }
 
 fn stamp(path: &Path) -> FileStamp {
@@ -38,12 +48,12 @@ fn stamp(path: &Path) -> FileStamp {
     ))
 }
 
-impl<T> FollowedFile<T> {
-    /// Reads a file. `parse` gets its path and its content, or nothing if there is no file.
-    pub(super) fn open(
-        path: &Path,
-        parse: fn(&Path, Option<&[u8]>) -> Result<T, CredentialsError>,
-    ) -> Result<FollowedFile<T>, CredentialsError> {
+impl<T, E: fmt::Display> FollowedFile<T, E> {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// With what `parse` says.
+    pub fn open(path: &Path, parse: FileParser<T, E>) -> Result<FollowedFile<T, E>, E> {
         // Before the content: a change in between is seen at the next look.
         let stamp = stamp(path);
         Ok(FollowedFile {
@@ -57,54 +67,51 @@ impl<T> FollowedFile<T> {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// The path of the file.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// What the file says.
-    pub(super) fn current(&self) -> Arc<T> {
+    pub fn current(&self) -> Arc<T> {
         let current = self.current.read();
         current.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the file again if it has changed. One that is wrong changes nothing, and the log says why. Blocks.
-    pub(super) fn follow(&self) {
+    /// Reads the file again if it has changed. One that is wrong changes nothing, and the log says why. Returns true if it says something new.
+    /// Blocks.
+    pub fn follow(&self) -> bool {
         let now = stamp(&self.path);
         let seen = self.seen.lock();
         let mut seen = seen.unwrap_or_else(PoisonError::into_inner);
         if seen.read == now {
-            return;
+            return false;
         }
         match read(&self.path, self.parse) {
             Ok(read) => {
-                tracing::info!(path = %self.path.display(), "a file of credentials has changed and was read again");
+                tracing::info!(path = %self.path.display(), "a file has changed and was read again");
                 let current = self.current.write();
                 *current.unwrap_or_else(PoisonError::into_inner) = Arc::new(read);
                 *seen = SeenFile {
                     read: now,
                     failed: None,
                 };
+                true
             }
             // It is tried again at every look: a disk may have failed for a moment.
             Err(error) => {
                 if seen.failed.replace(now) != Some(now) {
-                    tracing::error!(%error, "a file of credentials has changed and is wrong: what it said before stays");
+                    tracing::error!(%error, "a file has changed and is wrong: what it said before stays");
                 }
+                false
             }
         }
     }
 }
 
-fn read<T>(
-    path: &Path,
-    parse: fn(&Path, Option<&[u8]>) -> Result<T, CredentialsError>,
-) -> Result<T, CredentialsError> {
+fn read<T, E>(path: &Path, parse: FileParser<T, E>) -> Result<T, E> {
     match std::fs::read(path) {
-        Ok(bytes) => parse(path, Some(&bytes)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => parse(path, None),
-        Err(source) => Err(CredentialsError::Unreadable {
-            path: path.to_owned(),
-            source,
-        }),
+        Ok(bytes) => parse(path, Ok(&bytes)),
+        Err(error) => parse(path, Err(error)),
     }
 }
