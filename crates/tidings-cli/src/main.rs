@@ -8,6 +8,7 @@ mod logging;
 mod new;
 mod serve;
 mod service_accounts;
+mod serving;
 mod units;
 mod user;
 mod watch;

@@ -19,6 +19,7 @@ use crate::audit::AuditArguments;
 use crate::encryption::EncryptionArguments;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
+use crate::serving::{ServingArguments, follow_certificates};
 use crate::units::{parse_bytes, parse_duration};
 use crate::user::users_file;
 
@@ -42,6 +43,9 @@ pub(crate) struct ServeArguments {
     /// More names and addresses for the server's certificate: those of the machine, or of a load balancer in front of it
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     tls_san: Vec<String>,
+
+    #[command(flatten)]
+    serving: ServingArguments,
 
     /// Where objects are kept: in the data directory, or in an etcd cluster that several servers share
     #[arg(long, default_value = "embedded", value_enum)]
@@ -188,6 +192,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let audit_policy = arguments.audit.policy()?;
     let audit_webhook = arguments.audit.webhook()?;
     let encryption = arguments.encryption.read()?;
+    let certificates = Arc::new(arguments.serving.read()?);
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -223,14 +228,15 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .kubeconfig
         .clone()
         .unwrap_or_else(|| data_dir.join("kubeconfig"));
-    pki.write_kubeconfig(&kubeconfig, &format!("https://{}", reachable(address)))?;
+    let url = format!("https://{}", reachable(address));
+    pki.write_kubeconfig(&kubeconfig, &url, !certificates.is_empty())?;
 
     let mut options = ApiOptions::default();
     let key = service_accounts.signing_key.take();
     service_accounts.signing_key = Some(key.unwrap_or_else(|| pki.service_account_key()));
     options.service_accounts = service_accounts;
     let credentials = credentials.admin_token(pki.token());
-    let tls = pki.tls(&credentials)?;
+    let tls = pki.tls(&credentials, certificates.clone())?;
     options.authentication = Authentication::Credentials(credentials);
     options
         .authorization
@@ -248,6 +254,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         ),
         () = &mut stop => return Ok(()),
     };
+    let _follows_certificates = follow_certificates(certificates);
     let _follows_keys = arguments.encryption.follow(encryption, store);
     announce(&kubeconfig, address)?;
     listener.serve(api, tls, stop, DRAIN).await;

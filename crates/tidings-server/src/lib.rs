@@ -7,13 +7,15 @@ mod edge;
 #[doc(hidden)]
 pub mod fuzzing;
 mod pki;
+mod serving;
 
 pub use crate::core::{Authentication, Credentials, CredentialsError, ServiceAccountOptions};
 pub use edge::{
     Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,
     Listener, ResponseBody, StartError,
 };
-pub use pki::{Pki, PkiError, ServerNames};
+pub use pki::{Pki, PkiError};
+pub use serving::{ServerNames, ServingCertificates, ServingError};
 pub use tidings_access::AuthorizationMode;
 pub use tidings_audit::AuditPolicy;
 pub use tidings_config::{ConfigError, ConfigFile, FollowedFile};

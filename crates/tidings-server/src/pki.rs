@@ -1,18 +1,14 @@
-//! The certificate authority, the server's certificate, the administrator's token and the key that signs tokens of service accounts. All but the
-//! server's certificate are made at the first start and kept in files.
+//! The certificate authority, the administrator's token and the key that signs tokens of service accounts: made at the first start and kept in files.
 
 use std::fs;
-use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use base64::Engine;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
-};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::ServerConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
 use tidings_identity::SigningKey;
@@ -20,6 +16,9 @@ use tidings_storage::disk::{self, Disk, OpenMode, RealDisk};
 use uuid::Uuid;
 
 use crate::core::Credentials;
+use crate::serving::{
+    CertificateChoice, OWN_NAME, OwnCertificate, ServerNames, ServingCertificates,
+};
 
 /// A text that every kubeconfig written by Tidings contains.
 const KUBECONFIG_MARK: &str = "current-context: tidings";
@@ -54,21 +53,12 @@ pub enum PkiError {
     Certificate(String),
 }
 
-/// The addresses and names for which the server's certificate is valid.
-#[derive(Debug, Clone)]
-pub struct ServerNames {
-    /// The address that the server listens on.
-    pub address: IpAddr,
-    /// Other addresses and names: of the machine, or of a load balancer before it.
-    pub others: Vec<String>,
-}
-
 /// The credentials of a server and of its administrator.
 pub struct Pki {
     ca_pem: String,
     token: String,
-    certificate: CertificateDer<'static>,
-    key: Vec<u8>,
+    ca_key: String,
+    names: ServerNames,
     service_account_key: SigningKey,
 }
 
@@ -84,8 +74,7 @@ fn certificate_error(error: impl std::fmt::Display) -> PkiError {
 }
 
 impl Pki {
-    /// Reads the credentials in a directory, and makes missing ones. The server's certificate is made at every start, because it contains the
-    /// address that the server listens on.
+    /// Reads the credentials in a directory, and makes missing ones. The names are for the server's certificate, which is in no file.
     ///
     /// # Errors
     /// If files cannot be read or written.
@@ -157,17 +146,11 @@ impl Pki {
         account_key: &str,
         names: &ServerNames,
     ) -> Result<Pki, PkiError> {
-        let ca_key = KeyPair::from_pem(ca_key).map_err(certificate_error)?;
-        let issuer = Issuer::new(ca_params()?, ca_key);
-        let key = generate_key()?;
-        let certificate = server_params(names)?
-            .signed_by(&key, &issuer)
-            .map_err(certificate_error)?;
         Ok(Pki {
             ca_pem,
             token,
-            certificate: certificate.der().clone(),
-            key: key.serialize_der(),
+            ca_key: ca_key.to_owned(),
+            names: names.clone(),
             service_account_key: SigningKey::from_pem(account_key.as_bytes())
                 .map_err(certificate_error)?,
         })
@@ -183,22 +166,37 @@ impl Pki {
         &self.token
     }
 
-    /// The TLS configuration for a listener. It asks clients for certificates if the credentials say so.
+    /// The TLS configuration for a listener. It shows the certificates of files, if there are any, and otherwise one of the server's own authority,
+    /// which is made anew before it expires. It asks clients for certificates if the credentials say so.
     ///
     /// # Errors
-    /// If the certificate cannot be used.
-    pub fn tls(&self, credentials: &Credentials) -> Result<Arc<ServerConfig>, PkiError> {
-        let clients = credentials.client_verifier();
-        server_config(self.certificate.clone(), self.key.clone(), clients)
+    /// If the own certificate cannot be made.
+    pub fn tls(
+        &self,
+        credentials: &Credentials,
+        files: Arc<ServingCertificates>,
+    ) -> Result<Arc<ServerConfig>, PkiError> {
+        let ca_key = KeyPair::from_pem(&self.ca_key).map_err(certificate_error)?;
+        let own = OwnCertificate::new(Issuer::new(ca_params()?, ca_key), self.names.clone());
+        own.at(SystemTime::now()).map_err(PkiError::Certificate)?;
+        server_config(
+            CertificateChoice { own, files },
+            credentials.client_verifier(),
+        )
     }
 
-    /// A kubeconfig for the administrator of the server at a URL.
-    pub fn kubeconfig(&self, url: &str) -> String {
+    /// A kubeconfig for the administrator of the server at a URL. If the listener shows certificates of files, clients ask for the server's own
+    /// by its name (`asks_by_name`).
+    pub fn kubeconfig(&self, url: &str, asks_by_name: bool) -> String {
+        let name = match asks_by_name {
+            true => format!("\n    tls-server-name: {OWN_NAME}"),
+            false => String::new(),
+        };
         let ca = base64::engine::general_purpose::STANDARD.encode(&self.ca_pem);
         let token = &self.token;
         format!(
             "apiVersion: v1\nkind: Config\nclusters:\n- name: tidings\n  cluster:\n    server: {url}\n    \
-             certificate-authority-data: {ca}\nusers:\n- name: admin\n  user:\n    token: {token}\ncontexts:\n- name: tidings\n  \
+             certificate-authority-data: {ca}{name}\nusers:\n- name: admin\n  user:\n    token: {token}\ncontexts:\n- name: tidings\n  \
              context:\n    cluster: tidings\n    user: admin\ncurrent-context: tidings\n"
         )
     }
@@ -207,7 +205,12 @@ impl Pki {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn write_kubeconfig(&self, path: &Path, url: &str) -> Result<(), PkiError> {
+    pub fn write_kubeconfig(
+        &self,
+        path: &Path,
+        url: &str,
+        asks_by_name: bool,
+    ) -> Result<(), PkiError> {
         // The kubeconfig of another cluster is not overwritten by mistake.
         if fs::read_to_string(path)
             .is_ok_and(|text| !text.is_empty() && !text.contains(KUBECONFIG_MARK))
@@ -216,7 +219,7 @@ impl Pki {
                 path: path.display().to_string(),
             });
         }
-        let text = self.kubeconfig(url);
+        let text = self.kubeconfig(url, asks_by_name);
         // An unchanged file is not written again: the disk may be full.
         if is_private(path) && fs::read_to_string(path).is_ok_and(|known| known == text) {
             return Ok(());
@@ -257,53 +260,18 @@ fn ca_params() -> Result<CertificateParams, PkiError> {
     Ok(params)
 }
 
-fn server_params(names: &ServerNames) -> Result<CertificateParams, PkiError> {
-    let always = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-    ];
-    let given = names.others.iter().cloned();
-    let all: Vec<String> = always
-        .map(ToOwned::to_owned)
-        .into_iter()
-        .chain(given)
-        .collect();
-    let mut params = CertificateParams::new(all).map_err(certificate_error)?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "tidings");
-    let loopback = [
-        IpAddr::from([127, 0, 0, 1]),
-        IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1]),
-    ];
-    for address in loopback
-        .into_iter()
-        .chain(Some(names.address).filter(|address| !address.is_loopback()))
-    {
-        params.subject_alt_names.push(SanType::IpAddress(address));
-    }
-    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
-    params.not_after = rcgen::date_time_ymd(2120, 1, 1);
-    Ok(params)
-}
-
 fn server_config(
-    certificate: CertificateDer<'static>,
-    key: Vec<u8>,
+    certificates: CertificateChoice,
     clients: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let clients = clients.unwrap_or_else(|| Arc::new(NoClientAuth));
-    let key = PrivateKeyDer::try_from(key).map_err(certificate_error)?;
     // Explicit, because rustls panics at run time if two providers are linked and none is chosen.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(certificate_error)?
         .with_client_cert_verifier(clients)
-        .with_single_cert(vec![certificate], key)
-        .map_err(certificate_error)?;
+        .with_cert_resolver(Arc::new(certificates));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
