@@ -40,6 +40,12 @@ pub struct ResourceAttributes<'a> {
     pub namespace: Cow<'a, str>,
     /// The name of the object.
     pub name: Cow<'a, str>,
+    /// The version of the API.
+    pub version: Cow<'a, str>,
+    /// The field selector of a list, watch or deletion of a collection.
+    pub field_selector: Cow<'a, str>,
+    /// The label selector of it.
+    pub label_selector: Cow<'a, str>,
 }
 
 impl ResourceAttributes<'_> {
@@ -107,6 +113,25 @@ impl<'a> Attributes<'a> {
     #[must_use]
     pub fn subresource(self, subresource: impl Into<Cow<'a, str>>) -> Attributes<'a> {
         self.with(|resource| resource.subresource = subresource.into())
+    }
+
+    /// In a version of the API.
+    #[must_use]
+    pub fn with_version(self, version: impl Into<Cow<'a, str>>) -> Attributes<'a> {
+        self.with(|resource| resource.version = version.into())
+    }
+
+    /// On the objects that a field selector and a label selector mean.
+    #[must_use]
+    pub fn with_selectors(
+        self,
+        fields: impl Into<Cow<'a, str>>,
+        labels: impl Into<Cow<'a, str>>,
+    ) -> Attributes<'a> {
+        self.with(|resource| {
+            resource.field_selector = fields.into();
+            resource.label_selector = labels.into();
+        })
     }
 
     /// The namespace; empty if there is none.

@@ -26,6 +26,8 @@ pub struct Verdict {
     pub decision: Decision,
     /// Why, for people; may be empty.
     pub reason: String,
+    /// What went wrong while it was decided; empty if nothing did. A request that is not allowed then fails instead of being refused.
+    pub error: String,
 }
 
 impl Verdict {
@@ -33,6 +35,7 @@ impl Verdict {
         Verdict {
             decision,
             reason: reason.into(),
+            error: String::new(),
         }
     }
 
@@ -52,7 +55,12 @@ pub enum AuthorizationMode {
     AlwaysDeny,
     /// By roles and bindings.
     Rbac,
+    /// By a service that is asked.
+    Webhook,
 }
+
+/// What a webhook has answered to a question. `None`: it was not asked yet; the decision is provisional then, and to be made again.
+pub type WebhookAnswer<'a> = &'a dyn Fn(&Attributes<'_>) -> Option<Verdict>;
 
 impl fmt::Display for AuthorizationMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,6 +68,7 @@ impl fmt::Display for AuthorizationMode {
             AuthorizationMode::AlwaysAllow => "AlwaysAllow",
             AuthorizationMode::AlwaysDeny => "AlwaysDeny",
             AuthorizationMode::Rbac => "RBAC",
+            AuthorizationMode::Webhook => "Webhook",
         })
     }
 }
@@ -72,10 +81,13 @@ impl FromStr for AuthorizationMode {
             "AlwaysAllow" => Ok(AuthorizationMode::AlwaysAllow),
             "AlwaysDeny" => Ok(AuthorizationMode::AlwaysDeny),
             "RBAC" => Ok(AuthorizationMode::Rbac),
-            "Node" | "ABAC" | "Webhook" => Err(format!(
-                "{text} is not built: choose from AlwaysAllow, AlwaysDeny and RBAC"
+            "Webhook" => Ok(AuthorizationMode::Webhook),
+            "Node" | "ABAC" => Err(format!(
+                "{text} is not built: choose from AlwaysAllow, AlwaysDeny, RBAC and Webhook"
             )),
-            _ => Err("choose from AlwaysAllow, AlwaysDeny and RBAC, several with commas".into()),
+            _ => Err(
+                "choose from AlwaysAllow, AlwaysDeny, RBAC and Webhook, several with commas".into(),
+            ),
         }
     }
 }
@@ -98,20 +110,30 @@ impl Authorizer {
     }
 
     /// True if the user may, without saying why.
-    pub fn allows(&self, policy: &Policy, asked: &Attributes<'_>) -> bool {
+    pub fn allows(
+        &self,
+        policy: &Policy,
+        asked: &Attributes<'_>,
+        webhook: WebhookAnswer<'_>,
+    ) -> bool {
         match self.modes.as_slice() {
             _ if asked.user.is_master() => true,
             [AuthorizationMode::Rbac] => policy.allows(asked),
-            _ => self.authorize(policy, asked).is_allowed(),
+            _ => self.authorize(policy, asked, webhook).is_allowed(),
         }
     }
 
     /// Decides.
-    pub fn authorize(&self, policy: &Policy, asked: &Attributes<'_>) -> Verdict {
+    pub fn authorize(
+        &self,
+        policy: &Policy,
+        asked: &Attributes<'_>,
+        webhook: WebhookAnswer<'_>,
+    ) -> Verdict {
         if asked.user.is_master() {
             return Verdict::new(Decision::Allow, "");
         }
-        let mut reasons = Vec::new();
+        let (mut reasons, mut errors) = (Vec::new(), Vec::new());
         for mode in &self.modes {
             let verdict = match mode {
                 AuthorizationMode::AlwaysAllow => Verdict::new(Decision::Allow, ""),
@@ -119,14 +141,27 @@ impl Authorizer {
                     Verdict::new(Decision::NoOpinion, "Everything is forbidden.")
                 }
                 AuthorizationMode::Rbac => authorize_by_rbac(policy, asked),
+                AuthorizationMode::Webhook => match webhook(asked) {
+                    Some(verdict) => verdict,
+                    None => return Verdict::new(Decision::NoOpinion, ""),
+                },
             };
             if verdict.decision != Decision::NoOpinion {
                 return verdict;
             }
             reasons.push(verdict.reason);
+            errors.push(verdict.error);
         }
         reasons.retain(|reason| !reason.is_empty());
-        Verdict::new(Decision::NoOpinion, reasons.join("\n"))
+        errors.retain(|error| !error.is_empty());
+        Verdict {
+            decision: Decision::NoOpinion,
+            reason: reasons.join("\n"),
+            error: match errors.is_empty() {
+                true => String::new(),
+                false => aggregate(&errors),
+            },
+        }
     }
 
     /// The rules of a user in a namespace, and what could not be found out.
@@ -157,8 +192,10 @@ impl Authorizer {
                 AuthorizationMode::Rbac => {
                     let (held, missing) = policy.rules_for(user, namespace);
                     rules.extend(held);
-                    errors.extend(missing);
+                    errors.extend(missing.iter().map(ToString::to_string));
                 }
+                AuthorizationMode::Webhook => errors
+                    .push("webhook authorizer does not support user rule resolution".to_owned()),
             }
         }
         let error = (!errors.is_empty()).then(|| aggregate(&errors));

@@ -114,6 +114,12 @@ struct StoredRole {
 #[error("{0}")]
 pub struct RoleNotFound(String);
 
+impl AsRef<str> for RoleNotFound {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 /// What an object says, or nothing if it cannot be read: then it grants nothing.
 fn read<'j, T: Default + Deserialize<'j>>(json: &'j [u8]) -> T {
     serde_json::from_slice(json).unwrap_or_default()
@@ -389,10 +395,10 @@ impl Policy {
 }
 
 /// Errors as Go joins them, each once.
-pub(crate) fn aggregate(errors: &[RoleNotFound]) -> String {
+pub(crate) fn aggregate(errors: &[impl AsRef<str>]) -> String {
     let mut texts: Vec<&str> = Vec::new();
-    for RoleNotFound(text) in errors {
-        if !texts.contains(&text.as_str()) {
+    for text in errors.iter().map(AsRef::as_ref) {
+        if !texts.contains(&text) {
             texts.push(text);
         }
     }

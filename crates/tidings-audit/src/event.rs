@@ -204,6 +204,7 @@ impl AuditEvent {
             subresource: on.subresource.to_string().into(),
             namespace: on.namespace.to_string().into(),
             name: on.name.to_string().into(),
+            ..ResourceAttributes::default()
         };
         AuditEvent {
             level,

@@ -1,6 +1,7 @@
 //! The command `tidings`.
 
 mod audit;
+mod authorization;
 mod backup;
 mod check;
 mod encryption;

@@ -16,6 +16,7 @@ use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Sto
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::AuditArguments;
+use crate::authorization::WebhookArguments;
 use crate::encryption::EncryptionArguments;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
@@ -75,8 +76,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PATH")]
     client_ca_file: Option<PathBuf>,
 
-    /// Who may do what: RBAC (by roles and bindings), AlwaysAllow or AlwaysDeny; several with commas, the first that decides counts. Members of
-    /// the group system:masters may do everything
+    /// Who may do what: RBAC (by roles and bindings), Webhook (a service is asked), AlwaysAllow or AlwaysDeny; several with commas, the first that
+    /// decides counts. Members of the group system:masters may do everything
     #[arg(
         long,
         default_value = "RBAC",
@@ -84,6 +85,9 @@ pub(crate) struct ServeArguments {
         value_name = "MODE,…"
     )]
     authorization_mode: Vec<AuthorizationMode>,
+
+    #[command(flatten)]
+    authorization_webhook: WebhookArguments,
 
     /// How many connections may be open; more are closed at once [default: as many as open files are allowed, less 128, at most 100000]
     #[arg(long, value_name = "NUMBER")]
@@ -191,6 +195,9 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let mut service_accounts = arguments.service_accounts.options()?;
     let audit_policy = arguments.audit.policy()?;
     let audit_webhook = arguments.audit.webhook()?;
+    let authorization_webhook = arguments
+        .authorization_webhook
+        .read(&arguments.authorization_mode)?;
     let encryption = arguments.encryption.read()?;
     let certificates = Arc::new(arguments.serving.read()?);
     let connections_max = connections_max(arguments)?;
@@ -241,6 +248,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     options
         .authorization
         .clone_from(&arguments.authorization_mode);
+    options.authorization_webhook = authorization_webhook;
     options.history = arguments.history;
     options.lost_log_lines = logging.lost();
     let audit = audit_policy.map(|policy| arguments.audit.open(policy, audit_webhook));

@@ -206,7 +206,7 @@ async fn a_wrong_file_of_credentials_is_refused_at_the_start_and_names_the_line(
     let modes = tidings(&data, &["serve", "--authorization-mode", "Node,RBAC"]);
     let text = String::from_utf8(modes.stderr).unwrap();
     assert!(
-        text.contains("Node is not built: choose from AlwaysAllow, AlwaysDeny and RBAC"),
+        text.contains("Node is not built: choose from AlwaysAllow, AlwaysDeny, RBAC and Webhook"),
         "{text}"
     );
 }

@@ -9,14 +9,16 @@ pub mod fuzzing;
 mod pki;
 mod serving;
 
-pub use crate::core::{Authentication, Credentials, CredentialsError, ServiceAccountOptions};
+pub use crate::core::{
+    Authentication, AuthorizationWebhook, Credentials, CredentialsError, ServiceAccountOptions,
+};
 pub use edge::{
     Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,
     Listener, ResponseBody, StartError,
 };
 pub use pki::{Pki, PkiError};
 pub use serving::{ServerNames, ServingCertificates, ServingError};
-pub use tidings_access::AuthorizationMode;
+pub use tidings_access::{AuthorizationMode, ReviewVersion};
 pub use tidings_audit::AuditPolicy;
 pub use tidings_config::{ConfigError, ConfigFile, FollowedFile};
 pub use tidings_identity as identity;

@@ -54,6 +54,22 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
+    /// The requirements: key, operator as in the API (`In`, `NotIn`, `Exists`, `DoesNotExist`), and values. Comparisons of numbers are left out:
+    /// they have no such form.
+    pub fn requirements(&self) -> impl Iterator<Item = (&str, &'static str, &[String])> {
+        let none: &[String] = &[];
+        self.requirements.iter().filter_map(move |requirement| {
+            let (operator, values) = match &requirement.test {
+                LabelTest::In(values) => ("In", values.as_slice()),
+                LabelTest::NotIn(values) => ("NotIn", values.as_slice()),
+                LabelTest::Exists => ("Exists", none),
+                LabelTest::DoesNotExist => ("DoesNotExist", none),
+                LabelTest::GreaterThan(_) | LabelTest::LessThan(_) => return None,
+            };
+            Some((requirement.key.as_str(), operator, values))
+        })
+    }
+
     /// A label and value that all selected objects have, for a lookup in an index; `None` if the selector requires no exact value.
     pub fn required_label(&self) -> Option<(&str, &str)> {
         self.requirements

@@ -14,6 +14,7 @@ use tidings_registry::Draft;
 use super::policy_index::{PolicyIndex, RBAC};
 use super::served::ServedSet;
 use super::target::Target;
+use super::webhook_authorizer::{AccessAnswers, AuthorizationWebhook, WebhookAuthorizer};
 
 /// The user of the administrator's token, of the server's own controllers, and of every request to a server that trusts everybody.
 static ADMIN: LazyLock<Arc<User>> =
@@ -29,11 +30,25 @@ pub(crate) struct Access {
     authorizer: Authorizer,
     index: PolicyIndex,
     impersonator: Impersonator,
+    webhook: Option<WebhookAuthorizer>,
+}
+
+/// Decides, with what the webhook has answered so far to the questions of a request.
+pub(crate) struct Decider<'a> {
+    access: &'a Access,
+    answers: Option<&'a AccessAnswers>,
 }
 
 impl Access {
-    pub(crate) fn new(modes: Vec<AuthorizationMode>, served: &ServedSet) -> Access {
+    pub(crate) fn new(
+        modes: Vec<AuthorizationMode>,
+        webhook: Option<AuthorizationWebhook>,
+        served: &ServedSet,
+    ) -> Access {
         Access {
+            webhook: webhook
+                .filter(|_| modes.contains(&AuthorizationMode::Webhook))
+                .map(WebhookAuthorizer::new),
             authorizer: Authorizer::new(modes),
             index: PolicyIndex::new(served),
             impersonator: Impersonator::default(),
@@ -58,21 +73,85 @@ impl Access {
         }
     }
 
+    /// Room for the answers of the webhook to one request. `None` if there is no webhook.
+    pub(super) fn answers(&self) -> Option<Arc<AccessAnswers>> {
+        self.webhook.as_ref().map(|_| Arc::default())
+    }
+
+    /// Decides with these answers of the webhook.
+    pub(crate) fn with<'a>(&'a self, answers: Option<&'a AccessAnswers>) -> Decider<'a> {
+        Decider {
+            access: self,
+            answers,
+        }
+    }
+
+    /// True if a webhook may have to be asked for a decision.
+    pub(crate) fn asks_webhook(&self) -> bool {
+        self.webhook.is_some()
+    }
+
+    /// Asks the webhook what has no answer yet. False if there is nothing to ask.
+    pub(super) async fn complete(&self, answers: &AccessAnswers) -> bool {
+        match &self.webhook {
+            Some(webhook) => answers.complete(webhook).await,
+            None => false,
+        }
+    }
+
+    /// Decides, as often as it takes until the webhook has answered all questions.
+    pub(crate) async fn decide<T>(&self, decide: impl Fn(&Decider<'_>) -> T) -> T {
+        let Some(webhook) = &self.webhook else {
+            return decide(&self.with(None));
+        };
+        let answers = AccessAnswers::default();
+        loop {
+            let decided = decide(&self.with(Some(&answers)));
+            if !Box::pin(answers.complete(webhook)).await {
+                return decided;
+            }
+        }
+    }
+
+    /// The rules of a user in a namespace, and what could not be found out.
+    pub(crate) fn rules_for(
+        &self,
+        user: &User,
+        namespace: &str,
+    ) -> (Vec<PolicyRule>, Option<String>) {
+        self.authorizer.rules_for(&self.policy(), user, namespace)
+    }
+}
+
+impl Decider<'_> {
     /// Decides.
     pub(crate) fn authorize(&self, asked: &Attributes<'_>) -> Verdict {
+        let answer = |asked: &Attributes<'_>| self.answers?.find(asked);
+        let authorizer = &self.access.authorizer;
         match asked.user.is_master() {
             // Asked most: the administrator and the server's own programs.
-            true => self.authorizer.authorize(&Policy::default(), asked),
-            false => self.authorizer.authorize(&self.policy(), asked),
+            true => authorizer.authorize(&Policy::default(), asked, &answer),
+            false => authorizer.authorize(&self.access.policy(), asked, &answer),
         }
+    }
+
+    /// True if the user may, without saying why.
+    pub(crate) fn allows(&self, asked: &Attributes<'_>) -> bool {
+        let answer = |asked: &Attributes<'_>| self.answers?.find(asked);
+        let Access { authorizer, .. } = self.access;
+        asked.user.is_master() || authorizer.allows(&self.access.policy(), asked, &answer)
     }
 
     /// Refuses what the user may not do (W54).
     pub(crate) fn check(&self, asked: &Attributes<'_>) -> Result<(), Status> {
-        if asked.user.is_master() || self.authorizer.allows(&self.policy(), asked) {
+        if self.allows(asked) {
             return Ok(());
         }
-        Err(asked.forbidden(&self.authorize(asked).reason))
+        let verdict = self.authorize(asked);
+        match verdict.error.is_empty() {
+            true => Err(asked.forbidden(&verdict.reason)),
+            false => Err(Status::internal(verdict.error)),
+        }
     }
 
     /// Refuses an update or apply that would create the object if the user may not create it.
@@ -91,16 +170,8 @@ impl Access {
         asked: &Attributes<'_>,
     ) -> Result<Impersonated, Status> {
         let authorize = |asked: &Attributes<'_>| self.authorize(asked);
-        self.impersonator.impersonate(&authorize, wanted, asked)
-    }
-
-    /// The rules of a user in a namespace, and what could not be found out.
-    pub(crate) fn rules_for(
-        &self,
-        user: &User,
-        namespace: &str,
-    ) -> (Vec<PolicyRule>, Option<String>) {
-        self.authorizer.rules_for(&self.policy(), user, namespace)
+        let impersonator = &self.access.impersonator;
+        impersonator.impersonate(&authorize, wanted, asked)
     }
 
     /// Refuses a role or binding that grants more than the user has. `named` is the name in the path of the request, if it has one.
@@ -126,7 +197,7 @@ impl Access {
                 .named(name);
             self.authorize(&asked).is_allowed()
         };
-        let policy = self.policy();
+        let policy = self.access.policy();
         let check = |rules: &[PolicyRule]| {
             let checked = check_escalation(&policy, user, namespace, rules);
             checked.map_err(|why| forbidden(&why))

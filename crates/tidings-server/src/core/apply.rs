@@ -54,7 +54,8 @@ pub(super) async fn apply(
             return Err(Status::conflict(kind.group_resource(), key.name(), &why));
         }
         draft.meta.resource_version.clear();
-        core.access().check_create(&call.user, &call.target)?;
+        call.decider(core.access())
+            .check_create(&call.user, &call.target)?;
         match create_from(core, call, draft, options).await {
             // Another client has created the object meanwhile: change it instead.
             Err(status) if status.reason == Some(Reason::AlreadyExists) => {}

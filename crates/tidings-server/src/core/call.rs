@@ -6,8 +6,9 @@ use tidings_access::User;
 use tidings_merge::Manager;
 use tidings_registry::stored;
 
-use super::access::Access;
+use super::access::{Access, Decider};
 use super::target::Target;
+use super::webhook_authorizer::AccessAnswers;
 
 /// The user and the target of a command.
 pub(crate) struct Call {
@@ -15,6 +16,8 @@ pub(crate) struct Call {
     pub(crate) user: Arc<User>,
     /// Decides whether the user may write what the call writes, if the target is a role or binding.
     pub(super) grants: Option<Arc<Access>>,
+    /// What the webhook that decides has answered, if there is one.
+    pub(super) answers: Option<Arc<AccessAnswers>>,
     /// The name of the field manager.
     pub(crate) manager: String,
     /// Warnings that are sent to the client with the answer.
@@ -29,10 +32,16 @@ impl Call {
             target,
             user,
             grants: None,
+            answers: None,
             manager,
             warnings: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Decides what the command needs to know.
+    pub(super) fn decider<'a>(&'a self, access: &'a Access) -> Decider<'a> {
+        access.with(self.answers.as_deref())
     }
 
     /// Adds a note to the audit log.

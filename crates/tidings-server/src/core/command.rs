@@ -10,6 +10,7 @@ use super::watch::WatchCommand;
 
 /// What to do with the target of a call. Bodies are JSON, except those of patches and applies. It has no `Debug`, so that nobody can log
 /// them.
+#[derive(Clone)]
 pub(crate) enum Command {
     /// Reads one object, at least as new as this version; `None` is a consistent read.
     Get(Option<ResourceVersion>),

@@ -43,7 +43,7 @@ pub(super) async fn create_from(
     let resource = call.target.resource()?;
     let kind = draft.kind.clone();
     if let Some(access) = &call.grants {
-        access.check_grant(
+        call.decider(access).check_grant(
             &call.user,
             call.target.name().unwrap_or_default(),
             &draft,

@@ -191,7 +191,8 @@ fn next_state(
     new.check_depth()?;
     inherit(&mut new, &old);
     if let Some(access) = &call.grants {
-        access.check_grant(&call.user, key.name(), &new, Some(&old))?;
+        call.decider(access)
+            .check_grant(&call.user, key.name(), &new, Some(&old))?;
     }
     new.prepare_for_update(&old, subresource);
     let mut errors = FieldErrors::new();

@@ -14,7 +14,7 @@ use super::target::Target;
 use super::walk::{self, ListItems, SnapshotWalk};
 
 /// The checked options of a LIST.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ListCommand {
     options: ListOptions,
     selection: Selection,

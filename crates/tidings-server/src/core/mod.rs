@@ -35,8 +35,9 @@ mod token_request;
 mod update;
 mod walk;
 mod watch;
+mod webhook_authorizer;
 
-pub(crate) use access::admin;
+pub(crate) use access::{Decider, admin};
 pub(crate) use answer::{Answer, ListHead, ObjectOutcome, OpenWatch};
 pub use authentication::{Authentication, Credentials};
 pub(crate) use backup::BackupPages;
@@ -57,3 +58,4 @@ pub(crate) use state::{Core, CoreOptions};
 pub(crate) use target::Target;
 pub(crate) use walk::{ListItems, SnapshotWalk};
 pub(crate) use watch::{WatchCommand, too_old};
+pub use webhook_authorizer::AuthorizationWebhook;

@@ -1,5 +1,7 @@
 //! The entry points of the core: commands, and edits by controllers.
 
+use std::sync::Arc;
+
 use tidings_api::Status;
 use tidings_registry::{Draft, WriteOptions};
 
@@ -9,6 +11,7 @@ use super::command::Command;
 use super::edit::{EditFn, change};
 use super::policy_index::RBAC;
 use super::state::Core;
+use super::webhook_authorizer::AccessAnswers;
 use super::{apply, create, delete, get, list, patch, review, service_accounts, update, watch};
 
 impl Core {
@@ -23,7 +26,10 @@ impl Core {
             call.grants = Some(self.access().clone());
         }
         let ends_tokens = command.deletes() && service_accounts::ends_tokens(&call.target.kind);
-        let answer = self.dispatch(call, command).await?;
+        let answer = match self.access().answers() {
+            None => self.dispatch(call, command).await?,
+            Some(answers) => Box::pin(self.dispatch_asking(call, command, answers)).await?,
+        };
         if decides || ends_tokens {
             // Who has the answer may rely on the role or binding that was written, or that the tokens have ended.
             Box::pin(call.target.resource()?.refresh()).await?;
@@ -43,6 +49,27 @@ impl Core {
         edit: EditFn<'_, Draft>,
     ) -> Result<Answer, Status> {
         change(call, WriteOptions::default(), edit).await
+    }
+
+    /// Performs a command in which decisions may be needed that a webhook makes: it is asked, and the command is begun again. One that was refused
+    /// has changed nothing.
+    async fn dispatch_asking(
+        &self,
+        call: &mut Call,
+        command: Command,
+        answers: Arc<AccessAnswers>,
+    ) -> Result<Answer, Status> {
+        call.answers = Some(answers.clone());
+        let (warnings, notes) = (call.warnings.len(), call.notes.len());
+        loop {
+            let answer = self.dispatch(call, command.clone()).await;
+            let is_refused = matches!(&answer, Err(status) if status.code == 403);
+            if !is_refused || !self.access().complete(&answers).await {
+                return answer;
+            }
+            call.warnings.truncate(warnings);
+            call.notes.truncate(notes);
+        }
     }
 
     /// The futures of writes are boxed: they are large, and every request, also a GET, would otherwise move a future of that size.

@@ -6,7 +6,7 @@ use tidings_api::{FieldSelector, LabelSelector, Object, Status};
 use tidings_json::{Map, Value, json};
 use tidings_registry::{Draft, Review, WriteOptions, check_review, track_created};
 
-use super::access::Access;
+use super::access::{Access, Decider};
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
@@ -35,11 +35,14 @@ pub(super) async fn review(
     let status = match review {
         Review::SelfSubjectAccess => {
             check_review(&draft, review)?;
-            access_status(access, &draft, &call.user)
+            let decide = |decider: &Decider<'_>| access_status(decider, &draft, &call.user);
+            access.decide(decide).await
         }
         Review::SubjectAccess | Review::LocalSubjectAccess => {
             check_review(&draft, review)?;
-            access_status(access, &draft, &asked_user(&draft))
+            let user = asked_user(&draft);
+            let decide = |decider: &Decider<'_>| access_status(decider, &draft, &user);
+            access.decide(decide).await
         }
         Review::SelfSubjectRules => {
             let namespace = draft.text(&["spec", "namespace"]).to_owned();
@@ -124,11 +127,54 @@ fn attributes<'a>(draft: &'a Draft, user: &'a User) -> Attributes<'a> {
         .subresource(of("subresource"))
         .in_namespace(of("namespace"))
         .named(of("name"))
+        .with_version(of("version"))
+        .with_selectors(
+            selector_text(draft, "fieldSelector"),
+            selector_text(draft, "labelSelector"),
+        )
+}
+
+/// A selector of a review as text. What cannot be written is left out, which asks for more than is meant.
+fn selector_text(draft: &Draft, name: &str) -> String {
+    let Some(selector) = draft.at(&["spec", "resourceAttributes", name]) else {
+        return String::new();
+    };
+    if let Some(raw) = selector.get("rawSelector").and_then(Value::as_str) {
+        return raw.to_owned();
+    }
+    let requirements = selector.get("requirements").and_then(Value::as_array);
+    let text = |requirement: &Value| {
+        let of = |name: &str| requirement.get(name).and_then(Value::as_str);
+        let (key, operator) = (of("key")?, of("operator")?);
+        let values = requirement.get("values").and_then(Value::as_array);
+        let values = values.into_iter().flatten().filter_map(Value::as_str);
+        let values: Vec<&str> = values.collect();
+        match (name, operator, values.as_slice()) {
+            ("fieldSelector", "In", [value]) => Some(format!("{key}={}", escaped(value))),
+            ("fieldSelector", "NotIn", [value]) => Some(format!("{key}!={}", escaped(value))),
+            ("fieldSelector", ..) => None,
+            (_, "In", values) => Some(format!("{key} in ({})", values.join(","))),
+            (_, "NotIn", values) => Some(format!("{key} notin ({})", values.join(","))),
+            (_, "Exists", _) => Some(key.to_owned()),
+            (_, "DoesNotExist", _) => Some(format!("!{key}")),
+            _ => None,
+        }
+    };
+    let texts = requirements.into_iter().flatten().filter_map(text);
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// A value of a field selector.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace(',', "\\,")
+        .replace('=', "\\=")
 }
 
 /// The status of an access review: whether a user may do what it asks about.
-fn access_status(access: &Access, draft: &Draft, user: &User) -> Value {
-    let verdict = access.authorize(&attributes(draft, user));
+fn access_status(decider: &Decider<'_>, draft: &Draft, user: &User) -> Value {
+    let verdict = decider.authorize(&attributes(draft, user));
     let mut status = Map::new();
     status.insert("allowed".into(), verdict.is_allowed().into());
     if verdict.decision == Decision::Deny {
@@ -137,12 +183,14 @@ fn access_status(access: &Access, draft: &Draft, user: &User) -> Value {
     if !verdict.reason.is_empty() {
         status.insert("reason".into(), verdict.reason.into());
     }
-    let ignored: Vec<String> = ["fieldSelector", "labelSelector"]
-        .into_iter()
-        .filter_map(|name| ignored_selector(draft, name))
-        .collect();
-    if !ignored.is_empty() {
-        status.insert("evaluationError".into(), ignored.join("; ").into());
+    let ignored = ["fieldSelector", "labelSelector"].into_iter();
+    let ignored = ignored.filter_map(|name| ignored_selector(draft, name));
+    let mut errors: Vec<String> = ignored.collect();
+    if !verdict.error.is_empty() {
+        errors.insert(0, verdict.error);
+    }
+    if !errors.is_empty() {
+        status.insert("evaluationError".into(), errors.join("; ").into());
     }
     status.into()
 }
@@ -203,7 +251,8 @@ fn rules_status(access: &Access, user: &User, namespace: &str) -> Value {
     let mut status = json!({
         "resourceRules": of_resources.map(resource_rule).collect::<Vec<Value>>(),
         "nonResourceRules": of_paths.map(path_rule).collect::<Vec<Value>>(),
-        "incomplete": false,
+        // Nobody can list what a webhook would allow.
+        "incomplete": access.asks_webhook(),
     });
     if let Some(error) = error {
         status["evaluationError"] = error.into();

@@ -22,6 +22,7 @@ use super::failure::store_failed;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
 use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
+use super::webhook_authorizer::AuthorizationWebhook;
 
 /// How long a request waits until an established definition is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(3);
@@ -33,6 +34,7 @@ const TOKEN_AGE_MAX: Duration = Duration::from_secs(9 * 60);
 pub(crate) struct CoreOptions {
     pub(crate) authentication: Authentication,
     pub(crate) authorization: Vec<AuthorizationMode>,
+    pub(crate) authorization_webhook: Option<AuthorizationWebhook>,
     pub(crate) service_accounts: ServiceAccountOptions,
     /// How long a list can be continued at its revision.
     pub(crate) history: Duration,
@@ -85,7 +87,7 @@ impl Core {
             ([], Authentication::Credentials(_)) => vec![AuthorizationMode::Rbac],
             (given, _) => given.to_vec(),
         };
-        let access = Access::new(modes, &served);
+        let access = Access::new(modes, options.authorization_webhook.clone(), &served);
         let accounts = options.service_accounts.clone();
         Ok(Core {
             access: Arc::new(access),

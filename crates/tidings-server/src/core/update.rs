@@ -56,7 +56,8 @@ pub(super) async fn update(
         return Err(Status::conflict(resource, key.name(), &why));
     }
     draft.meta.resource_version.clear();
-    core.access().check_create(&call.user, &call.target)?;
+    call.decider(core.access())
+        .check_create(&call.user, &call.target)?;
     let created = create_from(core, call, draft, options).await?;
     Ok(Answer::Object(ObjectOutcome::Created, created))
 }

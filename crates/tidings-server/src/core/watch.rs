@@ -17,7 +17,7 @@ use super::walk::{self, ListItems, SnapshotWalk};
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The checked options of a WATCH.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct WatchCommand {
     list: ListCommand,
     version: Option<ResourceVersion>,

@@ -25,7 +25,8 @@ use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
 use crate::core::{
-    Authentication, Core, CoreOptions, ServedSet, ServiceAccountOptions, ShownCertificate,
+    Authentication, AuthorizationWebhook, Core, CoreOptions, ServedSet, ServiceAccountOptions,
+    ShownCertificate,
 };
 
 /// The options of an API server.
@@ -38,6 +39,8 @@ pub struct ApiOptions {
     /// everything is allowed if they are trusted. A server with [`AuthorizationMode::Rbac`] creates the roles and bindings that every Kubernetes
     /// server has.
     pub authorization: Vec<AuthorizationMode>,
+    /// The service that decides in [`AuthorizationMode::Webhook`]. Without one that mode has no opinion.
+    pub authorization_webhook: Option<AuthorizationWebhook>,
     /// How tokens of service accounts are made and believed.
     pub service_accounts: ServiceAccountOptions,
     /// How long a list can be continued at its revision.
@@ -57,6 +60,7 @@ impl Default for ApiOptions {
         ApiOptions {
             authentication: Authentication::Trusted,
             authorization: Vec::new(),
+            authorization_webhook: None,
             service_accounts: ServiceAccountOptions::default(),
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
@@ -163,6 +167,7 @@ impl Api {
         let core_options = CoreOptions {
             authentication: options.authentication,
             authorization: options.authorization,
+            authorization_webhook: options.authorization_webhook,
             service_accounts: options.service_accounts,
             history: options.history,
             log_bytes_max: options.log_bytes_max,

@@ -29,7 +29,7 @@ use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{
     access_log, authenticate, body, discovery, health, negotiate, openapi, openid, options,
 };
-use crate::core::{Call, Command, ServedSet, Target, WatchCommand};
+use crate::core::{Call, Command, Decider, ServedSet, Target, WatchCommand};
 
 /// The id of a request in its headers and in those of the response.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -93,7 +93,22 @@ impl Edge {
             _ => Ok(()),
         };
         let user = user.and_then(|user| stored.map(|()| user));
-        let admitted = self.admit(user, info.as_deref(), &parts, &query, trail.as_deref());
+        let access = self.core.access();
+        let admit = |decider: &Decider<'_>| {
+            self.admit(
+                decider,
+                &user,
+                info.as_deref(),
+                &parts,
+                &query,
+                trail.as_deref(),
+            )
+        };
+        let admitted = match access.asks_webhook() {
+            false => admit(&access.with(None)),
+            // Boxed: every request would reserve space for what few need.
+            true => Box::pin(access.decide(admit)).await,
+        };
         let (route, served) = self.route(parts.uri.path(), admitted.is_ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
@@ -104,6 +119,9 @@ impl Edge {
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
         let answered = match admitted {
             Err(RefusedRequest::Unknown(status)) => Err(*status),
+            Err(RefusedRequest::Undecided(error)) => {
+                Ok(respond::internal_server_error(&parts.uri, &error))
+            }
             Err(RefusedRequest::Forbidden(status)) => {
                 let format = negotiate::status_format(&parts.headers, &query);
                 note_status(trail.as_deref(), &status);
@@ -159,12 +177,14 @@ impl Edge {
     /// The user as whom a request is served, if that user may make it.
     fn admit(
         &self,
-        user: Result<Arc<User>, Status>,
+        decider: &Decider<'_>,
+        user: &Result<Arc<User>, Status>,
         info: Option<&RequestInfo<'_>>,
         parts: &Parts,
         query: &Query,
         trail: Option<&AuditTrail>,
     ) -> Result<Arc<User>, RefusedRequest> {
+        let user = user.clone();
         let user = user.map_err(|status| RefusedRequest::Unknown(Box::new(status)))?;
         let wanted = authenticate::impersonation(&parts.headers);
         let wanted = wanted.map_err(RefusedRequest::forbidden)?;
@@ -179,33 +199,7 @@ impl Edge {
                 &made
             }
         };
-        self.authorize(user, wanted, info, trail)
-            .map_err(RefusedRequest::forbidden)
-    }
-
-    fn authorize(
-        &self,
-        user: Arc<User>,
-        wanted: Option<ImpersonationRequest>,
-        info: &RequestInfo<'_>,
-        trail: Option<&AuditTrail>,
-    ) -> Result<Arc<User>, Status> {
-        let access = self.core.access();
-        let user = match wanted {
-            Some(wanted) => {
-                let impersonated = access.impersonate(&wanted, &info.attributes(&user))?;
-                if let Some(trail) = trail {
-                    trail.impersonated(&impersonated.user, &impersonated.constraint);
-                }
-                Arc::new(impersonated.user)
-            }
-            None => user,
-        };
-        if let Some(trail) = trail {
-            trail.decided(&access.authorize(&info.attributes(&user)));
-        }
-        access.check(&info.attributes(&user))?;
-        Ok(user)
+        authorize(decider, user, wanted, info, trail)
     }
 
     /// True if somebody wants to know what each request asks for.
@@ -520,6 +514,40 @@ impl Edge {
     }
 }
 
+/// The user as whom a request is served: the one who asks, or whom they act as.
+fn authorize(
+    decider: &Decider<'_>,
+    user: Arc<User>,
+    wanted: Option<ImpersonationRequest>,
+    info: &RequestInfo<'_>,
+    trail: Option<&AuditTrail>,
+) -> Result<Arc<User>, RefusedRequest> {
+    let user = match wanted {
+        Some(wanted) => {
+            let impersonated = decider.impersonate(&wanted, &info.attributes(&user));
+            let impersonated = impersonated.map_err(RefusedRequest::forbidden)?;
+            if let Some(trail) = trail {
+                trail.impersonated(&impersonated.user, &impersonated.constraint);
+            }
+            Arc::new(impersonated.user)
+        }
+        None => user,
+    };
+    let asked = info.attributes(&user);
+    if trail.is_none() && decider.allows(&asked) {
+        return Ok(user);
+    }
+    let verdict = decider.authorize(&asked);
+    if let Some(trail) = trail {
+        trail.decided(&verdict);
+    }
+    match (verdict.is_allowed(), verdict.error.is_empty()) {
+        (true, _) => Ok(user),
+        (false, true) => Err(RefusedRequest::forbidden(asked.forbidden(&verdict.reason))),
+        (false, false) => Err(RefusedRequest::Undecided(verdict.error)),
+    }
+}
+
 /// Notes the failure that a request is answered with.
 fn note_status(trail: Option<&AuditTrail>, status: &Status) {
     let Some(trail) = trail else { return };
@@ -535,6 +563,8 @@ enum RefusedRequest {
     Unknown(Box<Status>),
     /// Who asks may not.
     Forbidden(Box<Status>),
+    /// It was not decided whether they may.
+    Undecided(String),
 }
 
 impl RefusedRequest {

@@ -54,6 +54,9 @@ impl<'a> RequestInfo<'a> {
                 subresource: Cow::Borrowed(&on.subresource),
                 namespace: Cow::Borrowed(&on.namespace),
                 name: Cow::Borrowed(&on.name),
+                version: Cow::Borrowed(&on.version),
+                field_selector: Cow::Borrowed(&on.field_selector),
+                label_selector: Cow::Borrowed(&on.label_selector),
             }),
             RequestTarget::Path(path) => ResourceOrPath::Path(Cow::Borrowed(path)),
         };
@@ -142,12 +145,21 @@ fn resource(
     if name.is_empty() && verb == "delete" {
         verb = "deletecollection";
     }
+    let selector = |parameter: &str| match verb {
+        "list" | "watch" | "deletecollection" => {
+            query.get(parameter).unwrap_or_default().to_owned()
+        }
+        _ => String::new(),
+    };
     let on = ResourceAttributes {
         group: group.into(),
         resource: part(0).into(),
         subresource: subresource.into(),
         namespace: namespace.to_owned().into(),
         name: name.into(),
+        version: version.clone().into(),
+        field_selector: selector("fieldSelector").into(),
+        label_selector: selector("labelSelector").into(),
     };
     Some((verb, version, on))
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod access;
+mod access_webhook;
 mod apply;
 mod audit;
 mod bodies;

@@ -14,10 +14,11 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode, Uri};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tidings_api::Status;
+use tidings_go::quote;
 use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
@@ -476,6 +477,18 @@ pub(crate) fn events(format: DocumentFormat, body: ResponseBody) -> Response<Res
 /// The response to a path outside of the API (W24).
 pub(crate) fn page_not_found() -> Response<ResponseBody> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+/// A failure before anybody knows what is asked for, in upstream's words.
+pub(crate) fn internal_server_error(uri: &Uri, error: &str) -> Response<ResponseBody> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let said = format!("Internal Server Error: {}: {error}\n", quote(path));
+    // Upstream avoids answers that a browser takes for HTML.
+    let said = said
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, said)
 }
 
 /// Forbids caching, unless the response has a Cache-Control header (W2).
