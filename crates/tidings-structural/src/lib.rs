@@ -12,6 +12,7 @@ mod meta;
 mod node;
 mod object_meta;
 mod pattern;
+mod pattern_cache;
 mod printed;
 #[cfg(test)]
 mod published;

@@ -2,15 +2,26 @@
 
 use regex::Regex;
 
+/// How large a compiled pattern may be.
+pub(crate) const PROGRAM_BYTES_MAX: usize = 4 << 20;
+/// How large the states that matching a pattern makes may become.
+const DFA_BYTES_MAX: usize = 2 << 20;
+
 /// Compiles a regular expression of Go. Both syntaxes follow RE2; classes such as `\d`, stacked repetitions and `\Q` differ.
 pub(crate) fn go_regex(pattern: &str) -> Result<Regex, String> {
+    go_regex_within(pattern, PROGRAM_BYTES_MAX)
+}
+
+/// As [`go_regex`], with a bound on the compiled pattern.
+pub(crate) fn go_regex_within(pattern: &str, bytes_max: usize) -> Result<Regex, String> {
     if let Some(stacked) = stacked_repetition(pattern) {
         return Err(format!(
             "error parsing regexp: invalid nested repetition operator: `{stacked}`"
         ));
     }
     regex::RegexBuilder::new(&ascii_classes(pattern))
-        .size_limit(4 << 20)
+        .size_limit(bytes_max)
+        .dfa_size_limit(bytes_max.min(DFA_BYTES_MAX))
         .build()
         .map_err(|error| match error {
             regex::Error::Syntax(text) => syntax_message(&text, pattern),

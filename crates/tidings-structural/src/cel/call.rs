@@ -8,7 +8,6 @@ use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 
 use super::url::CelUrl;
 use super::val::{CelText, NO_OVERLOAD, Val};
-use crate::pattern::go_regex;
 
 /// Bytes that one call of `replace` may insert.
 const MADE_BYTES_MAX: usize = 16 << 20;
@@ -112,9 +111,6 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
             Val::Bool(text.as_str().ends_with(part.as_str()))
         }
         ("contains" | "startsWith" | "endsWith", _) => return Err(unsupported()),
-        ("matches", [Val::Text(text), Val::Text(pattern)]) => {
-            Val::Bool(go_regex(pattern.as_str())?.is_match(text.as_str()))
-        }
         ("int" | "uint" | "double" | "bool" | "bytes" | "string", [value]) => {
             return convert(name, value);
         }

@@ -12,6 +12,7 @@ use super::arithmetic::arithmetic;
 use super::call;
 use super::fault::{EvalFault, EvalResult};
 use super::val::{NO_OVERLOAD, Val};
+use crate::pattern_cache;
 
 /// The maximum cost of one evaluation of a rule.
 pub(crate) const CALL_COST_MAX: u64 = 1_000_000;
@@ -206,7 +207,15 @@ impl<'a> Evaluation<'a> {
         if let Some(cost) = price {
             self.spend(cost)?;
         }
-        let result = self.apply(&full_name, &values, is_member);
+        let result = match (&*full_name, values.as_slice()) {
+            ("matches", [Val::Text(text), Val::Text(pattern)]) => {
+                let is_literal =
+                    matches!(args, [.., last] if matches!(last.expr, Expr::Literal(_)));
+                let matched = pattern_cache::matches(text.as_str(), pattern.as_str(), is_literal);
+                matched.map(Val::Bool).map_err(EvalFault::Error)
+            }
+            _ => self.apply(&full_name, &values, is_member),
+        };
         if price.is_none() {
             self.spend(call::cost(&full_name, &values, result.as_ref().ok()))?;
         }
