@@ -10,6 +10,7 @@ mod new;
 mod serve;
 mod service_accounts;
 mod serving;
+mod signing;
 mod units;
 mod user;
 mod watch;

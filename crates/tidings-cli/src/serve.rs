@@ -21,6 +21,7 @@ use crate::encryption::EncryptionArguments;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
 use crate::serving::{ServingArguments, follow_certificates};
+use crate::signing::SigningArguments;
 use crate::units::{parse_bytes, parse_duration};
 use crate::user::users_file;
 
@@ -129,6 +130,9 @@ pub(crate) struct ServeArguments {
     encryption: EncryptionArguments,
 
     #[command(flatten)]
+    signing: SigningArguments,
+
+    #[command(flatten)]
     service_accounts: ServiceAccountArguments,
 }
 
@@ -199,6 +203,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .authorization_webhook
         .read(&arguments.authorization_mode)?;
     let encryption = arguments.encryption.read()?;
+    let client_signer = arguments.signing.read()?;
     let certificates = Arc::new(arguments.serving.read()?);
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
@@ -249,6 +254,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .authorization
         .clone_from(&arguments.authorization_mode);
     options.authorization_webhook = authorization_webhook;
+    options.client_signer = client_signer;
     options.history = arguments.history;
     options.lost_log_lines = logging.lost();
     let audit = audit_policy.map(|policy| arguments.audit.open(policy, audit_webhook));

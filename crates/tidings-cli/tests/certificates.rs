@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rcgen::{CertificateParams, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
 use tidings_testing::{Server, StartOptions};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_tidings");
@@ -88,6 +92,163 @@ async fn clients_see_the_certificates_of_files_by_name_and_changed_ones_without_
         );
     }
     assert!(!is_believed(&server.url, "api.example.com", &old));
+}
+
+/// Writes an authority and its key.
+fn write_authority(directory: &Path) -> (PathBuf, PathBuf) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "clients");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let certificate = params.self_signed(&key).unwrap();
+    let paths = (directory.join("ca.crt"), directory.join("ca.key"));
+    fs::write(&paths.0, certificate.pem()).unwrap();
+    fs::write(&paths.1, key.serialize_pem()).unwrap();
+    paths
+}
+
+fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> String {
+    let mut kubectl = Command::new("kubectl");
+    kubectl.arg("--kubeconfig").arg(kubeconfig).args(arguments);
+    kubectl
+        .arg("--cache-dir")
+        .arg(kubeconfig.with_extension("cache"));
+    let output = kubectl.output().unwrap();
+    let bytes = [output.stdout, output.stderr].concat();
+    String::from_utf8(bytes).unwrap().trim().to_owned()
+}
+
+#[tokio::test]
+async fn an_approved_request_becomes_a_certificate_that_the_server_believes() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let (certificate, key) = write_authority(directory.path());
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let arguments = [
+        "--client-ca-file",
+        certificate,
+        "--cluster-signing-cert-file",
+        certificate,
+        "--cluster-signing-key-file",
+        key,
+    ];
+    let start = StartOptions {
+        binary: Path::new(BINARY),
+        data_dir: &data,
+        arguments: &arguments,
+    };
+    let server = Server::start(&start).await.unwrap();
+    let kubeconfig = data.join("kubeconfig");
+
+    let own = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "carol");
+    params
+        .distinguished_name
+        .push(DnType::OrganizationName, "dev");
+    // An organisation once more, which this crate has no other way to write.
+    let organization = DnType::CustomDnType(vec![2, 5, 4, 10]);
+    params.distinguished_name.push(organization, "ops");
+    let request = params.serialize_request(&own).unwrap().pem().unwrap();
+    let object = format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {{name: NAME}}\nspec:\n  \
+         signerName: kubernetes.io/kube-apiserver-client\n  expirationSeconds: 3600\n  usages: [USAGE]\n  request: {}\n",
+        STANDARD.encode(&request)
+    );
+    let file = directory.path().join("request.yaml");
+    for (name, usage) in [("carol", "client auth"), ("server", "server auth")] {
+        let object = object.replace("NAME", name).replace("USAGE", usage);
+        fs::write(&file, object).unwrap();
+        let said = kubectl(&kubeconfig, &["apply", "-f", file.to_str().unwrap()]);
+        assert!(said.ends_with("created"), "{said}");
+        let said = kubectl(&kubeconfig, &["certificate", "approve", name]);
+        assert!(said.ends_with("approved"), "{said}");
+    }
+    let begun = Instant::now();
+    let listed = loop {
+        let listed = kubectl(&kubeconfig, &["get", "csr", "--no-headers"]);
+        if listed.contains("Approved,Issued") && listed.contains("Approved,Failed") {
+            break listed;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{listed}");
+    };
+    assert!(
+        listed.contains("carol") && listed.contains("admin"),
+        "{listed}"
+    );
+    let why = kubectl(
+        &kubeconfig,
+        &[
+            "get",
+            "csr",
+            "server",
+            "-o",
+            "jsonpath={.status.conditions[1].message}",
+        ],
+    );
+    assert_eq!(why, "invalid usage for client certificate: server auth");
+
+    let signed = kubectl(
+        &kubeconfig,
+        &[
+            "get",
+            "csr",
+            "carol",
+            "-o",
+            "jsonpath={.status.certificate}",
+        ],
+    );
+    let (crt, own_key) = (
+        directory.path().join("carol.crt"),
+        directory.path().join("carol.key"),
+    );
+    fs::write(&crt, STANDARD.decode(signed).unwrap()).unwrap();
+    fs::write(&own_key, own.serialize_pem()).unwrap();
+    // Without the token of the administrator.
+    let bare = directory.path().join("bare.kubeconfig");
+    let text = fs::read_to_string(&kubeconfig).unwrap();
+    fs::write(
+        &bare,
+        text.replace(
+            &format!("token: {}", server.client.token()),
+            "username: nobody",
+        ),
+    )
+    .unwrap();
+    let shown = [
+        "--client-certificate",
+        crt.to_str().unwrap(),
+        "--client-key",
+        own_key.to_str().unwrap(),
+    ];
+    let mut arguments = vec![
+        "auth",
+        "whoami",
+        "-o",
+        "jsonpath={.status.userInfo.username} {.status.userInfo.groups}",
+    ];
+    arguments.extend(shown);
+    assert_eq!(
+        kubectl(&bare, &arguments),
+        r#"carol ["dev","ops","system:authenticated"]"#
+    );
+    // Somebody else's tool reads the certificate too.
+    let openssl = Command::new("openssl")
+        .args(["verify", "-purpose", "sslclient", "-CAfile", certificate])
+        .arg(&crt)
+        .output();
+    if let Ok(openssl) = openssl {
+        let said = String::from_utf8_lossy(&openssl.stdout).into_owned();
+        assert!(
+            said.trim().ends_with(": OK"),
+            "{said}{}",
+            String::from_utf8_lossy(&openssl.stderr)
+        );
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod edge;
 pub mod fuzzing;
 mod pki;
 mod serving;
+mod signer;
 
 pub use crate::core::{
     Authentication, AuthorizationWebhook, Credentials, CredentialsError, ServiceAccountOptions,
@@ -18,6 +19,7 @@ pub use edge::{
 };
 pub use pki::{Pki, PkiError};
 pub use serving::{ServerNames, ServingCertificates, ServingError};
+pub use signer::{ClientSigner, SignerError};
 pub use tidings_access::{AuthorizationMode, ReviewVersion};
 pub use tidings_audit::AuditPolicy;
 pub use tidings_config::{ConfigError, ConfigFile, FollowedFile};

@@ -29,6 +29,7 @@ mod workload;
 
 pub(crate) use authentication::token_request;
 pub use authorization::check_review;
+pub use certificates::{CertificateRequest, read_request};
 
 use crate::defaults::TypeDefaults;
 use crate::model::{FixedField, FixedRefusal, Kind, Name, SelectableField};

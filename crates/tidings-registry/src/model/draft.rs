@@ -175,7 +175,7 @@ impl Draft {
                     None => {}
                 }
             }
-            Some(Subresource::Finalize | Subresource::Token) => {}
+            Some(Subresource::Finalize | Subresource::Token | Subresource::Approval) => {}
             Some(Subresource::Scale) | None if kind.status => {
                 self.members.remove("status");
                 if let Some(status) = old.members.get("status") {

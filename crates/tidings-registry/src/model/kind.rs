@@ -254,6 +254,8 @@ pub enum Subresource {
     Finalize,
     /// `token`, of service accounts.
     Token,
+    /// `approval`, of certificate signing requests.
+    Approval,
 }
 
 /// The kind of the objects that are read and written at the subresource `scale`.
@@ -272,11 +274,12 @@ const TOKEN_REQUEST: GroupVersionKind<'static> = GroupVersionKind {
 
 impl Subresource {
     /// Every subresource.
-    pub const ALL: [Subresource; 4] = [
+    pub const ALL: [Subresource; 5] = [
         Subresource::Status,
         Subresource::Scale,
         Subresource::Finalize,
         Subresource::Token,
+        Subresource::Approval,
     ];
 
     /// The subresource with this name in URLs.
@@ -290,7 +293,7 @@ impl Subresource {
         match self {
             Subresource::Scale => Some(SCALE),
             Subresource::Token => Some(TOKEN_REQUEST),
-            Subresource::Status | Subresource::Finalize => None,
+            Subresource::Status | Subresource::Finalize | Subresource::Approval => None,
         }
     }
 
@@ -301,6 +304,7 @@ impl Subresource {
             Subresource::Scale => "scale",
             Subresource::Finalize => "finalize",
             Subresource::Token => "token",
+            Subresource::Approval => "approval",
         }
     }
 }
@@ -461,7 +465,9 @@ impl Kind {
         match subresource {
             Subresource::Status => self.status,
             Subresource::Scale => self.scale.is_some(),
-            Subresource::Finalize | Subresource::Token => self.own_parts.contains(&subresource),
+            Subresource::Finalize | Subresource::Token | Subresource::Approval => {
+                self.own_parts.contains(&subresource)
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The server's own controllers. They are clients of the core, as programs outside are clients of the API.
 
+mod certificates;
 mod client;
 mod definitions;
 mod garbage;
@@ -13,12 +14,13 @@ use tidings_storage::Revision;
 use tokio::task::JoinSet;
 
 use crate::core::Core;
+use crate::signer::ClientSigner;
 pub(crate) use garbage::GarbageCounts;
 
 /// How often caches are told the store's revision and the oldest revision of the history, and files of credentials are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials.
-const TASKS: usize = 6;
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates.
+const TASKS: usize = 7;
 
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
@@ -29,7 +31,7 @@ pub(crate) struct Controllers {
 
 impl Controllers {
     /// Serves the custom resources of all definitions, creates the default objects, and then runs the controllers until this is dropped.
-    pub(crate) async fn start(core: &Arc<Core>) -> Controllers {
+    pub(crate) async fn start(core: &Arc<Core>, signer: Option<ClientSigner>) -> Controllers {
         let mut definitions = definitions::DefinitionController::default();
         definitions.follow(core).await;
         namespaces::create_defaults(core).await;
@@ -44,6 +46,7 @@ impl Controllers {
         tasks.spawn(definitions.run(weak()));
         tasks.spawn(roles::run(weak()));
         tasks.spawn(follow_credentials(weak()));
+        tasks.spawn(certificates::run(weak(), signer));
         tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
         Controllers {
             tasks: Mutex::new(tasks),

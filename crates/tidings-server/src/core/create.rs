@@ -9,7 +9,9 @@ use uuid::Uuid;
 
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
+use super::certificates;
 use super::clock;
+use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
 use super::state::Core;
 
@@ -42,7 +44,9 @@ pub(super) async fn create_from(
 ) -> Result<Object, Status> {
     let resource = call.target.resource()?;
     let kind = draft.kind.clone();
-    if let Some(access) = &call.grants {
+    if let Some(access) = &call.grants
+        && is_policy(&kind)
+    {
         call.decider(access).check_grant(
             &call.user,
             call.target.name().unwrap_or_default(),
@@ -72,6 +76,10 @@ pub(super) async fn create_from(
         check_namespace(core, &kind, &meta.namespace, name).await?;
     }
     draft.check_depth()?;
+    let is_request = certificates::is_request(&kind);
+    if is_request {
+        certificates::note_requestor(&mut draft, &call.user);
+    }
     draft.fill_in();
     track_created(&mut draft, &call.manager(), &clock::now());
     draft.prepare_for_create();
@@ -85,6 +93,9 @@ pub(super) async fn create_from(
         if !errors.is_empty() {
             let name = &draft.meta.name;
             return Err(Status::invalid(kind.group_version_kind(), name, &errors));
+        }
+        if is_request {
+            certificates::check_subject(&draft)?;
         }
         let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
         let written = draft.write()?;

@@ -10,7 +10,9 @@ use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, 
 
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
+use super::certificates;
 use super::clock;
+use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
 use super::target::Target;
 
@@ -190,16 +192,26 @@ fn next_state(
     }
     new.check_depth()?;
     inherit(&mut new, &old);
-    if let Some(access) = &call.grants {
+    if let Some(access) = &call.grants
+        && is_policy(kind)
+    {
         call.decider(access)
             .check_grant(&call.user, key.name(), &new, Some(&old))?;
     }
     new.prepare_for_update(&old, subresource);
+    let is_request = certificates::is_request(kind);
+    if is_request {
+        certificates::stamp_conditions(&mut new, &old, &clock::now());
+    }
     let mut errors = FieldErrors::new();
     new.validate(kind, Some(&old), subresource, &mut errors);
     if !errors.is_empty() {
         let kind = kind.group_version_kind();
         return Err(Status::invalid(kind, key.name(), &errors));
+    }
+    if let Some(access) = call.grants.as_ref().filter(|_| is_request) {
+        let decider = call.decider(access);
+        certificates::check_signer(&decider, &call.user, subresource, &new, &old)?;
     }
     track_updated(&mut new, &old, &call.manager(), &clock::now());
     keep_times(&mut new, &old);

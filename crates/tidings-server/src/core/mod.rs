@@ -9,6 +9,7 @@ mod apply;
 mod authentication;
 mod backup;
 mod call;
+mod certificates;
 mod client_certificate;
 pub(crate) mod clock;
 mod command;
@@ -42,6 +43,7 @@ pub(crate) use answer::{Answer, ListHead, ObjectOutcome, OpenWatch};
 pub use authentication::{Authentication, Credentials};
 pub(crate) use backup::BackupPages;
 pub(crate) use call::Call;
+pub(crate) use certificates::CLIENT_SIGNER;
 pub(crate) use client_certificate::ShownCertificate;
 pub(crate) use command::Command;
 #[cfg(feature = "fuzzing")]

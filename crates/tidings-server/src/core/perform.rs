@@ -9,10 +9,12 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
 use super::edit::{EditFn, change};
-use super::policy_index::RBAC;
+use super::policy_index::is_policy;
 use super::state::Core;
 use super::webhook_authorizer::AccessAnswers;
-use super::{apply, create, delete, get, list, patch, review, service_accounts, update, watch};
+use super::{
+    apply, certificates, create, delete, get, list, patch, review, service_accounts, update, watch,
+};
 
 impl Core {
     /// Performs a command. The future may be dropped: a write is then either complete or not done.
@@ -21,8 +23,8 @@ impl Core {
         call: &mut Call,
         command: Command,
     ) -> Result<Answer, Status> {
-        let decides = *call.target.kind.group == *RBAC && command.writes();
-        if decides {
+        let decides = is_policy(&call.target.kind) && command.writes();
+        if decides || certificates::is_request(&call.target.kind) {
             call.grants = Some(self.access().clone());
         }
         let ends_tokens = command.deletes() && service_accounts::ends_tokens(&call.target.kind);

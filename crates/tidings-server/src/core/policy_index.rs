@@ -5,12 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tidings_access::Policy;
 use tidings_api::{Object, ObjectKey};
+use tidings_registry::Kind;
 
 use super::resource::Resource;
 use super::served::ServedSet;
 
 /// The group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// True for roles and bindings.
+pub(super) fn is_policy(kind: &Kind) -> bool {
+    *kind.group == *RBAC
+}
 
 /// The kinds that decide who may do what.
 #[derive(Debug, Clone, Copy)]

@@ -28,6 +28,7 @@ use crate::core::{
     Authentication, AuthorizationWebhook, Core, CoreOptions, ServedSet, ServiceAccountOptions,
     ShownCertificate,
 };
+use crate::signer::ClientSigner;
 
 /// The options of an API server.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct ApiOptions {
     pub authorization: Vec<AuthorizationMode>,
     /// The service that decides in [`AuthorizationMode::Webhook`]. Without one that mode has no opinion.
     pub authorization_webhook: Option<AuthorizationWebhook>,
+    /// Signs approved requests for certificates of clients. Without it nobody here does.
+    pub client_signer: Option<ClientSigner>,
     /// How tokens of service accounts are made and believed.
     pub service_accounts: ServiceAccountOptions,
     /// How long a list can be continued at its revision.
@@ -61,6 +64,7 @@ impl Default for ApiOptions {
             authentication: Authentication::Trusted,
             authorization: Vec::new(),
             authorization_webhook: None,
+            client_signer: None,
             service_accounts: ServiceAccountOptions::default(),
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
@@ -181,7 +185,7 @@ impl Api {
             (HeaderName::from_static(name), value)
         };
         let edge = Edge {
-            controllers: Controllers::start(&core).await,
+            controllers: Controllers::start(&core, options.client_signer).await,
             core,
             metrics: Metrics::new(),
             in_flight: InFlightLimits::new(),

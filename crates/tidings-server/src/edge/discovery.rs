@@ -154,7 +154,7 @@ pub(super) fn subresources(kind: &Kind) -> Vec<ListedSubresource> {
         verbs: match part {
             Subresource::Finalize => &["update"],
             Subresource::Token => &["create"],
-            Subresource::Scale | Subresource::Status => CHANGED,
+            Subresource::Approval | Subresource::Scale | Subresource::Status => CHANGED,
         },
     };
     let has = order.into_iter().filter(|part| kind.has(*part));

@@ -83,6 +83,8 @@ impl Edge {
             true => Ok(user),
             false => Err(Status::unauthorized()),
         });
+        // Boxed: every request reserves space for it.
+        let user = user.map_err(Box::new);
         let authenticated = user.as_ref().ok().cloned();
         let info = self
             .wants_info()
@@ -92,7 +94,7 @@ impl Edge {
             Some(trail) if authenticated.is_some() => Box::pin(trail.received()).await,
             _ => Ok(()),
         };
-        let user = user.and_then(|user| stored.map(|()| user));
+        let user = user.and_then(|user| stored.map(|()| user).map_err(Box::new));
         let access = self.core.access();
         let admit = |decider: &Decider<'_>| {
             self.admit(
@@ -178,14 +180,14 @@ impl Edge {
     fn admit(
         &self,
         decider: &Decider<'_>,
-        user: &Result<Arc<User>, Status>,
+        user: &Result<Arc<User>, Box<Status>>,
         info: Option<&RequestInfo<'_>>,
         parts: &Parts,
         query: &Query,
         trail: Option<&AuditTrail>,
     ) -> Result<Arc<User>, RefusedRequest> {
         let user = user.clone();
-        let user = user.map_err(|status| RefusedRequest::Unknown(Box::new(status)))?;
+        let user = user.map_err(RefusedRequest::Unknown)?;
         let wanted = authenticate::impersonation(&parts.headers);
         let wanted = wanted.map_err(RefusedRequest::forbidden)?;
         if wanted.is_none() && trail.is_none() && user.is_master() {
@@ -544,7 +546,7 @@ fn authorize(
     match (verdict.is_allowed(), verdict.error.is_empty()) {
         (true, _) => Ok(user),
         (false, true) => Err(RefusedRequest::forbidden(asked.forbidden(&verdict.reason))),
-        (false, false) => Err(RefusedRequest::Undecided(verdict.error)),
+        (false, false) => Err(RefusedRequest::Undecided(verdict.error.into())),
     }
 }
 
@@ -564,7 +566,7 @@ enum RefusedRequest {
     /// Who asks may not.
     Forbidden(Box<Status>),
     /// It was not decided whether they may.
-    Undecided(String),
+    Undecided(Box<str>),
 }
 
 impl RefusedRequest {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::certificates;
 use crate::support::{TestServer, job_of, pods_of};
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -80,6 +81,11 @@ async fn every_kind_can_be_created_listed_watched_and_deleted() {
         }
         if !makes_pods(&kind) {
             body.as_object_mut().unwrap().remove("spec");
+        }
+        if kind == "CertificateSigningRequest" {
+            body["spec"] = json!({
+                "request": certificates::request("a", "b"), "signerName": "example.com/s", "usages": ["client auth"],
+            });
         }
         let created = server.request("POST", &path, body).await;
         assert_eq!(created.code, 201, "{path}: {}", created.text);

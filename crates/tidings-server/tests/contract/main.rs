@@ -7,6 +7,7 @@ mod access_webhook;
 mod apply;
 mod audit;
 mod bodies;
+mod certificates;
 mod creates;
 mod custom;
 mod deletes;
