@@ -1,6 +1,7 @@
 //! The command `tidings`.
 
 mod audit;
+mod authentication;
 mod authorization;
 mod backup;
 mod check;

@@ -16,6 +16,7 @@ use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Sto
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::audit::AuditArguments;
+use crate::authentication::AuthenticationArguments;
 use crate::authorization::WebhookArguments;
 use crate::encryption::EncryptionArguments;
 use crate::logging::{LogFormat, Logging};
@@ -76,6 +77,9 @@ pub(crate) struct ServeArguments {
     /// again when it changes
     #[arg(long, value_name = "PATH")]
     client_ca_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    authentication: AuthenticationArguments,
 
     /// Who may do what: RBAC (by roles and bindings), Webhook (a service is asked), AlwaysAllow or AlwaysDeny; several with commas, the first that
     /// decides counts. Members of the group system:masters may do everything
@@ -310,6 +314,8 @@ fn credentials(arguments: &ServeArguments) -> anyhow::Result<Credentials> {
         let read = credentials.client_ca(path);
         credentials = read.context("--client-ca-file cannot be used")?;
     }
+    let own_issuers = arguments.service_accounts.issuers();
+    credentials = arguments.authentication.read(credentials, own_issuers)?;
     if !arguments.ephemeral {
         credentials = credentials.token_file_if_there(&users_file(&arguments.data_dir))?;
     }

@@ -79,6 +79,11 @@ fn parse_life(text: &str) -> Result<Duration, String> {
 }
 
 impl ServiceAccountArguments {
+    /// The issuers in tokens.
+    pub(crate) fn issuers(&self) -> &[String] {
+        &self.service_account_issuer
+    }
+
     /// Reads the keys. Without a signing key, the caller says which one is used.
     pub(crate) fn options(&self) -> anyhow::Result<ServiceAccountOptions> {
         let mut options = ServiceAccountOptions::default();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 type FileStamp = Option<(u64, u64, i64, i64, i64, i64)>;
 
 /// Reads the content of a file, or says what is wrong with it. It gets the path and the bytes, or why there are none.
-pub type FileParser<T, E> = fn(&Path, io::Result<&[u8]>) -> Result<T, E>;
+pub type FileParser<T, E> = dyn Fn(&Path, io::Result<&[u8]>) -> Result<T, E> + Send + Sync;
 
 /// What is known of a file.
 #[derive(Default)]
@@ -24,7 +24,7 @@ struct SeenFile {
 /// What a file says. It is read again when the file changes; one that is wrong changes nothing.
 pub struct FollowedFile<T, E> {
     path: PathBuf,
-    parse: FileParser<T, E>,
+    parse: Box<FileParser<T, E>>,
     current: RwLock<Arc<T>>,
     seen: Mutex<SeenFile>,
 }
@@ -53,13 +53,16 @@ impl<T, E: fmt::Display> FollowedFile<T, E> {
     ///
     /// # Errors
     /// With what `parse` says.
-    pub fn open(path: &Path, parse: FileParser<T, E>) -> Result<FollowedFile<T, E>, E> {
+    pub fn open(
+        path: &Path,
+        parse: impl Fn(&Path, io::Result<&[u8]>) -> Result<T, E> + Send + Sync + 'static,
+    ) -> Result<FollowedFile<T, E>, E> {
         // Before the content: a change in between is seen at the next look.
         let stamp = stamp(path);
         Ok(FollowedFile {
-            current: RwLock::new(Arc::new(read(path, parse)?)),
+            current: RwLock::new(Arc::new(read(path, &parse)?)),
             path: path.to_owned(),
-            parse,
+            parse: Box::new(parse),
             seen: Mutex::new(SeenFile {
                 read: stamp,
                 failed: None,
@@ -87,7 +90,7 @@ impl<T, E: fmt::Display> FollowedFile<T, E> {
         if seen.read == now {
             return false;
         }
-        match read(&self.path, self.parse) {
+        match read(&self.path, &*self.parse) {
             Ok(read) => {
                 tracing::info!(path = %self.path.display(), "a file has changed and was read again");
                 let current = self.current.write();
@@ -109,7 +112,7 @@ impl<T, E: fmt::Display> FollowedFile<T, E> {
     }
 }
 
-fn read<T, E>(path: &Path, parse: FileParser<T, E>) -> Result<T, E> {
+fn read<T, E>(path: &Path, parse: &FileParser<T, E>) -> Result<T, E> {
     match std::fs::read(path) {
         Ok(bytes) => parse(path, Ok(&bytes)),
         Err(error) => parse(path, Err(error)),

@@ -1,5 +1,6 @@
 //! Authentication: which user a credential belongs to.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use tidings_access::{TokenFile, User};
-use tidings_config::FollowedFile;
-use tidings_identity::is_same_secret;
+use tidings_config::{ConfigFile, FollowedFile};
+use tidings_identity::{PublicKey, is_same_secret};
+use tidings_oidc::{AuthenticationConfig, TokenIssuers};
 
 use super::access::admin;
 use super::client_certificate::{AnyCertificate, ClientAuthority, ShownCertificate};
@@ -32,6 +34,8 @@ pub struct Credentials {
     admin_token: String,
     tokens: Vec<Arc<FollowedFile<TokenFile, CredentialsError>>>,
     clients: Option<Arc<FollowedFile<ClientAuthority, CredentialsError>>>,
+    issuers: Option<Arc<FollowedFile<TokenIssuers, CredentialsError>>>,
+    refuses_anonymous: bool,
 }
 
 impl fmt::Debug for Credentials {
@@ -101,6 +105,55 @@ impl Credentials {
         Ok(self)
     }
 
+    /// Believes tokens of the issuers in a file (`AuthenticationConfiguration`), which may also say who may ask without a credential. `keys` are
+    /// those of issuers that are not asked for them, by URL. The file is read again when it changes.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is wrong.
+    pub fn authentication_config(
+        mut self,
+        path: &Path,
+        keys: HashMap<String, Vec<PublicKey>>,
+        forbidden_issuers: Vec<String>,
+    ) -> Result<Credentials, CredentialsError> {
+        let issuers = FollowedFile::open(path, move |path, read| {
+            let file = ConfigFile::from_read(path, read)?;
+            let config = AuthenticationConfig::read(&file)?;
+            if let Some(issuer) = config
+                .issuers()
+                .find(|url| forbidden_issuers.iter().any(|own| own == url))
+            {
+                let why = format!(
+                    "the issuer {issuer} is that of service accounts: it cannot be another one too"
+                );
+                return Err(file.wrong(why).into());
+            }
+            if let Some(unknown) = keys
+                .keys()
+                .find(|url| !config.issuers().any(|known| known == *url))
+            {
+                let why = format!("there are keys for {unknown}, which is none of its issuers");
+                return Err(file.wrong(why).into());
+            }
+            TokenIssuers::new(config, keys.clone()).map_err(|why| file.wrong(why).into())
+        })?;
+        self.issuers = Some(Arc::new(issuers));
+        Ok(self)
+    }
+
+    /// True if the file of issuers says who may ask without a credential.
+    pub fn configures_anonymous(&self) -> bool {
+        let issuers = self.issuers.as_ref();
+        issuers.is_some_and(|issuers| issuers.current().anonymous().is_some())
+    }
+
+    /// Refuses all requests without a credential.
+    #[must_use]
+    pub fn refuse_anonymous(mut self) -> Credentials {
+        self.refuses_anonymous = true;
+        self
+    }
+
     /// Asks for certificates in the handshakes of a listener, if certificates are believed.
     pub(crate) fn client_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         let clients = self.clients.clone()?;
@@ -122,6 +175,26 @@ impl Authentication {
         known.tokens.iter().find_map(user)
     }
 
+    /// The issuers whose tokens are believed.
+    pub(crate) fn issuers(&self) -> Option<Arc<TokenIssuers>> {
+        let Authentication::Credentials(known) = self else {
+            return None;
+        };
+        known.issuers.as_ref().map(|issuers| issuers.current())
+    }
+
+    /// True if a request without a credential may ask for a path.
+    pub(crate) fn allows_anonymous(&self, path: &str) -> bool {
+        let Authentication::Credentials(known) = self else {
+            return true;
+        };
+        let rule = self.issuers();
+        match rule.as_ref().and_then(|issuers| issuers.anonymous()) {
+            Some(rule) => rule.allows(path),
+            None => !known.refuses_anonymous,
+        }
+    }
+
     /// What a client has shown in the handshake.
     pub(crate) fn shown(&self, chain: &[CertificateDer<'_>]) -> Option<ShownCertificate> {
         let Authentication::Credentials(known) = self else {
@@ -140,6 +213,9 @@ impl Authentication {
             if let Some(clients) = &known.clients {
                 clients.follow();
             }
+            if let Some(issuers) = &known.issuers {
+                issuers.follow();
+            }
         }
     }
 
@@ -148,7 +224,7 @@ impl Authentication {
         match self {
             Authentication::Trusted => false,
             Authentication::Credentials(known) => {
-                !known.tokens.is_empty() || known.clients.is_some()
+                !known.tokens.is_empty() || known.clients.is_some() || known.issuers.is_some()
             }
         }
     }

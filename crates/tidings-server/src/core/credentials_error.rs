@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tidings_access::TokenFileError;
+use tidings_config::ConfigError;
 
 /// Why a file of credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum CredentialsError {
         /// The file.
         path: PathBuf,
     },
+    /// A configuration file is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A file of certificates is wrong.
     #[error("{} has no certificates of authorities in PEM: {why}", path.display())]
     Certificates {

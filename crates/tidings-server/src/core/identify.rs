@@ -9,6 +9,7 @@ use tidings_identity::intersection;
 use super::access::admin;
 use super::authentication::Authentication;
 use super::client_certificate::ShownCertificate;
+use super::clock;
 use super::state::Core;
 
 /// Whose token it is.
@@ -22,7 +23,7 @@ pub(crate) struct KnownToken {
 const UNKNOWN: &str = "invalid bearer token";
 
 impl Core {
-    /// The user of a request with this certificate and token, or without (W9). A certificate counts first.
+    /// The user of a request for a path with this certificate and token, or without (W9). A certificate counts first.
     ///
     /// # Errors
     /// If nobody has what was shown.
@@ -30,6 +31,7 @@ impl Core {
         &self,
         shown: Option<&ShownCertificate>,
         token: Option<&str>,
+        path: &str,
     ) -> Result<Arc<User>, Status> {
         if matches!(self.authentication(), Authentication::Trusted) {
             return Ok(admin());
@@ -44,7 +46,10 @@ impl Core {
                 Err(_) => Err(Status::unauthorized()),
             },
             (Some(_), None) => Err(Status::unauthorized()),
-            (None, None) => Ok(Arc::new(User::anonymous())),
+            (None, None) if self.authentication().allows_anonymous(path) => {
+                Ok(Arc::new(User::anonymous()))
+            }
+            (None, None) => Err(Status::unauthorized()),
         }
     }
 
@@ -73,6 +78,13 @@ impl Core {
             }
             if let Some(user) = accounts.bootstrap_user(token).await {
                 return Ok(known(Arc::new(user)));
+            }
+            if let Some(issuers) = self.authentication().issuers() {
+                match issuers.user(token, clock::timestamp().as_second()).await {
+                    Some(Ok(user)) => return Ok(known(Arc::new(user.authenticated()))),
+                    Some(Err(why)) => return Err(format!("[{UNKNOWN}, {why}]")),
+                    None => {}
+                }
             }
         }
         match accounts.user(token, wanted).await {

@@ -16,11 +16,12 @@ pub(crate) async fn user(
     core: &Core,
     headers: &HeaderMap,
     extensions: &Extensions,
+    path: &str,
 ) -> Result<Arc<User>, Status> {
     let shown = extensions.get::<ShownCertificate>();
     let Some(value) = headers.get(AUTHORIZATION) else {
         return core
-            .identify(shown, websocket_token(headers).as_deref())
+            .identify(shown, websocket_token(headers).as_deref(), path)
             .await;
     };
     // As in kube-apiserver, a request with another scheme than Bearer is anonymous.
@@ -31,7 +32,7 @@ pub(crate) async fn user(
             .next()
             .filter(|presented| bearer && !presented.is_empty())
     });
-    core.identify(shown, presented).await
+    core.identify(shown, presented, path).await
 }
 
 /// Whom a request wants to act as, if it does.

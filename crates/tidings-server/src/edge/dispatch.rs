@@ -77,7 +77,13 @@ impl Edge {
         let mut body = pin!(body);
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let id = self.audit_id(&parts.headers);
-        let user = authenticate::user(&self.core, &parts.headers, &parts.extensions).await;
+        let user = authenticate::user(
+            &self.core,
+            &parts.headers,
+            &parts.extensions,
+            parts.uri.path(),
+        )
+        .await;
         // As in kube-apiserver, where everybody may do everything nobody is anonymous.
         let user = user.and_then(|user| match self.core.access().knows_everybody(&user) {
             true => Ok(user),

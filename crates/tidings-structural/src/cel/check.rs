@@ -39,8 +39,32 @@ pub(crate) fn check(
     this: &Arc<DeclType>,
     old: &Arc<DeclType>,
 ) -> Result<CheckedRule, String> {
+    run(text, expr, "self", this, Some(old))
+}
+
+/// Checks an expression over one variable.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_named(
+    text: &str,
+    expr: &IdedExpr,
+    name: &str,
+    kind: &Arc<DeclType>,
+) -> Result<CheckedRule, String> {
+    run(text, expr, name, kind, None)
+}
+
+fn run(
+    text: &str,
+    expr: &IdedExpr,
+    name: &str,
+    this: &Arc<DeclType>,
+    old: Option<&Arc<DeclType>>,
+) -> Result<CheckedRule, String> {
     let mut checker = RuleChecker {
         source: RuleSource::new(text),
+        name,
         this,
         old,
         uses_old: false,
@@ -61,8 +85,11 @@ pub(crate) fn check(
 /// Walks an expression and collects its type errors.
 struct RuleChecker<'s> {
     source: RuleSource<'s>,
+    /// The name of the variable.
+    name: &'s str,
     this: &'s Arc<DeclType>,
-    old: &'s Arc<DeclType>,
+    /// The type of `oldSelf`, if there is one.
+    old: Option<&'s Arc<DeclType>>,
     uses_old: bool,
     /// Lists may hold values of several types, as the arguments of `format` do.
     allows_mixed: bool,
@@ -256,10 +283,10 @@ impl RuleChecker<'_> {
             scope = inner.outer;
         }
         match name {
-            "self" => ExprInfo::located(self.this.clone(), MinMax::fixed(1)),
-            "oldSelf" => {
+            name if name == self.name => ExprInfo::located(self.this.clone(), MinMax::fixed(1)),
+            "oldSelf" if let Some(old) = self.old => {
                 self.uses_old = true;
-                ExprInfo::located(self.old.clone(), MinMax::fixed(1))
+                ExprInfo::located(old.clone(), MinMax::fixed(1))
             }
             name if type_named(name).is_some() => {
                 // Upstream estimates the size of every identifier with the bounds of `self`.

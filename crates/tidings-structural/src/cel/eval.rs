@@ -26,6 +26,8 @@ struct EvalScope<'s, 'a> {
 
 /// One evaluation of an expression, with the cost so far.
 pub(crate) struct Evaluation<'a> {
+    /// The name of the variable.
+    name: &'static str,
     this: Val<'a>,
     old: Option<Val<'a>>,
     cost: u64,
@@ -33,7 +35,20 @@ pub(crate) struct Evaluation<'a> {
 
 impl<'a> Evaluation<'a> {
     pub(crate) fn new(this: Val<'a>, old: Option<Val<'a>>) -> Evaluation<'a> {
-        Evaluation { this, old, cost: 0 }
+        Evaluation {
+            name: "self",
+            this,
+            old,
+            cost: 0,
+        }
+    }
+
+    /// An evaluation over one variable.
+    pub(crate) fn named(name: &'static str, this: Val<'a>) -> Evaluation<'a> {
+        Evaluation {
+            name,
+            ..Evaluation::new(this, None)
+        }
     }
 
     /// Evaluates an expression. Returns the result and its cost.
@@ -118,7 +133,7 @@ impl<'a> Evaluation<'a> {
             scope = inner.outer;
         }
         match name {
-            "self" => Ok(self.this.clone()),
+            name if name == self.name => Ok(self.this.clone()),
             "oldSelf" if let Some(old) = &self.old => Ok(old.clone()),
             name if super::check::type_named(name).is_some() => Ok(Val::Type(name.to_owned())),
             _ => Err(EvalFault::Error(format!("no such attribute(s): {name}"))),

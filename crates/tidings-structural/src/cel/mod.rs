@@ -7,6 +7,7 @@ mod decl;
 mod estimate;
 mod eval;
 mod expand;
+mod expression;
 mod fault;
 mod from_json;
 mod functions;
@@ -27,6 +28,7 @@ use kube_cel::cel::IdedExpr;
 use tidings_api::FieldError;
 
 use self::decl::{DeclType, REQUEST_BYTES_MAX, TypeKind};
+pub use self::expression::{CelExpression, CelType};
 pub(crate) use self::run::{Ratcheting, validate};
 use crate::field_path;
 use crate::node::{CompiledRule, RuleText, SchemaNode};
