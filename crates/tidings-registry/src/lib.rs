@@ -31,7 +31,10 @@ pub mod yaml;
 pub use apply::Configured;
 pub use catalog::{Catalog, builtin, lifetimes, store_prefixes, token_request};
 pub use custom::{as_read, kinds as custom_kinds};
-pub use kinds::{CertificateRequest, check_review, read_request};
+pub use kinds::{
+    CertificateRequest, FLOW_CONTROL, check_review, default_flow_schemas, default_priority_levels,
+    read_request,
+};
 pub use managed::{keep_times, track_created, track_updated};
 pub use model::{
     CustomVersion, DEPTH_MAX, Draft, FixedField, FixedRefusal, Generation, Kind, KindView, Member,

@@ -19,6 +19,7 @@ mod coordination;
 mod core;
 mod discovery;
 mod events;
+mod flowcontrol;
 mod networking;
 mod node;
 mod policy;
@@ -30,6 +31,7 @@ mod workload;
 pub(crate) use authentication::token_request;
 pub use authorization::check_review;
 pub use certificates::{CertificateRequest, read_request};
+pub use flowcontrol::{FLOW_CONTROL, default_flow_schemas, default_priority_levels};
 
 use crate::defaults::TypeDefaults;
 use crate::model::{FixedField, FixedRefusal, Kind, Name, SelectableField};
@@ -82,6 +84,7 @@ const GROUPS: &[GroupKinds] = &[
     coordination::kinds,
     node::kinds,
     discovery::kinds,
+    flowcontrol::kinds,
 ];
 
 /// The entries of all built-in kinds, without their schemas, views and members.
@@ -113,6 +116,7 @@ pub(crate) fn defaults() -> impl Iterator<Item = &'static TypeDefaults> {
         core::replication_controller::DEFAULTS,
         core::service::DEFAULTS,
         discovery::endpoint_slice::DEFAULTS,
+        flowcontrol::DEFAULTS,
         networking::ingress_class::DEFAULTS,
         networking::network_policy::DEFAULTS,
         rbac::DEFAULTS,

@@ -3,6 +3,7 @@
 mod certificates;
 mod client;
 mod definitions;
+mod flows;
 mod garbage;
 mod namespaces;
 mod roles;
@@ -19,8 +20,8 @@ pub(crate) use garbage::GarbageCounts;
 
 /// How often caches are told the store's revision and the oldest revision of the history, and files of credentials are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates.
-const TASKS: usize = 7;
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates, flows.
+const TASKS: usize = 8;
 
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ impl Controllers {
         if core.access().has_rbac() {
             roles::create_defaults(core).await;
         }
+        flows::create_defaults(core).await;
         let garbage: Arc<GarbageCounts> = Arc::default();
         let weak = || Arc::downgrade(core);
         let mut tasks = JoinSet::new();
@@ -47,6 +49,7 @@ impl Controllers {
         tasks.spawn(roles::run(weak()));
         tasks.spawn(follow_credentials(weak()));
         tasks.spawn(certificates::run(weak(), signer));
+        tasks.spawn(flows::run(weak()));
         tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
         Controllers {
             tasks: Mutex::new(tasks),

@@ -19,6 +19,7 @@ use super::authentication::Authentication;
 use super::backup::BackupPages;
 use super::clock;
 use super::failure::store_failed;
+use super::flow_control::FlowControl;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
 use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
@@ -59,6 +60,7 @@ pub(crate) struct Core {
     pub(crate) definitions: Arc<Resource>,
     access: Arc<Access>,
     service_accounts: ServiceAccounts,
+    flow_control: Option<Arc<FlowControl>>,
 }
 
 impl std::fmt::Debug for Core {
@@ -89,8 +91,14 @@ impl Core {
         };
         let access = Access::new(modes, options.authorization_webhook.clone(), &served);
         let accounts = options.service_accounts.clone();
+        // Where requests are trusted, all are the administrator's, and not limited.
+        let flow_control = match &options.authentication {
+            Authentication::Trusted => None,
+            Authentication::Credentials(_) => FlowControl::new(&served).map(Arc::new),
+        };
         Ok(Core {
             access: Arc::new(access),
+            flow_control,
             service_accounts: ServiceAccounts::new(accounts, &served)?,
             namespaces: resource("", "namespaces"),
             definitions: resource("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -180,6 +188,11 @@ impl Core {
     /// The tokens of service accounts.
     pub(crate) fn service_accounts(&self) -> &ServiceAccounts {
         &self.service_accounts
+    }
+
+    /// Limits the requests of users, if there are any.
+    pub(crate) fn flow_control(&self) -> Option<&Arc<FlowControl>> {
+        self.flow_control.as_ref()
     }
 
     pub(crate) fn authentication(&self) -> &Authentication {

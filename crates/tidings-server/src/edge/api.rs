@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
 use rustls::pki_types::CertificateDer;
 use tidings_access::AuthorizationMode;
@@ -25,8 +25,8 @@ use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
 use crate::controllers::Controllers;
 use crate::core::{
-    Authentication, AuthorizationWebhook, Core, CoreOptions, ServedSet, ServiceAccountOptions,
-    ShownCertificate,
+    Authentication, AuthorizationWebhook, Core, CoreOptions, FlowIds, ServedSet,
+    ServiceAccountOptions, ShownCertificate,
 };
 use crate::signer::ClientSigner;
 
@@ -102,8 +102,8 @@ pub(super) struct Edge {
     pub(super) metrics: Metrics,
     pub(super) in_flight: InFlightLimits,
     pub(super) lost_log_lines: Arc<AtomicU64>,
-    /// The uids of a flow schema and a priority level, which kube-apiserver sends in every response (W3).
-    pub(super) flow_headers: [(HeaderName, HeaderValue); 2],
+    /// What stands in the responses of a server without flow schemas (W3).
+    pub(super) flow_ids: FlowIds,
     pub(super) audit_ids: AuditIds,
     pub(super) audit: Option<Arc<AuditLog>>,
     documents: RwLock<Arc<ApiDocuments>>,
@@ -179,21 +179,17 @@ impl Api {
         };
         let core = Arc::new(Core::open(store, core_options)?);
         core.catch_up().await?;
-        let uuid_header = |name: &'static str| {
-            let value = HeaderValue::from_str(&Uuid::new_v4().to_string())
-                .unwrap_or(HeaderValue::from_static(""));
-            (HeaderName::from_static(name), value)
-        };
+        let new_id = || Uuid::new_v4().to_string().into();
         let edge = Edge {
             controllers: Controllers::start(&core, options.client_signer).await,
             core,
             metrics: Metrics::new(),
             in_flight: InFlightLimits::new(),
             lost_log_lines: options.lost_log_lines,
-            flow_headers: [
-                uuid_header("x-kubernetes-pf-flowschema-uid"),
-                uuid_header("x-kubernetes-pf-prioritylevel-uid"),
-            ],
+            flow_ids: FlowIds {
+                schema: new_id(),
+                level: new_id(),
+            },
             audit_ids: AuditIds::new(),
             audit: options.audit,
             documents: RwLock::default(),

@@ -12,12 +12,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Status
 use http_body::Body;
 use tidings_access::{ImpersonationRequest, User};
 use tidings_api::{Reason, Status, validate};
+use tidings_flow::Flow;
 use tidings_go::{query_bool, quote};
 
 use super::api::{Api, Edge, PeerAddress};
 use super::audit::{AuditTrail, TrailHead};
 use super::command::{SentBody, command};
 use super::health::HealthCheck;
+use super::metrics::CollectedFigures;
 use super::negotiate::ResponseContent;
 use super::request::{
     OpenApiDocument, Query, ResourceRequest, Route, Verb, custom_resource_names, route,
@@ -29,10 +31,14 @@ use super::respond::{self, Rendering, ResponseBody, warning};
 use super::{
     access_log, authenticate, body, discovery, health, negotiate, openapi, openid, options,
 };
-use crate::core::{Call, Command, Decider, ServedSet, Target, WatchCommand};
+use crate::core::{Call, Command, Decider, FlowPermit, ServedSet, Target, WatchCommand};
 
 /// The id of a request in its headers and in those of the response.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+/// The uid of the flow schema of a request.
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+/// The uid of its priority level.
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 impl Api {
     /// Answers one request. The future may be dropped: a write is then either complete or not done.
@@ -92,8 +98,8 @@ impl Edge {
         // Boxed: every request reserves space for it.
         let user = user.map_err(Box::new);
         let authenticated = user.as_ref().ok().cloned();
-        let info = self
-            .wants_info()
+        let is_limited = authenticated.as_ref().is_some_and(|user| !user.is_master());
+        let info = (is_limited || self.wants_info())
             .then(|| Box::new(RequestInfo::new(&parts.method, parts.uri.path(), &query)));
         let trail = self.trail(info.as_deref(), &id, &parts, authenticated.as_deref());
         let stored = match &trail {
@@ -117,6 +123,7 @@ impl Edge {
             // Boxed: every request would reserve space for what few need.
             true => Box::pin(access.decide(admit)).await,
         };
+        let mut limited = self.limited(admitted.as_ref().ok(), info.as_deref());
         let (route, served) = self.route(parts.uri.path(), admitted.is_ok()).await;
         let request = match &route {
             Route::Resource(request) => Some(request),
@@ -125,16 +132,21 @@ impl Edge {
         let watch = query.get("watch").is_some_and(query_bool);
         let verb = request.map(|request| request.verb(&parts.method, watch));
         let known_verb = verb.as_ref().and_then(|verb| verb.as_ref().ok().copied());
+        let is_refused = match self.admission(&mut limited, known_verb) {
+            Some(admission) => admission.await.is_none(),
+            None => false,
+        };
         let answered = match admitted {
             Err(RefusedRequest::Unknown(status)) => Err(*status),
             Err(RefusedRequest::Undecided(error)) => {
-                Ok(respond::internal_server_error(&parts.uri, &error))
+                Ok(respond::internal_server_error(&parts.uri, &error.0))
             }
             Err(RefusedRequest::Forbidden(status)) => {
                 let format = negotiate::status_format(&parts.headers, &query);
                 note_status(trail.as_deref(), &status);
                 Ok(respond::forbidden(&status, format))
             }
+            Ok(_) if is_refused => Ok(self.too_many_requests()),
             Ok(user) => match (request, verb) {
                 (Some(request), Some(Ok(verb))) => {
                     let context = RequestContext {
@@ -144,7 +156,8 @@ impl Edge {
                         headers: &parts.headers,
                         trail: trail.as_deref(),
                     };
-                    self.serve(verb, context, body.as_mut()).await
+                    let is_limited = limited.is_some();
+                    self.serve(verb, context, is_limited, body.as_mut()).await
                 }
                 (Some(_), Some(Err(status))) => Err(status),
                 _ => self.serve_other(&route, &served, &parts, &query).await,
@@ -160,7 +173,8 @@ impl Edge {
         if parts.method == Method::HEAD {
             *response.body_mut() = ResponseBody::bytes(Bytes::new());
         }
-        self.finish(&mut response, id, authenticated.is_some());
+        let flow = limited.as_ref().map(|limited| &limited.flow);
+        self.finish(&mut response, id, authenticated.is_some(), flow);
         let code = response.status().as_u16();
         let target = request.map(|request| &request.target);
         self.metrics
@@ -322,14 +336,15 @@ impl Edge {
     }
 
     fn encode_metrics(&self, served: &ServedSet) -> Response<ResponseBody> {
-        let text = self.metrics.encode(
-            served.resources(),
-            self.core.store_stats(),
-            self.lost_log_lines.load(Ordering::Relaxed),
-            self.in_flight.in_flight(),
-            &self.controllers.garbage,
-            self.audit.as_ref().map(|audit| audit.figures()).as_ref(),
-        );
+        let text = self.metrics.encode(&CollectedFigures {
+            resources: served.resources(),
+            store: self.core.store_stats(),
+            lost_log_lines: self.lost_log_lines.load(Ordering::Relaxed),
+            inflight: self.in_flight.in_flight(),
+            garbage: &self.controllers.garbage,
+            audit: self.audit.as_ref().map(|audit| audit.figures()),
+            flows: self.core.flow_control().map(|control| control.figures()),
+        });
         let mut response = respond::text(StatusCode::OK, text);
         let value =
             HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -381,6 +396,7 @@ impl Edge {
         &self,
         verb: Verb,
         context: RequestContext<'_>,
+        is_limited: bool,
         body: Pin<&mut B>,
     ) -> Result<Response<ResponseBody>, Status>
     where
@@ -412,16 +428,11 @@ impl Edge {
             return Ok(response);
         }
         let timeout = options::request_timeout(query)?;
-        let Some(_permit) = self.in_flight.admit(verb.mutates()) else {
-            self.metrics.reject();
-            let mut response = respond::text(
-                StatusCode::TOO_MANY_REQUESTS,
-                "Too many requests, please try again later.\n",
-            );
-            let headers = response.headers_mut();
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            return Ok(response);
-        };
+        // Those that wait in fair queues have their seat already.
+        let permit = (!is_limited).then(|| self.in_flight.admit(verb.mutates()));
+        if let Some(None) = permit {
+            return Ok(self.too_many_requests());
+        }
         // Pinned here, because a future that is moved into the timeout takes its space twice.
         let done = pin!(self.perform(verb, context, rendering, body));
         tokio::time::timeout(timeout, done)
@@ -509,14 +520,64 @@ impl Edge {
             .unwrap_or(HeaderValue::from_static(""))
     }
 
+    fn too_many_requests(&self) -> Response<ResponseBody> {
+        self.metrics.reject();
+        let mut response = respond::text(
+            StatusCode::TOO_MANY_REQUESTS,
+            "Too many requests, please try again later.\n",
+        );
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        response
+    }
+
+    /// The flow of a request of a user. `None` if it is not limited, as those of administrators.
+    fn limited(
+        &self,
+        user: Option<&Arc<User>>,
+        info: Option<&RequestInfo<'_>>,
+    ) -> Option<Box<LimitedRequest>> {
+        let (control, user) = (self.core.flow_control()?, user?);
+        if user.is_master() {
+            return None;
+        }
+        let flow = control.flow(&info?.attributes(user))?;
+        Some(Box::new(LimitedRequest { flow, permit: None }))
+    }
+
+    /// Waits until a request of a flow may run. Watches do not wait. Boxed: every request reserves space for it.
+    fn admission<'a>(
+        &'a self,
+        limited: &'a mut Option<Box<LimitedRequest>>,
+        verb: Option<Verb>,
+    ) -> Option<Pin<Box<dyn Future<Output = Option<()>> + Send + 'a>>> {
+        let (control, limited) = (self.core.flow_control()?, limited.as_mut()?);
+        let is_long = verb == Some(Verb::Watch);
+        let admission = async move {
+            limited.permit = Some(control.admit(&limited.flow).await?);
+            Some(())
+        };
+        (!is_long).then(|| Box::pin(admission) as _)
+    }
+
     /// Adds the headers of every response (W2, W3).
-    fn finish(&self, response: &mut Response<ResponseBody>, id: HeaderValue, authenticated: bool) {
+    fn finish(
+        &self,
+        response: &mut Response<ResponseBody>,
+        id: HeaderValue,
+        authenticated: bool,
+        flow: Option<&Flow>,
+    ) {
         respond::no_cache(response);
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, id);
         if authenticated {
-            for (name, value) in &self.flow_headers {
-                headers.insert(name.clone(), value.clone());
+            let ids = self.core.flow_control().map(|control| control.ids(flow));
+            let ids = ids.as_ref().unwrap_or(&self.flow_ids);
+            for (name, uid) in [(FLOW_SCHEMA, &ids.schema), (PRIORITY_LEVEL, &ids.level)] {
+                if let Ok(uid) = HeaderValue::from_str(uid) {
+                    headers.insert(name, uid);
+                }
             }
         }
     }
@@ -552,7 +613,9 @@ fn authorize(
     match (verdict.is_allowed(), verdict.error.is_empty()) {
         (true, _) => Ok(user),
         (false, true) => Err(RefusedRequest::forbidden(asked.forbidden(&verdict.reason))),
-        (false, false) => Err(RefusedRequest::Undecided(verdict.error.into())),
+        (false, false) => Err(RefusedRequest::Undecided(Box::new(AccessFailure(
+            verdict.error,
+        )))),
     }
 }
 
@@ -565,6 +628,15 @@ fn note_status(trail: Option<&AuditTrail>, status: &Status) {
     }
 }
 
+/// What went wrong while it was decided whether a request is allowed.
+struct AccessFailure(String);
+
+/// A request of a flow, and its permit to run when it has got one.
+struct LimitedRequest {
+    flow: Flow,
+    permit: Option<FlowPermit>,
+}
+
 /// Why a request is not served. Boxed: every request reserves space for it.
 enum RefusedRequest {
     /// Nobody knows who asks, or the audit log cannot tell it.
@@ -572,7 +644,7 @@ enum RefusedRequest {
     /// Who asks may not.
     Forbidden(Box<Status>),
     /// It was not decided whether they may.
-    Undecided(Box<str>),
+    Undecided(Box<AccessFailure>),
 }
 
 impl RefusedRequest {

@@ -87,6 +87,16 @@ async fn every_kind_can_be_created_listed_watched_and_deleted() {
                 "request": certificates::request("a", "b"), "signerName": "example.com/s", "usages": ["client auth"],
             });
         }
+        match kind.as_str() {
+            "FlowSchema" => {
+                body["spec"] = json!({"priorityLevelConfiguration": {"name": "a"}});
+            }
+            "PriorityLevelConfiguration" => {
+                body["spec"] =
+                    json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
+            }
+            _ => {}
+        }
         let created = server.request("POST", &path, body).await;
         assert_eq!(created.code, 201, "{path}: {}", created.text);
         let object = created.json();

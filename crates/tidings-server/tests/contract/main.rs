@@ -14,6 +14,7 @@ mod deletes;
 mod discovery;
 mod errors;
 mod fields;
+mod flows;
 mod garbage;
 mod kinds;
 mod late;

@@ -1,6 +1,7 @@
 //! Metrics, with the names of kube-apiserver's metrics where there are such, so that existing dashboards work.
 
 mod audit;
+mod flows;
 mod store;
 
 use std::sync::Arc;
@@ -21,7 +22,19 @@ use tidings_storage::Stats;
 use super::audit::AuditFigures;
 use super::request::Verb;
 use crate::controllers::GarbageCounts;
-use crate::core::{Resource, Target};
+use crate::core::{FlowFigures, Resource, Target};
+
+/// What other parts of the server count.
+pub(crate) struct CollectedFigures<'a> {
+    pub(crate) resources: &'a [Arc<Resource>],
+    pub(crate) store: Stats,
+    pub(crate) lost_log_lines: u64,
+    /// Requests in flight that are not limited by flows: mutating, reading.
+    pub(crate) inflight: (usize, usize),
+    pub(crate) garbage: &'a GarbageCounts,
+    pub(crate) audit: Option<AuditFigures>,
+    pub(crate) flows: Option<FlowFigures>,
+}
 
 /// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes: the number of series grows
 /// only with the kinds that were served since the start.
@@ -180,15 +193,16 @@ impl Metrics {
     }
 
     /// All metrics, in the text format of Prometheus.
-    pub(crate) fn encode(
-        &self,
-        resources: &[Arc<Resource>],
-        store: Stats,
-        lost_log_lines: u64,
-        inflight: (usize, usize),
-        garbage: &GarbageCounts,
-        audit: Option<&AuditFigures>,
-    ) -> String {
+    pub(crate) fn encode(&self, figures: &CollectedFigures<'_>) -> String {
+        let CollectedFigures {
+            resources,
+            store,
+            lost_log_lines,
+            inflight,
+            garbage,
+            audit,
+            flows,
+        } = figures;
         let mut registry = Registry::default();
         registry.register(
             "apiserver_request",
@@ -227,14 +241,17 @@ impl Metrics {
         );
         register_watches(&mut registry, resources);
         register_caches(&mut registry, resources);
-        store::register(&mut registry, &store);
+        store::register(&mut registry, store);
         if let Some(audit) = audit {
             audit::register(&mut registry, audit);
+        }
+        if let Some(flows) = flows {
+            flows::register(&mut registry, flows);
         }
         registry.register(
             "tidings_log_lines_lost",
             "Number of log lines that were lost because they could not be written, or not fast enough",
-            counter(lost_log_lines),
+            counter(*lost_log_lines),
         );
         let current = Family::<InflightLabels, Gauge>::default();
         for (request_kind, count) in [
