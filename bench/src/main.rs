@@ -6,6 +6,7 @@
 mod custom;
 mod definitions;
 mod figures;
+mod hostile;
 mod multiplexed;
 mod restart;
 mod scenario;
@@ -39,7 +40,7 @@ struct Arguments {
     #[arg(long)]
     pid: Vec<u32>,
 
-    /// Only these scenarios: start, create, apply, get, list, custom, definitions, stream, idle, fanout, paced, stalled, multiplexed, selected, listed, held, soak, restart, storms
+    /// Only these scenarios: start, create, apply, get, list, custom, definitions, stream, idle, fanout, paced, stalled, multiplexed, selected, listed, held, soak, restart, storms, hostile
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 
@@ -99,6 +100,9 @@ async fn main() -> anyhow::Result<()> {
     }
     if external.is_none() && wanted("storms") {
         storms::storms(&arguments.server).await?;
+    }
+    if external.is_none() && wanted("hostile") {
+        hostile::hostile(&arguments.server).await?;
     }
     Ok(())
 }
