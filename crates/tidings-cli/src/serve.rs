@@ -98,6 +98,14 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NUMBER")]
     max_connections: Option<usize>,
 
+    /// How many watches may be open; more are answered 429
+    #[arg(long, default_value_t = 200_000, value_name = "NUMBER")]
+    max_watches: usize,
+
+    /// How many watches one user may have open, unless it is an administrator
+    #[arg(long, default_value_t = 100_000, value_name = "NUMBER")]
+    max_watches_per_user: usize,
+
     /// How long history is kept, so that watches can resume: a number with s, m or h. The last 1000 revisions are always kept
     #[arg(long, default_value = "10m", value_parser = parse_duration, value_name = "DURATION")]
     history: Duration,
@@ -259,6 +267,8 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .clone_from(&arguments.authorization_mode);
     options.authorization_webhook = authorization_webhook;
     options.client_signer = client_signer;
+    options.watch_limits.all = arguments.max_watches;
+    options.watch_limits.user = arguments.max_watches_per_user;
     options.history = arguments.history;
     options.lost_log_lines = logging.lost();
     let audit = audit_policy.map(|policy| arguments.audit.open(policy, audit_webhook));

@@ -12,6 +12,7 @@ mod signer;
 
 pub use crate::core::{
     Authentication, AuthorizationWebhook, Credentials, CredentialsError, ServiceAccountOptions,
+    WatchLimits,
 };
 pub use edge::{
     Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,

@@ -10,6 +10,7 @@ use tidings_registry::Selection;
 use super::counts::WatchCounter;
 use super::resource::Resource;
 use super::walk::ListItems;
+use super::watch_limits::WatchPermit;
 
 /// The answer to a command.
 #[derive(Debug)]
@@ -77,6 +78,9 @@ pub(crate) struct OpenWatch {
     /// Becomes true when the server stops.
     pub(crate) stopping: tokio::sync::watch::Receiver<bool>,
     pub(crate) counter: WatchCounter,
+    /// Counts among the watches that may be open.
+    #[allow(dead_code, reason = "it counts as long as it lives")]
+    pub(crate) permit: Option<Arc<WatchPermit>>,
     /// The value of [`Cache::rereads`](tidings_cache::Cache::rereads) before the watch was opened.
     pub(crate) rereads: u64,
 }

@@ -37,6 +37,7 @@ mod token_request;
 mod update;
 mod walk;
 mod watch;
+mod watch_limits;
 mod webhook_authorizer;
 
 pub(crate) use access::{Decider, admin};
@@ -62,4 +63,5 @@ pub(crate) use state::{Core, CoreOptions};
 pub(crate) use target::Target;
 pub(crate) use walk::{ListItems, SnapshotWalk};
 pub(crate) use watch::{WatchCommand, too_old};
+pub use watch_limits::WatchLimits;
 pub use webhook_authorizer::AuthorizationWebhook;

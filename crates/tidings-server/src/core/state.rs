@@ -23,6 +23,7 @@ use super::flow_control::FlowControl;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
 use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
+use super::watch_limits::{OpenWatches, WatchLimits};
 use super::webhook_authorizer::AuthorizationWebhook;
 
 /// How long a request waits until an established definition is served.
@@ -43,6 +44,7 @@ pub(crate) struct CoreOptions {
     pub(crate) log_bytes_max: usize,
     /// A watch without a timeout ends after a random time between this and twice this (W97).
     pub(crate) watch_timeout_min: Duration,
+    pub(crate) watch_limits: WatchLimits,
 }
 
 /// The state that all commands share.
@@ -61,6 +63,7 @@ pub(crate) struct Core {
     access: Arc<Access>,
     service_accounts: ServiceAccounts,
     flow_control: Option<Arc<FlowControl>>,
+    watches: OpenWatches,
 }
 
 impl std::fmt::Debug for Core {
@@ -99,6 +102,7 @@ impl Core {
         Ok(Core {
             access: Arc::new(access),
             flow_control,
+            watches: OpenWatches::new(options.watch_limits),
             service_accounts: ServiceAccounts::new(accounts, &served)?,
             namespaces: resource("", "namespaces"),
             definitions: resource("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -188,6 +192,11 @@ impl Core {
     /// The tokens of service accounts.
     pub(crate) fn service_accounts(&self) -> &ServiceAccounts {
         &self.service_accounts
+    }
+
+    /// The watches that are open.
+    pub(crate) fn watches(&self) -> &OpenWatches {
+        &self.watches
     }
 
     /// Limits the requests of users, if there are any.

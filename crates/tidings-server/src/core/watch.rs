@@ -1,5 +1,6 @@
 //! WATCH (W91-W116): opens a watch. The edge encodes its events.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidings_api::{ListOptions, Object, ResourceVersion, Status};
@@ -12,6 +13,7 @@ use super::counts::WatchCounter;
 use super::list::{ListCommand, parse_version};
 use super::state::Core;
 use super::walk::{self, ListItems, SnapshotWalk};
+use super::watch_limits::WatchPermit;
 
 /// The longest timeout, short enough to be added to any time without overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -21,6 +23,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(crate) struct WatchCommand {
     list: ListCommand,
     version: Option<ResourceVersion>,
+    permit: Option<Arc<WatchPermit>>,
 }
 
 impl WatchCommand {
@@ -30,7 +33,17 @@ impl WatchCommand {
             "" => None,
             text => Some(parse_version(text)?),
         };
-        Ok(WatchCommand { list, version })
+        Ok(WatchCommand {
+            list,
+            version,
+            permit: None,
+        })
+    }
+
+    /// Holds a permit as long as the watch is open.
+    pub(crate) fn permitted(mut self, permit: WatchPermit) -> WatchCommand {
+        self.permit = Some(Arc::new(permit));
+        self
     }
 
     fn options(&self) -> &ListOptions {
@@ -106,6 +119,7 @@ pub(super) async fn watch(
         cursor,
         stopping: core.stopping(),
         counter: WatchCounter::open(resource.watches.clone()),
+        permit: command.permit.clone(),
         rereads,
         resource,
     })))

@@ -26,7 +26,7 @@ use super::respond::ResponseBody;
 use crate::controllers::Controllers;
 use crate::core::{
     Authentication, AuthorizationWebhook, Core, CoreOptions, FlowIds, ServedSet,
-    ServiceAccountOptions, ShownCertificate,
+    ServiceAccountOptions, ShownCertificate, WatchLimits,
 };
 use crate::signer::ClientSigner;
 
@@ -52,6 +52,8 @@ pub struct ApiOptions {
     pub log_bytes_max: usize,
     /// A watch without a timeout ends after a random time between this and twice this (W97).
     pub watch_timeout_min: Duration,
+    /// How many watches may be open.
+    pub watch_limits: WatchLimits,
     /// How many log lines were lost. The log writer counts them, and a metric shows them.
     pub lost_log_lines: Arc<AtomicU64>,
     /// The audit log.
@@ -69,6 +71,7 @@ impl Default for ApiOptions {
             history: Duration::from_secs(600),
             log_bytes_max: 256 << 20,
             watch_timeout_min: Duration::from_secs(1800),
+            watch_limits: WatchLimits::default(),
             lost_log_lines: Arc::default(),
             audit: None,
         }
@@ -176,6 +179,7 @@ impl Api {
             history: options.history,
             log_bytes_max: options.log_bytes_max,
             watch_timeout_min: options.watch_timeout_min,
+            watch_limits: options.watch_limits,
         };
         let core = Arc::new(Core::open(store, core_options)?);
         core.catch_up().await?;

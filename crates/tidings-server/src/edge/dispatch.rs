@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
-use tidings_access::{ImpersonationRequest, User};
+use tidings_access::{ANONYMOUS, ImpersonationRequest, User};
 use tidings_api::{Reason, Status, validate};
 use tidings_flow::Flow;
 use tidings_go::{query_bool, quote};
@@ -160,7 +160,11 @@ impl Edge {
                     self.serve(verb, context, is_limited, body.as_mut()).await
                 }
                 (Some(_), Some(Err(status))) => Err(status),
-                _ => self.serve_other(&route, &served, &parts, &query).await,
+                _ => {
+                    let is_anonymous = user.name == ANONYMOUS;
+                    self.serve_other(&route, &served, &parts, &query, is_anonymous)
+                        .await
+                }
             },
         };
         let mut response = answered.unwrap_or_else(|status| {
@@ -302,6 +306,7 @@ impl Edge {
         served: &Arc<ServedSet>,
         parts: &Parts,
         query: &Query,
+        is_anonymous: bool,
     ) -> Result<Response<ResponseBody>, Status> {
         let reads = parts.method == Method::GET
             || matches!(
@@ -316,7 +321,10 @@ impl Edge {
             }
             _ if !reads => Err(Status::method_not_allowed()),
             Route::Health(health) => {
-                let checks = self.health_checks(served, health.endpoint);
+                let mut checks = self.health_checks(served, health.endpoint);
+                if is_anonymous {
+                    health::withhold(&mut checks);
+                }
                 Ok(health::answer(health, query, &checks))
             }
             Route::Version => Ok(health::version()),
@@ -344,6 +352,7 @@ impl Edge {
             garbage: &self.controllers.garbage,
             audit: self.audit.as_ref().map(|audit| audit.figures()),
             flows: self.core.flow_control().map(|control| control.figures()),
+            refused_watches: self.core.watches().refused(),
         });
         let mut response = respond::text(StatusCode::OK, text);
         let value =
@@ -451,6 +460,9 @@ impl Edge {
         if command.is_over() {
             return Ok(respond::events(format, ResponseBody::bytes(Bytes::new())));
         }
+        let permit = self.core.watches().open(context.user);
+        let permit = permit.map_err(|why| Status::too_many_requests(why, 1))?;
+        let command = command.permitted(permit);
         let mut call = context.call();
         match self.core.perform(&mut call, Command::Watch(command)).await {
             Ok(answer) => rendering.render(answer).await,

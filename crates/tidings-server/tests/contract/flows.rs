@@ -375,3 +375,39 @@ async fn a_response_names_its_flow_and_a_level_without_seats_refuses() {
         assert!(metrics.contains(line), "{line}");
     }
 }
+
+#[tokio::test]
+async fn watches_are_bounded_per_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
+    std::fs::write(&path, TOKENS).unwrap();
+    let credentials = Credentials::default().token_file(&path).unwrap();
+    let mut options = ApiOptions::default();
+    options.authentication = Authentication::Credentials(credentials);
+    options.authorization = vec![AuthorizationMode::AlwaysAllow];
+    options.watch_limits.user = 2;
+    let server = TestServer::with(options).await;
+    let watch = |token: &'static str| {
+        let bearer = format!("Bearer {token}");
+        let request = http::Request::builder()
+            .uri("/api/v1/pods?watch=1")
+            .header("authorization", bearer)
+            .body(String::new())
+            .unwrap();
+        server.api.handle(request)
+    };
+    let first = watch("ann").await;
+    let second = watch("ann").await;
+    assert_eq!(
+        (first.status().as_u16(), second.status().as_u16()),
+        (200, 200)
+    );
+    let third = watch("ann").await;
+    assert_eq!(third.status().as_u16(), 429);
+    assert_eq!(third.headers()["retry-after"], "1");
+    assert_eq!(watch("bob").await.status().as_u16(), 200);
+    drop(first);
+    assert_eq!(watch("ann").await.status().as_u16(), 200);
+    let metrics = get(&server, "root", "/metrics").await.text;
+    assert!(metrics.contains("tidings_refused_watches_total 1"));
+}

@@ -6,7 +6,6 @@ use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::response::Parts;
@@ -21,8 +20,6 @@ use super::rewound::RewoundStream;
 use super::websocket::WebSocketUpgrade;
 use crate::edge::respond::ResponseBody;
 
-/// The connection of a client that reads nothing for this long is closed; the client can resume its watch.
-const STUCK_AFTER: Duration = Duration::from_secs(600);
 /// How many bytes a client may send while it watches: the beginning of its next request.
 const EARLY_BYTES_MAX: usize = 4096;
 
@@ -181,25 +178,20 @@ async fn send<S>(io: &mut RewoundStream<S>, slices: &[&[u8]]) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let write = async {
-        let mut slices = slices.to_vec();
-        while slices.iter().any(|slice| !slice.is_empty()) {
-            let views: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
-            let mut written = io.write_vectored(&views).await?;
-            if written == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            for slice in &mut slices {
-                let part = written.min(slice.len());
-                slice.advance(part);
-                written -= part;
-            }
+    let mut slices = slices.to_vec();
+    while slices.iter().any(|slice| !slice.is_empty()) {
+        let views: Vec<IoSlice<'_>> = slices.iter().map(|slice| IoSlice::new(slice)).collect();
+        let mut written = io.write_vectored(&views).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
         }
-        io.flush().await
-    };
-    tokio::time::timeout(STUCK_AFTER, write)
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        for slice in &mut slices {
+            let part = written.min(slice.len());
+            slice.advance(part);
+            written -= part;
+        }
+    }
+    io.flush().await
 }
 
 /// The current time, in the format of the header `Date`.

@@ -34,6 +34,7 @@ pub(crate) struct CollectedFigures<'a> {
     pub(crate) garbage: &'a GarbageCounts,
     pub(crate) audit: Option<AuditFigures>,
     pub(crate) flows: Option<FlowFigures>,
+    pub(crate) refused_watches: u64,
 }
 
 /// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes: the number of series grows
@@ -202,6 +203,7 @@ impl Metrics {
             garbage,
             audit,
             flows,
+            refused_watches,
         } = figures;
         let mut registry = Registry::default();
         registry.register(
@@ -228,6 +230,11 @@ impl Metrics {
             "tidings_refused_connections",
             "Number of connections that were closed at once, because as many as may be were open",
             self.refused_connections.clone(),
+        );
+        registry.register(
+            "tidings_refused_watches",
+            "Number of watches refused with 429, because as many as may be were open",
+            counter(*refused_watches),
         );
         registry.register(
             "tidings_garbage_known_objects",
