@@ -22,6 +22,7 @@ use tidings_go::quote;
 use tidings_json::{Indenter, indent};
 use tidings_registry::yaml;
 use tidings_schema::protobuf::encode_object;
+use tokio::sync::Semaphore;
 
 use crate::core::{Answer, BackupPages, ObjectOutcome};
 use crate::edge::audit::AuditTrail;
@@ -37,6 +38,8 @@ pub(crate) const NOSNIFF: http::HeaderName = http::header::X_CONTENT_TYPE_OPTION
 /// A longer body of a response is left out of the audit log.
 const AUDITED_BYTES_MAX: usize = 32 << 20;
 const JSON: HeaderValue = HeaderValue::from_static(media_types::JSON);
+/// How many lists in YAML are made at once; others wait.
+const YAML_LISTS_AT_ONCE: usize = 4;
 const YAML: HeaderValue = HeaderValue::from_static(media_types::YAML);
 const PROTOBUF: HeaderValue = HeaderValue::from_static(media_types::PROTOBUF);
 const PROTOBUF_EVENTS: HeaderValue = HeaderValue::from_static(media_types::PROTOBUF_STREAM);
@@ -83,7 +86,11 @@ impl Rendering {
                     let list = ListMessage::new(&head, items, view.clone()).await?;
                     return self.list(ListPieces::Protobuf(list));
                 }
-                self.list(ListPieces::Json(ListBody::new(&head, items, view.clone())))
+                let list = ListPieces::Json(ListBody::new(&head, items, view.clone()));
+                match view.format {
+                    DocumentFormat::Yaml => Box::pin(self.yaml_list(list)).await,
+                    _ => self.list(list),
+                }
             }
             Answer::Watch(watch) => {
                 let body = ResponseBody::watch(WatchBody::new(view.clone(), *watch));
@@ -158,14 +165,7 @@ impl Rendering {
     }
 
     /// A response with a list. A list that fits into one chunk is sent with its length; a longer one is encoded while it is sent.
-    fn list(&self, mut list: ListPieces) -> Result<Response<ResponseBody>, Status> {
-        if self.view.format == DocumentFormat::Yaml {
-            let mut json = Vec::new();
-            while let Some(bytes) = list.next() {
-                json.extend_from_slice(&bytes);
-            }
-            return self.document(StatusCode::OK, json.into());
-        }
+    fn list(&self, list: ListPieces) -> Result<Response<ResponseBody>, Status> {
         let mut body = StreamedList {
             list,
             front: Bytes::new(),
@@ -191,6 +191,21 @@ impl Rendering {
             pack::mark(&mut response);
         }
         Ok(response)
+    }
+
+    /// A response with a list in YAML, which cannot be made piece by piece. It takes long, so that it is made on a thread of its own.
+    async fn yaml_list(&self, mut list: ListPieces) -> Result<Response<ResponseBody>, Status> {
+        static TURNS: Semaphore = Semaphore::const_new(YAML_LISTS_AT_ONCE);
+        let _turn = TURNS.acquire().await;
+        let made = tokio::task::spawn_blocking(move || {
+            let mut json = Vec::new();
+            while let Some(bytes) = list.next() {
+                json.extend_from_slice(&bytes);
+            }
+            yaml::from_json(&json)
+        });
+        let bytes = made.await.map_err(Status::internal)?;
+        Ok(self.whole(StatusCode::OK, bytes.map_err(Status::internal)?))
     }
 }
 
