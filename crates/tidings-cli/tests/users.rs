@@ -220,12 +220,19 @@ async fn no_token_and_no_secret_is_in_any_log_line_error_or_metric() {
         directory.path().join("tokens"),
     );
     fs::write(&tokens, "planted-right,ann,1,system:masters\n").unwrap();
-    let log = directory.path().join("log");
+    let (log, audit) = (directory.path().join("log"), directory.path().join("audit"));
+    let policy = directory.path().join("policy");
+    let metadata = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+    fs::write(&policy, metadata).unwrap();
     let mut process = Command::new(BINARY)
         .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(&data)
         .arg("--token-auth-file")
         .arg(&tokens)
+        .arg("--audit-policy-file")
+        .arg(&policy)
+        .arg("--audit-log-path")
+        .arg(&audit)
         .env("RUST_LOG", "trace")
         .stdout(Stdio::piped())
         .stderr(fs::File::create(&log).unwrap())
@@ -264,6 +271,14 @@ async fn no_token_and_no_secret_is_in_any_log_line_error_or_metric() {
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
     let answered = ask(right, reviews, review, "201");
     assert!(answered.contains("invalid bearer token"), "{answered}");
+    // A token that the server makes itself.
+    let account = "/api/v1/namespaces/default/serviceaccounts";
+    ask(right, account, r#"{"metadata":{"name":"a"}}"#, "201");
+    let made = ask(right, &format!("{account}/a/token"), "{}", "201");
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    let made = made["status"]["token"].as_str().unwrap();
+    let signature = made.rsplit('.').next().unwrap();
+    ask(&format!("Authorization: Bearer {made}"), secrets, "", "403");
     // A wrong file is named and not quoted.
     fs::write(
         &tokens,
@@ -281,8 +296,16 @@ async fn no_token_and_no_secret_is_in_any_log_line_error_or_metric() {
     process.kill().unwrap();
     process.wait().unwrap();
     shown.push(fs::read_to_string(&log).unwrap());
-    let line = shown.iter().flat_map(|text| text.lines());
-    let line = line.into_iter().find(|line| line.contains("planted-"));
+    shown.push(fs::read_to_string(&audit).unwrap());
+    let is_audited = |verb| {
+        shown
+            .last()
+            .unwrap()
+            .contains(&format!(r#""verb":"{verb}""#))
+    };
+    assert!(is_audited("create") && is_audited("list"));
+    let mut lines = shown.iter().flat_map(|text| text.lines());
+    let line = lines.find(|line| line.contains("planted-") || line.contains(signature));
     assert_eq!(line, None);
 }
 
