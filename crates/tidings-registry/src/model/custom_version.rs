@@ -27,6 +27,17 @@ impl CustomVersion {
         &self.definition.versions[self.at]
     }
 
+    /// True if the schemas are compiled that objects of this version are written with.
+    pub fn is_compiled(&self) -> bool {
+        self.version().schema.is_compiled() && self.definition.storage().schema.is_compiled()
+    }
+
+    /// Compiles the schemas that objects of this version are written with. That takes milliseconds.
+    pub fn compile(&self) {
+        self.version().schema.compile();
+        self.definition.storage().schema.compile();
+    }
+
     /// The `openAPIV3Schema` of the version, as the definition has it.
     pub fn open_api(&self) -> Value {
         let definition: Value = serde_json::from_slice(self.source.as_bytes()).unwrap_or_default();

@@ -97,6 +97,11 @@ pub trait Strategy: fmt::Debug + Send + Sync {
         let _ = (new, old, subresource, errors);
     }
 
+    /// True if [`Strategy::check`] takes milliseconds.
+    fn is_slow_to_check(&self) -> bool {
+        false
+    }
+
     /// Warnings for the client that created an object.
     fn created_warnings(&self, object: &Object) -> Vec<String> {
         let _ = object;

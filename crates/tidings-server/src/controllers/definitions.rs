@@ -15,7 +15,7 @@ use tidings_storage::{HistoryHold, Revision};
 use tidings_structural::definition::{self, CLEANUP_FINALIZER, Definition};
 
 use super::client;
-use crate::core::{Core, CustomResource, DeleteOptions, Resource, clock};
+use crate::core::{Core, CustomResource, DeleteOptions, Resource, clock, do_long_work};
 
 /// The first wait before a failure is tried again.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -388,10 +388,15 @@ impl KnownDefinition {
     }
 }
 
-/// Translates stored objects as a definition says: prunes and fills in defaults.
+/// Translates stored objects as a definition says: prunes and fills in defaults. The schema is compiled with the first object.
 fn reader(definition: &Arc<Definition>) -> StoredReader {
     let definition = definition.clone();
-    Arc::new(move |json| as_read(&definition, json))
+    Arc::new(
+        move |json| match definition.storage().schema.is_compiled() {
+            true => as_read(&definition, json),
+            false => do_long_work(|| as_read(&definition, json)),
+        },
+    )
 }
 
 /// Deletes some objects of a deleted definition; when none are left, removes its cleanup finalizer. Returns after what time to go on.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use tidings_api::{
-    Cause, FieldErrors, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
+    Cause, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
 };
 use tidings_registry::{Draft, Kind, WriteOptions, track_created};
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::certificates;
 use super::clock;
+use super::long_work::check;
 use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
 use super::state::Core;
@@ -88,12 +89,7 @@ pub(super) async fn create_from(
             draft.meta.name = generate_name(&draft.meta.generate_name);
             draft.prepare_for_create(); // a namespace has its name as a label
         }
-        let mut errors = FieldErrors::new();
-        draft.validate(&kind, None, None, &mut errors);
-        if !errors.is_empty() {
-            let name = &draft.meta.name;
-            return Err(Status::invalid(kind.group_version_kind(), name, &errors));
-        }
+        check(&kind, &draft.meta.name, &draft, None, None)?;
         if is_request {
             certificates::check_subject(&draft)?;
         }

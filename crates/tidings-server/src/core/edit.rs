@@ -3,8 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use tidings_api::{
-    EventType, FieldError, FieldErrors, GroupVersionKind, Object, ResourceVersion, Status,
-    UnstampedObject,
+    EventType, FieldError, GroupVersionKind, Object, ResourceVersion, Status, UnstampedObject,
 };
 use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, track_updated};
 
@@ -12,6 +11,7 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::certificates;
 use super::clock;
+use super::long_work::check;
 use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
 use super::target::Target;
@@ -203,12 +203,7 @@ fn next_state(
     if is_request {
         certificates::stamp_conditions(&mut new, &old, &clock::now());
     }
-    let mut errors = FieldErrors::new();
-    new.validate(kind, Some(&old), subresource, &mut errors);
-    if !errors.is_empty() {
-        let kind = kind.group_version_kind();
-        return Err(Status::invalid(kind, key.name(), &errors));
-    }
+    check(kind, key.name(), &new, Some(&old), subresource)?;
     if let Some(access) = call.grants.as_ref().filter(|_| is_request) {
         let decider = call.decider(access);
         certificates::check_signer(&decider, &call.user, subresource, &new, &old)?;

@@ -13,7 +13,8 @@ use super::policy_index::is_policy;
 use super::state::Core;
 use super::webhook_authorizer::AccessAnswers;
 use super::{
-    apply, certificates, create, delete, get, list, patch, review, service_accounts, update, watch,
+    apply, certificates, create, delete, get, list, long_work, patch, review, service_accounts,
+    update, watch,
 };
 
 impl Core {
@@ -27,6 +28,7 @@ impl Core {
         if decides || certificates::is_request(&call.target.kind) {
             call.grants = Some(self.access().clone());
         }
+        long_work::compile(&call.target.kind, command.writes());
         let ends_tokens = command.deletes() && service_accounts::ends_tokens(&call.target.kind);
         let answer = match self.access().answers() {
             None => self.dispatch(call, command).await?,

@@ -40,12 +40,9 @@ impl LazySchema {
     pub fn is_compiled(&self) -> bool {
         self.compiled.get().is_some()
     }
-}
 
-impl Deref for LazySchema {
-    type Target = Schema;
-
-    fn deref(&self) -> &Schema {
+    /// Compiles it, if that is not done yet: the first use would do so.
+    pub fn compile(&self) -> &Schema {
         self.compiled.get_or_init(|| {
             let source = self.source.as_ref();
             let (definition, at) = source.expect("a schema without a source is compiled");
@@ -54,6 +51,14 @@ impl Deref for LazySchema {
             let compiled = compile(&definition["spec"]["versions"][*at], *at);
             Box::new(compiled.expect("it was compiled before, from the same text"))
         })
+    }
+}
+
+impl Deref for LazySchema {
+    type Target = Schema;
+
+    fn deref(&self) -> &Schema {
+        self.compile()
     }
 }
 

@@ -63,6 +63,10 @@ impl Strategy for CustomResourceDefinitionStrategy {
         }
     }
 
+    fn is_slow_to_check(&self) -> bool {
+        true // its schemas and rules are compiled
+    }
+
     fn created_warnings(&self, object: &Object) -> Vec<String> {
         let definition = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
         definition::warnings(&definition, None)
