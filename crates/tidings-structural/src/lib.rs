@@ -25,7 +25,10 @@ mod tolerated;
 mod value;
 mod view;
 
-pub use cel::{CelExpression, CelType};
+pub use cel::{
+    AccessCheck, CelAuthorizer, CelDecision, CelEnvironment, CelExpression, CelFault, CelInput,
+    CelProgram, CelType, CelValue,
+};
 pub use json_path::{JsonPath, JsonPathError};
 pub use schema::{CompileOptions, Malformed, Schema, check_simple_json_path};
 pub use view::{ListKind, SchemaShape, SchemaView};

@@ -6,6 +6,7 @@ use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{CallExpr, Expr};
 use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 
+use super::authorizer::{self, Access, AccessAnswer};
 use super::url::CelUrl;
 use super::val::{CelText, NO_OVERLOAD, Val};
 
@@ -92,6 +93,11 @@ fn failure(name: &str, args: &[Val<'_>]) -> Option<String> {
 /// Calls a function. The target of a member call is the first argument.
 pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<Val<'a>, String> {
     let unsupported = || NO_OVERLOAD.to_owned();
+    if let [Val::Access(access), args @ ..] = args
+        && is_member
+    {
+        return ask(access, name, args);
+    }
     Ok(match (name, args) {
         ("size", [value]) => Val::Int(
             value
@@ -183,6 +189,21 @@ pub(crate) fn call<'a>(name: &str, args: &[Val<'a>], is_member: bool) -> Result<
             return library(name, args, is_member);
         }
         _ => return library(name, args, is_member),
+    })
+}
+
+/// Calls a function of a value of authorisation.
+fn ask<'a>(access: &Access, name: &str, args: &[Val<'_>]) -> Result<Val<'a>, String> {
+    let texts = args.iter().map(|arg| match arg {
+        Val::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let texts: Option<Vec<&str>> = texts.collect();
+    let answer = texts.and_then(|texts| access.call(name, &texts));
+    Ok(match answer.ok_or(NO_OVERLOAD)?? {
+        AccessAnswer::Access(access) => Val::Access(access),
+        AccessAnswer::Bool(value) => Val::Bool(value),
+        AccessAnswer::Text(text) => Val::text(text),
     })
 }
 
@@ -361,7 +382,7 @@ fn traversal(value: &Val<'_>) -> u64 {
     match value {
         Val::Text(text) => (text.as_str().len() as f64 * 0.1) as u64,
         Val::Bytes(bytes) => (bytes.len() as f64 * 0.1) as u64,
-        Val::Elements(..) | Val::List(_) => match value.elements() {
+        Val::Elements(..) | Val::List(_) | Val::JsonList(_) => match value.elements() {
             Ok(Some(elements)) => elements.iter().map(traversal).sum(),
             _ => 1,
         },
@@ -373,6 +394,7 @@ fn traversal(value: &Val<'_>) -> u64 {
 pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u64 {
     let first = args.first();
     match (name, args) {
+        (_, [Val::Access(_), ..]) => authorizer::cost(name),
         ("isSorted" | "sum" | "max" | "min" | "indexOf" | "lastIndexOf", _) => {
             first.map_or(0, traversal)
         }
@@ -423,7 +445,13 @@ pub(crate) fn cost(name: &str, args: &[Val<'_>], result: Option<&Val<'_>>) -> u6
             };
             share(32, 0.1) + masking + parsing
         }
-        ("@in", [_, list @ (Val::Elements(..) | Val::List(_))]) => size(list),
+        (
+            "@in",
+            [
+                _,
+                list @ (Val::Elements(..) | Val::List(_) | Val::JsonList(_)),
+            ],
+        ) => size(list),
         ("_==_" | "_!=_", [left, right]) => share(size(left).min(size(right)), 0.1),
         ("_<_" | "_<=_" | "_>_" | "_>=_", [left @ (Val::Text(_) | Val::Bytes(_)), right]) => {
             share(size(left).min(size(right)), 0.1)

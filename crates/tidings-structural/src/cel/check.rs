@@ -7,6 +7,7 @@ use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, operators,
 };
 
+use super::authorizer;
 use super::decl::{DeclType, TypeKind};
 use super::estimate;
 use super::info::ExprInfo;
@@ -29,44 +30,18 @@ pub(crate) struct CheckedRule {
     pub(crate) uses_old: bool,
 }
 
-/// Checks an expression over `self`, and over `oldSelf` if there is one.
+/// Checks an expression over its variables. The first is the one whose bounds upstream takes for sizes that it does not know.
 ///
 /// # Errors
 /// All type errors with line and column, in the format of cel-go.
 pub(crate) fn check(
     text: &str,
     expr: &IdedExpr,
-    this: &Arc<DeclType>,
-    old: &Arc<DeclType>,
-) -> Result<CheckedRule, String> {
-    run(text, expr, "self", this, Some(old))
-}
-
-/// Checks an expression over one variable.
-///
-/// # Errors
-/// As [`check`].
-pub(crate) fn check_named(
-    text: &str,
-    expr: &IdedExpr,
-    name: &str,
-    kind: &Arc<DeclType>,
-) -> Result<CheckedRule, String> {
-    run(text, expr, name, kind, None)
-}
-
-fn run(
-    text: &str,
-    expr: &IdedExpr,
-    name: &str,
-    this: &Arc<DeclType>,
-    old: Option<&Arc<DeclType>>,
+    variables: &[(&str, Arc<DeclType>)],
 ) -> Result<CheckedRule, String> {
     let mut checker = RuleChecker {
         source: RuleSource::new(text),
-        name,
-        this,
-        old,
+        variables,
         uses_old: false,
         allows_mixed: false,
         errors: RuleErrors::default(),
@@ -85,16 +60,16 @@ fn run(
 /// Walks an expression and collects its type errors.
 struct RuleChecker<'s> {
     source: RuleSource<'s>,
-    /// The name of the variable.
-    name: &'s str,
-    this: &'s Arc<DeclType>,
-    /// The type of `oldSelf`, if there is one.
-    old: Option<&'s Arc<DeclType>>,
+    variables: &'s [(&'s str, Arc<DeclType>)],
+    /// The expression reads `oldSelf`.
     uses_old: bool,
     /// Lists may hold values of several types, as the arguments of `format` do.
     allows_mixed: bool,
     errors: RuleErrors,
 }
+
+/// The variable with the value before an update.
+pub(crate) const OLD: &str = "oldSelf";
 
 /// The prefix of errors that upstream reports after the type check, when it builds the program.
 pub(crate) const NO_PROGRAM: &str = "program instantiation failed";
@@ -164,6 +139,12 @@ pub(crate) fn qualified(target: &IdedExpr, name: &str) -> Option<String> {
 }
 
 impl RuleChecker<'_> {
+    fn elements_max(&self) -> u64 {
+        self.variables
+            .first()
+            .map_or(0, |(_, decl)| decl.elements_max)
+    }
+
     fn fail(&mut self, at: usize, message: &str) -> ExprInfo {
         self.errors.push(|| self.source.error(at, message));
         ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0))
@@ -282,18 +263,17 @@ impl RuleChecker<'_> {
             }
             scope = inner.outer;
         }
+        if let Some((_, decl)) = self.variables.iter().find(|(known, _)| *known == name) {
+            self.uses_old |= name == OLD;
+            return ExprInfo::located(decl.clone(), MinMax::fixed(1));
+        }
         match name {
-            name if name == self.name => ExprInfo::located(self.this.clone(), MinMax::fixed(1)),
-            "oldSelf" if let Some(old) = self.old => {
-                self.uses_old = true;
-                ExprInfo::located(old.clone(), MinMax::fixed(1))
-            }
             name if type_named(name).is_some() => {
                 // Upstream estimates the size of every identifier with the bounds of `self`.
                 let mut info = ExprInfo::plain(TypeKind::Type, MinMax::fixed(1));
                 info.size = Some(MinMax {
                     min: 0,
-                    max: self.this.elements_max,
+                    max: self.elements_max(),
                 });
                 info
             }
@@ -352,6 +332,9 @@ impl RuleChecker<'_> {
             },
             TypeKind::Map(_, value) => Some((value.clone(), false)),
             TypeKind::Dyn => Some((TypeKind::Dyn.plain(), false)),
+            TypeKind::Opaque(authorizer::AUTHORIZER) if field == authorizer::REQUEST_RESOURCE => {
+                Some((TypeKind::Opaque(authorizer::RESOURCE_CHECK).plain(), false))
+            }
             other => {
                 let at = self.source.field(field, in_has);
                 self.fail(
@@ -401,7 +384,7 @@ impl RuleChecker<'_> {
             for info in [&mut key, &mut value] {
                 info.size = Some(MinMax {
                     min: 0,
-                    max: self.this.elements_max,
+                    max: self.elements_max(),
                 });
             }
         }

@@ -3,6 +3,7 @@
 //! The parser of the crate `cel` makes the expressions. Its evaluator counts no cost, stops `all` at the first error and measures
 //! text in bytes; so expressions are evaluated here, and only functions of the Kubernetes library are called there.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
@@ -24,30 +25,38 @@ struct EvalScope<'s, 'a> {
     outer: Option<&'s EvalScope<'s, 'a>>,
 }
 
-/// One evaluation of an expression, with the cost so far.
-pub(crate) struct Evaluation<'a> {
-    /// The name of the variable.
-    name: &'static str,
-    this: Val<'a>,
-    old: Option<Val<'a>>,
-    cost: u64,
+/// The values that the variables of an expression have.
+pub(crate) struct Variables<'v, 'a> {
+    pub(crate) values: &'v [(&'v str, Val<'a>)],
+    /// The values of `variables.name`, which are expressions themselves.
+    pub(crate) composed: Option<&'v HashMap<String, EvalResult<'a>>>,
 }
 
-impl<'a> Evaluation<'a> {
-    pub(crate) fn new(this: Val<'a>, old: Option<Val<'a>>) -> Evaluation<'a> {
-        Evaluation {
-            name: "self",
-            this,
-            old,
-            cost: 0,
-        }
+/// The variable whose members are expressions.
+pub(crate) const COMPOSED: &str = "variables";
+
+/// One evaluation of an expression, with the cost so far.
+pub(crate) struct Evaluation<'v, 'a> {
+    variables: Variables<'v, 'a>,
+    cost: u64,
+    cost_max: u64,
+}
+
+impl<'v, 'a> Evaluation<'v, 'a> {
+    /// An evaluation with values of the variables.
+    pub(crate) fn new(values: &'v [(&'v str, Val<'a>)]) -> Evaluation<'v, 'a> {
+        Evaluation::of(Variables {
+            values,
+            composed: None,
+        })
     }
 
-    /// An evaluation over one variable.
-    pub(crate) fn named(name: &'static str, this: Val<'a>) -> Evaluation<'a> {
+    /// An evaluation that may have variables that are expressions.
+    pub(crate) fn of(variables: Variables<'v, 'a>) -> Evaluation<'v, 'a> {
         Evaluation {
-            name,
-            ..Evaluation::new(this, None)
+            variables,
+            cost: 0,
+            cost_max: CALL_COST_MAX,
         }
     }
 
@@ -59,7 +68,7 @@ impl<'a> Evaluation<'a> {
 
     fn spend(&mut self, cost: u64) -> Result<(), EvalFault> {
         self.cost = self.cost.saturating_add(cost);
-        if self.cost > CALL_COST_MAX {
+        if self.cost > self.cost_max {
             Err(EvalFault::Cost)
         } else {
             Ok(())
@@ -74,6 +83,13 @@ impl<'a> Evaluation<'a> {
                 self.variable(name, scope)
             }
             Expr::Select(select) => {
+                if let Some(found) = self.composed(&select.operand, &select.field, scope) {
+                    self.spend(2)?;
+                    return match select.test {
+                        true => Ok(Val::Bool(true)),
+                        false => found,
+                    };
+                }
                 let operand = self.eval(&select.operand, scope)?;
                 if select.test {
                     let operand = match &operand {
@@ -125,6 +141,26 @@ impl<'a> Evaluation<'a> {
         }
     }
 
+    /// The value of `variables.field`.
+    fn composed(
+        &self,
+        operand: &IdedExpr,
+        field: &str,
+        mut scope: Option<&EvalScope<'_, 'a>>,
+    ) -> Option<EvalResult<'a>> {
+        let composed = self.variables.composed?;
+        if !matches!(&operand.expr, Expr::Ident(name) if name == COMPOSED) {
+            return None;
+        }
+        while let Some(inner) = scope {
+            if inner.name == COMPOSED {
+                return None;
+            }
+            scope = inner.outer;
+        }
+        composed.get(field).cloned()
+    }
+
     fn variable(&self, name: &str, mut scope: Option<&EvalScope<'_, 'a>>) -> EvalResult<'a> {
         while let Some(inner) = scope {
             if inner.name == name {
@@ -132,9 +168,11 @@ impl<'a> Evaluation<'a> {
             }
             scope = inner.outer;
         }
+        let mut values = self.variables.values.iter();
+        if let Some((_, value)) = values.find(|(known, _)| *known == name) {
+            return Ok(value.clone());
+        }
         match name {
-            name if name == self.name => Ok(self.this.clone()),
-            "oldSelf" if let Some(old) = &self.old => Ok(old.clone()),
             name if super::check::type_named(name).is_some() => Ok(Val::Type(name.to_owned())),
             _ => Err(EvalFault::Error(format!("no such attribute(s): {name}"))),
         }

@@ -1,55 +1,15 @@
 //! Expressions over one variable that is no object of a schema: the claims of a token, or a user.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
-use tidings_go::GoNumber;
-use tidings_json::{Map, Value};
+use tidings_json::Value;
 
-use super::decl::{DeclType, TypeKind};
+use super::cel_type::CelType;
+use super::decl::TypeKind;
 use super::eval::Evaluation;
 use super::fault::EvalFault;
 use super::val::Val;
 use super::{check, parse};
-
-/// The type of a variable, or of a member of one.
-#[derive(Debug, Clone)]
-pub enum CelType {
-    /// Anything.
-    Any,
-    /// A text.
-    Text,
-    /// Texts.
-    Texts,
-    /// Lists of texts by name.
-    TextsByName,
-    /// Anything, by name.
-    AnyByName,
-    /// These members and no others.
-    Members(Vec<(&'static str, CelType)>),
-}
-
-impl CelType {
-    fn decl(&self) -> Arc<DeclType> {
-        let text = || TypeKind::String.plain();
-        match self {
-            CelType::Any => TypeKind::Dyn.plain(),
-            CelType::Text => text(),
-            CelType::Texts => TypeKind::List(text()).plain(),
-            CelType::TextsByName => TypeKind::Map(text(), TypeKind::List(text()).plain()).plain(),
-            CelType::AnyByName => TypeKind::Map(text(), TypeKind::Dyn.plain()).plain(),
-            CelType::Members(members) => {
-                let members = members.iter();
-                let members: BTreeMap<String, Arc<DeclType>> = members
-                    .map(|(name, kind)| ((*name).to_owned(), kind.decl()))
-                    .collect();
-                TypeKind::Object(Arc::new(members)).plain()
-            }
-        }
-    }
-}
 
 /// An expression over one variable.
 #[derive(Debug)]
@@ -70,7 +30,7 @@ impl CelExpression {
         kind: &CelType,
     ) -> Result<CelExpression, String> {
         let expr = parse::parse(text)?;
-        let checked = check::check_named(text, &expr, variable, &kind.decl())?;
+        let checked = check::check(text, &expr, &[(variable, kind.decl())])?;
         Ok(CelExpression {
             variable,
             expr,
@@ -93,61 +53,14 @@ impl CelExpression {
     /// # Errors
     /// If it fails, takes too long, or its result is no JSON.
     pub fn evaluate(&self, value: &Value) -> Result<Value, String> {
-        let this = plain(value);
-        let (answer, _) = Evaluation::named(self.variable, this).run(&self.expr);
+        let this = Val::of_json(value);
+        let (answer, _) = Evaluation::new(&[(self.variable, this)]).run(&self.expr);
         match answer {
-            Ok(answer) => to_json(&answer),
+            Ok(answer) => answer.to_json(),
             Err(EvalFault::Error(why)) => Err(why),
             Err(EvalFault::Cost) => Err("it takes too long".to_owned()),
         }
     }
-}
-
-/// The value of JSON without a schema.
-fn plain(value: &Value) -> Val<'static> {
-    match value {
-        Value::Null => Val::Null,
-        Value::Bool(value) => Val::Bool(*value),
-        Value::String(text) => Val::text(text.clone()),
-        Value::Number(_) => match GoNumber::of(value) {
-            Some(GoNumber::Int(number)) => Val::Int(number),
-            Some(GoNumber::Float(number)) => Val::Double(number),
-            None => Val::Null,
-        },
-        Value::Array(elements) => Val::List(Arc::new(elements.iter().map(plain).collect())),
-        Value::Object(members) => {
-            let members = members.iter();
-            let entries = members.map(|(name, value)| (Val::text(name.clone()), plain(value)));
-            Val::Map(Arc::new(entries.collect()))
-        }
-    }
-}
-
-fn to_json(value: &Val<'_>) -> Result<Value, String> {
-    Ok(match value {
-        Val::Null | Val::Optional(None) => Value::Null,
-        Val::Optional(Some(inner)) => to_json(inner)?,
-        Val::Bool(value) => (*value).into(),
-        Val::Int(number) => (*number).into(),
-        Val::Uint(number) => (*number).into(),
-        Val::Double(number) => (*number).into(),
-        Val::Text(text) => text.as_str().into(),
-        Val::List(elements) => {
-            let elements: Result<Vec<Value>, String> = elements.iter().map(to_json).collect();
-            elements?.into()
-        }
-        Val::Map(entries) => {
-            let mut members = Map::new();
-            for (key, value) in entries.iter() {
-                let Val::Text(key) = key else {
-                    return Err("a key of the result is no text".to_owned());
-                };
-                members.insert(key.as_str().to_owned(), to_json(value)?);
-            }
-            members.into()
-        }
-        other => return Err(format!("the result is of the type {}", other.type_name())),
-    })
 }
 
 fn is_variable(expr: &IdedExpr, variable: &str) -> bool {

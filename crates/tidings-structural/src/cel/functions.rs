@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube_cel::cel::common::ast::operators;
 
+use super::authorizer;
 use super::decl::{DeclType, TypeKind};
 use super::info::ExprInfo;
 
@@ -143,6 +144,7 @@ const OTHERS: [&str; 52] = [
 /// True if a function of this name exists for any types.
 pub(crate) fn is_known(name: &str) -> bool {
     TEXT_TO_BOOL.contains(&name)
+        || authorizer::FUNCTIONS.contains(&name)
         || TEXT_TO_TEXT.contains(&name)
         || OTHERS.contains(&name)
         || MEMBERS.iter().any(|(_, names)| names.contains(&name))
@@ -309,6 +311,11 @@ fn member(
     infos: &[ExprInfo],
 ) -> Option<Arc<DeclType>> {
     let kind = target.kind();
+    if let TypeKind::Opaque(name_of_type) = kind
+        && authorizer::is_type(name_of_type)
+    {
+        return authorizer::result(name_of_type, name, args.len());
+    }
     let is_text = matches!(kind, TypeKind::String | TypeKind::Dyn);
     let is_list = matches!(kind, TypeKind::List(_) | TypeKind::Dyn);
     let takes_text = |args: &[&TypeKind]| {

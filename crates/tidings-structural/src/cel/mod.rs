@@ -1,7 +1,9 @@
 //! CEL rules (`x-kubernetes-validations`): compiles them and estimates their cost.
 
 mod arithmetic;
+mod authorizer;
 mod call;
+mod cel_type;
 mod check;
 mod decl;
 mod estimate;
@@ -12,10 +14,12 @@ mod fault;
 mod from_json;
 mod functions;
 mod info;
+mod json;
 mod lex;
 mod locate;
 mod min_max;
 mod parse;
+mod program;
 mod rule_errors;
 mod run;
 mod signs;
@@ -27,8 +31,11 @@ use std::sync::Arc;
 use kube_cel::cel::IdedExpr;
 use tidings_api::FieldError;
 
+pub use self::authorizer::{AccessCheck, CelAuthorizer, CelDecision};
+pub use self::cel_type::CelType;
 use self::decl::{DeclType, REQUEST_BYTES_MAX, TypeKind};
-pub use self::expression::{CelExpression, CelType};
+pub use self::expression::CelExpression;
+pub use self::program::{CelEnvironment, CelFault, CelInput, CelProgram, CelValue};
 pub(crate) use self::run::{Ratcheting, validate};
 use crate::field_path;
 use crate::node::{CompiledRule, RuleText, SchemaNode};
@@ -294,6 +301,7 @@ fn compile(
     old: &Arc<DeclType>,
 ) -> Result<(IdedExpr, check::CheckedRule), String> {
     let expr = parse::parse(text)?;
-    let checked = check::check(text, &expr, this, old)?;
+    let variables = [("self", this.clone()), (check::OLD, old.clone())];
+    let checked = check::check(text, &expr, &variables)?;
     Ok((expr, checked))
 }

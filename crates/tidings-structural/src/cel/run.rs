@@ -7,8 +7,9 @@ use tidings_api::FieldError;
 use tidings_go as go;
 use tidings_json::Value;
 
+use super::check::OLD;
 use super::eval::Evaluation;
-use super::fault::EvalFault;
+use super::fault::{EvalFault, EvalResult};
 use super::val::{NO_OVERLOAD, Val};
 use crate::correlate::{KeyedElements, UpdatePair};
 use crate::node::{CompiledRule, RuleText, SchemaNode};
@@ -195,7 +196,7 @@ impl RuleRun<'_> {
             } else {
                 old.clone()
             };
-            let (answer, cost) = Evaluation::new(this.clone(), old_self).run(&rule.expr);
+            let (answer, cost) = evaluate(&rule.expr, this.clone(), old_self);
             self.pay(cost, &kind)?;
             let name = rule.text.printed_name();
             match answer {
@@ -272,7 +273,7 @@ impl RuleRun<'_> {
         old: &Option<Val<'a>>,
         kind: &str,
     ) -> Result<Option<String>, BudgetExhausted> {
-        let (answer, cost) = Evaluation::new(this.clone(), old.clone()).run(expr);
+        let (answer, cost) = evaluate(expr, this.clone(), old.clone());
         if i64::try_from(cost).is_ok_and(|cost| cost > self.budget) {
             let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
             self.errors
@@ -315,6 +316,14 @@ impl RuleRun<'_> {
         self.errors
             .push(FieldError::invalid_value(self.path.clone(), kind, detail));
         Err(BudgetExhausted)
+    }
+}
+
+/// Evaluates an expression over `self` and, if there is a value before the update, `oldSelf`.
+fn evaluate<'a>(expr: &IdedExpr, this: Val<'a>, old: Option<Val<'a>>) -> (EvalResult<'a>, u64) {
+    match old {
+        Some(old) => Evaluation::new(&[("self", this), (OLD, old)]).run(expr),
+        None => Evaluation::new(&[("self", this)]).run(expr),
     }
 }
 

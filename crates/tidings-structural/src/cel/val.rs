@@ -43,11 +43,16 @@ pub(crate) enum Val<'a> {
     Entries(&'a Map, &'a SchemaNode),
     /// A list and its schema.
     Elements(&'a [Value], &'a SchemaNode),
+    /// A list without a schema.
+    JsonList(&'a [Value]),
+    /// An object without a schema.
+    JsonMap(&'a Map),
     List(Arc<Vec<Val<'a>>>),
     Map(Arc<Vec<(Val<'a>, Val<'a>)>>),
     Optional(Option<Arc<Val<'a>>>),
     Type(String),
     Url(Arc<super::url::CelUrl>),
+    Access(Arc<super::authorizer::Access>),
     /// Durations, times and the types of the Kubernetes library.
     Other(kube_cel::cel::Value),
 }
@@ -105,6 +110,11 @@ impl<'a> Val<'a> {
                 .get(name)
                 .map(|value| Val::of(value, node, node.embedded))
                 .transpose(),
+            Val::JsonMap(members) => Ok(members.get(name).map(Val::of_json)),
+            Val::Access(access) => match access.member(name) {
+                Some(member) => Ok(Some(Val::Access(Arc::new(member)))),
+                None => Err(NO_OVERLOAD.into()),
+            },
             Val::Map(entries) => Ok(entries
                 .iter()
                 .find(|(key, _)| matches!(key, Val::Text(text) if text.as_str() == name))
@@ -116,7 +126,7 @@ impl<'a> Val<'a> {
     /// The element at a position of a list, or the value of a key of a map; `Ok(None)` if it is absent.
     pub(crate) fn at(&self, index: &Val<'a>) -> Result<Option<Val<'a>>, String> {
         match self {
-            Val::Elements(..) | Val::List(_) => {
+            Val::Elements(..) | Val::List(_) | Val::JsonList(_) => {
                 let position = match index {
                     Val::Int(position) => usize::try_from(*position).ok(),
                     Val::Uint(position) => usize::try_from(*position).ok(),
@@ -131,7 +141,7 @@ impl<'a> Val<'a> {
                 .iter()
                 .find(|(key, _)| key.equals(index))
                 .map(|(_, value)| value.clone())),
-            Val::Entries(..) | Val::Object(..) => match index {
+            Val::Entries(..) | Val::Object(..) | Val::JsonMap(_) => match index {
                 Val::Text(name) => self.member(name.as_str()),
                 _ => Err(NO_OVERLOAD.into()),
             },
@@ -142,6 +152,7 @@ impl<'a> Val<'a> {
     pub(crate) fn element(&self, position: usize) -> Result<Option<Val<'a>>, String> {
         match self {
             Val::List(elements) => Ok(elements.get(position).cloned()),
+            Val::JsonList(elements) => Ok(elements.get(position).map(Val::of_json)),
             Val::Elements(elements, node) => match (elements.get(position), &node.items) {
                 (Some(element), Some(items)) => Val::of(element, items, items.embedded).map(Some),
                 _ => Ok(None),
@@ -159,6 +170,10 @@ impl<'a> Val<'a> {
                     .map(|key| Val::Text(CelText::Borrowed(key)))
                     .collect()
             }
+            Val::JsonMap(members) => members
+                .keys()
+                .map(|key| Val::Text(CelText::Borrowed(key)))
+                .collect(),
             Val::Map(entries) => entries.iter().map(|(key, _)| key.clone()).collect(),
             _ => Vec::new(),
         }
@@ -167,7 +182,7 @@ impl<'a> Val<'a> {
     pub(crate) fn is_map(&self) -> bool {
         matches!(
             self,
-            Val::Entries(..) | Val::Object(..) | Val::Map(_) | Val::Metadata(..)
+            Val::Entries(..) | Val::Object(..) | Val::Map(_) | Val::Metadata(..) | Val::JsonMap(_)
         )
     }
 
@@ -178,6 +193,8 @@ impl<'a> Val<'a> {
             Val::Bytes(bytes) => bytes.len(),
             Val::Elements(elements, _) => elements.len(),
             Val::List(elements) => elements.len(),
+            Val::JsonList(elements) => elements.len(),
+            Val::JsonMap(members) => members.len(),
             Val::Entries(entries, _) | Val::Object(entries, ..) | Val::Metadata(entries, _) => {
                 entries.len()
             }
@@ -189,6 +206,7 @@ impl<'a> Val<'a> {
     pub(crate) fn elements(&self) -> Result<Option<Vec<Val<'a>>>, String> {
         match self {
             Val::List(elements) => Ok(Some(elements.to_vec())),
+            Val::JsonList(elements) => Ok(Some(elements.iter().map(Val::of_json).collect())),
             Val::Elements(elements, _) => {
                 let found: Result<Vec<_>, String> = (0..elements.len())
                     .map(|at| self.element(at).map(|e| e.unwrap_or(Val::Null)))
@@ -208,8 +226,9 @@ impl<'a> Val<'a> {
             Val::Double(_) => "double",
             Val::Text(_) => "string",
             Val::Bytes(_) => "bytes",
-            Val::Elements(..) | Val::List(_) => "list",
-            Val::Entries(..) | Val::Map(_) => "map",
+            Val::Elements(..) | Val::List(_) | Val::JsonList(_) => "list",
+            Val::Entries(..) | Val::Map(_) | Val::JsonMap(_) => "map",
+            Val::Access(access) => access.type_name(),
             Val::Object(..) | Val::Metadata(..) => "object",
             Val::Optional(_) => "optional_type",
             Val::Type(_) => "type",
@@ -324,7 +343,8 @@ impl<'a> Val<'a> {
             Val::Other(value) => value.clone(),
             Val::Optional(None) => Cel::Opaque(Arc::new(OptionalValue::none())),
             Val::Optional(Some(inner)) => Cel::Opaque(Arc::new(OptionalValue::of(inner.to_cel()?))),
-            Val::Elements(..) | Val::List(_) => {
+            Val::Access(_) => return Err(NO_OVERLOAD.into()),
+            Val::Elements(..) | Val::List(_) | Val::JsonList(_) => {
                 let elements = self.elements()?.unwrap_or_default();
                 let converted: Result<Vec<Cel>, String> =
                     elements.iter().map(Val::to_cel).collect();
