@@ -42,6 +42,11 @@ impl WebhookArguments {
         &self,
         modes: &[AuthorizationMode],
     ) -> anyhow::Result<Option<AuthorizationWebhook>> {
+        for (at, mode) in modes.iter().enumerate() {
+            if modes[..at].contains(mode) {
+                bail!("--authorization-mode has {mode:?} more than once: name each mode once");
+            }
+        }
         let is_asked = modes.contains(&AuthorizationMode::Webhook);
         let Some(path) = &self.authorization_webhook_config_file else {
             if is_asked {

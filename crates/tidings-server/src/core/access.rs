@@ -7,7 +7,8 @@ use tidings_access::{
     Impersonator, MASTERS, Policy, PolicyRule, RoleReference, User, Verdict, check_escalation,
     covers_everything,
 };
-use tidings_api::Status;
+use tidings_api::{Status, validate};
+use tidings_go::quote;
 use tidings_json::Value;
 use tidings_registry::Draft;
 
@@ -230,12 +231,40 @@ impl Decider<'_> {
         if is_allowed("bind", roles, &role.name) {
             return Ok(());
         }
+        match &*role.kind {
+            "ClusterRole" => check_name(&role.name)?,
+            "Role" if namespace.is_empty() => {
+                return Err(Status::bad_request("Namespace parameter required."));
+            }
+            "Role" => check_name(&role.name)?,
+            kind => {
+                // kube-apiserver answers 500, though the mistake is the client's.
+                let why = format!("unsupported role reference kind: {}", quote(kind));
+                return Err(Status::bad_request(why));
+            }
+        }
         let Ok(rules) = policy.rules_of(&role, namespace) else {
             // Named as kube-apiserver names it: the role with the resource of the request.
             return Err(Status::not_found(new.kind.group_resource(), &role.name));
         };
         check(&rules)
     }
+}
+
+/// Refuses a name that no object can have, as upstream's store does.
+pub(super) fn check_name(name: &str) -> Result<(), Status> {
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
+    let wrong = validate::path_segment(name);
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let name = quote(name);
+    let why = wrong.join("; ");
+    Err(Status::bad_request(format!(
+        "Name parameter invalid: {name}: {why}"
+    )))
 }
 
 /// A member of a draft; empty if it cannot be read, which its validation tells.

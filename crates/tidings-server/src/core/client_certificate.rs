@@ -13,10 +13,14 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use tidings_access::User;
 use tidings_config::FollowedFile;
+use x509_parser::der_parser::oid;
+use x509_parser::oid_registry::Oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::credentials_error::CredentialsError;
 
+/// The attribute of a subject that is the uid of the user, as in kube-apiserver.
+const USER_ID: Oid<'static> = oid!(1.3.6.1.4.1.57683.2);
 /// What is known of a user by a certificate: which one it was.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
@@ -66,6 +70,12 @@ impl ClientAuthority {
         if name.is_empty() {
             return None;
         }
+        let mut uids = subject.iter_by_oid(&USER_ID);
+        let uid = match (uids.next(), uids.next()) {
+            (None, _) => "",
+            (Some(uid), None) => uid.as_str().ok()?,
+            (Some(_), Some(_)) => return None,
+        };
         let groups = subject.iter_organization();
         let groups = groups.filter_map(|group| group.as_str().ok());
         let digest = ring::digest::digest(&ring::digest::SHA256, own);
@@ -76,13 +86,13 @@ impl ClientAuthority {
             .collect();
         let user = User {
             name: name.to_owned(),
+            uid: uid.to_owned(),
             groups: groups.map(ToOwned::to_owned).collect(),
             extra: [(
                 CREDENTIAL_ID.to_owned(),
                 vec![format!("X509SHA256={digest}")],
             )]
             .into(),
-            ..User::default()
         };
         let until = certificate.validity().not_after.timestamp();
         let until = u64::try_from(until).unwrap_or_default();

@@ -25,13 +25,13 @@ pub(crate) async fn user(
             .await;
     };
     // As in kube-apiserver, a request with another scheme than Bearer is anonymous.
-    let presented = value.to_str().ok().and_then(|value| {
-        let mut words = value.trim().split(' ');
-        let bearer = words.next()?.eq_ignore_ascii_case("bearer");
-        words
-            .next()
-            .filter(|presented| bearer && !presented.is_empty())
-    });
+    // A token may have any bytes; one that is no text is nobody's.
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let mut words = value.trim().split(' ');
+    let is_bearer = words
+        .next()
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case("bearer"));
+    let presented = words.next().filter(|word| is_bearer && !word.is_empty());
     core.identify(shown, presented, path).await
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Question {
     pub(crate) path: String,
     #[serde(default)]
     headers: Vec<(String, String)>,
-    body: Option<Value>,
+    pub(crate) body: Option<Value>,
     #[serde(default)]
     pub(crate) answer: Value,
 }
@@ -291,7 +291,7 @@ async fn roles_and_bindings_that_grant_nothing_by_a_slip_are_refused() {
     check(
         "clusterrolebindings",
         odd,
-        r#"ClusterRoleBinding.rbac.authorization.k8s.io "x" is invalid: subjects[0].kind: Unsupported value: "Person": supported values: "Group", "ServiceAccount", "User""#,
+        r#"ClusterRoleBinding.rbac.authorization.k8s.io "x" is invalid: subjects[0].kind: Unsupported value: "Person": supported values: "ServiceAccount", "User", "Group""#,
     )
     .await;
 }

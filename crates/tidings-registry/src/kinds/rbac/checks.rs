@@ -51,12 +51,12 @@ impl Strategy for BindingStrategy {
         errors: &mut FieldErrors,
     ) {
         let of = |name: &str| new.text(&["roleRef", name]);
-        if of("apiGroup") != GROUP {
+        if !["", GROUP].contains(&of("apiGroup")) {
             let path = "roleRef.apiGroup";
             errors.push(not_supported(path, of("apiGroup"), &[GROUP]));
         }
         let kinds: &[&str] = match self.namespaced {
-            true => &["ClusterRole", "Role"],
+            true => &["Role", "ClusterRole"],
             false => &["ClusterRole"],
         };
         if !kinds.contains(&of("kind")) {
@@ -154,7 +154,7 @@ fn check_subject(subject: &Value, namespaced: bool, path: &str, errors: &mut Fie
         kind => errors.push(not_supported(
             format!("{path}.kind"),
             kind,
-            &["Group", "ServiceAccount", "User"],
+            &["ServiceAccount", "User", "Group"],
         )),
     }
 }

@@ -47,8 +47,11 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 const CONNECTIONS_MAX: usize = 100_000;
 /// What a client of HTTP/2 sends first.
 const PREFACE_BYTES: usize = 24;
-/// The largest head of an HTTP/1.1 request. Each connection keeps a buffer of this size.
-const HEAD_BYTES_MAX: usize = 8192;
+/// The largest head of a request. Tokens of users in many groups, impersonation of such users and long selectors are tens of kilobytes. A connection
+/// begins with a buffer of 8 KiB, which grows as far as this while more than that arrives at once.
+const HEAD_BYTES_MAX: usize = 256 << 10;
+/// The most headers of an HTTP/1.1 request: each group of an impersonated user is one.
+const HEADERS_MAX: usize = 2048;
 /// Idle HTTP/2 connections are pinged to detect dead peers.
 const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long the answer to a ping may take.
@@ -248,6 +251,7 @@ async fn until_watch(
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_TIMEOUT)
+        .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
     let mut connection = Box::new(builder.serve_connection(TokioIo::new(io), service));
     let mut drains = false;
@@ -279,6 +283,7 @@ async fn serve_http2(
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buf_size(SEND_BYTES_MAX);
     let activity = StreamActivity::default();
     let service = {
