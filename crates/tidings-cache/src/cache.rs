@@ -274,6 +274,11 @@ impl Cache {
         (snapshot(&state), state.log.end())
     }
 
+    /// The position after the last event of the log: it grows with every change.
+    pub fn log_end(&self) -> u64 {
+        self.state().log.end()
+    }
+
     /// Refuses reads and watches of revisions before `oldest` from now on, and drops the log segments that only they needed.
     pub fn forget_before(&self, oldest: ResourceVersion) {
         let mut state = self.state_mut();

@@ -5,6 +5,7 @@
 #[macro_use]
 mod table;
 
+mod admitted;
 mod apply;
 mod catalog;
 mod complete;
@@ -28,6 +29,7 @@ mod test_kinds;
 mod typed;
 pub mod yaml;
 
+pub use admitted::without_revision;
 pub use apply::Configured;
 pub use catalog::{Catalog, builtin, lifetimes, store_prefixes, token_request};
 pub use custom::{as_read, kinds as custom_kinds};

@@ -12,7 +12,7 @@ mod signer;
 
 pub use crate::core::{
     Authentication, AuthorizationWebhook, Credentials, CredentialsError, ServiceAccountOptions,
-    WatchLimits,
+    ServiceResolver, WatchLimits,
 };
 pub use edge::{
     Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,

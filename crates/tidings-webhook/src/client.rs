@@ -15,11 +15,19 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::server::ParsedCertificate;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
 use tidings_config::{ConfigError, ConfigFile};
+use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
+use crate::dial::{Dial, Dialer};
+use crate::failure::CallFailure;
 use crate::kubeconfig::{Credential, Service};
 
 /// The largest answer.
@@ -34,7 +42,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// A service that is called. Clones share its connections.
 #[derive(Clone)]
 pub struct Webhook {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<Dialer>, Full<Bytes>>,
     uri: Uri,
     credential: Arc<Credential>,
 }
@@ -53,29 +61,29 @@ pub struct WebhookAnswer {
     pub code: u16,
     /// The body.
     pub body: Bytes,
+    /// True if the body says that it is text.
+    pub is_text: bool,
 }
 
 /// Why a service has not answered.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {uri}: {why}")]
+#[error("{method} {uri}: {failure}")]
 pub struct WebhookError {
     method: Method,
     uri: String,
-    why: String,
+    failure: CallFailure,
 }
 
-/// What an error and the errors behind it say.
-fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        source = error.source();
+impl WebhookError {
+    /// The error as a client in Go words it, which people search for.
+    pub fn in_go(&self) -> String {
+        let method = match self.method {
+            Method::GET => "Get",
+            _ => "Post",
+        };
+        let uri = tidings_go::quote(&self.uri);
+        format!("{method} {uri}: {}", self.failure.in_go())
     }
-    text
 }
 
 impl Webhook {
@@ -95,6 +103,7 @@ impl Webhook {
             tls,
             service.server_name,
             service.credential,
+            None,
         ))
     }
 
@@ -115,7 +124,39 @@ impl Webhook {
             credential: Credential::None,
         };
         let uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
-        Ok(Webhook::new(uri, tls(&service)?, None, Credential::None))
+        Ok(Webhook::new(
+            uri,
+            tls(&service)?,
+            None,
+            Credential::None,
+            None,
+        ))
+    }
+
+    /// A service at a URL, with authorities in PEM, those of the machine if there are none. It is reached where `dial` says, if that is given.
+    ///
+    /// # Errors
+    /// With Go's reason, if it is no URL or the authorities cannot be used.
+    pub fn dialled(url: &str, authorities: &[u8], dial: Option<Dial>) -> Result<Webhook, String> {
+        let found: Vec<_> = CertificateDer::pem_slice_iter(authorities)
+            .filter_map(Result::ok)
+            .collect();
+        if found.is_empty() && !authorities.is_empty() {
+            let why = "unable to load root certificates: unable to parse bytes as PEM block";
+            return Err(why.to_owned());
+        }
+        let service = Service {
+            url: url.to_owned(),
+            authorities: (!authorities.is_empty()).then_some(found),
+            insecure: false,
+            server_name: None,
+            identity: None,
+            credential: Credential::None,
+        };
+        let uri = url.parse().map_err(|_| "it is no URL".to_owned())?;
+        let tls =
+            tls(&service).map_err(|why| format!("unable to load root certificates: {why}"))?;
+        Ok(Webhook::new(uri, tls, None, Credential::None, dial))
     }
 
     fn new(
@@ -123,6 +164,7 @@ impl Webhook {
         tls: ClientConfig,
         server_name: Option<String>,
         credential: Credential,
+        dial: Option<Dial>,
     ) -> Webhook {
         let mut http = HttpConnector::new();
         http.enforce_http(false);
@@ -138,7 +180,9 @@ impl Webhook {
             }
             None => builder,
         };
-        let connector = builder.enable_all_versions().wrap_connector(http);
+        let connector = builder
+            .enable_all_versions()
+            .wrap_connector(Dialer { http, dial });
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
@@ -179,10 +223,10 @@ impl Webhook {
         body: Bytes,
         deadline: Duration,
     ) -> Result<WebhookAnswer, WebhookError> {
-        let wrong = |why: String| WebhookError {
+        let wrong = |failure: CallFailure| WebhookError {
             method: method.clone(),
             uri: uri.to_string(),
-            why,
+            failure,
         };
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method.clone();
@@ -197,27 +241,35 @@ impl Webhook {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, json);
         }
-        if let Some(mut shown) = self.credential.header().await.map_err(&wrong)? {
+        if let Some(mut shown) = self
+            .credential
+            .header()
+            .await
+            .map_err(|why| wrong(CallFailure::Other(why)))?
+        {
             shown.set_sensitive(true);
             headers.insert(AUTHORIZATION, shown);
         }
         let answered = async {
             let response = self.client.request(request).await;
-            let response = response.map_err(|error| wrong(told(&error)))?;
+            let response = response.map_err(|error| wrong(CallFailure::of(&error, &uri)))?;
             let code = response.status().as_u16();
+            let kind = response.headers().get(CONTENT_TYPE);
+            let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
                 .collect()
                 .await;
-            let body = body.map_err(|error| wrong(told(&*error)))?.to_bytes();
-            Ok(WebhookAnswer { code, body })
+            let body = body
+                .map_err(|error| wrong(CallFailure::of(&*error, &uri)))?
+                .to_bytes();
+            Ok(WebhookAnswer {
+                code,
+                body,
+                is_text,
+            })
         };
         let answered = tokio::time::timeout(deadline, answered).await;
-        answered.unwrap_or_else(|_| {
-            Err(wrong(format!(
-                "no answer within {} s",
-                deadline.as_secs_f64()
-            )))
-        })
+        answered.unwrap_or_else(|_| Err(wrong(CallFailure::TimedOut(deadline))))
     }
 }
 
@@ -256,7 +308,14 @@ fn tls(service: &Service) -> Result<ClientConfig, String> {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(BelievesAll(provider)))
     } else {
-        builder.with_root_certificates(roots(service)?)
+        let roots = Arc::new(roots(service)?);
+        let inner = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .build()
+            .map_err(|error| error.to_string())?;
+        let known = service.authorities.clone().unwrap_or_default();
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(BelievesKnown { inner, known }))
     };
     let config = match &service.identity {
         Some((certificates, key)) => builder
@@ -279,6 +338,64 @@ fn roots(service: &Service) -> Result<RootCertStore, String> {
         added.map_err(|error| format!("the certificate authority cannot be used: {error}"))?;
     }
     Ok(roots)
+}
+
+/// Believes certificates of the authorities, and, as clients in Go do, one that stands among the authorities itself: people make such certificates
+/// with one command.
+#[derive(Debug)]
+struct BelievesKnown {
+    inner: Arc<WebPkiServerVerifier>,
+    known: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for BelievesKnown {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.known.iter().any(|known| known == shown) {
+            let Self { inner, .. } = self;
+            return inner.verify_server_cert(shown, others, name, ocsp, now);
+        }
+        let (_, parsed) = X509Certificate::from_der(shown)
+            .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let seconds = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+        let now = ASN1Time::from_timestamp(seconds)
+            .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::Expired))?;
+        if !parsed.validity().is_valid_at(now) {
+            return Err(rustls::Error::InvalidCertificate(CertificateError::Expired));
+        }
+        verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
 }
 
 /// For `insecure-skip-tls-verify`.

@@ -4,6 +4,7 @@ use super::SelectorError;
 use crate::labels::Labels;
 use crate::validate;
 use tidings_go as go;
+use tidings_json::Value;
 
 /// Requirements on labels, all of which must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +48,39 @@ impl LabelSelector {
         }
         .parse()
         .map_err(SelectorError)
+    }
+
+    /// Reads a selector of an object, with `matchLabels` and `matchExpressions`. `null` selects everything.
+    ///
+    /// # Errors
+    /// If a key, a value or an operator is invalid.
+    pub fn of_json(selector: &Value) -> Result<LabelSelector, SelectorError> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let labels = selector["matchLabels"].as_object().into_iter().flatten();
+        let mut terms: Vec<String> = labels
+            .map(|(key, value)| format!("{key}={}", text(value)))
+            .collect();
+        let expressions = selector["matchExpressions"].as_array();
+        for term in expressions.into_iter().flatten() {
+            let (key, operator) = (text(&term["key"]), text(&term["operator"]));
+            let values = term["values"].as_array().into_iter().flatten();
+            let values: Vec<String> = values.map(text).collect();
+            let values = values.join(",");
+            terms.push(match &*operator {
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                "Exists" => key,
+                "DoesNotExist" => format!("!{key}"),
+                other => {
+                    let why = format!(
+                        "{} is not a valid label selector operator",
+                        go::quote(other)
+                    );
+                    return Err(SelectorError(why));
+                }
+            });
+        }
+        LabelSelector::parse(&terms.join(","))
     }
 
     /// True if it selects everything.

@@ -59,6 +59,47 @@ impl JsonPatchOperation {
     }
 }
 
+impl JsonPatchOperation {
+    /// Why the operation does not apply, in the words of upstream's library.
+    pub(super) fn refusal(&self) -> String {
+        let text = |pointer: &JsonPointer| format!("/{}", pointer.0.join("/"));
+        match self {
+            JsonPatchOperation::Add { path, .. } => {
+                let path = tidings_go::quote(&text(path));
+                format!("add operation does not apply: doc is missing path: {path}: missing value")
+            }
+            JsonPatchOperation::Remove { path } => {
+                let key = path.0.last().map(String::as_str).unwrap_or_default();
+                let path = text(path);
+                format!(
+                    "error in remove for path: '{path}': Unable to remove nonexistent key: {key}: missing value"
+                )
+            }
+            JsonPatchOperation::Replace { path, .. } => {
+                let path = text(path);
+                format!(
+                    "replace operation does not apply: doc is missing key: {path}: missing value"
+                )
+            }
+            JsonPatchOperation::Move { from, .. } => {
+                let from = text(from);
+                format!(
+                    "move operation does not apply: doc is missing from path: {from}: missing value"
+                )
+            }
+            JsonPatchOperation::Copy { from, .. } => {
+                let from = text(from);
+                format!(
+                    "copy operation does not apply: doc is missing from path: {from}: missing value"
+                )
+            }
+            JsonPatchOperation::Test { path, .. } => {
+                format!("testing value {} failed: test failed", text(path))
+            }
+        }
+    }
+}
+
 /// An operation failed: its pointer leads nowhere, its test does not hold, or the result would exceed a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OperationFailed;

@@ -87,6 +87,30 @@ impl Patch {
         })
     }
 
+    /// True if it is a JSON patch without operations.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.body, PatchBody::Json(operations) if operations.is_empty())
+    }
+
+    /// A document with the patch applied, which must not be a strategic one.
+    ///
+    /// # Errors
+    /// With the operation that does not fit, in the words of upstream's library.
+    pub fn apply_to(&self, mut document: Value) -> Result<Value, String> {
+        match &self.body {
+            PatchBody::Json(patch) => {
+                for operation in patch {
+                    let one = std::slice::from_ref(operation);
+                    json_patch::apply_operations(&mut document, one)
+                        .map_err(|_| operation.refusal())?;
+                }
+            }
+            PatchBody::Merge(patch) => json_patch::merge(&mut document, patch),
+            PatchBody::Strategic(_) => return Err("a strategic patch needs a type".to_owned()),
+        }
+        Ok(document)
+    }
+
     /// The object with the patch applied, and warnings for the client.
     ///
     /// # Errors

@@ -183,7 +183,13 @@ fn aggregated(roles: &Resource) -> Vec<(ObjectKey, Value, Vec<Value>)> {
             continue;
         }
         let mut rules: Vec<Value> = Vec::new();
-        for selector in role.selectors.iter().filter_map(label_selector) {
+        let selectors = role
+            .selectors
+            .iter()
+            .filter(|selector| selector.is_object());
+        for selector in
+            selectors.filter_map(|selector| LabelSelector::of_json(&selector.clone().into()).ok())
+        {
             let selected = all
                 .iter()
                 .filter(|other| other.key != role.key && selector.matches(&other.labels));
@@ -200,30 +206,4 @@ fn aggregated(roles: &Resource) -> Vec<(ObjectKey, Value, Vec<Value>)> {
         }
     }
     changes
-}
-
-/// A selector in an object as the text of a query. `None` if it is not valid.
-fn label_selector(selector: &Value) -> Option<LabelSelector> {
-    let mut terms = Vec::new();
-    for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
-        terms.push(format!("{key}={}", value.as_str()?));
-    }
-    for term in selector["matchExpressions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let (key, operator) = (term["key"].as_str()?, term["operator"].as_str()?);
-        let values = term["values"].as_array().into_iter().flatten();
-        let values: Vec<&str> = values.filter_map(Value::as_str).collect();
-        let values = values.join(",");
-        terms.push(match operator {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => return None,
-        });
-    }
-    LabelSelector::parse(&terms.join(",")).ok()
 }

@@ -1,12 +1,17 @@
 //! A call: the user and the target of a command.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tidings_access::User;
+use tidings_admission::Operation;
+use tidings_api::ObjectKey;
+use tidings_json::Value;
 use tidings_merge::Manager;
-use tidings_registry::stored;
+use tidings_registry::{WriteOptions, stored};
 
 use super::access::{Access, Decider};
+use super::admission::{AdmissionContext, Admitting, Asked, SentOptions};
 use super::target::Target;
 use super::webhook_authorizer::AccessAnswers;
 
@@ -18,12 +23,16 @@ pub(crate) struct Call {
     pub(super) grants: Option<Arc<Access>>,
     /// What the webhook that decides has answered, if there is one.
     pub(super) answers: Option<Arc<AccessAnswers>>,
+    /// Whom admission may ask about the write, if anybody.
+    pub(super) admission: Option<Box<AdmissionContext>>,
+    /// What the request said of itself.
+    pub(crate) sent: Option<Box<SentOptions>>,
     /// The name of the field manager.
     pub(crate) manager: String,
     /// Warnings that are sent to the client with the answer.
     pub(crate) warnings: Vec<String>,
     /// What the audit log says besides: name and text.
-    pub(crate) notes: Vec<(&'static str, String)>,
+    pub(crate) notes: Vec<(Cow<'static, str>, String)>,
 }
 
 impl Call {
@@ -33,6 +42,8 @@ impl Call {
             user,
             grants: None,
             answers: None,
+            admission: None,
+            sent: None,
             manager,
             warnings: Vec::new(),
             notes: Vec::new(),
@@ -44,9 +55,49 @@ impl Call {
         access.with(self.answers.as_deref())
     }
 
+    /// The write on its way through admission; `None` if nobody is asked. `key` is that of the object.
+    pub(super) fn admitting<'a>(
+        &'a self,
+        operation: Operation,
+        key: &'a ObjectKey,
+        options: WriteOptions,
+    ) -> Option<Admitting<'a>> {
+        let kind = match operation {
+            Operation::Create => "CreateOptions",
+            _ => "UpdateOptions",
+        };
+        self.admitting_with(operation, key, options.dry_run, || {
+            let sent = self.sent.as_deref().cloned().unwrap_or_default();
+            sent.to_value(kind, options.dry_run)
+        })
+    }
+
+    /// As [`Call::admitting`], with other options.
+    pub(super) fn admitting_with<'a>(
+        &'a self,
+        operation: Operation,
+        key: &'a ObjectKey,
+        dry_run: bool,
+        options: impl FnOnce() -> Value,
+    ) -> Option<Admitting<'a>> {
+        let context = self.admission.as_deref()?;
+        let asked = Asked {
+            operation,
+            kind: &self.target.kind,
+            resource: self.target.resource.as_ref()?,
+            subresource: self.target.subresource,
+            key,
+            user: &self.user,
+            dry_run,
+            options: options(),
+            answers: self.answers.as_ref(),
+        };
+        Admitting::new(context, asked)
+    }
+
     /// Adds a note to the audit log.
     pub(super) fn note(&mut self, name: &'static str, text: String) {
-        self.notes.push((name, text));
+        self.notes.push((name.into(), text));
     }
 
     /// The field manager, as it is written in managedFields (W157).

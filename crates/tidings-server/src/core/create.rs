@@ -1,10 +1,9 @@
 //! POST: create an object (W132-W141).
 
 use bytes::Bytes;
-use tidings_api::{
-    Cause, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
-};
-use tidings_registry::{Draft, Kind, WriteOptions, track_created};
+use tidings_admission::Operation;
+use tidings_api::{Object, ObjectKey, ResourceVersion, Status};
+use tidings_registry::{Draft, Kind, WriteOptions, track_created, without_revision};
 use uuid::Uuid;
 
 use super::answer::{Answer, ObjectOutcome};
@@ -12,6 +11,7 @@ use super::call::Call;
 use super::certificates;
 use super::clock;
 use super::long_work::check;
+use super::namespaces::check_namespace;
 use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
 use super::state::Core;
@@ -63,8 +63,8 @@ pub(super) async fn create_from(
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Status::bad_request(message));
     }
-    meta.uid = Uuid::new_v4().to_string();
-    meta.creation_timestamp = Some(clock::now());
+    meta.uid.clear();
+    meta.creation_timestamp = None;
     meta.deletion_timestamp = None;
     meta.deletion_grace_period_seconds = None;
     let generated = meta.name.is_empty() && !meta.generate_name.is_empty();
@@ -74,7 +74,7 @@ pub(super) async fn create_from(
             true => &meta.generate_name,
             false => &meta.name,
         };
-        check_namespace(core, &kind, &meta.namespace, name).await?;
+        check_namespace(&core.namespaces, &kind, &meta.namespace, name).await?;
     }
     draft.check_depth()?;
     let is_request = certificates::is_request(&kind);
@@ -83,6 +83,16 @@ pub(super) async fn create_from(
     }
     draft.fill_in();
     track_created(&mut draft, &call.manager(), &clock::now());
+    let sent_key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
+    let admitting = call.admitting(Operation::Create, &sent_key, options);
+    if let Some(admitting) = &admitting
+        && let Some(changed) = Box::pin(admitting.change(&draft, None, Ok)).await?
+    {
+        draft = changed;
+        draft.fill_in();
+    }
+    draft.meta.uid = Uuid::new_v4().to_string();
+    draft.meta.creation_timestamp = Some(clock::now());
     draft.prepare_for_create();
     for attempt in 1..=tries {
         if generated {
@@ -95,10 +105,17 @@ pub(super) async fn create_from(
         }
         let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
         let written = draft.write()?;
+        if let Some(admitting) = call.admitting(Operation::Create, &key, options)
+            && admitting.is_checked()
+        {
+            let new = without_revision(&written, ResourceVersion::default())?;
+            Box::pin(admitting.check(Some(&new), None)).await?;
+        }
         if options.dry_run {
             resource.refresh().await?;
             return match resource.get(&key) {
-                None => dry_run_object(&written),
+                // The object without a resourceVersion (W139).
+                None => without_revision(&written, ResourceVersion::default()),
                 Some(existing) => Err(already_exists(&kind, &key, Some(&existing))),
             };
         }
@@ -124,61 +141,12 @@ pub(super) async fn create_from(
     Err(Status::internal("no attempt was made to create the object"))
 }
 
-/// The answer to a dry run: the object without a resourceVersion (W139). A custom resource has an empty one, which is cut out of its JSON.
-fn dry_run_object(written: &UnstampedObject) -> Result<Object, Status> {
-    let object = Object::parse(written.value().clone()).map_err(Status::internal)?;
-    let version = object.spans().resource_version;
-    if version.is_empty() {
-        return Ok(object);
-    }
-    let json = object.as_bytes();
-    let name = "\"resourceVersion\":".len();
-    // A comma follows, because metadata.uid comes after it.
-    let (start, end) = (version.start as usize - name, version.end as usize + 1);
-    let without = [&json[..start], &json[end..]].concat();
-    Object::parse(without.into()).map_err(Status::internal)
-}
-
 fn already_exists(kind: &Kind, key: &ObjectKey, existing: Option<&Object>) -> Status {
     Status::already_exists(
         kind.group_resource(),
         key.name(),
         existing.is_some_and(Object::is_terminating),
     )
-}
-
-/// Refuses an object in a namespace that does not exist or is being deleted (W140, W175).
-async fn check_namespace(
-    core: &Core,
-    kind: &Kind,
-    namespace: &str,
-    name: &str,
-) -> Result<(), Status> {
-    let namespaces = &core.namespaces;
-    let key = ObjectKey::new("", namespace);
-    let mut found = namespaces.get(&key);
-    if found.is_none() {
-        namespaces.refresh().await?;
-        found = namespaces.get(&key);
-    }
-    match found {
-        None => Err(Status::not_found(
-            namespaces.kind.group_resource(),
-            namespace,
-        )),
-        Some(object) if object.is_terminating() => {
-            let why = format!(
-                "unable to create new content in namespace {namespace} because it is being terminated"
-            );
-            let cause = Cause {
-                reason: "NamespaceTerminating".into(),
-                message: format!("namespace {namespace} is being terminated"),
-                field: "metadata.namespace".into(),
-            };
-            Err(Status::forbidden(kind.group_resource(), name, &why).with_cause(cause))
-        }
-        Some(_) => Ok(()),
-    }
 }
 
 /// A generated name: the prefix, cut so that the name is not too long, and five random characters without vowels, so that they form no

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use tidings_admission::Operation;
 use tidings_api::validate::{FOREGROUND_FINALIZER, ORPHAN_FINALIZER};
 use tidings_api::{
     EventType, FieldError, FieldErrors, GroupResource, Object, ObjectKey, Status, StatusDetails,
 };
 use tidings_go::quote;
+use tidings_json::{Map, Value};
 use tidings_registry::{Draft, Kind};
 
+use super::admission::{self, Admitting};
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
@@ -97,6 +100,37 @@ impl DeleteOptions {
         }
     }
 
+    /// The options as upstream writes them.
+    fn to_value(&self) -> Value {
+        let mut options = admission::options_of("DeleteOptions", false);
+        if let Some(seconds) = self.grace_period_seconds {
+            options.insert("gracePeriodSeconds".into(), seconds.into());
+        }
+        let Preconditions {
+            uid,
+            resource_version,
+        } = &self.preconditions;
+        let mut preconditions = Map::new();
+        for (name, text) in [("uid", uid), ("resourceVersion", resource_version)] {
+            if let Some(text) = text {
+                preconditions.insert(name.into(), text.as_str().into());
+            }
+        }
+        if !preconditions.is_empty() {
+            options.insert("preconditions".into(), preconditions.into());
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            options.insert("orphanDependents".into(), orphan.into());
+        }
+        if let Some(policy) = self.propagation_policy {
+            options.insert("propagationPolicy".into(), format!("{policy:?}").into());
+        }
+        if self.dry_run {
+            options.insert("dryRun".into(), vec![Value::from("All")].into());
+        }
+        options.into()
+    }
+
     /// The finalizers of the object under these options (W161). Options without a policy keep the finalizers of an earlier deletion.
     fn finalizers(&self, kind: &Kind, known: &[String]) -> Vec<String> {
         let policy = self.propagation_policy;
@@ -164,7 +198,8 @@ pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<A
     if !options.from_cache {
         resource.refresh().await?;
     }
-    let deletion = delete_one(resource, &kind, key, options).await?;
+    let admitting = admitting(call, key, options);
+    let deletion = delete_one(resource, &kind, key, options, admitting.as_ref()).await?;
     Ok(deletion.answer(&kind))
 }
 
@@ -180,8 +215,12 @@ pub(super) async fn delete_collection(
     };
     let resource = call.target.resource()?;
     let objects = items.collect();
+    // As upstream, the review of each names the namespace only.
+    let collection = ObjectKey::new(call.target.key.namespace(), "");
+    let admitting = admitting(call, &collection, options);
     for object in &objects {
-        let deleted = delete_one(resource, &call.target.kind, &object.key(), options).await;
+        let (kind, key) = (&call.target.kind, object.key());
+        let deleted = delete_one(resource, kind, &key, options, admitting.as_ref()).await;
         // Another client may have deleted the object meanwhile.
         if let Err(status) = deleted.map(drop)
             && status.code != 404
@@ -192,18 +231,33 @@ pub(super) async fn delete_collection(
     Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
+/// The deletion on its way through admission; `None` if nobody is asked.
+fn admitting<'a>(
+    call: &'a Call,
+    key: &'a ObjectKey,
+    options: &DeleteOptions,
+) -> Option<Admitting<'a>> {
+    call.admitting_with(Operation::Delete, key, options.dry_run, || {
+        options.to_value()
+    })
+}
+
 /// Deletes an object, or marks it as being deleted. Retries if another write was faster.
 async fn delete_one(
     resource: &Resource,
     kind: &Arc<Kind>,
     key: &ObjectKey,
     options: &DeleteOptions,
+    admitting: Option<&Admitting<'_>>,
 ) -> Result<DeletionResult, Status> {
     loop {
         let Some(existing) = resource.get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
         };
         options.check(kind, &existing)?;
+        if let Some(admitting) = admitting {
+            Box::pin(admitting.check(None, Some(&existing))).await?;
+        }
         let draft = Draft::of(kind, &existing)?;
         if let Some(deletion) = remove(resource, key, options, &existing, draft).await? {
             return Ok(deletion);

@@ -2,11 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use tidings_admission::Operation;
 use tidings_api::{
     EventType, FieldError, GroupVersionKind, Object, ResourceVersion, Status, UnstampedObject,
 };
 use tidings_registry::{Draft, ScaleView, Subresource, WriteOptions, keep_times, track_updated};
 
+use super::admission::Admitting;
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::certificates;
@@ -123,7 +125,16 @@ async fn replace(
             _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
+    let admitting = call.admitting(Operation::Update, key, options);
+    let edited = match &admitting {
+        Some(admitting) => Box::pin(admitted(call, admitting, edited, existing)).await?,
+        None => edited,
+    };
     let NextState { written, step } = next_state(call, edited, existing, expected)?;
+    if let Some(admitting) = admitting.filter(Admitting::is_checked) {
+        let new = written.stamped(at, EventType::Modified);
+        Box::pin(admitting.check(Some(&new), Some(existing))).await?;
+    }
     let unchanged_version = || written.stamped(at, EventType::Modified);
     if options.dry_run {
         return Ok(Some(unchanged_version()));
@@ -143,6 +154,31 @@ async fn replace(
                 .await
         }
     }
+}
+
+/// An edited object with what admission changes of it.
+async fn admitted(
+    call: &Call,
+    admitting: &Admitting<'_>,
+    edited: EditedObject,
+    existing: &Object,
+) -> Result<EditedObject, Status> {
+    // Those who are asked see who will own which fields.
+    let tracked = |mut draft: Draft| {
+        if draft.keeps_owners {
+            return Ok(draft);
+        }
+        let old = Draft::of(&call.target.kind, existing)?;
+        track_updated(&mut draft, &old, &call.manager(), &clock::now());
+        Ok(draft)
+    };
+    let changed = admitting
+        .change(&edited.new, Some(existing), tracked)
+        .await?;
+    Ok(match changed {
+        Some(new) => EditedObject { new, ..edited },
+        None => edited,
+    })
 }
 
 /// The object after an update, and how to store it.

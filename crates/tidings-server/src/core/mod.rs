@@ -4,6 +4,7 @@
 //! and returns an [`Answer`]. All writes go through [`Resource::commit`]; reads come from caches.
 
 mod access;
+mod admission;
 mod answer;
 mod apply;
 mod authentication;
@@ -25,6 +26,7 @@ mod get;
 mod identify;
 mod list;
 mod long_work;
+mod namespaces;
 mod patch;
 mod perform;
 mod policy_index;
@@ -42,6 +44,8 @@ mod watch_limits;
 mod webhook_authorizer;
 
 pub(crate) use access::{Decider, admin};
+pub use admission::ServiceResolver;
+pub(crate) use admission::{AdmissionCounts, SentOptions};
 pub(crate) use answer::{Answer, ListHead, ObjectOutcome, OpenWatch};
 pub use authentication::{Authentication, Credentials};
 pub(crate) use backup::BackupPages;

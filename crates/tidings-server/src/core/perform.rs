@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidings_api::Status;
 use tidings_registry::{Draft, WriteOptions};
 
+use super::admission;
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
@@ -25,17 +26,28 @@ impl Core {
         command: Command,
     ) -> Result<Answer, Status> {
         let decides = is_policy(&call.target.kind) && command.writes();
+        let configures = admission::is_configuration(&call.target.kind) && command.writes();
+        call.admission = match command.writes() {
+            true => self.admission_of(),
+            false => None,
+        };
         if decides || certificates::is_request(&call.target.kind) {
             call.grants = Some(self.access().clone());
         }
         long_work::compile(&call.target.kind, command.writes());
         let ends_tokens = command.deletes() && service_accounts::ends_tokens(&call.target.kind);
         let answer = match self.access().answers() {
-            None => self.dispatch(call, command).await?,
-            Some(answers) => Box::pin(self.dispatch_asking(call, command, answers)).await?,
+            None => self.dispatch(call, command).await,
+            Some(answers) => Box::pin(self.dispatch_asking(call, command, answers)).await,
         };
-        if decides || ends_tokens {
-            // Who has the answer may rely on the role or binding that was written, or that the tokens have ended.
+        if let Some(context) = &call.admission {
+            let said = context.take_said();
+            call.warnings.extend(said.warnings);
+            call.notes.extend(said.notes);
+        }
+        let answer = answer?;
+        if decides || configures || ends_tokens {
+            // Who has the answer may rely on the role, binding or configuration that was written, or that the tokens have ended.
             Box::pin(call.target.resource()?.refresh()).await?;
         }
         if let Answer::Object(ObjectOutcome::Created, object) = &answer {
@@ -70,6 +82,9 @@ impl Core {
             let is_refused = matches!(&answer, Err(status) if status.code == 403);
             if !is_refused || !self.access().complete(&answers).await {
                 return answer;
+            }
+            if let Some(context) = &call.admission {
+                context.take_said();
             }
             call.warnings.truncate(warnings);
             call.notes.truncate(notes);

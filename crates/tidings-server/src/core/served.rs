@@ -121,6 +121,15 @@ impl ServedSet {
         ServedSet::of(Vec::new(), &[], 0)
     }
 
+    /// The kinds that show the objects of a resource: versions, views.
+    pub(crate) fn kinds_of(&self, resource: &Arc<Resource>) -> impl Iterator<Item = &Arc<Kind>> {
+        let pairs = self.catalog.iter().zip(&self.by_kind);
+        pairs.filter_map(move |(kind, of)| {
+            let is_same = of.as_ref().is_some_and(|of| of.id == resource.id);
+            is_same.then_some(kind)
+        })
+    }
+
     /// The kind with a plural name, as in URLs, and its resource. Reviews have no resource.
     pub(crate) fn find(
         &self,

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::access::Access;
+use super::admission::{Admission, AdmissionContext, ServiceResolver};
 use super::authentication::Authentication;
 use super::backup::BackupPages;
 use super::clock;
@@ -45,6 +46,8 @@ pub(crate) struct CoreOptions {
     /// A watch without a timeout ends after a random time between this and twice this (W97).
     pub(crate) watch_timeout_min: Duration,
     pub(crate) watch_limits: WatchLimits,
+    /// Says where the Services of webhooks lead.
+    pub(crate) services: Option<Arc<dyn ServiceResolver>>,
 }
 
 /// The state that all commands share.
@@ -61,6 +64,7 @@ pub(crate) struct Core {
     /// The resource of CustomResourceDefinitions.
     pub(crate) definitions: Arc<Resource>,
     access: Arc<Access>,
+    admission: Arc<Admission>,
     service_accounts: ServiceAccounts,
     flow_control: Option<Arc<FlowControl>>,
     watches: OpenWatches,
@@ -99,12 +103,16 @@ impl Core {
             Authentication::Trusted => None,
             Authentication::Credentials(_) => FlowControl::new(&served).map(Arc::new),
         };
+        let resolver = options.services.clone();
+        let namespaces = resource("", "namespaces");
+        let admission = Admission::new(&served, namespaces.clone(), resolver);
         Ok(Core {
             access: Arc::new(access),
+            admission: Arc::new(admission),
             flow_control,
             watches: OpenWatches::new(options.watch_limits),
             service_accounts: ServiceAccounts::new(accounts, &served)?,
-            namespaces: resource("", "namespaces"),
+            namespaces,
             definitions: resource("apiextensions.k8s.io", "customresourcedefinitions"),
             store,
             served: RwLock::new(Arc::new(served)),
@@ -187,6 +195,22 @@ impl Core {
     /// Who may do what.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
+    }
+
+    /// What decides whether objects may be.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// What a write needs to be asked about. `None` if nobody would be asked.
+    pub(super) fn admission_of(&self) -> Option<Box<AdmissionContext>> {
+        let context = || AdmissionContext {
+            admission: self.admission.clone(),
+            access: self.access.clone(),
+            served: self.served(),
+            said: Arc::default(),
+        };
+        (!self.admission.is_idle()).then(|| Box::new(context()))
     }
 
     /// The tokens of service accounts.

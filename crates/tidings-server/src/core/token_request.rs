@@ -7,9 +7,11 @@ use tidings_identity::{AccountClaims, ObjectRef};
 use tidings_json::{Value, json};
 use tidings_registry::{Draft, WriteOptions, track_created};
 
+use super::access::check_name;
 use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
+use super::namespaces::check_namespace;
 use super::state::Core;
 
 /// How long a token lives that asks for nothing.
@@ -34,6 +36,15 @@ pub(super) async fn issue(
     let mut draft = Draft::read(&kind, body)?;
     let odd = options.validation.odd_fields(&kind, &draft.odd)?;
     call.warnings.extend(odd);
+    draft.settle_namespace(&kind, key.namespace())?;
+    let resource = call.target.resource()?;
+    check_namespace(
+        &core.namespaces,
+        &resource.kind,
+        key.namespace(),
+        key.name(),
+    )
+    .await?;
     let gvk = kind.group_version_kind();
     for (member, said, is) in [
         ("name", &draft.meta.name, key.name()),
@@ -45,7 +56,6 @@ pub(super) async fn issue(
             return Err(Status::invalid(gvk, key.name(), &error.into()));
         }
     }
-    let resource = call.target.resource()?;
     let account = resource.current(&key).await?;
     let absent = || Status::not_found(resource.kind.group_resource(), key.name());
     let account = account.ok_or_else(absent)?;
@@ -180,6 +190,7 @@ async fn bind(
             "cannot bind token to object of type {said}"
         )));
     };
+    check_name(name)?;
     let found = resource.current(&ObjectKey::new(namespace, name)).await?;
     let object = found.ok_or_else(|| Status::not_found(resource.kind.group_resource(), name))?;
     if kind == "Pod" {

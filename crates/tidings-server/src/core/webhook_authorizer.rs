@@ -112,6 +112,7 @@ impl WebhookAuthorizer {
                 Ok(WebhookAnswer {
                     code: 200 | 201,
                     body,
+                    ..
                 }) => return read_answer(&body),
                 Ok(WebhookAnswer { code, .. }) => {
                     let why = format!("{:?} answered {code}", self.options.webhook);

@@ -26,7 +26,7 @@ use super::respond::ResponseBody;
 use crate::controllers::Controllers;
 use crate::core::{
     Authentication, AuthorizationWebhook, Core, CoreOptions, FlowIds, ServedSet,
-    ServiceAccountOptions, ShownCertificate, WatchLimits,
+    ServiceAccountOptions, ServiceResolver, ShownCertificate, WatchLimits,
 };
 use crate::signer::ClientSigner;
 
@@ -58,6 +58,8 @@ pub struct ApiOptions {
     pub lost_log_lines: Arc<AtomicU64>,
     /// The audit log.
     pub audit: Option<Arc<AuditLog>>,
+    /// Says where the Services of webhooks lead. Without it the objects in the store say it.
+    pub services: Option<Arc<dyn ServiceResolver>>,
 }
 
 impl Default for ApiOptions {
@@ -74,6 +76,7 @@ impl Default for ApiOptions {
             watch_limits: WatchLimits::default(),
             lost_log_lines: Arc::default(),
             audit: None,
+            services: None,
         }
     }
 }
@@ -179,6 +182,7 @@ impl Api {
             history: options.history,
             log_bytes_max: options.log_bytes_max,
             watch_timeout_min: options.watch_timeout_min,
+            services: options.services,
             watch_limits: options.watch_limits,
         };
         let core = Arc::new(Core::open(store, core_options)?);

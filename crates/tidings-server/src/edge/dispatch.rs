@@ -68,7 +68,9 @@ impl RequestContext<'_> {
         let agent = self.headers.get(USER_AGENT);
         let agent = agent.and_then(|agent| agent.to_str().ok());
         let manager = options::manager(self.query, agent.unwrap_or_default());
-        Call::new(self.request.target.clone(), self.user.clone(), manager)
+        let mut call = Call::new(self.request.target.clone(), self.user.clone(), manager);
+        call.sent = options::sent(self.query);
+        call
     }
 }
 
@@ -353,6 +355,7 @@ impl Edge {
             audit: self.audit.as_ref().map(|audit| audit.figures()),
             flows: self.core.flow_control().map(|control| control.figures()),
             refused_watches: self.core.watches().refused(),
+            admission: self.core.admission().counts(),
         });
         let mut response = respond::text(StatusCode::OK, text);
         let value =
@@ -505,7 +508,7 @@ impl Edge {
         if let Some(trail) = trail {
             call.notes
                 .drain(..)
-                .for_each(|(name, text)| trail.annotate(name, &text));
+                .for_each(|(name, text)| trail.annotate(&name, &text));
         }
         let rendered = match (answer, trail) {
             (Ok(answer), None) => rendering.render(answer).await,

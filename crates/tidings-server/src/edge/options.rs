@@ -11,7 +11,7 @@ use tidings_registry::{FieldValidation, WriteOptions, document, unregistered};
 use std::time::Duration;
 
 use super::request::{Query, ResourceRequest};
-use crate::core::{DeleteOptions, ListCommand, Preconditions, PropagationPolicy};
+use crate::core::{DeleteOptions, ListCommand, Preconditions, PropagationPolicy, SentOptions};
 
 /// How long a request may take, unless it is a watch (W188).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -110,6 +110,18 @@ pub(super) fn manager(query: &Query, user_agent: &str) -> String {
         true => "unknown".into(),
         false => name,
     }
+}
+
+/// What a write says of itself, as those see it who decide whether it may be.
+pub(super) fn sent(query: &Query) -> Option<Box<SentOptions>> {
+    let [manager, validation] =
+        ["fieldManager", "fieldValidation"].map(|name| query.get(name).unwrap_or_default());
+    let sent = || SentOptions {
+        field_manager: manager.to_owned(),
+        field_validation: validation.to_owned(),
+    };
+    // Most requests say neither.
+    (!manager.is_empty() || !validation.is_empty()).then(|| Box::new(sent()))
 }
 
 /// The options of a LIST or WATCH.

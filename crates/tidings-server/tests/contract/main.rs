@@ -4,6 +4,7 @@
 
 mod access;
 mod access_webhook;
+mod admission;
 mod apply;
 mod audit;
 mod bodies;

@@ -20,8 +20,8 @@ use super::{check, parse};
 #[derive(Clone, Default)]
 pub struct CelEnvironment {
     variables: Vec<(&'static str, Arc<DeclType>)>,
-    /// The types of `variables.name`.
-    composed: BTreeMap<String, Arc<DeclType>>,
+    /// The types of `variables.name`, if there is such a variable.
+    composed: Option<BTreeMap<String, Arc<DeclType>>>,
 }
 
 impl fmt::Debug for CelEnvironment {
@@ -83,14 +83,23 @@ impl CelEnvironment {
         let variables = variables.iter();
         CelEnvironment {
             variables: variables.map(|(name, kind)| (*name, kind.decl())).collect(),
-            composed: BTreeMap::new(),
+            composed: None,
         }
+    }
+
+    /// Expressions that may also use `variables`, of which there is none yet.
+    #[must_use]
+    pub fn composing(mut self) -> CelEnvironment {
+        self.composed = Some(BTreeMap::new());
+        self
     }
 
     /// Adds a variable that is an expression: `variables.name`.
     pub fn compose(&mut self, name: &str, program: &CelProgram) {
         let kind = program.kind.clone().plain();
-        self.composed.insert(name.to_owned(), kind);
+        self.composed
+            .get_or_insert_default()
+            .insert(name.to_owned(), kind);
     }
 
     /// Compiles an expression.
@@ -99,9 +108,11 @@ impl CelEnvironment {
     /// If it cannot be read, or its types do not fit: all errors with line and column, in the format of cel-go.
     pub fn compile(&self, text: &str) -> Result<CelProgram, String> {
         let expr = parse::parse(text)?;
-        let composed = TypeKind::Object(Arc::new(self.composed.clone())).plain();
         let mut variables = self.variables.clone();
-        variables.push((COMPOSED, composed));
+        if let Some(composed) = &self.composed {
+            let members = TypeKind::Object(Arc::new(composed.clone()));
+            variables.push((COMPOSED, members.plain()));
+        }
         let checked = check::check(text, &expr, &variables)?;
         let mut uses = Vec::new();
         composed_names(&expr, &mut uses);
@@ -120,9 +131,9 @@ impl CelProgram {
         self.kind.to_string()
     }
 
-    /// True if the result is true or false, as far as is known before.
+    /// True if the result is true or false.
     pub fn is_bool(&self) -> bool {
-        matches!(self.kind, TypeKind::Bool | TypeKind::Dyn)
+        matches!(self.kind, TypeKind::Bool)
     }
 
     /// True if the result is a text, as far as is known before.

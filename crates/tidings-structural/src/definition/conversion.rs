@@ -55,6 +55,11 @@ pub(super) fn check(
     check_reviews(&reviews, requires_known_review, &reviews_path, errors);
 }
 
+/// Appends the errors of the `clientConfig` of a webhook, by upstream's rules.
+pub fn check_webhook_client(client: &Value, path: &str, errors: &mut FieldErrors) {
+    check_client(client, &FieldPath::new(path), errors);
+}
+
 fn check_client(client: &Value, path: &FieldPath, errors: &mut FieldErrors) {
     match (
         get(client, "url").and_then(Value::as_str),

@@ -38,6 +38,7 @@ use crate::json_path::JsonPath;
 
 pub use check::{validate, validate_status_update, validate_update};
 pub use conditions::{has_condition, set_condition};
+pub use conversion::check_webhook_client;
 pub use fill::fill_in;
 pub use lazy_schema::LazySchema;
 pub use order::compare_versions;

@@ -6,6 +6,7 @@ pub(super) mod mutating_webhook_configuration;
 pub(super) mod validating_admission_policy;
 mod validating_admission_policy_binding;
 pub(super) mod validating_webhook_configuration;
+mod webhooks;
 
 use jiff::Timestamp;
 use tidings_json::{Map, Value};

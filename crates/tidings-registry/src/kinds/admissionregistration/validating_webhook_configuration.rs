@@ -1,5 +1,10 @@
 //! `ValidatingWebhookConfiguration` of `admissionregistration.k8s.io`: entry, defaults and table.
 
+use std::sync::Arc;
+
+use tidings_admission::WebhookKind;
+
+use super::webhooks::WebhooksStrategy;
 use super::{WEBHOOK_COLUMNS, webhook_cells};
 use crate::defaults::{TypeDefaults, defaults};
 use crate::model::Kind;
@@ -10,6 +15,7 @@ pub(super) fn kind() -> Kind {
         kind: "ValidatingWebhookConfiguration".into(),
         plural: "validatingwebhookconfigurations".into(),
         printer: &PRINTER,
+        strategy: Arc::new(WebhooksStrategy(WebhookKind::Validating)),
         ..super::plain()
     }
 }

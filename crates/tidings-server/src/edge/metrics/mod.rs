@@ -22,7 +22,7 @@ use tidings_storage::Stats;
 use super::audit::AuditFigures;
 use super::request::Verb;
 use crate::controllers::GarbageCounts;
-use crate::core::{FlowFigures, Resource, Target};
+use crate::core::{AdmissionCounts, FlowFigures, Resource, Target};
 
 /// What other parts of the server count.
 pub(crate) struct CollectedFigures<'a> {
@@ -35,6 +35,7 @@ pub(crate) struct CollectedFigures<'a> {
     pub(crate) audit: Option<AuditFigures>,
     pub(crate) flows: Option<FlowFigures>,
     pub(crate) refused_watches: u64,
+    pub(crate) admission: &'a AdmissionCounts,
 }
 
 /// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes: the number of series grows
@@ -204,6 +205,7 @@ impl Metrics {
             audit,
             flows,
             refused_watches,
+            admission,
         } = figures;
         let mut registry = Registry::default();
         registry.register(
@@ -255,6 +257,7 @@ impl Metrics {
         if let Some(flows) = flows {
             flows::register(&mut registry, flows);
         }
+        admission.register(&mut registry);
         registry.register(
             "tidings_log_lines_lost",
             "Number of log lines that were lost because they could not be written, or not fast enough",

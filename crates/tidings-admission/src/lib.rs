@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+mod check;
+mod condition;
+mod form;
+mod request;
+mod review;
+mod rule;
+mod webhook;
+
+pub use check::{WebhookKind, check_webhooks};
+pub use condition::{Conditions, MATCH_COST_MAX, MatchVerdict, Variables};
+pub use form::{FailurePolicy, MatchPolicy, NotReadable};
+pub use request::{AdmissionRequest, Operation, ResourceKind};
+pub use review::{Review, ReviewAnswer, ReviewVersion};
+pub use rule::Rule;
+pub use webhook::{ClientConfig, Service, SideEffects, Webhook, WebhookConfiguration};

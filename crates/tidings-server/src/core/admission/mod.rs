@@ -1,0 +1,280 @@
+//! Admission: after it is known that a user may write, and before the write becomes real, webhooks may change the object or refuse it.
+//!
+//! A request goes through it as an [`Admitting`]: the object as it was sent may be changed ([`Admitting::change`]), and what would be stored is
+//! checked ([`Admitting::check`]). What decides is pure ([`tidings_admission`]); here it is asked.
+
+mod counts;
+mod index;
+mod questions;
+mod services;
+mod webhooks;
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidings_access::User;
+use tidings_admission::{AdmissionRequest, Operation, ResourceKind};
+use tidings_api::{Object, ObjectKey, Status};
+use tidings_json::{Map, Value};
+use tidings_registry::{Draft, Kind, Subresource};
+
+pub(crate) use counts::AdmissionCounts;
+use index::AdmissionIndex;
+pub use services::ServiceResolver;
+use services::Services;
+use webhooks::WebhookClients;
+
+use super::access::Access;
+use super::resource::Resource;
+use super::served::ServedSet;
+use super::webhook_authorizer::AccessAnswers;
+
+/// True for the kinds that configure admission. Who has the answer to a write of one may rely on it.
+pub(super) fn is_configuration(kind: &Kind) -> bool {
+    *kind.group == *"admissionregistration.k8s.io"
+}
+
+/// What all requests share: the configurations, and the connections to webhooks.
+pub(crate) struct Admission {
+    index: AdmissionIndex,
+    clients: WebhookClients,
+    counts: AdmissionCounts,
+    namespaces: Arc<Resource>,
+}
+
+impl Admission {
+    pub(super) fn new(
+        served: &ServedSet,
+        namespaces: Arc<Resource>,
+        resolver: Option<Arc<dyn ServiceResolver>>,
+    ) -> Admission {
+        Admission {
+            index: AdmissionIndex::new(served),
+            clients: WebhookClients::new(Services::new(served, resolver)),
+            counts: AdmissionCounts::default(),
+            namespaces,
+        }
+    }
+
+    /// True if nothing is configured: requests then pay nothing.
+    pub(super) fn is_idle(&self) -> bool {
+        self.index.current().is_empty()
+    }
+
+    /// Counters, for metrics.
+    pub(crate) fn counts(&self) -> &AdmissionCounts {
+        &self.counts
+    }
+}
+
+/// What a request said of itself, for the options of a review.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SentOptions {
+    /// `fieldManager`, if it was sent.
+    pub(crate) field_manager: String,
+    /// `fieldValidation`, if it was sent.
+    pub(crate) field_validation: String,
+}
+
+impl SentOptions {
+    /// The options as upstream writes them: `CreateOptions` or `UpdateOptions`.
+    pub(super) fn to_value(&self, kind: &str, dry_run: bool) -> Value {
+        let mut options = options_of(kind, dry_run);
+        for (name, text) in [
+            ("fieldManager", &self.field_manager),
+            ("fieldValidation", &self.field_validation),
+        ] {
+            if !text.is_empty() {
+                options.insert(name.into(), text.as_str().into());
+            }
+        }
+        options.into()
+    }
+}
+
+/// Options of a kind, in which only `dryRun` may be set.
+pub(super) fn options_of(kind: &str, dry_run: bool) -> Map {
+    let mut options = Map::new();
+    options.insert("kind".into(), kind.into());
+    options.insert("apiVersion".into(), "meta.k8s.io/v1".into());
+    if dry_run {
+        options.insert("dryRun".into(), vec![Value::from("All")].into());
+    }
+    options
+}
+
+/// What clients and the audit log are told.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) warnings: Vec<String>,
+    pub(crate) notes: Vec<(Cow<'static, str>, String)>,
+}
+
+/// Who asks, and what admission needs to know of the request: part of a call.
+#[derive(Clone)]
+pub(crate) struct AdmissionContext {
+    pub(super) admission: Arc<Admission>,
+    pub(super) access: Arc<Access>,
+    pub(super) served: Arc<ServedSet>,
+    pub(super) said: Arc<Mutex<Said>>,
+}
+
+impl AdmissionContext {
+    /// Takes what was said.
+    pub(super) fn take_said(&self) -> Said {
+        std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What a request is about.
+pub(super) struct Asked<'a> {
+    pub(super) operation: Operation,
+    pub(super) kind: &'a Arc<Kind>,
+    pub(super) resource: &'a Arc<Resource>,
+    pub(super) subresource: Option<Subresource>,
+    pub(super) key: &'a ObjectKey,
+    pub(super) user: &'a Arc<User>,
+    pub(super) dry_run: bool,
+    pub(super) options: Value,
+    pub(super) answers: Option<&'a Arc<AccessAnswers>>,
+}
+
+/// A request on its way through admission.
+pub(super) struct Admitting<'a> {
+    context: &'a AdmissionContext,
+    kind: &'a Arc<Kind>,
+    resource: &'a Arc<Resource>,
+    subresource: Option<Subresource>,
+    request: AdmissionRequest<'a>,
+    answers: Option<Arc<AccessAnswers>>,
+}
+
+impl<'a> Admitting<'a> {
+    /// A request that nobody may be asked about has none.
+    pub(super) fn new(context: &'a AdmissionContext, asked: Asked<'a>) -> Option<Admitting<'a>> {
+        let mut on = resource_kind(asked.kind);
+        if on.configures_admission() {
+            return None;
+        }
+        if let Some(other) = asked.subresource.and_then(Subresource::other_kind) {
+            on.kind = other.kind.to_owned();
+            on.kind_version = Some((other.group.to_owned(), other.version.to_owned()));
+        }
+        let namespace = match asked.kind.is_namespace {
+            true => asked.key.name(),
+            false => asked.key.namespace(),
+        };
+        Some(Admitting {
+            context,
+            kind: asked.kind,
+            resource: asked.resource,
+            subresource: asked.subresource,
+            answers: asked.answers.cloned(),
+            request: AdmissionRequest {
+                operation: asked.operation,
+                on,
+                subresource: asked.subresource.map_or("", Subresource::as_str),
+                namespace,
+                name: asked.key.name(),
+                user: asked.user,
+                dry_run: asked.dry_run,
+                options: asked.options,
+            },
+        })
+    }
+
+    /// Lets those change an object who may. `None` if nobody has changed it. `tracked` makes the draft as those see it.
+    pub(super) async fn change(
+        &self,
+        draft: &Draft,
+        old: Option<&Object>,
+        tracked: impl FnOnce(Draft) -> Result<Draft, Status>,
+    ) -> Result<Option<Draft>, Status> {
+        let index = self.context.admission.index.current();
+        if !self.concerns_any(&index.mutating) {
+            return Ok(None);
+        }
+        let seen = tracked(draft.clone())?;
+        webhooks::change(self, &index, seen, old).await
+    }
+
+    /// Lets those refuse a write who may. `new` is the object as it would be stored, `old` as it is.
+    pub(super) async fn check(
+        &self,
+        new: Option<&Object>,
+        old: Option<&Object>,
+    ) -> Result<(), Status> {
+        let index = self.context.admission.index.current();
+        if self.request.operation == Operation::Delete && self.concerns_any(&index.mutating) {
+            // They cannot change what is deleted, but refuse.
+            webhooks::check_each(self, &index, old).await?;
+        }
+        if self.concerns_any(&index.validating) {
+            webhooks::check(self, &index, new, old).await?;
+        }
+        Ok(())
+    }
+
+    /// True if [`Admitting::check`] asks somebody.
+    pub(super) fn is_checked(&self) -> bool {
+        let index = self.context.admission.index.current();
+        self.concerns_any(&index.validating)
+            || (self.request.operation == Operation::Delete && self.concerns_any(&index.mutating))
+    }
+
+    fn concerns_any(&self, webhooks: &[Arc<tidings_admission::Webhook>]) -> bool {
+        let equivalents = || self.equivalents();
+        let mut webhooks = webhooks.iter();
+        webhooks.any(|webhook| webhook.asked_about(&self.request, equivalents).is_some())
+    }
+
+    /// The other versions and groups in which the same objects are served.
+    fn equivalents(&self) -> Vec<ResourceKind> {
+        let kinds = self.context.served.kinds_of(self.resource);
+        let others = kinds.filter(|kind| !Arc::ptr_eq(kind, self.kind));
+        let subresource = self.subresource;
+        others
+            .filter(|kind| subresource.is_none_or(|part| kind.has(part)))
+            .map(|kind| {
+                let mut other = resource_kind(kind);
+                if subresource == Some(Subresource::Scale) {
+                    other.kind.clone_from(&self.request.on.kind);
+                    other.kind_version.clone_from(&self.request.on.kind_version);
+                }
+                other
+            })
+            .collect()
+    }
+
+    /// The kind that a webhook is asked about.
+    fn kind_of(&self, about: &ResourceKind) -> Result<Arc<Kind>, Status> {
+        if *about == self.request.on {
+            return Ok(self.kind.clone());
+        }
+        let catalog = &self.context.served.catalog;
+        let found = catalog.find(&about.group, &about.version, &about.resource);
+        found.cloned().ok_or_else(|| {
+            Status::internal(format!(
+                "unable to convert to {}/{}, Resource={}: unknown kind",
+                about.group, about.version, about.resource
+            ))
+        })
+    }
+
+    fn warn(&self, warnings: &[String]) {
+        self.said().warnings.extend_from_slice(warnings);
+    }
+
+    fn note(&self, name: impl Into<Cow<'static, str>>, text: String) {
+        self.said().notes.push((name.into(), text));
+    }
+
+    fn said(&self) -> std::sync::MutexGuard<'_, Said> {
+        let said = self.context.said.lock();
+        said.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn resource_kind(kind: &Kind) -> ResourceKind {
+    ResourceKind::new(&kind.group, &kind.version, &kind.plural, &kind.kind)
+}
