@@ -20,6 +20,8 @@ const OBJECTS: usize = 5_000;
 const PACE: Duration = Duration::from_millis(2);
 /// How long each client misbehaves.
 const SECONDS: u64 = 5;
+/// The lowest priority.
+const NICE: i32 = 19;
 /// How many connections are opened at a time: a client has only so many threads.
 const OPENED_AT_ONCE: usize = 64;
 
@@ -54,12 +56,15 @@ pub(crate) async fn hostile(binary: &Path) -> anyhow::Result<()> {
         let quiet = quiet.stop()?;
 
         let other = Other::start(ann);
-        let done = match name {
-            "silent connections" => connections(&mallory, size).await,
-            "gets at once" => requests(&mallory, size, &format!("{CONFIGMAPS}/o1")).await,
-            "lists at once" => requests(&mallory, size, CONFIGMAPS).await,
-            _ => unread(&mallory, size).await,
-        }?;
+        let done = from_afar(async move {
+            match name {
+                "silent connections" => connections(&mallory, size).await,
+                "gets at once" => requests(&mallory, size, &format!("{CONFIGMAPS}/o1")).await,
+                "lists at once" => requests(&mallory, size, CONFIGMAPS).await,
+                _ => unread(&mallory, size).await,
+            }
+        })
+        .await?;
         let noticed = other.stop()?;
         let times = milliseconds(&noticed, 0.99) / milliseconds(&quiet, 0.99);
         println!(
@@ -93,6 +98,24 @@ async fn prepare(server: &Server) -> anyhow::Result<()> {
         (CONFIGMAPS.to_owned(), object(&name))
     })
     .await
+}
+
+/// Runs a client as if it were on another machine: it has threads of its own, which get only what the server and the other user leave of the processors.
+async fn from_afar<T: Send + 'static>(
+    client: impl Future<Output = anyhow::Result<T>> + Send + 'static,
+) -> anyhow::Result<T> {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .on_thread_start(|| {
+                // The calling thread only, on Linux.
+                let _ = rustix::process::setpriority_process(None, NICE);
+            })
+            .enable_all()
+            .build()?;
+        let client = runtime.spawn(client);
+        runtime.block_on(client)?
+    };
+    tokio::task::spawn_blocking(run).await?
 }
 
 /// Another user, on a thread of its own: the clients that misbehave must not take its time, only the server's.
@@ -133,31 +156,48 @@ impl Other {
     }
 }
 
-/// Opens connections and says nothing.
-async fn connections(client: &Client, count: usize) -> anyhow::Result<String> {
-    let mut open = Vec::with_capacity(count);
-    while open.len() < count {
+/// Opens many connections, some at a time.
+async fn opened<C, F>(count: usize, open: impl Fn() -> F) -> anyhow::Result<Vec<C>>
+where
+    C: Send + 'static,
+    F: Future<Output = anyhow::Result<C>> + Send + 'static,
+{
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
         let mut opening = JoinSet::new();
-        for _ in 0..OPENED_AT_ONCE.min(count - open.len()) {
-            let client = client.clone();
-            opening.spawn(async move { client.stream().await });
+        for _ in 0..OPENED_AT_ONCE.min(count - all.len()) {
+            opening.spawn(open());
         }
         while let Some(opened) = opening.join_next().await {
-            open.push(opened??);
+            all.push(opened??);
         }
     }
+    Ok(all)
+}
+
+/// Opens connections and says nothing.
+async fn connections(client: &Client, count: usize) -> anyhow::Result<String> {
+    let open = opened(count, || {
+        let client = client.clone();
+        async move { client.stream().await }
+    });
+    let open = open.await?;
     tokio::time::sleep(Duration::from_secs(SECONDS)).await;
     Ok(format!("{} open", open.len()))
 }
 
 /// Sends a request over each of many connections at once, again and again.
 async fn requests(client: &Client, count: usize, path: &str) -> anyhow::Result<String> {
+    let open = opened(count, || {
+        let client = client.clone();
+        async move { client.connect().await }
+    });
+    let open = open.await?;
     let until = Instant::now() + Duration::from_secs(SECONDS);
     let mut senders = JoinSet::new();
-    for _ in 0..count {
-        let (client, path) = (client.clone(), path.to_owned());
+    for mut connection in open {
+        let path = path.to_owned();
         senders.spawn(async move {
-            let mut connection = client.connect().await?;
             let (mut served, mut refused) = (0_u64, 0_u64);
             while Instant::now() < until {
                 match connection.measure("GET", &path, b"").await?.0 {

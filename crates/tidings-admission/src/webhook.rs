@@ -3,12 +3,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use tidings_api::{LabelSelector, Labels};
+use tidings_api::LabelSelector;
 use tidings_json::Value;
 
 use crate::condition::{Conditions, MatchCondition};
 use crate::form::{FailurePolicy, MatchPolicy, Meta, NotReadable, or_default, read, selector};
-use crate::request::{AdmissionRequest, ResourceKind};
+use crate::matching::MatchResources;
 use crate::review::ReviewVersion;
 use crate::rule::Rule;
 
@@ -74,10 +74,8 @@ pub struct Webhook {
     pub reinvoked: bool,
     /// The first version that it understands and this crate speaks; `None` if there is none.
     pub version: Option<ReviewVersion>,
-    rules: Vec<Rule>,
-    match_policy: MatchPolicy,
-    namespaces: LabelSelector,
-    objects: LabelSelector,
+    /// Which requests it is for.
+    pub matching: MatchResources,
     conditions: Conditions,
 }
 
@@ -189,10 +187,13 @@ impl WebhookForm {
             side_effects: self.side_effects,
             reinvoked: self.reinvocation_policy == "IfNeeded",
             version: versions.find_map(|version| ReviewVersion::named(version)),
-            rules: self.rules,
-            match_policy: self.match_policy,
-            namespaces: self.namespace_selector,
-            objects: self.object_selector,
+            matching: MatchResources {
+                resource_rules: self.rules,
+                exclude_resource_rules: Vec::new(),
+                match_policy: self.match_policy,
+                namespace_selector: self.namespace_selector,
+                object_selector: self.object_selector,
+            },
             conditions: Conditions::compile(&self.match_conditions, self.failure_policy),
             name: self.name,
         })
@@ -200,47 +201,6 @@ impl WebhookForm {
 }
 
 impl Webhook {
-    /// True if a rule is for the request as it stands.
-    pub fn rules_match(&self, request: &AdmissionRequest<'_>) -> bool {
-        let mut rules = self.rules.iter();
-        rules.any(|rule| rule.matches(request, &request.on))
-    }
-
-    /// The resource that the webhook is asked about: that of the request, or, if no rule is for it, an equivalent one. `None`: it is not asked.
-    pub fn asked_about(
-        &self,
-        request: &AdmissionRequest<'_>,
-        equivalents: impl FnOnce() -> Vec<ResourceKind>,
-    ) -> Option<ResourceKind> {
-        if self.rules_match(request) {
-            return Some(request.on.clone());
-        }
-        if self.match_policy == MatchPolicy::Exact {
-            return None;
-        }
-        let others = equivalents();
-        // Earlier rules count first.
-        self.rules.iter().find_map(|rule| {
-            let found = others.iter().find(|other| rule.matches(request, other));
-            found.cloned()
-        })
-    }
-
-    /// False if the selectors leave the request out. `labels` are those of the namespace, `None` if the object is in none; `objects` are
-    /// the labels of the object before and after.
-    pub fn selects(&self, namespace: Option<&Labels>, objects: &[&Labels]) -> bool {
-        let in_namespace = self.namespaces.is_empty()
-            || namespace.is_none_or(|labels| self.namespaces.matches(labels));
-        in_namespace
-            && (self.objects.is_empty()
-                || objects.iter().any(|labels| self.objects.matches(labels)))
-    }
-
-    /// True if the labels of namespaces matter.
-    pub fn has_namespace_selector(&self) -> bool {
-        !self.namespaces.is_empty()
-    }
-
     /// What must hold besides.
     pub fn conditions(&self) -> &Conditions {
         &self.conditions

@@ -1,6 +1,8 @@
 //! Checks configurations when they are written, in upstream's words.
 
 mod parts;
+mod policies;
 mod webhooks;
 
+pub use policies::{check_binding, check_policy};
 pub use webhooks::{WebhookKind, check_webhooks};

@@ -28,6 +28,7 @@ use super::request_info::RequestInfo;
 use super::respond::view::ObjectView;
 use super::respond::watch::error_event;
 use super::respond::{self, Rendering, ResponseBody, warning};
+use super::turns::Turn;
 use super::{
     access_log, authenticate, body, discovery, health, negotiate, openapi, openid, options,
 };
@@ -100,6 +101,9 @@ impl Edge {
         // Boxed: every request reserves space for it.
         let user = user.map_err(Box::new);
         let authenticated = user.as_ref().ok().cloned();
+        if let (Some(user), Some(turn)) = (&authenticated, parts.extensions.get::<Turn>()) {
+            turn.take_as(user);
+        }
         let is_limited = authenticated.as_ref().is_some_and(|user| !user.is_master());
         let info = (is_limited || self.wants_info())
             .then(|| Box::new(RequestInfo::new(&parts.method, parts.uri.path(), &query)));

@@ -21,6 +21,7 @@ mod request;
 mod request_info;
 mod respond;
 mod tagged;
+mod turns;
 
 pub use api::{Api, ApiOptions, StartError};
 pub use audit::{AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions};

@@ -202,10 +202,12 @@ fn settled(value: &Value) -> Value {
         }
         Value::Array(values) => values.iter().map(settled).collect(),
         Value::String(text) => {
-            let at = text.find("response.uid=\"").map(|at| at + 14);
-            let at = at.or_else(|| text.starts_with("gen-").then_some(4));
-            match at.filter(|at| *at < text.len()) {
-                Some(at) => format!("{}…", &text[..at]).into(),
+            if let Some(at) = text.find("response.uid=\"") {
+                return format!("{}…", &text[..at]).into();
+            }
+            // A generated name has five characters after its prefix.
+            match text.find("gen-").filter(|at| text.len() >= at + 9) {
+                Some(at) => format!("{}gen-…{}", &text[..at], &text[at + 9..]).into(),
                 None => value.clone(),
             }
         }
@@ -247,7 +249,14 @@ impl Placeholders<'_> {
 }
 
 fn configuring(method: &str, configuration: &Value, name: &str) -> Question {
-    let kind = configuration["kind"].as_str().unwrap().to_lowercase();
+    let kind = configuration["kind"].as_str().unwrap().to_lowercase() + "s";
+    let path = match &*kind {
+        "configmaps" => "/api/v1/namespaces/blue/configmaps".to_owned(),
+        kind => format!(
+            "/apis/admissionregistration.k8s.io/v1/{}",
+            kind.replace("policys", "policies")
+        ),
+    };
     let body = if method == "POST" {
         configuration.clone()
     } else {
@@ -256,7 +265,7 @@ fn configuring(method: &str, configuration: &Value, name: &str) -> Question {
     serde_json::from_value(json!({
         "token": "admin-token",
         "method": method,
-        "path": format!("/apis/admissionregistration.k8s.io/v1/{kind}s{name}"),
+        "path": format!("{path}{name}"),
         "body": body,
     }))
     .unwrap()

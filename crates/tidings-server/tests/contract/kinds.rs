@@ -95,6 +95,17 @@ async fn every_kind_can_be_created_listed_watched_and_deleted() {
                 body["spec"] =
                     json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
             }
+            "ValidatingAdmissionPolicy" => {
+                let rule = json!({
+                    "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                });
+                body["spec"] = json!({
+                    "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}],
+                });
+            }
+            "ValidatingAdmissionPolicyBinding" => {
+                body["spec"] = json!({"policyName": "p", "validationActions": ["Deny"]});
+            }
             _ => {}
         }
         let created = server.request("POST", &path, body).await;

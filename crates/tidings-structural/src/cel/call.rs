@@ -8,7 +8,7 @@ use kube_cel::cel::{Context, IdedExpr, Value as Cel};
 
 use super::authorizer::{self, Access, AccessAnswer};
 use super::url::CelUrl;
-use super::val::{CelText, NO_OVERLOAD, Val};
+use super::val::{NO_OVERLOAD, Val};
 
 /// Bytes that one call of `replace` may insert.
 const MADE_BYTES_MAX: usize = 16 << 20;
@@ -306,7 +306,7 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
         }
         ("int", Val::Text(text)) => match text.as_str().parse() {
             Ok(number) => Val::Int(number),
-            Err(_) => return Err(parse_error("ParseInt", text)),
+            Err(_) => return Err(parse_error("int")),
         },
         ("uint", Val::Int(number)) => match u64::try_from(*number) {
             Ok(number) => Val::Uint(number),
@@ -317,18 +317,18 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
         }
         ("uint", Val::Text(text)) => match text.as_str().parse() {
             Ok(number) => Val::Uint(number),
-            Err(_) => return Err(parse_error("ParseUint", text)),
+            Err(_) => return Err(parse_error("uint")),
         },
         ("double", Val::Int(number)) => Val::Double(*number as f64),
         ("double", Val::Uint(number)) => Val::Double(*number as f64),
         ("double", Val::Text(text)) => match text.as_str().parse() {
             Ok(number) => Val::Double(number),
-            Err(_) => return Err(parse_error("ParseFloat", text)),
+            Err(_) => return Err(parse_error("double")),
         },
         ("bool", Val::Text(text)) => match text.as_str() {
             "1" | "t" | "T" | "true" | "TRUE" | "True" => Val::Bool(true),
             "0" | "f" | "F" | "false" | "FALSE" | "False" => Val::Bool(false),
-            _ => return Err(parse_error("ParseBool", text)),
+            _ => return Err(parse_error("bool")),
         },
         ("bytes", Val::Text(text)) => Val::Bytes(Arc::new(text.as_str().as_bytes().to_vec())),
         ("string", Val::Int(number)) => Val::text(number.to_string()),
@@ -359,11 +359,8 @@ fn convert<'a>(to: &str, value: &Val<'a>) -> Result<Val<'a>, String> {
     })
 }
 
-fn parse_error(function: &str, text: &CelText<'_>) -> String {
-    format!(
-        "strconv.{function}: parsing {}: invalid syntax",
-        tidings_go::quote(text.as_str())
-    )
+fn parse_error(to: &str) -> String {
+    format!("type conversion error from 'string' to '{to}'")
 }
 
 fn size(value: &Val<'_>) -> u64 {

@@ -452,10 +452,15 @@ impl RuleChecker<'_> {
             .target
             .as_deref()
             .and_then(|target| qualified(target, name));
+        let errors = self.errors.len();
         let target = match (&call.target, &qualified) {
             (Some(target), None) => Some(self.info(target, scope)),
             _ => None,
         };
+        // What is called of something wrong is told only if nothing has that name.
+        if self.errors.len() > errors && super::functions::is_known(name) {
+            return ExprInfo::plain(TypeKind::Dyn, MinMax::fixed(0));
+        }
         let errors = self.errors.len();
         let allowed_mixed = std::mem::replace(&mut self.allows_mixed, name == "format");
         let args: Vec<ExprInfo> = call.args.iter().map(|arg| self.info(arg, scope)).collect();

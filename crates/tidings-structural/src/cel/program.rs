@@ -136,14 +136,14 @@ impl CelProgram {
         matches!(self.kind, TypeKind::Bool)
     }
 
-    /// True if the result is a text, as far as is known before.
+    /// True if the result is a text.
     pub fn is_text(&self) -> bool {
-        matches!(self.kind, TypeKind::String | TypeKind::Dyn)
+        matches!(self.kind, TypeKind::String)
     }
 
-    /// True if the result is null, as far as is known before.
-    pub fn may_be_null(&self) -> bool {
-        matches!(self.kind, TypeKind::Null | TypeKind::Dyn)
+    /// True if the result is null.
+    pub fn is_null(&self) -> bool {
+        matches!(self.kind, TypeKind::Null)
     }
 
     /// The most that an evaluation may cost, as estimated from the types.
@@ -174,6 +174,11 @@ impl<'a> CelInput<'a> {
             composed: HashMap::new(),
             budget,
         }
+    }
+
+    /// True if `variables.name` has been evaluated.
+    pub fn has(&self, name: &str) -> bool {
+        self.composed.contains_key(name)
     }
 
     /// Evaluates an expression whose result becomes `variables.name`.

@@ -3,6 +3,7 @@
 pub(super) mod mutating_admission_policy;
 mod mutating_admission_policy_binding;
 pub(super) mod mutating_webhook_configuration;
+mod policies;
 pub(super) mod validating_admission_policy;
 mod validating_admission_policy_binding;
 pub(super) mod validating_webhook_configuration;

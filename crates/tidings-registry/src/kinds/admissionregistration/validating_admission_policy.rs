@@ -1,5 +1,8 @@
 //! `ValidatingAdmissionPolicy` of `admissionregistration.k8s.io`: entry, defaults and table.
 
+use std::sync::Arc;
+
+use super::policies::PolicyStrategy;
 use super::{PARAM_KIND, policy_cells};
 use crate::defaults::{TypeDefaults, defaults};
 use crate::model::Kind;
@@ -11,6 +14,7 @@ pub(super) fn kind() -> Kind {
         plural: "validatingadmissionpolicies".into(),
         printer: &PRINTER,
         status: true, // a MutatingAdmissionPolicy has none
+        strategy: Arc::new(PolicyStrategy),
         ..super::plain()
     }
 }

@@ -1,10 +1,12 @@
 //! The configurations in the caches, compiled when they change.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use tidings_admission::{Webhook, WebhookConfiguration};
+use tidings_admission::{NotReadable, Policy, PolicyBinding, Webhook, WebhookConfiguration};
 use tidings_json::Value;
 
+use super::super::long_work::do_long_work;
 use super::super::resource::Resource;
 use super::super::served::ServedSet;
 
@@ -13,11 +15,13 @@ use super::super::served::ServedSet;
 pub(super) struct Configured {
     pub(super) mutating: Vec<Arc<Webhook>>,
     pub(super) validating: Vec<Arc<Webhook>>,
+    /// Policies that are bound, with their bindings.
+    pub(super) policies: Vec<(Policy, Vec<PolicyBinding>)>,
 }
 
 impl Configured {
     pub(super) fn is_empty(&self) -> bool {
-        self.mutating.is_empty() && self.validating.is_empty()
+        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
     }
 }
 
@@ -25,9 +29,11 @@ impl Configured {
 pub(super) struct AdmissionIndex {
     mutating: Option<Arc<Resource>>,
     validating: Option<Arc<Resource>>,
+    policies: Option<Arc<Resource>>,
+    bindings: Option<Arc<Resource>>,
     current: RwLock<Arc<Configured>>,
     /// The positions of the logs of the caches when they were read.
-    read: Mutex<Option<[u64; 2]>>,
+    read: Mutex<Option<[u64; 4]>>,
 }
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -38,6 +44,8 @@ impl AdmissionIndex {
         AdmissionIndex {
             mutating: resource("mutatingwebhookconfigurations"),
             validating: resource("validatingwebhookconfigurations"),
+            policies: resource("validatingadmissionpolicies"),
+            bindings: resource("validatingadmissionpolicybindings"),
             current: RwLock::default(),
             read: Mutex::default(),
         }
@@ -45,7 +53,12 @@ impl AdmissionIndex {
 
     /// What the caches have now.
     pub(super) fn current(&self) -> Arc<Configured> {
-        let resources = [&self.mutating, &self.validating];
+        let resources = [
+            &self.mutating,
+            &self.validating,
+            &self.policies,
+            &self.bindings,
+        ];
         let ends = resources.map(|resource| {
             let resource = resource.as_ref();
             resource.map_or(0, |resource| resource.cache().log_end())
@@ -55,6 +68,7 @@ impl AdmissionIndex {
             let configured = Configured {
                 mutating: webhooks(self.mutating.as_ref()),
                 validating: webhooks(self.validating.as_ref()),
+                policies: policies(self.policies.as_ref(), self.bindings.as_ref()),
             };
             let slot = self.current.write();
             *slot.unwrap_or_else(PoisonError::into_inner) = Arc::new(configured);
@@ -68,23 +82,56 @@ impl AdmissionIndex {
 
 /// All webhooks, in the order of the names of their configurations.
 fn webhooks(resource: Option<&Arc<Resource>>) -> Vec<Arc<Webhook>> {
-    let Some(resource) = resource else {
-        return Vec::new();
-    };
-    let snapshot = resource.cache().snapshot();
-    let mut configurations = Vec::new();
-    for (key, object) in snapshot.state.iter() {
-        let json: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
-        match WebhookConfiguration::read(&json) {
-            Ok(configuration) => configurations.push(configuration),
-            Err(error) => {
-                tracing::error!(name = key.name(), %error, "a configuration of webhooks cannot be read");
-            }
-        }
-    }
+    let mut configurations = all(resource, WebhookConfiguration::read);
     configurations.sort_by(|one, other| one.name.cmp(&other.name));
     let webhooks = configurations
         .into_iter()
         .flat_map(|configuration| configuration.webhooks);
     webhooks.map(Arc::new).collect()
+}
+
+/// The policies that are bound, in the order of their names. Others are not compiled.
+fn policies(
+    policies: Option<&Arc<Resource>>,
+    bindings: Option<&Arc<Resource>>,
+) -> Vec<(Policy, Vec<PolicyBinding>)> {
+    let mut bound: HashMap<String, Vec<PolicyBinding>> = HashMap::new();
+    for binding in all(bindings, PolicyBinding::read) {
+        bound
+            .entry(binding.policy.clone())
+            .or_default()
+            .push(binding);
+    }
+    if bound.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    // In the order of the keys, which are the names.
+    for policy in do_long_work(|| all(policies, Policy::read)) {
+        if let Some(mut bindings) = bound.remove(&policy.name) {
+            bindings.sort_by(|one, other| one.name.cmp(&other.name));
+            found.push((policy, bindings));
+        }
+    }
+    found.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    found
+}
+
+/// All objects of a resource, as `read` reads them. Those that cannot be read are told of in the log.
+fn all<T>(
+    resource: Option<&Arc<Resource>>,
+    read: impl Fn(&Value) -> Result<T, NotReadable>,
+) -> Vec<T> {
+    let mut found = Vec::new();
+    let snapshot = resource.map(|resource| resource.cache().snapshot());
+    for (key, object) in snapshot.iter().flat_map(|snapshot| snapshot.state.iter()) {
+        let json: Value = serde_json::from_slice(object.as_bytes()).unwrap_or_default();
+        match read(&json) {
+            Ok(one) => found.push(one),
+            Err(error) => {
+                tracing::error!(name = key.name(), %error, "an object that configures admission cannot be read");
+            }
+        }
+    }
+    found
 }

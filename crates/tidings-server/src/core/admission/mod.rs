@@ -5,6 +5,7 @@
 
 mod counts;
 mod index;
+mod policies;
 mod questions;
 mod services;
 mod webhooks;
@@ -13,13 +14,13 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidings_access::User;
-use tidings_admission::{AdmissionRequest, Operation, ResourceKind};
-use tidings_api::{Object, ObjectKey, Status};
+use tidings_admission::{AdmissionRequest, MatchResources, Operation, ResourceKind, Webhook};
+use tidings_api::{Labels, Object, ObjectKey, Status};
 use tidings_json::{Map, Value};
-use tidings_registry::{Draft, Kind, Subresource};
+use tidings_registry::{Draft, Kind, ScaleView, Subresource};
 
 pub(crate) use counts::AdmissionCounts;
-use index::AdmissionIndex;
+use index::{AdmissionIndex, Configured};
 pub use services::ServiceResolver;
 use services::Services;
 use webhooks::WebhookClients;
@@ -139,6 +140,13 @@ pub(super) struct Asked<'a> {
     pub(super) answers: Option<&'a Arc<AccessAnswers>>,
 }
 
+/// The objects of a request.
+#[derive(Clone, Copy)]
+struct Objects<'o> {
+    new: Option<&'o Object>,
+    old: Option<&'o Object>,
+}
+
 /// A request on its way through admission.
 pub(super) struct Admitting<'a> {
     context: &'a AdmissionContext,
@@ -209,6 +217,9 @@ impl<'a> Admitting<'a> {
             // They cannot change what is deleted, but refuse.
             webhooks::check_each(self, &index, old).await?;
         }
+        if self.concerns_policies(&index) {
+            policies::check(self, &index, new, old)?;
+        }
         if self.concerns_any(&index.validating) {
             webhooks::check(self, &index, new, old).await?;
         }
@@ -219,13 +230,79 @@ impl<'a> Admitting<'a> {
     pub(super) fn is_checked(&self) -> bool {
         let index = self.context.admission.index.current();
         self.concerns_any(&index.validating)
+            || self.concerns_policies(&index)
             || (self.request.operation == Operation::Delete && self.concerns_any(&index.mutating))
     }
 
-    fn concerns_any(&self, webhooks: &[Arc<tidings_admission::Webhook>]) -> bool {
-        let equivalents = || self.equivalents();
+    fn concerns_any(&self, webhooks: &[Arc<Webhook>]) -> bool {
         let mut webhooks = webhooks.iter();
-        webhooks.any(|webhook| webhook.asked_about(&self.request, equivalents).is_some())
+        webhooks.any(|webhook| self.about(&webhook.matching).is_some())
+    }
+
+    fn concerns_policies(&self, index: &Configured) -> bool {
+        let mut policies = index.policies.iter();
+        policies.any(|(policy, _)| self.about(&policy.matching).is_some())
+    }
+
+    /// The resource that rules mean by the request; `None` if they do not mean it.
+    fn about(&self, matching: &MatchResources) -> Option<ResourceKind> {
+        matching.about(&self.request, &|| self.equivalents())
+    }
+
+    /// False if selectors leave the request out.
+    fn selects(&self, matching: &MatchResources, objects: Objects<'_>) -> Result<bool, Status> {
+        let namespace = match matching.has_namespace_selector() {
+            true => self.namespace_labels(objects)?,
+            false => None,
+        };
+        let both = [objects.new, objects.old];
+        let labels: Vec<&Labels> = both.into_iter().flatten().map(Object::labels).collect();
+        Ok(matching.selects(namespace.as_ref(), &labels))
+    }
+
+    /// The labels of the namespace that the object is in, or is. `None` if it is in none.
+    fn namespace_labels(&self, objects: Objects<'_>) -> Result<Option<Labels>, Status> {
+        let name = self.request.namespace;
+        if name.is_empty() {
+            return Ok(None);
+        }
+        if self.kind.is_namespace
+            && self.request.operation != Operation::Delete
+            && let Some(new) = objects.new
+        {
+            return Ok(Some(new.labels().clone()));
+        }
+        Ok(Some(self.namespace(name)?.labels().clone()))
+    }
+
+    fn namespace(&self, name: &str) -> Result<Object, Status> {
+        let namespaces = &self.context.admission.namespaces;
+        let found = namespaces.get(&ObjectKey::new("", name));
+        found.ok_or_else(|| Status::not_found(namespaces.kind.group_resource(), name))
+    }
+
+    /// The JSON of an object as those see it who are asked about a kind.
+    fn shown<'o>(
+        &self,
+        kind: &Kind,
+        object: Option<&'o Object>,
+    ) -> Result<Option<Cow<'o, [u8]>>, Status> {
+        let Some(object) = object else {
+            return Ok(None);
+        };
+        if self.subresource == Some(Subresource::Scale) {
+            let scale = ScaleView::of(object, self.kind)?;
+            return Ok(Some(scale.to_json()?.into()));
+        }
+        Ok(Some(kind.shown(object)))
+    }
+
+    /// As [`Admitting::shown`], as a value; null if there is no object.
+    fn shown_value(&self, kind: &Kind, object: Option<&Object>) -> Result<Value, Status> {
+        match self.shown(kind, object)? {
+            Some(json) => serde_json::from_slice(&json).map_err(Status::internal),
+            None => Ok(Value::Null),
+        }
     }
 
     /// The other versions and groups in which the same objects are served.

@@ -1,11 +1,8 @@
-//! What expressions ask about: the objects as values, and whether a user may do something.
+//! What expressions ask: whether a user may do something.
 
 use std::sync::Arc;
 
 use tidings_access::{Attributes, Decision, ResourceOrPath, User};
-use tidings_api::{Object, Status};
-use tidings_json::Value;
-use tidings_registry::Kind;
 use tidings_structural::{AccessCheck, CelAuthorizer, CelDecision};
 
 use super::super::access::Access;
@@ -88,12 +85,4 @@ pub(super) fn request_resource(admitting: &Admitting<'_>) -> AccessCheck {
         name: request.name.to_owned(),
         ..AccessCheck::default()
     }
-}
-
-/// An object as a kind shows it; null if there is none.
-pub(super) fn value(kind: &Kind, object: Option<&Object>) -> Result<Value, Status> {
-    let Some(object) = object else {
-        return Ok(Value::Null);
-    };
-    serde_json::from_slice(&kind.shown(object)).map_err(Status::internal)
 }

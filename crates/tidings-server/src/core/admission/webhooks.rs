@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tidings_admission::{
-    ClientConfig, FailurePolicy, MatchVerdict, Operation, ResourceKind, Review, ReviewAnswer,
-    Variables, Webhook as Configured,
+    ClientConfig, FailurePolicy, MatchVerdict, ResourceKind, Review, ReviewAnswer, Variables,
+    Webhook as Configured,
 };
-use tidings_api::{Labels, Object, Status};
+use tidings_api::{Object, Status};
 use tidings_go::quote;
 use tidings_json::{Value, json};
-use tidings_registry::{Draft, FieldValidation, Kind, Patch, PatchType, ScaleView, Subresource};
+use tidings_registry::{Draft, FieldValidation, Kind, Patch, PatchType, Subresource};
 use tidings_webhook::{Dial, Webhook, WebhookAnswer};
 use uuid::Uuid;
 
-use super::Admitting;
 use super::counts::CallOutcome;
 use super::index::Configured as Index;
-use super::questions::{Authorizing, request_resource, value};
+use super::questions::{Authorizing, request_resource};
 use super::services::Services;
+use super::{Admitting, Objects};
 
 /// How many webhooks have connections that are kept.
 const CLIENTS_MAX: usize = 200;
@@ -93,13 +93,6 @@ struct Invocation {
     kind: Arc<Kind>,
 }
 
-/// The objects of a request.
-#[derive(Clone, Copy)]
-struct Objects<'o> {
-    new: Option<&'o Object>,
-    old: Option<&'o Object>,
-}
-
 impl Admitting<'_> {
     /// Whether a webhook is asked, and about what.
     fn invocation(
@@ -108,16 +101,10 @@ impl Admitting<'_> {
         objects: Objects<'_>,
         step: &'static str,
     ) -> Result<Option<Invocation>, Status> {
-        let Some(about) = webhook.asked_about(&self.request, || self.equivalents()) else {
+        let Some(about) = self.about(&webhook.matching) else {
             return Ok(None);
         };
-        let namespace = match webhook.has_namespace_selector() {
-            true => self.namespace_labels(objects)?,
-            false => None,
-        };
-        let both = [objects.new, objects.old];
-        let labels: Vec<&Labels> = both.into_iter().flatten().map(Object::labels).collect();
-        if !webhook.selects(namespace.as_ref(), &labels) {
+        if !self.selects(&webhook.matching, objects)? {
             return Ok(None);
         }
         let kind = self.kind_of(&about)?;
@@ -155,51 +142,6 @@ impl Admitting<'_> {
             about,
             kind,
         }))
-    }
-
-    /// The labels of the namespace that the object is in, or is. `None` if it is in none.
-    fn namespace_labels(&self, objects: Objects<'_>) -> Result<Option<Labels>, Status> {
-        let name = self.request.namespace;
-        if name.is_empty() {
-            return Ok(None);
-        }
-        if self.kind.is_namespace
-            && self.request.operation != Operation::Delete
-            && let Some(new) = objects.new
-        {
-            return Ok(Some(new.labels().clone()));
-        }
-        let namespaces = &self.context.admission.namespaces;
-        let found = namespaces.get(&tidings_api::ObjectKey::new("", name));
-        let found =
-            found.ok_or_else(|| Status::not_found(namespaces.kind.group_resource(), name))?;
-        Ok(Some(found.labels().clone()))
-    }
-
-    /// The JSON of an object as a webhook sees it.
-    fn shown<'o>(
-        &self,
-        kind: &Kind,
-        object: Option<&'o Object>,
-    ) -> Result<Option<std::borrow::Cow<'o, [u8]>>, Status> {
-        let Some(object) = object else {
-            return Ok(None);
-        };
-        if self.subresource == Some(Subresource::Scale) {
-            let scale = ScaleView::of(object, self.kind)?;
-            return Ok(Some(scale.to_json()?.into()));
-        }
-        Ok(Some(kind.shown(object)))
-    }
-
-    fn shown_value(&self, kind: &Kind, object: Option<&Object>) -> Result<Value, Status> {
-        match self.subresource {
-            Some(Subresource::Scale) => match self.shown(kind, object)? {
-                Some(json) => serde_json::from_slice(&json).map_err(Status::internal),
-                None => Ok(Value::Null),
-            },
-            _ => value(kind, object),
-        }
     }
 
     /// Asks one webhook.
@@ -451,7 +393,9 @@ fn patched(
         return Err(Stopped::Broken(Status::internal(why)));
     }
     let broken = |why: &dyn std::fmt::Display| Stopped::Broken(Status::internal(why));
-    let before = value(&asked.kind, objects.new).map_err(Stopped::Broken)?;
+    let before = admitting
+        .shown_value(&asked.kind, objects.new)
+        .map_err(Stopped::Broken)?;
     let after = patch.apply_to(before).map_err(|why| broken(&why))?;
     let draft = changing
         .draft

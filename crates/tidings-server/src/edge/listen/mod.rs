@@ -16,7 +16,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -28,6 +28,7 @@ use crate::core::ShownCertificate;
 use crate::edge::Api;
 use crate::edge::api::PeerAddress;
 use crate::edge::respond::ResponseBody;
+use crate::edge::turns::{InTurn, Turn, TurnExecutor, Turns};
 use rewound::RewoundStream;
 use streams::{StreamActivity, StreamBody};
 use takeover::{TakenWatch, WatchTakeover};
@@ -108,6 +109,7 @@ impl Listener {
         let acceptor = TlsAcceptor::from(tls);
         let (stopping, _) = watch::channel(false);
         let mut connections = JoinSet::new();
+        let turns = Turns::new();
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
@@ -118,7 +120,9 @@ impl Listener {
                         api.refuse_connection(self.connections_max);
                     }
                     Ok((stream, _)) => {
-                        connections.spawn(connection(stream, acceptor.clone(), api.clone(), stopping.subscribe()));
+                        let turn = Turn::of_stranger(&turns);
+                        let served = connection(stream, acceptor.clone(), api.clone(), turn.clone(), stopping.subscribe());
+                        connections.spawn(InTurn::new(served, turn));
                     }
                     Err(error) => {
                         // Most likely the process is out of file descriptors: wait until some are closed.
@@ -150,6 +154,7 @@ struct ConnectedApi {
     api: Api,
     shown: Option<ShownCertificate>,
     peer: Option<PeerAddress>,
+    turn: Turn,
 }
 
 impl ConnectedApi {
@@ -160,6 +165,7 @@ impl ConnectedApi {
         if let Some(peer) = self.peer {
             request.extensions_mut().insert(peer);
         }
+        request.extensions_mut().insert(self.turn.clone());
         self.api.handle(request).await
     }
 }
@@ -169,15 +175,17 @@ fn connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     api: Api,
+    turn: Turn,
     stopping: watch::Receiver<bool>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(serve_connection(stream, acceptor, api, stopping))
+    Box::pin(serve_connection(stream, acceptor, api, turn, stopping))
 }
 
 async fn serve_connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     api: Api,
+    turn: Turn,
     stopping: watch::Receiver<bool>,
 ) {
     // Events are small and must not wait for more data.
@@ -195,6 +203,7 @@ async fn serve_connection(
     let api = ConnectedApi {
         shown: api.shown(stream.get_ref().1.peer_certificates()),
         peer: api.wants_peers().then(peer).flatten(),
+        turn,
         api,
     };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
@@ -277,7 +286,7 @@ async fn serve_http2(
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
     let stream = with_preface(stream).await?;
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let mut builder = http2::Builder::new(TurnExecutor(api.turn.clone()));
     builder
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
