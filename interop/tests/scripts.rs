@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use interop::{Server, directory, said};
 
@@ -18,8 +19,10 @@ fn run(command: &mut Command) -> String {
     said(&command.output().unwrap()).unwrap()
 }
 
-#[tokio::test]
-async fn the_python_client() {
+/// The interpreter with the packages of the Python client. They are installed once, by whichever test comes first.
+fn python() -> PathBuf {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let _installing = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
     let packages = installed("python");
     let python = packages.join("bin/python");
     if !python.exists() {
@@ -36,10 +39,25 @@ async fn the_python_client() {
             "-r",
         ])
         .arg(requirements));
+    python
+}
+
+#[tokio::test]
+async fn the_python_client() {
+    let python = python();
     let server = Server::start().await.unwrap();
     let script = directory().join("python/client.py");
     let output = run(server.command(&python).arg(script));
     assert_eq!(output, "the Python client is at home\n");
+}
+
+#[tokio::test]
+async fn webhooks_in_python() {
+    let python = python();
+    let server = Server::start().await.unwrap();
+    let script = directory().join("python/webhooks.py");
+    let output = run(server.command(&python).arg(script));
+    assert_eq!(output, "the Python webhooks are at home\n");
 }
 
 #[tokio::test]

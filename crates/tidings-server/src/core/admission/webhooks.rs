@@ -187,7 +187,7 @@ impl Admitting<'_> {
         let deadline = Duration::from_secs(webhook.timeout_seconds.into());
         let answered = client.post(Bytes::from(review.to_json()), deadline).await;
         let answered = answered.map_err(|error| {
-            tracing::debug!(webhook = webhook.name, %error, "a webhook has not answered");
+            tracing::warn!(webhook = webhook.name, %error, "a webhook has not answered");
             failed(format!("failed to call webhook: {}", error.in_go()), 503)
         })?;
         if !(200..=206).contains(&answered.code) {
@@ -238,20 +238,23 @@ impl Admitting<'_> {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(Stopped::Refused(status) | Stopped::Broken(status)) => Err(status),
-            Err(Stopped::Failed(why, _)) if ignores => {
+            // The reason may quote what the webhook has sent, so only the client is told.
+            Err(Stopped::Failed(_, code)) if ignores => {
+                let name = &webhook.name;
                 tracing::warn!(
-                    webhook = webhook.name,
-                    why,
+                    webhook = name,
+                    code,
                     "a webhook failed, and the request goes on"
                 );
-                counts.failed_open(&webhook.name, step);
-                self.note(note.to_owned(), webhook.name.clone());
+                counts.failed_open(name, step);
+                self.note(note.to_owned(), name.clone());
                 Ok(None)
             }
-            Err(Stopped::Failed(why, _)) => {
+            Err(Stopped::Failed(why, code)) => {
+                let name = &webhook.name;
                 tracing::warn!(
-                    webhook = webhook.name,
-                    why,
+                    webhook = name,
+                    code,
                     "a webhook failed, and the request is refused"
                 );
                 Err(Status::internal(why))
