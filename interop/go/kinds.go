@@ -108,9 +108,6 @@ func kinds(ctx context.Context, c clients, protobuf, json kubernetes.Interface) 
 			{Name: "a", Port: 80, TargetPort: intstr.FromString("http")}, {Name: "b", Port: 53, Protocol: corev1.ProtocolUDP},
 		},
 	}})
-	inBoth(ctx, protobuf.CoreV1().ResourceQuotas(ns), json.CoreV1().ResourceQuotas(ns), &corev1.ResourceQuota{
-		Spec: corev1.ResourceQuotaSpec{Hard: quantities},
-	})
 	inBoth(ctx, protobuf.CoreV1().LimitRanges(ns), json.CoreV1().LimitRanges(ns), &corev1.LimitRange{Spec: corev1.LimitRangeSpec{
 		Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Default: quantities}},
 	}})

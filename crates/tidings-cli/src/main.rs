@@ -1,5 +1,6 @@
 //! The command `tidings`.
 
+mod admission;
 mod audit;
 mod authentication;
 mod authorization;

@@ -15,6 +15,7 @@ use tidings_server::{
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::admission::AdmissionArguments;
 use crate::audit::AuditArguments;
 use crate::authentication::AuthenticationArguments;
 use crate::authorization::WebhookArguments;
@@ -93,6 +94,9 @@ pub(crate) struct ServeArguments {
 
     #[command(flatten)]
     authorization_webhook: WebhookArguments,
+
+    #[command(flatten)]
+    admission: AdmissionArguments,
 
     /// How many connections may be open; more are closed at once [default: as many as open files are allowed, less 128, at most 100000]
     #[arg(long, value_name = "NUMBER")]
@@ -217,6 +221,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let encryption = arguments.encryption.read()?;
     let client_signer = arguments.signing.read()?;
     let certificates = Arc::new(arguments.serving.read()?);
+    let plugins = arguments.admission.plugins()?;
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -267,6 +272,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
         .clone_from(&arguments.authorization_mode);
     options.authorization_webhook = authorization_webhook;
     options.client_signer = client_signer;
+    options.plugins = plugins;
     options.watch_limits.all = arguments.max_watches;
     options.watch_limits.user = arguments.max_watches_per_user;
     options.history = arguments.history;

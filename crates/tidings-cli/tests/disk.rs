@@ -81,7 +81,7 @@ async fn a_log_that_cannot_be_written_decides_nothing() {
     let client = &server.client;
     let mut written = 0;
     let failed = loop {
-        let body = config_map(&format!("n{written}"), 5000);
+        let body = config_map(&format!("n{written}"), 40_000);
         let (code, text) = ask(client, "POST", CONFIGMAPS, &body).await;
         if code != 201 {
             break text;

@@ -1,4 +1,8 @@
-//! Resource quantities: which texts are quantities, and their canonical form (`1024Mi` becomes `1Gi`).
+//! Resource quantities: which texts are quantities, their canonical form (`1024Mi` becomes `1Gi`), and sums of them.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::ops::{Add, Sub};
 
 const NO_QUANTITY: &str = "quantities must match the regular expression \
      '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -33,7 +37,7 @@ pub fn check_quantity(text: &str) -> Result<(), String> {
 }
 
 /// How the quantity was written, which decides how it is printed.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum QuantityStyle {
     Decimal,
     Binary,
@@ -48,6 +52,110 @@ pub fn canonical_quantity(text: &str) -> String {
         .filter(|written| !written.is_kept())
         .and_then(|written| print(written.nanos()?, written.style))
         .unwrap_or_else(|| text.to_string())
+}
+
+/// An amount that can be added and compared. It is exact to billionths; what is larger than 10^29 is cut.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantity {
+    nanos: i128,
+    style: QuantityStyle,
+}
+
+impl Quantity {
+    /// Nothing.
+    pub const ZERO: Quantity = Quantity {
+        nanos: 0,
+        style: QuantityStyle::Decimal,
+    };
+
+    /// Reads a quantity. `None` if it is none.
+    pub fn parse(text: &str) -> Option<Quantity> {
+        check_quantity(text).ok()?;
+        let written = WrittenQuantity::read(text)?;
+        let most = i128::MAX >> 8;
+        let cut = if written.negative { -most } else { most };
+        Some(Quantity {
+            nanos: written.nanos().unwrap_or(cut).clamp(-most, most),
+            style: written.style,
+        })
+    }
+
+    /// A whole number.
+    pub fn whole(number: i64) -> Quantity {
+        Quantity {
+            nanos: i128::from(number) * NANO,
+            ..Quantity::ZERO
+        }
+    }
+
+    /// True if it is zero.
+    pub fn is_zero(self) -> bool {
+        self.nanos == 0
+    }
+
+    /// The whole number above.
+    pub fn value(self) -> i128 {
+        -(-self.nanos).div_euclid(NANO)
+    }
+
+    /// The whole number of thousandths above.
+    pub fn milli_value(self) -> i128 {
+        -(-self.nanos).div_euclid(NANO / 1000)
+    }
+}
+
+impl Add for Quantity {
+    type Output = Quantity;
+
+    /// A sum is printed as its first part is, unless that is zero.
+    fn add(self, other: Quantity) -> Quantity {
+        Quantity {
+            nanos: self.nanos.saturating_add(other.nanos),
+            style: if self.is_zero() {
+                other.style
+            } else {
+                self.style
+            },
+        }
+    }
+}
+
+impl Sub for Quantity {
+    type Output = Quantity;
+
+    fn sub(self, other: Quantity) -> Quantity {
+        let nanos = -other.nanos;
+        self + Quantity { nanos, ..other }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Quantity) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Quantity) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Quantity) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match print(self.nanos, self.style) {
+            Some(text) => f.write_str(&text),
+            None => write!(f, "{}", self.value()),
+        }
+    }
 }
 
 /// The parts of a quantity as it was written.
@@ -214,6 +322,27 @@ mod tests {
         ] {
             assert_eq!(canonical_quantity(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn sums_are_exact_and_printed_as_their_first_part() {
+        let quantity = |text: &str| Quantity::parse(text).unwrap();
+        for (one, other, sum) in [
+            ("1", "500m", "1500m"),
+            ("1Gi", "512Mi", "1536Mi"),
+            ("0", "1Gi", "1Gi"),
+            ("1000", "1Gi", "1073742824"),
+            ("100m", "900m", "1"),
+            ("1e3", "1e3", "2e3"),
+        ] {
+            assert_eq!((quantity(one) + quantity(other)).to_string(), sum);
+            assert_eq!(quantity(sum) - quantity(other), quantity(one));
+        }
+        assert!(quantity("1Ki") > quantity("1k") && quantity("1") == quantity("1000m"));
+        assert_eq!(quantity("1500m").value(), 2);
+        assert_eq!(quantity("-1500m").value(), -1);
+        assert_eq!(quantity("1.0001").milli_value(), 1001);
+        assert!(quantity("9e99") > quantity("1E") && Quantity::parse("1x").is_none());
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, ServedObject, Status, UnstampedObject};
-use tidings_json::Value;
+use tidings_json::{Touched, Value};
 
+use crate::complete;
 use crate::model::{Draft, Kind};
 
 /// An object that has no revision yet, with the resourceVersion that a client sent, if that is one.
@@ -37,6 +38,11 @@ pub fn without_revision(
 }
 
 impl Draft {
+    /// Brings a draft that was changed here and there into its form: with defaults, and with members in their order.
+    pub fn complete(&mut self) {
+        complete::complete(self, &Touched::Whole);
+    }
+
     /// The object as it would be stored now.
     ///
     /// # Errors

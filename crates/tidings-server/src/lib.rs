@@ -26,5 +26,6 @@ pub use tidings_audit::AuditPolicy;
 pub use tidings_config::{ConfigError, ConfigFile, FollowedFile};
 pub use tidings_identity as identity;
 pub use tidings_oidc::read_keys;
+pub use tidings_plugins::{PluginError, PluginSet};
 pub use tidings_registry::{lifetimes, store_prefixes};
 pub use tidings_webhook::Webhook;

@@ -1,12 +1,15 @@
 //! The server's own controllers. They are clients of the core, as programs outside are clients of the API.
 
+mod accounts;
 mod certificates;
 mod client;
 mod definitions;
 mod flows;
 mod garbage;
 mod namespaces;
+mod quotas;
 mod roles;
+mod volumes;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -20,8 +23,8 @@ pub(crate) use garbage::GarbageCounts;
 
 /// How often caches are told the store's revision and the oldest revision of the history, and files of credentials are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates, flows.
-const TASKS: usize = 8;
+/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates, flows, accounts, quotas, volumes.
+const TASKS: usize = 11;
 
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
@@ -40,6 +43,7 @@ impl Controllers {
             roles::create_defaults(core).await;
         }
         flows::create_defaults(core).await;
+        accounts::create_defaults(core).await;
         let garbage: Arc<GarbageCounts> = Arc::default();
         let weak = || Arc::downgrade(core);
         let mut tasks = JoinSet::new();
@@ -50,6 +54,9 @@ impl Controllers {
         tasks.spawn(follow_credentials(weak()));
         tasks.spawn(certificates::run(weak(), signer));
         tasks.spawn(flows::run(weak()));
+        tasks.spawn(accounts::run(weak()));
+        tasks.spawn(quotas::run(weak()));
+        tasks.spawn(volumes::run(weak()));
         tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
         Controllers {
             tasks: Mutex::new(tasks),

@@ -44,7 +44,13 @@ pub(super) async fn create_defaults(core: &Core) {
     }
 }
 
-async fn create_if_absent(core: &Core, resource: &Arc<Resource>, namespace: &str, object: &Value) {
+/// Creates an object, unless the cache has it.
+pub(super) async fn create_if_absent(
+    core: &Core,
+    resource: &Arc<Resource>,
+    namespace: &str,
+    object: &Value,
+) {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if resource.get(&ObjectKey::new(namespace, name)).is_some() {
         return;

@@ -12,6 +12,8 @@ use tidings_registry::{WriteOptions, stored};
 
 use super::access::{Access, Decider};
 use super::admission::{AdmissionContext, Admitting, Asked, SentOptions};
+use super::plugins::{CallPlugins, WriteBy};
+use super::quotas::CallQuotas;
 use super::target::Target;
 use super::webhook_authorizer::AccessAnswers;
 
@@ -25,6 +27,10 @@ pub(crate) struct Call {
     pub(super) answers: Option<Arc<AccessAnswers>>,
     /// Whom admission may ask about the write, if anybody.
     pub(super) admission: Option<Box<AdmissionContext>>,
+    /// The admission plugins that look at what is written, if there are any.
+    pub(super) plugins: Option<Box<CallPlugins>>,
+    /// The quotas that may be about what is written, if there are any.
+    pub(super) quotas: Option<Box<CallQuotas>>,
     /// What the request said of itself.
     pub(crate) sent: Option<Box<SentOptions>>,
     /// The name of the field manager.
@@ -43,6 +49,8 @@ impl Call {
             grants: None,
             answers: None,
             admission: None,
+            plugins: None,
+            quotas: None,
             sent: None,
             manager,
             warnings: Vec::new(),
@@ -93,6 +101,15 @@ impl Call {
             answers: self.answers.as_ref(),
         };
         Admitting::new(context, asked)
+    }
+
+    /// Who does what, for plugins.
+    pub(super) fn by(&self, operation: Operation) -> WriteBy<'_> {
+        WriteBy {
+            operation,
+            target: &self.target,
+            user: &self.user,
+        }
     }
 
     /// Adds a note to the audit log.

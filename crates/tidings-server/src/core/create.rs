@@ -11,6 +11,7 @@ use super::call::Call;
 use super::certificates;
 use super::clock;
 use super::long_work::check;
+use super::names::generate_name;
 use super::namespaces::check_namespace;
 use super::policy_index::is_policy;
 use super::resource::ObjectWrite;
@@ -83,6 +84,11 @@ pub(super) async fn create_from(
     }
     draft.fill_in();
     track_created(&mut draft, &call.manager(), &clock::now());
+    let fill = async |draft: &mut Draft| match &call.plugins {
+        Some(plugins) => Box::pin(plugins.change(call.by(Operation::Create), draft, None)).await,
+        None => Ok(()),
+    };
+    fill(&mut draft).await?;
     let sent_key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
     let admitting = call.admitting(Operation::Create, &sent_key, options);
     if let Some(admitting) = &admitting
@@ -90,6 +96,7 @@ pub(super) async fn create_from(
     {
         draft = changed;
         draft.fill_in();
+        fill(&mut draft).await?; // plugins see what webhooks have changed
     }
     draft.meta.uid = Uuid::new_v4().to_string();
     draft.meta.creation_timestamp = Some(clock::now());
@@ -103,6 +110,9 @@ pub(super) async fn create_from(
         if is_request {
             certificates::check_subject(&draft)?;
         }
+        if let Some(plugins) = &call.plugins {
+            plugins.check(call.by(Operation::Create), &draft, None)?;
+        }
         let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
         let written = draft.write()?;
         if let Some(admitting) = call.admitting(Operation::Create, &key, options)
@@ -111,6 +121,13 @@ pub(super) async fn create_from(
             let new = without_revision(&written, ResourceVersion::default())?;
             Box::pin(admitting.check(Some(&new), None)).await?;
         }
+        let counted = match &call.quotas {
+            Some(quotas) => {
+                let new = Some(&**written.value());
+                Box::pin(quotas.begin(&call.target, &key, (new, None), options.dry_run)).await?
+            }
+            None => None,
+        };
         if options.dry_run {
             resource.refresh().await?;
             return match resource.get(&key) {
@@ -123,7 +140,18 @@ pub(super) async fn create_from(
             draft.members.clear(); // freed before the store writes, see `FirstAttempt`
         }
         let create = ObjectWrite::Create(&written);
-        if let Some(object) = resource.commit(&kind, &key, create).await? {
+        let commit = resource.commit(&kind, &key, create);
+        let created = match counted {
+            None => commit.await,
+            Some(counted) => {
+                let created = commit.await;
+                if !matches!(created, Ok(Some(_))) {
+                    Box::pin(counted.undo()).await;
+                }
+                created
+            }
+        };
+        if let Some(object) = created? {
             return Ok(object);
         }
         if attempt == tries {
@@ -147,35 +175,4 @@ fn already_exists(kind: &Kind, key: &ObjectKey, existing: Option<&Object>) -> St
         key.name(),
         existing.is_some_and(Object::is_terminating),
     )
-}
-
-/// A generated name: the prefix, cut so that the name is not too long, and five random characters without vowels, so that they form no
-/// words (W137).
-fn generate_name(prefix: &str) -> String {
-    const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut name: String = prefix.to_owned();
-    while name.len() > 58 {
-        name.pop();
-    }
-    // A random UUID is the source of the random bytes.
-    let random = Uuid::new_v4();
-    name.extend(
-        random.as_bytes()[..5]
-            .iter()
-            .map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])),
-    );
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::generate_name;
-
-    #[test]
-    fn w137_generated_names_are_cut_to_fit() {
-        let name = generate_name("gen-");
-        assert!(name.starts_with("gen-") && name.len() == 9, "{name}");
-        assert_eq!(generate_name(&"x".repeat(100)).len(), 63);
-        assert_ne!(generate_name("a"), generate_name("a"));
-    }
 }

@@ -200,6 +200,7 @@ pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<A
     }
     let admitting = admitting(call, key, options);
     let deletion = delete_one(resource, &kind, key, options, admitting.as_ref()).await?;
+    settle(call, options, &deletion).await;
     Ok(deletion.answer(&kind))
 }
 
@@ -221,14 +222,23 @@ pub(super) async fn delete_collection(
     for object in &objects {
         let (kind, key) = (&call.target.kind, object.key());
         let deleted = delete_one(resource, kind, &key, options, admitting.as_ref()).await;
-        // Another client may have deleted the object meanwhile.
-        if let Err(status) = deleted.map(drop)
-            && status.code != 404
-        {
-            return Err(status);
+        match deleted {
+            Ok(deletion) => settle(call, options, &deletion).await,
+            Err(status) if status.code == 404 => {} // another client has deleted the object
+            Err(status) => return Err(status),
         }
     }
     Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
+}
+
+/// Tells the quotas of an object that is gone.
+async fn settle(call: &Call, options: &DeleteOptions, deletion: &DeletionResult) {
+    if let (Some(quotas), DeletionResult::Done(object)) = (&call.quotas, deletion)
+        && !options.dry_run
+        && let Some(resource) = &call.target.resource
+    {
+        Box::pin(quotas.gone(&resource.kind, object)).await;
+    }
 }
 
 /// The deletion on its way through admission; `None` if nobody is asked.

@@ -125,6 +125,16 @@ async fn replace(
             _ => Err(Status::modified(kind.group_resource(), key.name())),
         };
     }
+    let mut edited = edited;
+    if let Some(plugins) = &call.plugins {
+        let old = match edited.old.take() {
+            Some(old) => old,
+            None => Draft::of(kind, existing)?,
+        };
+        let old = edited.old.insert(old);
+        let filled = plugins.change(call.by(Operation::Update), &mut edited.new, Some(old));
+        Box::pin(filled).await?;
+    }
     let admitting = call.admitting(Operation::Update, key, options);
     let edited = match &admitting {
         Some(admitting) => Box::pin(admitted(call, admitting, edited, existing)).await?,
@@ -135,15 +145,26 @@ async fn replace(
         let new = written.stamped(at, EventType::Modified);
         Box::pin(admitting.check(Some(&new), Some(existing))).await?;
     }
+    let counted = match &call.quotas {
+        Some(quotas) if matches!(step, WriteStep::Write) => {
+            let new = Some(&**written.value());
+            Box::pin(quotas.begin(&call.target, key, (new, Some(existing)), options.dry_run))
+                .await?
+        }
+        _ => None,
+    };
     let unchanged_version = || written.stamped(at, EventType::Modified);
     if options.dry_run {
         return Ok(Some(unchanged_version()));
     }
-    match step {
+    let written = match step {
         WriteStep::Delete => {
             let deleted = resource
                 .commit(kind, key, ObjectWrite::Delete(existing))
                 .await?;
+            if let (Some(_), Some(quotas)) = (&deleted, &call.quotas) {
+                Box::pin(quotas.gone(&resource.kind, existing)).await;
+            }
             // The answer keeps the resourceVersion that the object had before (W147).
             Ok(deleted.map(|_| unchanged_version()))
         }
@@ -153,7 +174,14 @@ async fn replace(
                 .commit(kind, key, ObjectWrite::Update(at, &written))
                 .await
         }
+    };
+    if let Some(counted) = counted {
+        match &written {
+            Ok(Some(_)) => Box::pin(counted.done()).await,
+            _ => Box::pin(counted.undo()).await,
+        }
     }
+    written
 }
 
 /// An edited object with what admission changes of it.
@@ -240,6 +268,9 @@ fn next_state(
         certificates::stamp_conditions(&mut new, &old, &clock::now());
     }
     check(kind, key.name(), &new, Some(&old), subresource)?;
+    if let Some(plugins) = &call.plugins {
+        plugins.check(call.by(Operation::Update), &new, Some(&old))?;
+    }
     if let Some(access) = call.grants.as_ref().filter(|_| is_request) {
         let decider = call.decider(access);
         certificates::check_signer(&decider, &call.user, subresource, &new, &old)?;

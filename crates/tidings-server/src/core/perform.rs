@@ -10,7 +10,9 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::command::Command;
 use super::edit::{EditFn, change};
+use super::plugins::CallPlugins;
 use super::policy_index::is_policy;
+use super::quotas::CallQuotas;
 use super::state::Core;
 use super::webhook_authorizer::AccessAnswers;
 use super::{
@@ -31,6 +33,16 @@ impl Core {
             true => self.admission_of(),
             false => None,
         };
+        call.plugins = match command.writes() {
+            true => CallPlugins::of(self.plugins(), &call.target.kind),
+            false => None,
+        };
+        call.quotas = match command.writes() {
+            true => CallQuotas::of(self.quotas(), &call.target),
+            false => None,
+        };
+        let configures =
+            configures || (command.writes() && self.plugins().decide_by(&call.target.kind));
         if decides || certificates::is_request(&call.target.kind) {
             call.grants = Some(self.access().clone());
         }
@@ -44,6 +56,13 @@ impl Core {
             let said = context.take_said();
             call.warnings.extend(said.warnings);
             call.notes.extend(said.notes);
+        }
+        if let Some(plugins) = &call.plugins {
+            let said = plugins.take_said();
+            call.warnings.extend(said.warnings);
+            let notes = said.notes.into_iter();
+            call.notes
+                .extend(notes.map(|(name, text)| (name.into(), text)));
         }
         let answer = answer?;
         if decides || configures || ends_tokens {

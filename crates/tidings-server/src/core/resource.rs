@@ -1,6 +1,7 @@
 //! A stored resource: a kind, the cache of its objects, and [`Resource::commit`], through which all writes go.
 
 use std::collections::HashMap;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -137,6 +138,22 @@ impl Resource {
         self.cache().get(key)
     }
 
+    /// The objects of a namespace, or all if it is empty, as the cache has them.
+    pub(crate) fn list_in(&self, namespace: &str) -> Vec<Object> {
+        let state = self.cache().snapshot().state;
+        let objects = state.range((first_in(namespace), Bound::Unbounded));
+        let objects = objects.take_while(|(key, _)| is_in(key, namespace));
+        objects.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// True if the cache has objects in a namespace.
+    pub(super) fn has_any_in(&self, namespace: &str) -> bool {
+        let state = self.cache().snapshot().state;
+        let mut objects = state.range((first_in(namespace), Bound::Unbounded));
+        let first = objects.next();
+        first.is_some_and(|(key, _)| is_in(key, namespace))
+    }
+
     /// Waits until the cache has every write that was acknowledged before this call (W72).
     pub(crate) async fn refresh(&self) -> Result<(), Status> {
         tracing::trace!(target: "tidings::walk", "waits until the cache has every acknowledged write");
@@ -215,6 +232,19 @@ impl Resource {
             }
         }
     }
+}
+
+/// Where the objects of a namespace begin.
+fn first_in(namespace: &str) -> Bound<ObjectKey> {
+    match namespace {
+        "" => Bound::Unbounded,
+        namespace => Bound::Included(ObjectKey::from_joined(&format!("{namespace}/"))),
+    }
+}
+
+fn is_in(key: &ObjectKey, namespace: &str) -> bool {
+    let rest = key.as_str().strip_prefix(namespace);
+    namespace.is_empty() || rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// A write to one object.

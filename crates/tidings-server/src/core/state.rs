@@ -8,6 +8,7 @@ use tidings_api::{ObjectKey, ResourceVersion, Status};
 use tidings_cache::StoredReader;
 use tidings_identity::KeyError;
 use tidings_json::Value;
+use tidings_plugins::PluginSet;
 use tidings_registry::Kind;
 use tidings_storage::{Error, HistoryHold, Revision, Stats, Storage, Trouble};
 use tidings_structural::definition;
@@ -21,6 +22,8 @@ use super::backup::BackupPages;
 use super::clock;
 use super::failure::store_failed;
 use super::flow_control::FlowControl;
+use super::plugins::Plugins;
+use super::quotas::Quotas;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
 use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
@@ -48,6 +51,8 @@ pub(crate) struct CoreOptions {
     pub(crate) watch_limits: WatchLimits,
     /// Says where the Services of webhooks lead.
     pub(crate) services: Option<Arc<dyn ServiceResolver>>,
+    /// The admission plugins that are enabled.
+    pub(crate) plugins: PluginSet,
 }
 
 /// The state that all commands share.
@@ -65,6 +70,8 @@ pub(crate) struct Core {
     pub(crate) definitions: Arc<Resource>,
     access: Arc<Access>,
     admission: Arc<Admission>,
+    plugins: Arc<Plugins>,
+    quotas: Option<Arc<Quotas>>,
     service_accounts: ServiceAccounts,
     flow_control: Option<Arc<FlowControl>>,
     watches: OpenWatches,
@@ -105,9 +112,12 @@ impl Core {
         };
         let resolver = options.services.clone();
         let namespaces = resource("", "namespaces");
-        let admission = Admission::new(&served, namespaces.clone(), resolver);
+        let admission = Admission::new(&served, namespaces.clone(), resolver, &options.plugins);
+        let plugins = Plugins::new(options.plugins.clone(), &served);
         Ok(Core {
             access: Arc::new(access),
+            quotas: Quotas::new(&served, plugins.set.has("ResourceQuota")),
+            plugins: Arc::new(plugins),
             admission: Arc::new(admission),
             flow_control,
             watches: OpenWatches::new(options.watch_limits),
@@ -211,6 +221,16 @@ impl Core {
             said: Arc::default(),
         };
         (!self.admission.is_idle()).then(|| Box::new(context()))
+    }
+
+    /// The admission plugins.
+    pub(crate) fn plugins(&self) -> &Arc<Plugins> {
+        &self.plugins
+    }
+
+    /// The quotas, if there are any.
+    pub(crate) fn quotas(&self) -> Option<&Arc<Quotas>> {
+        self.quotas.as_ref()
     }
 
     /// The tokens of service accounts.

@@ -14,6 +14,7 @@ use http_body::Body;
 use rustls::pki_types::CertificateDer;
 use tidings_access::AuthorizationMode;
 use tidings_identity::KeyError;
+use tidings_plugins::PluginSet;
 use tidings_storage::{Error, Storage};
 use uuid::Uuid;
 
@@ -60,6 +61,8 @@ pub struct ApiOptions {
     pub audit: Option<Arc<AuditLog>>,
     /// Says where the Services of webhooks lead. Without it the objects in the store say it.
     pub services: Option<Arc<dyn ServiceResolver>>,
+    /// The admission plugins that are enabled.
+    pub plugins: PluginSet,
 }
 
 impl Default for ApiOptions {
@@ -77,6 +80,7 @@ impl Default for ApiOptions {
             lost_log_lines: Arc::default(),
             audit: None,
             services: None,
+            plugins: PluginSet::default(),
         }
     }
 }
@@ -184,6 +188,7 @@ impl Api {
             watch_timeout_min: options.watch_timeout_min,
             services: options.services,
             watch_limits: options.watch_limits,
+            plugins: options.plugins,
         };
         let core = Arc::new(Core::open(store, core_options)?);
         core.catch_up().await?;

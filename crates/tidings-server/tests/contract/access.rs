@@ -44,7 +44,7 @@ impl Question {
 }
 
 /// A server with RBAC and the users of a file of tokens.
-async fn server(tokens: &str) -> TestServer {
+pub(crate) async fn server(tokens: &str) -> TestServer {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens");
     std::fs::write(&path, tokens).unwrap();

@@ -8,7 +8,6 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidings_server::{ApiOptions, Authentication, AuthorizationMode, Credentials};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
@@ -16,8 +15,8 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::access::Question;
-use crate::support::{TestResponse, TestServer};
+use crate::access::{Question, server};
+use crate::support::TestResponse;
 
 const RECORDED: &str = include_str!("admission.json");
 
@@ -168,17 +167,6 @@ fn drop_owners(value: &mut Value) {
     }
 }
 
-async fn server(tokens: &str) -> TestServer {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("tokens");
-    std::fs::write(&path, tokens).unwrap();
-    let mut options = ApiOptions::default();
-    let credentials = Credentials::default().token_file(&path).unwrap();
-    options.authentication = Authentication::Credentials(credentials);
-    options.authorization = vec![AuthorizationMode::Rbac];
-    TestServer::with(options).await
-}
-
 /// What differs from run to run.
 const VARIES: [&str; 6] = [
     "uid",
@@ -190,7 +178,7 @@ const VARIES: [&str; 6] = [
 ];
 
 /// A document without what differs from run to run. Members that are there stay there.
-fn settled(value: &Value) -> Value {
+pub(crate) fn settled(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             let member = |(name, value): (&String, &Value)| {

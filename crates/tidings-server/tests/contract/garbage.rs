@@ -500,3 +500,35 @@ async fn objects_left_by_an_earlier_server_are_collected() {
     server.until_gone(CONFIGMAPS, "left").await;
     server.until_gone(CONFIGMAPS, "waits").await;
 }
+
+#[tokio::test]
+async fn volumes_and_claims_go_when_nothing_uses_them() {
+    let server = TestServer::start().await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let pods = "/api/v1/namespaces/default/pods";
+    for name in ["used", "free"] {
+        let claim = json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+        assert_eq!(server.request("POST", claims, claim).await.code, 201);
+    }
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "used"}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "volumes": [volume], "containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(server.request("POST", pods, pod).await.code, 201);
+    let delete =
+        async |path: String| assert_eq!(server.request("DELETE", &path, "").await.code, 200);
+    let is_there = async |name: &str| server.get(&format!("{claims}/{name}")).await.code == 200;
+    let goes = async |name: &str| {
+        let gone = async {
+            while is_there(name).await {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        let gone = tokio::time::timeout(std::time::Duration::from_secs(10), gone).await;
+        assert!(gone.is_ok(), "nothing uses {name}");
+    };
+    delete(format!("{claims}/used")).await;
+    delete(format!("{claims}/free")).await;
+    goes("free").await;
+    assert!(is_there("used").await, "a Pod uses it");
+    delete(format!("{pods}/p?gracePeriodSeconds=0")).await;
+    goes("used").await;
+}

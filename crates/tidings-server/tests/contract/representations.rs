@@ -50,11 +50,12 @@ async fn w4_w5_w6_json_is_compact_unless_pretty_is_asked_for() {
 #[tokio::test]
 async fn w6_watches_are_never_pretty() {
     let server = TestServer::start().await;
-    server.create("x", json!({})).await;
+    let created = server.create("x", json!({})).await;
     let mut watch = server
         .watch(&format!("{CONFIGMAPS}?watch=1&pretty=true"))
         .await;
-    assert_eq!(watch.brief().await, "ADDED x@6");
+    let expected = format!("ADDED x@{created}");
+    assert_eq!(watch.brief().await, expected);
 }
 
 #[tokio::test]

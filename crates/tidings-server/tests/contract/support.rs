@@ -40,7 +40,8 @@ pub(crate) fn named_with(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// An API server in this process.
+/// An API server in this process. Clones are the same server.
+#[derive(Clone)]
 pub(crate) struct TestServer {
     pub(crate) api: Api,
 }

@@ -153,6 +153,7 @@ async fn a_token_is_its_account_with_the_rights_of_roles() {
 async fn a_token_ends_with_what_it_is_bound_to() {
     let server = server().await;
     server.made(ACCOUNTS, named("robot")).await;
+    server.made(ACCOUNTS, named("other")).await;
     let pods = "/api/v1/namespaces/default/pods";
     server.made(pods, pod("p", "robot")).await;
     server.made(pods, pod("q", "other")).await;

@@ -69,6 +69,7 @@ impl Strategy for JobStrategy {
 
     fn prepare_create(&self, draft: &mut Draft) {
         select_own_pods(draft);
+        draft.complete(); // the selector stands in its place
     }
 
     fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {

@@ -1,4 +1,8 @@
-//! `PersistentVolume` of the core group: entry, defaults and table.
+//! `PersistentVolume` of the core group: entry, defaults, rules and table.
+
+use std::sync::Arc;
+
+use tidings_json::json;
 
 use super::{
     ACCESS_MODES, ATTRIBUTES_CLASS, CAPACITY, STORAGE_CLASS, VOLUME_MODE, access_modes,
@@ -6,7 +10,7 @@ use super::{
 };
 use crate::defaults::{TypeDefaults, defaults};
 use crate::kinds::names;
-use crate::model::Kind;
+use crate::model::{Draft, Kind, Strategy};
 use crate::table::fields::{field, name, quantity, text, text_or};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, string};
@@ -20,7 +24,22 @@ pub(super) fn kind() -> Kind {
         namespaced: false,
         status: true,
         returns_deleted: true,
+        strategy: Arc::new(PersistentVolumeStrategy),
         ..super::plain()
+    }
+}
+
+#[derive(Debug)]
+struct PersistentVolumeStrategy;
+
+impl Strategy for PersistentVolumeStrategy {
+    fn prepare_create(&self, draft: &mut Draft) {
+        let Some(time) = draft.meta.creation_timestamp.clone() else {
+            return;
+        };
+        let pending = || json!({ "phase": "Pending" });
+        let status = draft.members.entry("status").or_insert_with(pending);
+        status["lastPhaseTransitionTime"] = time.into();
     }
 }
 
@@ -32,7 +51,6 @@ pub(in crate::kinds) const DEFAULTS: &[TypeDefaults] = &[
             ("volumeMode", r#""Filesystem""#),
         ],
     ),
-    // Upstream also sets `lastPhaseTransitionTime` to the time of the creation.
     defaults(
         "core/v1.PersistentVolumeStatus",
         &[("phase", r#""Pending""#)],
@@ -77,7 +95,6 @@ static PRINTER: TablePrinter = TablePrinter {
 mod tests {
     use super::*;
     use crate::table::tests::{meta, print};
-    use tidings_json::json;
 
     #[test]
     fn failed_volume() {

@@ -47,7 +47,12 @@ struct PersistentVolumeClaimStrategy;
 
 impl Strategy for PersistentVolumeClaimStrategy {
     fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
-        if differs_beyond(new, old, &["resources", "volumeAttributesClassName"]) {
+        let is_bound = old.text(&["status", "phase"]) == "Bound";
+        let may_change: &[&str] = match is_bound {
+            true => &["resources", "volumeAttributesClassName"],
+            false => &["volumeAttributesClassName"],
+        };
+        if differs_beyond(new, old, may_change) {
             errors.push(FieldError::forbidden("spec", FIXED));
         }
     }

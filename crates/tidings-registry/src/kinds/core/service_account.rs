@@ -1,7 +1,11 @@
-//! `ServiceAccount` of the core group: entry and table.
+//! `ServiceAccount` of the core group: entry, rules and table.
+
+use std::sync::Arc;
+
+use tidings_api::Object;
 
 use crate::kinds::names;
-use crate::model::{Kind, Subresource};
+use crate::model::{Kind, Strategy, Subresource};
 use crate::table::fields::name;
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter};
@@ -14,7 +18,19 @@ pub(super) fn kind() -> Kind {
         short_names: names(["sa"]),
         own_parts: &[Subresource::Token],
         returns_deleted: true,
+        strategy: Arc::new(ServiceAccountStrategy),
         ..super::plain()
+    }
+}
+
+#[derive(Debug)]
+struct ServiceAccountStrategy;
+
+impl Strategy for ServiceAccountStrategy {
+    fn created_warnings(&self, object: &Object) -> Vec<String> {
+        let old = object.annotation("kubernetes.io/enforce-mountable-secrets");
+        let text = "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        old.map(|_| text.to_owned()).into_iter().collect()
     }
 }
 

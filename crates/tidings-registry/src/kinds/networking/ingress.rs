@@ -1,9 +1,12 @@
-//! `Ingress` of `networking.k8s.io`: entry and table.
+//! `Ingress` of `networking.k8s.io`: entry, rules and table.
 
+use std::sync::Arc;
+
+use tidings_api::Object;
 use tidings_json::Value;
 
 use crate::kinds::names;
-use crate::model::{Generation, Kind};
+use crate::model::{Generation, Kind, Strategy};
 use crate::table::fields::{count, list, name, text, text_or};
 use crate::table::format::{age, load_balancer};
 use crate::table::{AGE, NAME, TablePrinter, string};
@@ -17,7 +20,19 @@ pub(super) fn kind() -> Kind {
         short_names: names(["ing"]),
         generation: Generation::Counted,
         status: true,
+        strategy: Arc::new(IngressStrategy),
         ..super::plain()
+    }
+}
+
+#[derive(Debug)]
+struct IngressStrategy;
+
+impl Strategy for IngressStrategy {
+    fn created_warnings(&self, object: &Object) -> Vec<String> {
+        let old = object.annotation("kubernetes.io/ingress.class");
+        let text = "annotation \"kubernetes.io/ingress.class\" is deprecated, please use 'spec.ingressClassName' instead";
+        old.map(|_| text.to_owned()).into_iter().collect()
     }
 }
 

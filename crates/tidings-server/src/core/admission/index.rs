@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tidings_admission::{NotReadable, Policy, PolicyBinding, Webhook, WebhookConfiguration};
 use tidings_json::Value;
+use tidings_plugins::PluginSet;
 
 use super::super::long_work::do_long_work;
 use super::super::resource::Resource;
@@ -39,13 +40,21 @@ pub(super) struct AdmissionIndex {
 const GROUP: &str = "admissionregistration.k8s.io";
 
 impl AdmissionIndex {
-    pub(super) fn new(served: &ServedSet) -> AdmissionIndex {
-        let resource = |plural: &str| served.find(GROUP, "v1", plural)?.1;
+    /// What is configured for a plugin that is not enabled is not read.
+    pub(super) fn new(served: &ServedSet, plugins: &PluginSet) -> AdmissionIndex {
+        let resource = |plugin: &str, plural: &str| {
+            let enabled = plugins.has(plugin);
+            enabled.then(|| served.find(GROUP, "v1", plural)?.1)?
+        };
+        let policies = "ValidatingAdmissionPolicy";
         AdmissionIndex {
-            mutating: resource("mutatingwebhookconfigurations"),
-            validating: resource("validatingwebhookconfigurations"),
-            policies: resource("validatingadmissionpolicies"),
-            bindings: resource("validatingadmissionpolicybindings"),
+            mutating: resource("MutatingAdmissionWebhook", "mutatingwebhookconfigurations"),
+            validating: resource(
+                "ValidatingAdmissionWebhook",
+                "validatingwebhookconfigurations",
+            ),
+            policies: resource(policies, "validatingadmissionpolicies"),
+            bindings: resource(policies, "validatingadmissionpolicybindings"),
             current: RwLock::default(),
             read: Mutex::default(),
         }

@@ -17,6 +17,7 @@ use tidings_access::User;
 use tidings_admission::{AdmissionRequest, MatchResources, Operation, ResourceKind, Webhook};
 use tidings_api::{Labels, Object, ObjectKey, Status};
 use tidings_json::{Map, Value};
+use tidings_plugins::PluginSet;
 use tidings_registry::{Draft, Kind, ScaleView, Subresource};
 
 pub(crate) use counts::AdmissionCounts;
@@ -48,9 +49,10 @@ impl Admission {
         served: &ServedSet,
         namespaces: Arc<Resource>,
         resolver: Option<Arc<dyn ServiceResolver>>,
+        plugins: &PluginSet,
     ) -> Admission {
         Admission {
-            index: AdmissionIndex::new(served),
+            index: AdmissionIndex::new(served, plugins),
             clients: WebhookClients::new(Services::new(served, resolver)),
             counts: AdmissionCounts::default(),
             namespaces,
