@@ -8,7 +8,7 @@ use tidings_structural::definition::compare_versions;
 
 use crate::kinds;
 use crate::members::members;
-use crate::model::{Kind, KindView, Name, ViewOf};
+use crate::model::{Kind, KindView, Name, Subresource, ViewOf};
 
 /// A set of kinds in the order in which discovery lists them, indexed by name.
 #[derive(Debug, Default)]
@@ -43,11 +43,19 @@ pub fn builtin() -> &'static Catalog {
     &BUILTIN
 }
 
-/// The kind of what is posted to the subresource `token` of a service account.
-pub fn token_request() -> &'static Arc<Kind> {
-    static KIND: LazyLock<Arc<Kind>> =
-        LazyLock::new(|| Arc::new(described(kinds::token_request(), &[])));
-    &KIND
+/// The kind of what is posted to a subresource, if that is a question and no object of the resource.
+pub fn posted_kind(part: Subresource) -> Option<&'static Arc<Kind>> {
+    static KINDS: LazyLock<[Arc<Kind>; 3]> = LazyLock::new(|| {
+        [kinds::token_request(), kinds::binding(), kinds::eviction()]
+            .map(|kind| Arc::new(described(kind, &[])))
+    });
+    let [token_request, binding, eviction] = &*KINDS;
+    match part {
+        Subresource::Token => Some(token_request),
+        Subresource::Binding => Some(binding),
+        Subresource::Eviction => Some(eviction),
+        _ => None,
+    }
 }
 
 /// The prefixes of store keys whose values expire, and after how long: for the options of a store.

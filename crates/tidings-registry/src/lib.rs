@@ -31,7 +31,7 @@ pub mod yaml;
 
 pub use admitted::without_revision;
 pub use apply::Configured;
-pub use catalog::{Catalog, builtin, lifetimes, store_prefixes, token_request};
+pub use catalog::{Catalog, builtin, lifetimes, posted_kind, store_prefixes};
 pub use custom::{as_read, kinds as custom_kinds};
 pub use kinds::{
     CertificateRequest, FLOW_CONTROL, check_review, default_flow_schemas, default_priority_levels,

@@ -31,6 +31,7 @@ mod workload;
 pub(crate) use authentication::token_request;
 pub use authorization::check_review;
 pub use certificates::{CertificateRequest, read_request};
+pub(crate) use core::pod::{binding, eviction};
 pub use flowcontrol::{FLOW_CONTROL, default_flow_schemas, default_priority_levels};
 
 use crate::defaults::TypeDefaults;

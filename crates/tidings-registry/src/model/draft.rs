@@ -175,7 +175,13 @@ impl Draft {
                     None => {}
                 }
             }
-            Some(Subresource::Finalize | Subresource::Token | Subresource::Approval) => {}
+            Some(
+                Subresource::Finalize
+                | Subresource::Token
+                | Subresource::Approval
+                | Subresource::Binding
+                | Subresource::Eviction,
+            ) => {}
             Some(Subresource::Scale) | None if kind.status => {
                 self.members.remove("status");
                 if let Some(status) = old.members.get("status") {

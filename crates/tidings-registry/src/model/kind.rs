@@ -241,6 +241,10 @@ pub enum Review {
     Token,
     /// What a new token of a service account is.
     NewToken,
+    /// That a Pod goes to a node.
+    Binding,
+    /// That a Pod goes, if its disruption budget allows it.
+    Eviction,
 }
 
 /// A part of an object with its own URL.
@@ -256,6 +260,10 @@ pub enum Subresource {
     Token,
     /// `approval`, of certificate signing requests.
     Approval,
+    /// `binding`, of Pods.
+    Binding,
+    /// `eviction`, of Pods.
+    Eviction,
 }
 
 /// The kind of the objects that are read and written at the subresource `scale`.
@@ -272,14 +280,30 @@ const TOKEN_REQUEST: GroupVersionKind<'static> = GroupVersionKind {
     kind: "TokenRequest",
 };
 
+/// The kind of the objects that are written at the subresource `binding`.
+const BINDING: GroupVersionKind<'static> = GroupVersionKind {
+    group: "",
+    version: "v1",
+    kind: "Binding",
+};
+
+/// The kind of the objects that are written at the subresource `eviction`.
+const EVICTION: GroupVersionKind<'static> = GroupVersionKind {
+    group: "policy",
+    version: "v1",
+    kind: "Eviction",
+};
+
 impl Subresource {
     /// Every subresource.
-    pub const ALL: [Subresource; 5] = [
+    pub const ALL: [Subresource; 7] = [
         Subresource::Status,
         Subresource::Scale,
         Subresource::Finalize,
         Subresource::Token,
         Subresource::Approval,
+        Subresource::Binding,
+        Subresource::Eviction,
     ];
 
     /// The subresource with this name in URLs.
@@ -293,6 +317,8 @@ impl Subresource {
         match self {
             Subresource::Scale => Some(SCALE),
             Subresource::Token => Some(TOKEN_REQUEST),
+            Subresource::Binding => Some(BINDING),
+            Subresource::Eviction => Some(EVICTION),
             Subresource::Status | Subresource::Finalize | Subresource::Approval => None,
         }
     }
@@ -305,6 +331,8 @@ impl Subresource {
             Subresource::Finalize => "finalize",
             Subresource::Token => "token",
             Subresource::Approval => "approval",
+            Subresource::Binding => "binding",
+            Subresource::Eviction => "eviction",
         }
     }
 }
@@ -465,9 +493,11 @@ impl Kind {
         match subresource {
             Subresource::Status => self.status,
             Subresource::Scale => self.scale.is_some(),
-            Subresource::Finalize | Subresource::Token | Subresource::Approval => {
-                self.own_parts.contains(&subresource)
-            }
+            Subresource::Finalize
+            | Subresource::Token
+            | Subresource::Approval
+            | Subresource::Binding
+            | Subresource::Eviction => self.own_parts.contains(&subresource),
         }
     }
 

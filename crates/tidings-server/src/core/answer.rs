@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidings_api::{Object, ResourceVersion, ShardSelector, Status};
+use tidings_api::{Object, ResourceVersion, ShardSelector, Status, StatusDetails};
 use tidings_cache::Cursor;
 use tidings_registry::Selection;
 
@@ -36,6 +36,13 @@ pub(crate) enum ObjectOutcome {
 }
 
 impl Answer {
+    /// The answer to something that was done and has no object.
+    pub(super) fn done() -> Answer {
+        let mut status = Status::success(StatusDetails::default());
+        (status.details, status.code) = (None, 201);
+        Answer::Status(status)
+    }
+
     /// A copy that can be shown too; `None` of a watch.
     pub(crate) fn shown_again(&self) -> Option<Answer> {
         Some(match self {

@@ -8,7 +8,7 @@ use tidings_admission::Operation;
 use tidings_api::ObjectKey;
 use tidings_json::Value;
 use tidings_merge::Manager;
-use tidings_registry::{WriteOptions, stored};
+use tidings_registry::{WriteOptions, posted_kind, stored};
 
 use super::access::{Access, Decider};
 use super::admission::{AdmissionContext, Admitting, Asked, SentOptions};
@@ -89,10 +89,13 @@ impl Call {
         options: impl FnOnce() -> Value,
     ) -> Option<Admitting<'a>> {
         let context = self.admission.as_deref()?;
+        let resource = self.target.resource.as_ref()?;
+        let posted = self.target.subresource.and_then(posted_kind);
         let asked = Asked {
             operation,
-            kind: &self.target.kind,
-            resource: self.target.resource.as_ref()?,
+            // What is posted to a part of an object is about the kind of the object.
+            kind: posted.map_or(&self.target.kind, |_| &resource.kind),
+            resource,
             subresource: self.target.subresource,
             key,
             user: &self.user,

@@ -56,6 +56,18 @@ impl Command {
         )
     }
 
+    /// True if admission is asked about the command.
+    pub(crate) fn is_admitted(&self) -> bool {
+        let acts = matches!(
+            self,
+            Command::Review {
+                review: Review::Binding | Review::Eviction,
+                ..
+            }
+        );
+        acts || self.writes()
+    }
+
     /// True if the command may delete objects.
     pub(crate) fn deletes(&self) -> bool {
         matches!(self, Command::Delete(_) | Command::DeleteCollection(..))

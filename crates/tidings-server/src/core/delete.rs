@@ -154,7 +154,7 @@ impl DeleteOptions {
     }
 
     /// Refuses an object that does not meet the preconditions (W163).
-    fn check(&self, kind: &Kind, object: &Object) -> Result<(), Status> {
+    pub(super) fn check(&self, kind: &Kind, object: &Object) -> Result<(), Status> {
         let Preconditions {
             uid,
             resource_version,

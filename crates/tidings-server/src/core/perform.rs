@@ -29,7 +29,7 @@ impl Core {
     ) -> Result<Answer, Status> {
         let decides = is_policy(&call.target.kind) && command.writes();
         let configures = admission::is_configuration(&call.target.kind) && command.writes();
-        call.admission = match command.writes() {
+        call.admission = match command.is_admitted() {
             true => self.admission_of(),
             false => None,
         };

@@ -13,7 +13,8 @@ use tidings_registry::{Draft, Kind, Subresource};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 use super::clock;
-use super::resource::{ObjectWrite, Resource};
+use super::resource::Resource;
+use super::rewrite::rewrite;
 use super::served::ServedSet;
 use super::target::Target;
 
@@ -98,38 +99,20 @@ impl Quotas {
 
     /// As [`Quotas::change`], with the limits in the status.
     async fn edit(&self, key: &ObjectKey, next: NextStatus<'_>) -> Result<(), Status> {
-        loop {
-            let Some(existing) = self.quotas.current(key).await? else {
-                return Ok(());
+        let next = |existing: &Object| {
+            let Some((hard, used)) = next(&Quota::read(existing))? else {
+                return Ok(None);
             };
-            let at = existing.revision();
-            let next = next(&Quota::read(&existing));
-            if let Ok(None) = next {
-                return Ok(());
+            let mut draft = Draft::of(&self.quotas.kind, existing)?;
+            let new = || Value::Object(tidings_json::Map::new());
+            let status = draft.members.entry("status").or_insert_with(new);
+            if let Some(hard) = hard {
+                status["hard"] = hard;
             }
-            if let Ok(Some((hard, used))) = &next {
-                let mut draft = Draft::of(&self.quotas.kind, &existing)?;
-                let new = || Value::Object(tidings_json::Map::new());
-                let status = draft.members.entry("status").or_insert_with(new);
-                if let Some(hard) = hard {
-                    status["hard"] = hard.clone();
-                }
-                status["used"] = used.clone();
-                draft.complete();
-                let written = draft.write()?;
-                let update = ObjectWrite::Update(at, &written);
-                let kind = &self.quotas.kind;
-                if self.quotas.commit(kind, key, update).await?.is_some() {
-                    return Ok(());
-                }
-            }
-            // Another write was faster, or it was refused because the cache was behind.
-            self.quotas.refresh().await?;
-            let fresh = self.quotas.get(key).map(|fresh| fresh.revision());
-            if let (Err(status), true) = (next, fresh == Some(at)) {
-                return Err(status);
-            }
-        }
+            status["used"] = used;
+            Ok(Some(draft))
+        };
+        rewrite(&self.quotas, key, &next).await.map(drop)
     }
 
     /// Counts the objects of a quota's namespace again. `settles` also where writes of other servers may be under way: what is counted already stays.

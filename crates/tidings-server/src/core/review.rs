@@ -11,7 +11,7 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::state::Core;
-use super::token_request;
+use super::{binding, eviction, token_request};
 
 pub(super) async fn review(
     core: &Core,
@@ -20,8 +20,11 @@ pub(super) async fn review(
     options: WriteOptions,
     body: &Bytes,
 ) -> Result<Answer, Status> {
-    if review == Review::NewToken {
-        return token_request::issue(core, call, options, body).await;
+    match review {
+        Review::NewToken => return token_request::issue(core, call, options, body).await,
+        Review::Binding => return binding::bind(core, call, options, body).await,
+        Review::Eviction => return eviction::evict(core, call, options, body).await,
+        _ => {}
     }
     let kind = call.target.kind.clone();
     let mut draft = Draft::read(&kind, body)?;
@@ -59,7 +62,9 @@ pub(super) async fn review(
             json!({ "userInfo": user_info(&call.user) })
         }
         Review::Token => token_status(core, &draft).await?,
-        Review::NewToken => return Err(Status::method_not_allowed()),
+        Review::NewToken | Review::Binding | Review::Eviction => {
+            return Err(Status::method_not_allowed());
+        }
     };
     draft.members.insert("status".into(), status);
     let json = draft.write()?.value().clone();

@@ -153,7 +153,7 @@ pub(super) fn subresources(kind: &Kind) -> Vec<ListedSubresource> {
         other_kind: part.other_kind(),
         verbs: match part {
             Subresource::Finalize => &["update"],
-            Subresource::Token => &["create"],
+            Subresource::Token | Subresource::Binding | Subresource::Eviction => &["create"],
             Subresource::Approval | Subresource::Scale | Subresource::Status => CHANGED,
         },
     };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Method;
 use tidings_api::Status;
-use tidings_registry::{Catalog, Kind, Subresource, token_request};
+use tidings_registry::{Catalog, Kind, Subresource, posted_kind};
 
 use crate::core::{ServedSet, Target};
 
@@ -248,10 +248,8 @@ fn resource(served: &ServedSet, group: &str, version: &str, segments: &[&str]) -
         return Route::NoSuchResource;
     }
     let name = name.map(ToOwned::to_owned);
-    let kind = match subresource {
-        Some(Subresource::Token) => token_request().clone(),
-        _ => kind,
-    };
+    let posted = subresource.and_then(posted_kind);
+    let kind = posted.cloned().unwrap_or(kind);
     Route::Resource(ResourceRequest {
         target: Target::new(kind, resource, namespace, name, subresource),
         forced_watch,

@@ -368,3 +368,58 @@ async fn configurations_are_refused_as_kube_apiserver_refuses_them() {
         wrong.join("\n")
     );
 }
+
+/// Those who check are asked about what is posted to a part of a Pod.
+#[tokio::test]
+async fn evictions_and_bindings_are_refused_by_policies_and_webhooks() {
+    let recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
+    let webhooks = Webhooks::start(recorded.webhooks).await;
+    let server = server(&recorded.tokens).await;
+    let ask = async |method: &str, path: &str, body: Value| {
+        let question =
+            json!({"token": "admin-token", "method": method, "path": path, "body": body});
+        server.ask(&serde_json::from_value(question).unwrap()).await
+    };
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(ask("POST", pods, pod).await.code, 201);
+    let client =
+        json!({"url": format!("{}/deny-message", webhooks.url), "caBundle": webhooks.authority});
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/eviction"]}]);
+    let hook = json!({"name": "h.example.com", "clientConfig": client, "rules": rules, "admissionReviewVersions": ["v1"], "sideEffects": "None"});
+    let group = "/apis/admissionregistration.k8s.io/v1";
+    let made = json!({"metadata": {"name": "h"}, "webhooks": [hook]});
+    let hooks = format!("{group}/validatingwebhookconfigurations");
+    assert_eq!(ask("POST", &hooks, made).await.code, 201);
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let refused = ask("POST", &format!("{pods}/p/eviction"), eviction).await;
+    assert_eq!(refused.code, 403, "{}", refused.text);
+    let asked = webhooks.taken();
+    let request = &asked[0]["review"]["request"];
+    assert_eq!(
+        request["kind"],
+        json!({"group": "policy", "version": "v1", "kind": "Eviction"})
+    );
+    assert_eq!(
+        request["resource"],
+        json!({"group": "", "version": "v1", "resource": "pods"})
+    );
+    assert_eq!(
+        (&request["subResource"], &request["object"]["kind"]),
+        (&json!("eviction"), &json!("Eviction"))
+    );
+    // A policy, by an expression about the binding.
+    let matched = json!({"resourceRules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/binding"]}]});
+    let policy = json!({"metadata": {"name": "b"}, "spec": {"matchConstraints": matched, "validations": [{"expression": "object.target.name != 'bad'"}]}});
+    let policies = format!("{group}/validatingadmissionpolicies");
+    assert_eq!(ask("POST", &policies, policy).await.code, 201);
+    let bound = json!({"metadata": {"name": "b"}, "spec": {"policyName": "b", "validationActions": ["Deny"]}});
+    let bindings = format!("{group}/validatingadmissionpolicybindings");
+    assert_eq!(ask("POST", &bindings, bound).await.code, 201);
+    let binding = |node: &str| json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": node}});
+    let path = format!("{pods}/p/binding");
+    assert_eq!(ask("POST", &path, binding("bad")).await.code, 422);
+    assert_eq!(ask("POST", &path, binding("good")).await.code, 201);
+}

@@ -31,7 +31,12 @@ fn unnamed(value: &Value) -> Value {
         }
         Value::Array(values) => values.iter().map(unnamed).collect(),
         Value::String(text) if text.starts_with(TOKEN_VOLUME) => TOKEN_VOLUME.into(),
-        Value::String(text) => text.split("\n@@").next().into(),
+        Value::String(text) if text.parse::<jiff::Timestamp>().is_ok() => "…".into(),
+        Value::String(text) => {
+            let text = text.split("\n@@").next().unwrap_or_default();
+            let uid = text.find("does not match the UID in record");
+            text[..uid.unwrap_or(text.len())].into()
+        }
         other => other.clone(),
     }
 }

@@ -1,9 +1,12 @@
-//! `PodDisruptionBudget` of `policy`: entry and table.
+//! `PodDisruptionBudget` of `policy`: entry, rules and table.
 
+use std::sync::Arc;
+
+use tidings_api::{FieldError, FieldErrors};
 use tidings_json::Value;
 
 use crate::kinds::names;
-use crate::model::{Generation, Kind, NameRule};
+use crate::model::{Draft, Generation, Kind, NameRule, Strategy, Subresource};
 use crate::table::fields::{field, int, name};
 use crate::table::format::age;
 use crate::table::{AGE, NAME, TablePrinter, integer, string};
@@ -20,7 +23,41 @@ pub(super) fn kind() -> Kind {
         generation: Generation::Counted,
         status: true,
         conditional_update: true,
+        strategy: Arc::new(PodDisruptionBudgetStrategy),
         ..Kind::plain()
+    }
+}
+
+#[derive(Debug)]
+struct PodDisruptionBudgetStrategy;
+
+impl Strategy for PodDisruptionBudgetStrategy {
+    fn check(
+        &self,
+        new: &Draft,
+        _: Option<&Draft>,
+        subresource: Option<Subresource>,
+        errors: &mut FieldErrors,
+    ) {
+        if subresource != Some(Subresource::Status) {
+            return;
+        }
+        for name in [
+            "disruptionsAllowed",
+            "currentHealthy",
+            "desiredHealthy",
+            "expectedPods",
+        ] {
+            let count = new.at(&["status", name]).and_then(Value::as_i64);
+            if let Some(count) = count.filter(|count| *count < 0) {
+                let why = "must be greater than or equal to 0";
+                errors.push(FieldError::invalid_value(
+                    format!("status.{name}"),
+                    count,
+                    why,
+                ));
+            }
+        }
     }
 }
 

@@ -159,6 +159,19 @@ pub(super) struct Admitting<'a> {
     answers: Option<Arc<AccessAnswers>>,
 }
 
+/// Asks those who check about what is posted to a part of an object. What they would change stays as it is.
+pub(super) async fn check_posted(
+    admitting: Option<&Admitting<'_>>,
+    posted: &Draft,
+) -> Result<(), Status> {
+    let Some(admitting) = admitting.filter(|admitting| admitting.is_checked()) else {
+        return Ok(());
+    };
+    let json = posted.write()?.value().clone();
+    let posted = Object::parse(json).map_err(Status::internal)?;
+    Box::pin(admitting.check(Some(&posted), None)).await
+}
+
 impl<'a> Admitting<'a> {
     /// A request that nobody may be asked about has none.
     pub(super) fn new(context: &'a AdmissionContext, asked: Asked<'a>) -> Option<Admitting<'a>> {

@@ -51,6 +51,16 @@ pub(crate) struct Rendering {
     pub(crate) gzip: bool,
 }
 
+/// The code of a Status of success, which may not say it; `None` of a failure.
+fn success(status: &Status) -> Option<StatusCode> {
+    match status.code {
+        0 => Some(StatusCode::OK),
+        code => StatusCode::from_u16(code)
+            .ok()
+            .filter(StatusCode::is_success),
+    }
+}
+
 impl Rendering {
     /// Turns an answer into a response. `Err` is the `Status` of a failure, which the caller writes in its own format: it is never a table (W41).
     pub(crate) async fn render(&self, answer: Answer) -> Result<Response<ResponseBody>, Status> {
@@ -58,10 +68,10 @@ impl Rendering {
         let view = &self.view;
         match answer {
             // A Status of success is written like any other document.
-            Answer::Status(status) if status.code == 0 => {
-                self.document(StatusCode::OK, status.to_json().into())
-            }
-            Answer::Status(status) => Err(status),
+            Answer::Status(status) => match success(&status) {
+                Some(code) => self.document(code, status.to_json().into()),
+                None => Err(status),
+            },
             Answer::Document(json) => self.document(StatusCode::OK, Bytes::from(json)),
             Answer::Object(created, object) => {
                 let code = match created {
@@ -111,9 +121,9 @@ impl Rendering {
 
     async fn note(&self, trail: &AuditTrail, answer: &Answer) {
         if let Answer::Status(status) = answer
-            && status.code == 0
+            && let Some(code) = success(status)
         {
-            trail.status(status, StatusCode::OK.as_u16());
+            trail.status(status, code.as_u16());
         }
         if !trail.wants_response() {
             return;

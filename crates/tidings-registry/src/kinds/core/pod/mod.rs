@@ -12,7 +12,9 @@ use tidings_json::{Map, Value, json};
 use crate::defaults::{TypeDefaults, defaults, is_empty, is_zero, member_text};
 use crate::kinds::workload::{self, POD, RestartPolicies, items};
 use crate::kinds::{names, selectable};
-use crate::model::{Draft, Generation, Kind, SelectableField, StatusKeeps, Strategy, Subresource};
+use crate::model::{
+    Draft, Generation, Kind, Review, SelectableField, StatusKeeps, Strategy, Subresource,
+};
 
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 /// `terminationGracePeriodSeconds` of a spec without it.
@@ -48,10 +50,33 @@ pub(super) fn kind() -> Kind {
         ],
         generation: Generation::Counted,
         status: true,
+        own_parts: &[Subresource::Binding, Subresource::Eviction],
         status_keeps: Some(StatusKeeps::OwnerReferences),
         returns_deleted: true,
         strategy: Arc::new(PodStrategy),
         ..super::plain()
+    }
+}
+
+/// What is posted to the subresource `binding` of a Pod. It is not served by itself.
+pub(crate) fn binding() -> Kind {
+    Kind {
+        kind: "Binding".into(),
+        plural: "pods".into(),
+        review: Some(Review::Binding),
+        ..super::plain()
+    }
+}
+
+/// What is posted to the subresource `eviction` of a Pod. It is not served by itself.
+pub(crate) fn eviction() -> Kind {
+    Kind {
+        group: "policy".into(),
+        kind: "Eviction".into(),
+        plural: "pods".into(),
+        go_package: "policy",
+        review: Some(Review::Eviction),
+        ..Kind::plain()
     }
 }
 
@@ -107,6 +132,23 @@ impl Strategy for PodStrategy {
         let status = draft.members.entry("status").or_insert_with(|| json!({}));
         status["phase"] = "Pending".into();
         status["qosClass"] = class.into();
+        let gates = draft.at(&["spec", "schedulingGates"]);
+        let is_gated = gates
+            .and_then(Value::as_array)
+            .is_some_and(|gates| !gates.is_empty());
+        if is_gated {
+            let condition = json!({
+                "type": "PodScheduled",
+                "status": "False",
+                "lastTransitionTime": draft.meta.creation_timestamp,
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            });
+            if let Some(status) = draft.members.get_mut("status") {
+                status["conditions"] = json!([condition]);
+            }
+            draft.complete();
+        }
     }
 
     fn check_fixed(&self, new: &Draft, old: &Draft, errors: &mut FieldErrors) {
