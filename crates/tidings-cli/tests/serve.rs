@@ -408,7 +408,7 @@ async fn a_full_disk_fails_the_write_and_loses_nothing() {
     let mut acknowledged = Vec::new();
     let failure = loop {
         let name = format!("n{}", acknowledged.len());
-        let fill = "x".repeat(5000);
+        let fill = "x".repeat(40_000);
         let body = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"k":"{fill}"}}}}"#);
         let answer = connection
             .request("POST", CONFIGMAPS, body.as_bytes())
