@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use tidings_api::LabelSelector;
 use tidings_json::Value;
-use tidings_structural::{CelFault, CelInput, CelProgram};
+use tidings_structural::{CelEnvironment, CelFault, CelInput, CelProgram};
 
 use crate::condition::{
     Conditions, Declared, MatchCondition, MatchVerdict, Variables, environment,
@@ -12,7 +12,7 @@ use crate::form::{FailurePolicy, Meta, NotReadable, or_default, read};
 use crate::matching::MatchResources;
 
 /// What all expressions of a policy may cost in one request, as upstream counts it.
-const COST_MAX: u64 = 10_000_000;
+pub(crate) const COST_MAX: u64 = 10_000_000;
 /// How long a message that an expression makes may be.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 /// How long an annotation of the audit log may be.
@@ -23,6 +23,15 @@ const OUT_OF_BUDGET: &str =
 /// A compiled policy.
 #[derive(Debug)]
 pub struct Policy {
+    /// What policies have in common.
+    pub base: PolicyBase,
+    validations: Vec<Validation>,
+    annotations: Vec<(String, Compiled)>,
+}
+
+/// What policies that validate and those that mutate have in common.
+#[derive(Debug)]
+pub struct PolicyBase {
     /// The name.
     pub name: String,
     /// Which requests it is for.
@@ -33,15 +42,22 @@ pub struct Policy {
     pub failure_policy: FailurePolicy,
     conditions: Conditions,
     variables: Vec<(String, Compiled)>,
-    validations: Vec<Validation>,
-    annotations: Vec<(String, Compiled)>,
 }
 
 /// An expression and its text.
 #[derive(Debug)]
-struct Compiled {
-    text: String,
-    program: Result<CelProgram, String>,
+pub(crate) struct Compiled {
+    pub(crate) text: String,
+    pub(crate) program: Result<CelProgram, String>,
+}
+
+impl Compiled {
+    pub(crate) fn new(environment: &CelEnvironment, text: &str) -> Compiled {
+        Compiled {
+            text: text.trim().to_owned(),
+            program: environment.compile(text.trim()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -111,14 +127,25 @@ pub struct Decision {
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Form<S: Default> {
-    metadata: Meta,
-    spec: S,
+pub(crate) struct Form<S: Default> {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: S,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct PolicySpec {
+    #[serde(flatten)]
+    base: BaseSpec,
+    #[serde(deserialize_with = "or_default")]
+    validations: Vec<ValidationForm>,
+    #[serde(deserialize_with = "or_default")]
+    audit_annotations: Vec<AnnotationForm>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct BaseSpec {
     param_kind: Option<ParamKind>,
     #[serde(deserialize_with = "or_default")]
     match_constraints: MatchResources,
@@ -126,10 +153,6 @@ struct PolicySpec {
     match_conditions: Vec<MatchCondition>,
     #[serde(deserialize_with = "or_default")]
     variables: Vec<MatchCondition>,
-    #[serde(deserialize_with = "or_default")]
-    validations: Vec<ValidationForm>,
-    #[serde(deserialize_with = "or_default")]
-    audit_annotations: Vec<AnnotationForm>,
     #[serde(deserialize_with = "or_default")]
     failure_policy: FailurePolicy,
 }
@@ -189,61 +212,43 @@ impl Policy {
     /// If it is none.
     pub fn read(object: &Value) -> Result<Policy, NotReadable> {
         let Form { metadata, spec }: Form<PolicySpec> = read(object)?;
-        let params = spec.param_kind.is_some();
-        let with = |authorizer| environment(Declared { params, authorizer });
-        let (mut all, mut messages) = (with(true), with(false));
-        let compile = |environment: &tidings_structural::CelEnvironment, text: &str| Compiled {
-            text: text.trim().to_owned(),
-            program: environment.compile(text.trim()),
-        };
-        let mut variables = Vec::new();
-        for MatchCondition { name, expression } in &spec.variables {
-            let compiled = compile(&all, expression);
-            if let Ok(program) = &compiled.program {
-                all.compose(name, program);
-                messages.compose(name, program);
-            }
-            variables.push((name.clone(), compiled));
-        }
+        let (base, environments) = PolicyBase::compile(metadata.name, spec.base);
+        let PolicyEnvironments { all, messages } = environments;
         let validations = spec.validations.iter().map(|form| Validation {
-            rule: compile(&all, &form.expression),
+            rule: Compiled::new(&all, &form.expression),
             message: form.message.trim().to_owned(),
             message_rule: (!form.message_expression.trim().is_empty())
-                .then(|| compile(&messages, &form.message_expression)),
+                .then(|| Compiled::new(&messages, &form.message_expression)),
             reason: form.reason.clone(),
         });
         let annotations = spec.audit_annotations.iter();
-        let annotations =
-            annotations.map(|form| (form.key.clone(), compile(&all, &form.value_expression)));
-        let conditions = spec.match_conditions.as_slice();
+        let annotations = annotations.map(|form| {
+            (
+                form.key.clone(),
+                Compiled::new(&all, &form.value_expression),
+            )
+        });
         Ok(Policy {
             validations: validations.collect(),
             annotations: annotations.collect(),
-            conditions: Conditions::compile_in(&with(true), conditions, spec.failure_policy),
-            name: metadata.name,
-            matching: spec.match_constraints,
-            param_kind: spec.param_kind.map(|kind| (kind.api_version, kind.kind)),
-            failure_policy: spec.failure_policy,
-            variables,
+            base,
         })
     }
 
     /// Evaluates the policy. `None` if its conditions leave the request out.
     pub fn evaluate(&self, variables: &Variables<'_>) -> Option<Verdict> {
         let mut verdict = Verdict::default();
-        if !self.conditions.is_empty() {
-            match self.conditions.evaluate(variables) {
-                MatchVerdict::Holds => {}
-                MatchVerdict::Fails => return None,
-                MatchVerdict::Error(message) => {
-                    verdict.refusals.extend(self.failed(0, message));
-                    return Some(verdict);
-                }
+        match self.base.applies(variables) {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(message) => {
+                verdict.refusals.extend(self.failed(0, message));
+                return Some(verdict);
             }
         }
         let mut input = variables.input(COST_MAX);
         for (at, validation) in self.validations.iter().enumerate() {
-            match self.run(&mut input, &validation.rule) {
+            match self.base.run(&mut input, &validation.rule) {
                 Ok(Value::Bool(true)) => {}
                 Ok(_) => {
                     let message = self.message(&mut input, validation);
@@ -256,7 +261,7 @@ impl Policy {
         }
         let mut input = variables.input(COST_MAX);
         for (key, compiled) in &self.annotations {
-            match self.run(&mut input, compiled) {
+            match self.base.run(&mut input, compiled) {
                 Ok(Value::String(text)) if !text.trim().is_empty() => {
                     let mut text = text.trim().to_owned();
                     let most = text.floor_char_boundary(ANNOTATION_BYTES_MAX);
@@ -276,11 +281,76 @@ impl Policy {
     /// The refusal because of a failure, if failures matter.
     fn failed(&self, at: usize, message: String) -> Option<(usize, Decision)> {
         let reason = String::new();
-        (self.failure_policy == FailurePolicy::Fail).then_some((at, Decision { message, reason }))
+        (self.base.failure_policy == FailurePolicy::Fail)
+            .then_some((at, Decision { message, reason }))
+    }
+
+    /// Why a validation refuses.
+    fn message(&self, input: &mut CelInput<'_>, validation: &Validation) -> String {
+        let made = validation.message_rule.as_ref();
+        let made = made.and_then(|rule| self.base.run(input, rule).ok());
+        let made = made.as_ref().and_then(Value::as_str).unwrap_or_default();
+        let made = made.trim();
+        let is_fit = made.len() <= MESSAGE_BYTES_MAX && !made.contains('\n');
+        match (made, &*validation.message) {
+            (made, _) if is_fit && !made.is_empty() => made.to_owned(),
+            (_, "") => format!("failed expression: {}", validation.rule.text),
+            (_, message) => message.to_owned(),
+        }
+    }
+}
+
+/// The variables of the expressions of a policy: with the authorizer, and without it.
+pub(crate) struct PolicyEnvironments {
+    pub(crate) all: CelEnvironment,
+    pub(crate) messages: CelEnvironment,
+}
+
+impl PolicyBase {
+    /// Compiles what policies have in common.
+    pub(crate) fn compile(name: String, spec: BaseSpec) -> (PolicyBase, PolicyEnvironments) {
+        let params = spec.param_kind.is_some();
+        let with = |authorizer| environment(Declared { params, authorizer });
+        let (mut all, mut messages) = (with(true), with(false));
+        let mut variables = Vec::new();
+        for MatchCondition { name, expression } in &spec.variables {
+            let compiled = Compiled::new(&all, expression);
+            if let Ok(program) = &compiled.program {
+                all.compose(name, program);
+                messages.compose(name, program);
+            }
+            variables.push((name.clone(), compiled));
+        }
+        let conditions = spec.match_conditions.as_slice();
+        let base = PolicyBase {
+            conditions: Conditions::compile_in(&with(true), conditions, spec.failure_policy),
+            name,
+            matching: spec.match_constraints,
+            param_kind: spec.param_kind.map(|kind| (kind.api_version, kind.kind)),
+            failure_policy: spec.failure_policy,
+            variables,
+        };
+        (base, PolicyEnvironments { all, messages })
+    }
+
+    /// False if the conditions of the policy leave the request out.
+    pub(crate) fn applies(&self, variables: &Variables<'_>) -> Result<bool, String> {
+        if self.conditions.is_empty() {
+            return Ok(true);
+        }
+        match self.conditions.evaluate(variables) {
+            MatchVerdict::Holds => Ok(true),
+            MatchVerdict::Fails => Ok(false),
+            MatchVerdict::Error(message) => Err(message),
+        }
     }
 
     /// Evaluates an expression, and first the variables that it reads.
-    fn run(&self, input: &mut CelInput<'_>, compiled: &Compiled) -> Result<Value, String> {
+    pub(crate) fn run(
+        &self,
+        input: &mut CelInput<'_>,
+        compiled: &Compiled,
+    ) -> Result<Value, String> {
         let program = compiled
             .program
             .as_ref()
@@ -305,20 +375,6 @@ impl Policy {
                 self.compose(input, variable);
                 input.compose(name, variable);
             }
-        }
-    }
-
-    /// Why a validation refuses.
-    fn message(&self, input: &mut CelInput<'_>, validation: &Validation) -> String {
-        let made = validation.message_rule.as_ref();
-        let made = made.and_then(|rule| self.run(input, rule).ok());
-        let made = made.as_ref().and_then(Value::as_str).unwrap_or_default();
-        let made = made.trim();
-        let is_fit = made.len() <= MESSAGE_BYTES_MAX && !made.contains('\n');
-        match (made, &*validation.message) {
-            (made, _) if is_fit && !made.is_empty() => made.to_owned(),
-            (_, "") => format!("failed expression: {}", validation.rule.text),
-            (_, message) => message.to_owned(),
         }
     }
 }

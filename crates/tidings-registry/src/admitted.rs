@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, ServedObject, Status, UnstampedObject};
 use tidings_json::{Touched, Value};
+use tidings_merge::{MergeShape, Schema};
 
 use crate::complete;
+use crate::field_schema::FieldSchema;
 use crate::model::{Draft, Kind};
 
 /// An object that has no revision yet, with the resourceVersion that a client sent, if that is one.
@@ -35,6 +37,75 @@ pub fn without_revision(
         None => [before.strip_suffix(b",").unwrap_or(before), after].concat(),
     };
     Object::parse(Bytes::from(without)).map_err(Status::internal)
+}
+
+/// An object with the members of a configuration, as by server-side apply. Who owns which fields does not change.
+///
+/// # Errors
+/// If the configuration does not fit the kind, or replaces a value as a whole that has parts: what it does not name would be lost.
+pub fn with_configuration(
+    kind: &Kind,
+    object: &Value,
+    configuration: &Value,
+) -> Result<Value, String> {
+    let schema = kind.field_schema();
+    let mut configuration = configuration.clone();
+    for name in ["apiVersion", "kind"] {
+        configuration[name] = object[name].clone();
+    }
+    tidings_merge::fields_of(&configuration, schema)
+        .map_err(|errors| format!("failed to convert patch object to typed object: {errors}"))?;
+    let mut atomics = Vec::new();
+    find_atomics(&configuration, schema, "", &mut atomics);
+    if !atomics.is_empty() {
+        let atomics = atomics.join(", ");
+        return Err(format!(
+            "invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {atomics}"
+        ));
+    }
+    Ok(tidings_merge::merge(object, &configuration, schema))
+}
+
+/// The paths of lists and objects that are replaced as a whole.
+fn find_atomics(value: &Value, schema: FieldSchema<'_>, path: &str, found: &mut Vec<String>) {
+    let shape = schema.shape();
+    match value {
+        Value::Object(_) | Value::Array(_) if matches!(shape, MergeShape::Atomic) => {
+            found.push(path.to_owned());
+        }
+        Value::Object(members) => {
+            for (name, value) in members {
+                let inner = match shape {
+                    MergeShape::Map(item) => Some(item),
+                    _ => schema.field(name),
+                };
+                if let Some(inner) = inner {
+                    find_atomics(value, inner, &format!("{path}.{name}"), found);
+                }
+            }
+        }
+        Value::Array(values) => {
+            if let MergeShape::Keyed(item) | MergeShape::Set(item) = shape {
+                for (at, value) in values.iter().enumerate() {
+                    find_atomics(value, item, &format!("{path}[{at}]"), found);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The fields of an object that its kind does not have; none of a custom resource, which drops them.
+///
+/// # Errors
+/// If it is no object of the kind.
+pub fn unknown_fields(kind: &Arc<Kind>, object: &Value) -> Result<Vec<String>, String> {
+    if kind.is_custom() {
+        return Ok(Vec::new());
+    }
+    let draft = Draft::read_value(kind, object.clone())?;
+    let paths = draft.odd.iter().map(|field| field.path().to_owned());
+    Ok(paths.collect())
 }
 
 impl Draft {

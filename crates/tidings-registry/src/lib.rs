@@ -29,7 +29,7 @@ mod test_kinds;
 mod typed;
 pub mod yaml;
 
-pub use admitted::without_revision;
+pub use admitted::{unknown_fields, with_configuration, without_revision};
 pub use apply::Configured;
 pub use catalog::{Catalog, builtin, lifetimes, posted_kind, store_prefixes};
 pub use custom::{as_read, kinds as custom_kinds};

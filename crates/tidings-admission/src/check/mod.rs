@@ -4,5 +4,5 @@ mod parts;
 mod policies;
 mod webhooks;
 
-pub use policies::{check_binding, check_policy};
+pub use policies::{check_binding, check_mutating_binding, check_mutating_policy, check_policy};
 pub use webhooks::{WebhookKind, check_webhooks};

@@ -16,16 +16,26 @@ const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
-/// Appends the errors of a ValidatingAdmissionPolicy. Conditions that are those of `old` need not be right.
-pub fn check_policy(name: &str, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+/// The environments of the expressions of a policy, and of its messages.
+type Environments = (CelEnvironment, CelEnvironment);
+
+/// Appends the errors of what policies have in common. Conditions that are those of `old` need not be right.
+fn check_base(
+    new: &Value,
+    old: Option<&Value>,
+    errors: &mut FieldErrors,
+    mutates: bool,
+) -> Environments {
     let spec = &new["spec"];
-    if let Some(policy) = given(spec, "failurePolicy").and_then(Value::as_str) {
-        one_of(
+    match given(spec, "failurePolicy").and_then(Value::as_str) {
+        Some(policy) => one_of(
             policy,
             "spec.failurePolicy".into(),
             &["Fail", "Ignore"],
             errors,
-        );
+        ),
+        None if mutates => errors.push(FieldError::required("spec.failurePolicy", "")),
+        None => {}
     }
     let params = given(spec, "paramKind");
     if let Some(kind) = params {
@@ -38,6 +48,10 @@ pub fn check_policy(name: &str, new: &Value, old: Option<&Value>, errors: &mut F
             if items(matching, "resourceRules").is_empty() {
                 let path = "spec.matchConstraints.resourceRules";
                 errors.push(FieldError::required(path, ""));
+            }
+            if mutates {
+                let path = "spec.matchConstraints.resourceRules.operations";
+                changing_operations(matching, path, errors);
             }
         }
     }
@@ -63,6 +77,117 @@ pub fn check_policy(name: &str, new: &Value, old: Option<&Value>, errors: &mut F
         let path = format!("spec.variables[{at}]");
         compose(variable, &path, &mut all, &mut messages, errors);
     }
+    (all, messages)
+}
+
+/// What a mutating policy may be for.
+const OPERATIONS_OF_CHANGES: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+
+/// What is deleted cannot be changed.
+fn changing_operations(matching: &Value, path: &str, errors: &mut FieldErrors) {
+    for rule in items(matching, "resourceRules") {
+        for operation in items(rule, "operations") {
+            let operation = operation.as_str().unwrap_or_default();
+            one_of(operation, path.to_owned(), &OPERATIONS_OF_CHANGES, errors);
+        }
+    }
+}
+
+/// Appends the errors of a MutatingAdmissionPolicy. Conditions that are those of `old` need not be right.
+pub fn check_mutating_policy(new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let (all, _) = check_base(new, old, errors, true);
+    let environment = all.making_objects();
+    let spec = &new["spec"];
+    let mutations = items(spec, "mutations");
+    if mutations.is_empty() {
+        let detail = "mutations must contain at least one item";
+        errors.push(FieldError::required("spec.mutations", detail));
+    }
+    for (at, one) in mutations.iter().enumerate() {
+        mutation(one, &format!("spec.mutations[{at}]"), &environment, errors);
+    }
+    let path = "spec.reinvocationPolicy";
+    match text(spec, "reinvocationPolicy") {
+        "" => errors.push(FieldError::required(path, "")),
+        policy => one_of(policy, path.into(), &["IfNeeded", "Never"], errors),
+    }
+}
+
+fn mutation(one: &Value, path: &str, environment: &CelEnvironment, errors: &mut FieldErrors) {
+    const FORMS: [(&str, &str); 2] = [
+        ("JSONPatch", "jsonPatch"),
+        ("ApplyConfiguration", "applyConfiguration"),
+    ];
+    let kind = text(one, "patchType");
+    let at = |name: &str| format!("{path}.{name}");
+    if kind.is_empty() {
+        errors.push(FieldError::required(at("patchType"), ""));
+        return;
+    }
+    let Some((_, member)) = FORMS.iter().find(|(known, _)| *known == kind) else {
+        let known = ["ApplyConfiguration", "JSONPatch"];
+        one_of(kind, at("patchType"), &known, errors);
+        return;
+    };
+    match given(one, member) {
+        None => {
+            let detail = format!("must be specified when patchType is {kind}");
+            errors.push(FieldError::required(at(member), detail));
+        }
+        Some(form) => change(form, &at(member), kind, environment, errors),
+    }
+    let other = FORMS.iter().map(|(_, other)| *other);
+    for other in other.filter(|other| other != member) {
+        if given(one, other).is_some() {
+            let detail = format!("must not be specified when patchType is {kind}");
+            let shown = format!("{{{other}}}");
+            errors.push(FieldError::invalid(at(other), &shown, detail));
+        }
+    }
+}
+
+fn change(
+    form: &Value,
+    path: &str,
+    kind: &str,
+    environment: &CelEnvironment,
+    errors: &mut FieldErrors,
+) {
+    let path = format!("{path}.expression");
+    let expression = text(form, "expression").trim();
+    if expression.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let detail = match environment.compile(expression) {
+        Ok(program) if kind == "JSONPatch" && program.is_patch() => return,
+        Ok(program) if kind != "JSONPatch" && program.is_object() => return,
+        Ok(program) => {
+            let wanted = match kind {
+                "JSONPatch" => "list(JSONPatch)",
+                _ => "Object",
+            };
+            format!("must evaluate to {wanted} but got {}", program.type_name())
+        }
+        Err(why) => format!("compilation failed: {why}"),
+    };
+    errors.push(FieldError::invalid(path, expression, detail));
+}
+
+/// Appends the errors of a MutatingAdmissionPolicyBinding.
+pub fn check_mutating_binding(binding: &Value, errors: &mut FieldErrors) {
+    let spec = &binding["spec"];
+    check_bound(spec, errors);
+    if let Some(matching) = given(spec, "matchResources") {
+        let path = "spec.matchResources.resourceRules.operations";
+        changing_operations(matching, path, errors);
+    }
+}
+
+/// Appends the errors of a ValidatingAdmissionPolicy. Conditions that are those of `old` need not be right.
+pub fn check_policy(name: &str, new: &Value, old: Option<&Value>, errors: &mut FieldErrors) {
+    let (all, messages) = check_base(new, old, errors, false);
+    let spec = &new["spec"];
     let (validations, annotations) = (items(spec, "validations"), items(spec, "auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
         let detail = "validations or auditAnnotations must contain at least one item";
@@ -103,6 +228,12 @@ pub fn check_policy(name: &str, new: &Value, old: Option<&Value>, errors: &mut F
 /// Appends the errors of a ValidatingAdmissionPolicyBinding.
 pub fn check_binding(binding: &Value, errors: &mut FieldErrors) {
     let spec = &binding["spec"];
+    check_bound(spec, errors);
+    check_actions(spec, errors);
+}
+
+/// Appends the errors of what bindings have in common.
+fn check_bound(spec: &Value, errors: &mut FieldErrors) {
     match text(spec, "policyName") {
         "" => errors.push(FieldError::required("spec.policyName", "")),
         name => {
@@ -117,6 +248,9 @@ pub fn check_binding(binding: &Value, errors: &mut FieldErrors) {
     if let Some(matching) = given(spec, "matchResources") {
         match_resources(matching, "spec.matchResources", errors);
     }
+}
+
+fn check_actions(spec: &Value, errors: &mut FieldErrors) {
     let path = "spec.validationActions";
     let mut seen = HashSet::new();
     for (at, action) in items(spec, "validationActions").iter().enumerate() {

@@ -27,10 +27,8 @@ pub(crate) struct Call {
     pub(super) answers: Option<Arc<AccessAnswers>>,
     /// Whom admission may ask about the write, if anybody.
     pub(super) admission: Option<Box<AdmissionContext>>,
-    /// The admission plugins that look at what is written, if there are any.
-    pub(super) plugins: Option<Box<CallPlugins>>,
-    /// The quotas that may be about what is written, if there are any.
-    pub(super) quotas: Option<Box<CallQuotas>>,
+    /// What plugins and quotas say of the write, if any of them looks at it.
+    pub(super) rules: Option<Box<CallRules>>,
     /// What the request said of itself.
     pub(crate) sent: Option<Box<SentOptions>>,
     /// The name of the field manager.
@@ -41,6 +39,23 @@ pub(crate) struct Call {
     pub(crate) notes: Vec<(Cow<'static, str>, String)>,
 }
 
+/// The plugins and quotas that a write concerns.
+pub(super) struct CallRules {
+    plugins: Option<CallPlugins>,
+    quotas: Option<CallQuotas>,
+}
+
+impl CallRules {
+    /// `None` if the write concerns none.
+    pub(super) fn of(
+        plugins: Option<CallPlugins>,
+        quotas: Option<CallQuotas>,
+    ) -> Option<Box<CallRules>> {
+        let any = plugins.is_some() || quotas.is_some();
+        any.then(|| Box::new(CallRules { plugins, quotas }))
+    }
+}
+
 impl Call {
     pub(crate) fn new(target: Target, user: Arc<User>, manager: String) -> Call {
         Call {
@@ -49,13 +64,22 @@ impl Call {
             grants: None,
             answers: None,
             admission: None,
-            plugins: None,
-            quotas: None,
+            rules: None,
             sent: None,
             manager,
             warnings: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// The admission plugins that look at what is written, if there are any.
+    pub(super) fn plugins(&self) -> Option<&CallPlugins> {
+        self.rules.as_ref()?.plugins.as_ref()
+    }
+
+    /// The quotas that may be about what is written, if there are any.
+    pub(super) fn quotas(&self) -> Option<&CallQuotas> {
+        self.rules.as_ref()?.quotas.as_ref()
     }
 
     /// Decides what the command needs to know.

@@ -84,7 +84,7 @@ pub(super) async fn create_from(
     }
     draft.fill_in();
     track_created(&mut draft, &call.manager(), &clock::now());
-    let fill = async |draft: &mut Draft| match &call.plugins {
+    let fill = async |draft: &mut Draft| match call.plugins() {
         Some(plugins) => Box::pin(plugins.change(call.by(Operation::Create), draft, None)).await,
         None => Ok(()),
     };
@@ -110,7 +110,7 @@ pub(super) async fn create_from(
         if is_request {
             certificates::check_subject(&draft)?;
         }
-        if let Some(plugins) = &call.plugins {
+        if let Some(plugins) = call.plugins() {
             plugins.check(call.by(Operation::Create), &draft, None)?;
         }
         let key = ObjectKey::new(&draft.meta.namespace, &draft.meta.name);
@@ -121,7 +121,7 @@ pub(super) async fn create_from(
             let new = without_revision(&written, ResourceVersion::default())?;
             Box::pin(admitting.check(Some(&new), None)).await?;
         }
-        let counted = match &call.quotas {
+        let counted = match call.quotas() {
             Some(quotas) => {
                 let new = Some(&**written.value());
                 Box::pin(quotas.begin(&call.target, &key, (new, None), options.dry_run)).await?

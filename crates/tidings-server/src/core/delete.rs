@@ -233,7 +233,7 @@ pub(super) async fn delete_collection(
 
 /// Tells the quotas of an object that is gone.
 async fn settle(call: &Call, options: &DeleteOptions, deletion: &DeletionResult) {
-    if let (Some(quotas), DeletionResult::Done(object)) = (&call.quotas, deletion)
+    if let (Some(quotas), DeletionResult::Done(object)) = (call.quotas(), deletion)
         && !options.dry_run
         && let Some(resource) = &call.target.resource
     {

@@ -126,7 +126,7 @@ async fn replace(
         };
     }
     let mut edited = edited;
-    if let Some(plugins) = &call.plugins {
+    if let Some(plugins) = call.plugins() {
         let old = match edited.old.take() {
             Some(old) => old,
             None => Draft::of(kind, existing)?,
@@ -145,7 +145,7 @@ async fn replace(
         let new = written.stamped(at, EventType::Modified);
         Box::pin(admitting.check(Some(&new), Some(existing))).await?;
     }
-    let counted = match &call.quotas {
+    let counted = match call.quotas() {
         Some(quotas) if matches!(step, WriteStep::Write) => {
             let new = Some(&**written.value());
             Box::pin(quotas.begin(&call.target, key, (new, Some(existing)), options.dry_run))
@@ -162,7 +162,7 @@ async fn replace(
             let deleted = resource
                 .commit(kind, key, ObjectWrite::Delete(existing))
                 .await?;
-            if let (Some(_), Some(quotas)) = (&deleted, &call.quotas) {
+            if let (Some(_), Some(quotas)) = (&deleted, call.quotas()) {
                 Box::pin(quotas.gone(&resource.kind, existing)).await;
             }
             // The answer keeps the resourceVersion that the object had before (W147).
@@ -268,7 +268,7 @@ fn next_state(
         certificates::stamp_conditions(&mut new, &old, &clock::now());
     }
     check(kind, key.name(), &new, Some(&old), subresource)?;
-    if let Some(plugins) = &call.plugins {
+    if let Some(plugins) = call.plugins() {
         plugins.check(call.by(Operation::Update), &new, Some(&old))?;
     }
     if let Some(access) = call.grants.as_ref().filter(|_| is_request) {

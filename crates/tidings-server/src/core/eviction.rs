@@ -10,7 +10,7 @@ use tidings_registry::{Draft, WriteOptions};
 
 use super::admission::check_posted;
 use super::answer::Answer;
-use super::call::Call;
+use super::call::{Call, CallRules};
 use super::clock;
 use super::delete::{DeleteOptions, Preconditions, delete};
 use super::quotas::CallQuotas;
@@ -303,6 +303,6 @@ async fn remove(
         None,
     );
     let mut deletion = Call::new(target, call.user.clone(), call.manager.clone());
-    deletion.quotas = CallQuotas::of(core.quotas(), &deletion.target);
+    deletion.rules = CallRules::of(None, CallQuotas::of(core.quotas(), &deletion.target));
     delete(&mut deletion, &options).await.map(drop)
 }

@@ -7,7 +7,7 @@ use tidings_registry::{Draft, WriteOptions};
 
 use super::admission;
 use super::answer::{Answer, ObjectOutcome};
-use super::call::Call;
+use super::call::{Call, CallRules};
 use super::command::Command;
 use super::edit::{EditFn, change};
 use super::plugins::CallPlugins;
@@ -33,14 +33,10 @@ impl Core {
             true => self.admission_of(),
             false => None,
         };
-        call.plugins = match command.writes() {
-            true => CallPlugins::of(self.plugins(), &call.target.kind),
-            false => None,
-        };
-        call.quotas = match command.writes() {
-            true => CallQuotas::of(self.quotas(), &call.target),
-            false => None,
-        };
+        if command.writes() {
+            let plugins = CallPlugins::of(self.plugins(), &call.target.kind);
+            call.rules = CallRules::of(plugins, CallQuotas::of(self.quotas(), &call.target));
+        }
         let configures =
             configures || (command.writes() && self.plugins().decide_by(&call.target.kind));
         if decides || certificates::is_request(&call.target.kind) {
@@ -57,7 +53,7 @@ impl Core {
             call.warnings.extend(said.warnings);
             call.notes.extend(said.notes);
         }
-        if let Some(plugins) = &call.plugins {
+        if let Some(plugins) = call.plugins() {
             let said = plugins.take_said();
             call.warnings.extend(said.warnings);
             let notes = said.notes.into_iter();

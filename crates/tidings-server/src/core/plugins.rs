@@ -101,12 +101,10 @@ pub(crate) struct CallPlugins {
 
 impl CallPlugins {
     /// `None` if no plugin looks at the kind.
-    pub(super) fn of(plugins: &Arc<Plugins>, kind: &Kind) -> Option<Box<CallPlugins>> {
-        plugins.set.concerns(kind).then(|| {
-            Box::new(CallPlugins {
-                plugins: plugins.clone(),
-                said: Mutex::default(),
-            })
+    pub(super) fn of(plugins: &Arc<Plugins>, kind: &Kind) -> Option<CallPlugins> {
+        plugins.set.concerns(kind).then(|| CallPlugins {
+            plugins: plugins.clone(),
+            said: Mutex::default(),
         })
     }
 

@@ -175,11 +175,11 @@ pub(super) struct CountedWrite {
 
 impl CallQuotas {
     /// `None` if no quota is in the namespace of a call.
-    pub(super) fn of(quotas: Option<&Arc<Quotas>>, target: &Target) -> Option<Box<CallQuotas>> {
+    pub(super) fn of(quotas: Option<&Arc<Quotas>>, target: &Target) -> Option<CallQuotas> {
         let quotas = quotas?;
         let namespace = target.namespace().unwrap_or_default();
         let concern = quotas.concern(&target.kind, namespace);
-        concern.then(|| Box::new(CallQuotas(quotas.clone())))
+        concern.then(|| CallQuotas(quotas.clone()))
     }
 
     /// Counts a write before it is done: `new` is the object after it, `old` the one before it. `None` if no quota is about it.

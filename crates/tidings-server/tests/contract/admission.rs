@@ -272,7 +272,12 @@ fn told(answer: &TestResponse, webhooks: &Webhooks) -> Value {
 
 #[tokio::test]
 async fn webhooks_are_asked_as_kube_apiserver_asks_them() {
-    let recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
+    answer_as(RECORDED).await;
+}
+
+/// Asks what was asked, and compares the answers.
+pub(crate) async fn answer_as(recorded: &str) {
+    let recorded: Recorded = serde_json::from_str(recorded).unwrap();
     let webhooks = Webhooks::start(recorded.webhooks).await;
     let known = Placeholders {
         webhooks: &webhooks,
@@ -333,7 +338,12 @@ async fn webhooks_are_asked_as_kube_apiserver_asks_them() {
 
 #[tokio::test]
 async fn configurations_are_refused_as_kube_apiserver_refuses_them() {
-    let recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
+    refuse_as(RECORDED).await;
+}
+
+/// Sends the configurations, and compares which are refused, and why.
+pub(crate) async fn refuse_as(recorded: &str) {
+    let recorded: Recorded = serde_json::from_str(recorded).unwrap();
     let webhooks = Webhooks::start(HashMap::new()).await;
     let known = Placeholders {
         webhooks: &webhooks,

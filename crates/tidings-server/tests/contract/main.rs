@@ -21,6 +21,7 @@ mod kinds;
 mod late;
 mod lists;
 mod managed;
+mod mutations;
 mod namespaces;
 mod patches;
 mod plugins;

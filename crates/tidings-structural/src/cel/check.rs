@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, operators,
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, SelectExpr, StructExpr, operators,
 };
 
 use super::authorizer;
@@ -39,11 +39,25 @@ pub(crate) fn check(
     expr: &IdedExpr,
     variables: &[(&str, Arc<DeclType>)],
 ) -> Result<CheckedRule, String> {
+    check_with(text, expr, variables, false)
+}
+
+/// As [`check`]. `makes_objects` allows expressions such as `Object.spec{replicas: 1}` and `JSONPatch{op: "remove"}`.
+///
+/// # Errors
+/// As those of [`check`].
+pub(crate) fn check_with(
+    text: &str,
+    expr: &IdedExpr,
+    variables: &[(&str, Arc<DeclType>)],
+    makes_objects: bool,
+) -> Result<CheckedRule, String> {
     let mut checker = RuleChecker {
         source: RuleSource::new(text),
         variables,
         uses_old: false,
         allows_mixed: false,
+        makes_objects,
         errors: RuleErrors::default(),
     };
     let info = checker.info(expr, None);
@@ -65,8 +79,22 @@ struct RuleChecker<'s> {
     uses_old: bool,
     /// Lists may hold values of several types, as the arguments of `format` do.
     allows_mixed: bool,
+    /// Expressions may make objects and patches.
+    makes_objects: bool,
     errors: RuleErrors,
 }
+
+/// The type of an object that an expression makes.
+pub(crate) const OBJECT: &str = "Object";
+/// The type of an operation of a patch that an expression makes.
+pub(crate) const JSON_PATCH: &str = "JSONPatch";
+/// The members of such an operation, and their types.
+const PATCH_MEMBERS: [(&str, &str); 4] = [
+    ("op", "string"),
+    ("path", "string"),
+    ("from", "string"),
+    ("value", "dyn"),
+];
 
 /// The variable with the value before an update.
 pub(crate) const OLD: &str = "oldSelf";
@@ -240,18 +268,47 @@ impl RuleChecker<'_> {
             }
             Expr::Comprehension(fold) => self.fold(fold, scope),
             Expr::Call(call) => self.call(call, scope),
-            Expr::Struct(message) => {
-                let at = self.source.name(&message.type_name);
-                self.fail(
-                    at,
-                    &format!(
-                        "undeclared reference to '{}' (in container '')",
-                        message.type_name
-                    ),
-                )
-            }
+            Expr::Struct(made) => self.made(made, scope),
             Expr::Unspecified => self.fail(0, "unspecified expression"),
         }
+    }
+
+    /// An object or a patch that the expression makes.
+    fn made(&mut self, made: &StructExpr, scope: Option<&CheckScope<'_>>) -> ExprInfo {
+        let name = made.type_name.as_str();
+        let inner = name.strip_prefix(OBJECT);
+        let is_known = name == JSON_PATCH
+            || inner.is_some_and(|inner| inner.is_empty() || inner.starts_with('.'));
+        if !self.makes_objects || !is_known {
+            let at = self.source.name(name) + name.chars().count();
+            let message = format!("undeclared reference to '{name}' (in container '')");
+            return self.fail(at, &message);
+        }
+        let mut cost = MinMax::fixed(40);
+        for entry in &made.entries {
+            let EntryExpr::StructField(field) = &entry.expr else {
+                continue;
+            };
+            let info = self.info(&field.value, scope);
+            cost = cost.plus(info.cost);
+            if name != JSON_PATCH {
+                continue;
+            }
+            let wanted = PATCH_MEMBERS
+                .iter()
+                .find(|(known, _)| *known == field.field);
+            let wanted = wanted.map_or("", |(_, wanted)| wanted);
+            let is = info.kind().to_string();
+            if wanted != "dyn" && wanted != is && !info.kind().is_dyn() {
+                let at = self.source.name(&field.field) + field.field.chars().count();
+                let member = &field.field;
+                let message = format!(
+                    "expected type of field '{member}' is '{wanted}' but provided type is '{is}'"
+                );
+                return self.fail(at, &message);
+            }
+        }
+        ExprInfo::plain(TypeKind::Made(name.into()), cost)
     }
 
     fn ident(&mut self, name: &str, mut scope: Option<&CheckScope<'_>>) -> ExprInfo {

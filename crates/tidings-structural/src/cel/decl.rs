@@ -38,6 +38,8 @@ pub(crate) enum TypeKind {
     Optional(Arc<DeclType>),
     /// A type of the Kubernetes library, such as `kubernetes.Quantity`.
     Opaque(&'static str),
+    /// The type of an object or patch that the expression makes, such as `Object.spec`.
+    Made(Arc<str>),
 }
 
 impl TypeKind {
@@ -85,6 +87,8 @@ impl TypeKind {
                 ak.kind.agrees(&bk.kind) && av.kind.agrees(&bv.kind)
             }
             (TypeKind::Opaque(a), TypeKind::Opaque(b)) => a == b,
+            (TypeKind::Made(a), TypeKind::Made(b)) => a == b,
+            (TypeKind::Made(_), TypeKind::Null) | (TypeKind::Null, TypeKind::Made(_)) => true,
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
     }
@@ -106,6 +110,7 @@ impl std::fmt::Display for TypeKind {
             TypeKind::Type => "type",
             TypeKind::Object(_) => "object",
             TypeKind::Opaque(name) => name,
+            TypeKind::Made(name) => name,
             TypeKind::List(element) => return write!(f, "list({})", element.kind),
             TypeKind::Map(key, value) => return write!(f, "map({}, {})", key.kind, value.kind),
             TypeKind::Optional(inner) => return write!(f, "optional_type({})", inner.kind),

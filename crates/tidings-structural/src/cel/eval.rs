@@ -137,7 +137,24 @@ impl<'v, 'a> Evaluation<'v, 'a> {
                 let target = call.target.as_deref();
                 self.call(&call.func_name, target, &call.args, scope)
             }
-            Expr::Struct(_) | Expr::Unspecified => Err(EvalFault::Error(NO_OVERLOAD.into())),
+            Expr::Struct(made) => {
+                let mut members = Vec::with_capacity(made.entries.len());
+                for entry in &made.entries {
+                    let EntryExpr::StructField(field) = &entry.expr else {
+                        return Err(EvalFault::Error(NO_OVERLOAD.into()));
+                    };
+                    let name = Val::text(super::decl::unescape(&field.field));
+                    match self.eval(&field.value, scope)? {
+                        Val::Optional(inner) if field.optional => {
+                            members.extend(inner.map(|inner| (name, (*inner).clone())));
+                        }
+                        value => members.push((name, value)),
+                    }
+                }
+                self.spend(40)?;
+                Ok(Val::Map(Arc::new(members)))
+            }
+            Expr::Unspecified => Err(EvalFault::Error(NO_OVERLOAD.into())),
         }
     }
 

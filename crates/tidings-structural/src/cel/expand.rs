@@ -48,7 +48,14 @@ pub(crate) fn expand(expr: &mut IdedExpr) {
                 }
             }
         }
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
+        Expr::Struct(made) => {
+            for entry in &mut made.entries {
+                if let EntryExpr::StructField(field) = &mut entry.expr {
+                    expand(&mut field.value);
+                }
+            }
+        }
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => {}
     }
 }
 

@@ -22,6 +22,8 @@ pub struct CelEnvironment {
     variables: Vec<(&'static str, Arc<DeclType>)>,
     /// The types of `variables.name`, if there is such a variable.
     composed: Option<BTreeMap<String, Arc<DeclType>>>,
+    /// Expressions may make objects and patches.
+    makes_objects: bool,
 }
 
 impl fmt::Debug for CelEnvironment {
@@ -84,7 +86,15 @@ impl CelEnvironment {
         CelEnvironment {
             variables: variables.map(|(name, kind)| (*name, kind.decl())).collect(),
             composed: None,
+            makes_objects: false,
         }
+    }
+
+    /// Expressions that may also make objects, `Object.spec{replicas: 1}`, and operations of patches, `JSONPatch{op: "remove", path: "/spec"}`.
+    #[must_use]
+    pub fn making_objects(mut self) -> CelEnvironment {
+        self.makes_objects = true;
+        self
     }
 
     /// Expressions that may also use `variables`, of which there is none yet.
@@ -113,7 +123,7 @@ impl CelEnvironment {
             let members = TypeKind::Object(Arc::new(composed.clone()));
             variables.push((COMPOSED, members.plain()));
         }
-        let checked = check::check(text, &expr, &variables)?;
+        let checked = check::check_with(text, &expr, &variables, self.makes_objects)?;
         let mut uses = Vec::new();
         composed_names(&expr, &mut uses);
         Ok(CelProgram {
@@ -139,6 +149,19 @@ impl CelProgram {
     /// True if the result is a text.
     pub fn is_text(&self) -> bool {
         matches!(self.kind, TypeKind::String)
+    }
+
+    /// True if the result is an object that the expression makes.
+    pub fn is_object(&self) -> bool {
+        matches!(&self.kind, TypeKind::Made(name) if **name == *check::OBJECT)
+    }
+
+    /// True if the result is a list of operations of a patch.
+    pub fn is_patch(&self) -> bool {
+        let TypeKind::List(element) = &self.kind else {
+            return false;
+        };
+        matches!(&element.kind, TypeKind::Made(name) if **name == *check::JSON_PATCH)
     }
 
     /// True if the result is null.
@@ -255,6 +278,13 @@ fn composed_names(expr: &IdedExpr, found: &mut Vec<String>) {
                 }
             }
         }
+        Expr::Struct(made) => {
+            for entry in &made.entries {
+                if let EntryExpr::StructField(field) = &entry.expr {
+                    inner(&field.value);
+                }
+            }
+        }
         Expr::Comprehension(fold) => {
             let parts = [
                 &fold.iter_range,
@@ -300,6 +330,43 @@ mod tests {
                 error: None,
             }
         }
+    }
+
+    #[test]
+    fn expressions_make_objects_and_patches_where_they_may() {
+        let object = json!({"list": ["a", "b"]});
+        let environment = environment().making_objects();
+        for (text, expected) in [
+            ("Object{}", json!({})),
+            (
+                "Object{spec: Object.spec{size: 1 + 1, ?gone: optional.none()}}",
+                json!({"spec": {"size": 2}}),
+            ),
+            (
+                "object.list.map(x, JSONPatch{op: 'add', path: '/' + x})",
+                json!([{"op": "add", "path": "/a"}, {"op": "add", "path": "/b"}]),
+            ),
+        ] {
+            let program = environment.compile(text).unwrap();
+            assert_eq!(program.is_object(), text.starts_with("Object"));
+            assert_eq!(program.is_patch(), text.starts_with("object"));
+            let values = vec![("object", CelValue::Json(&object))];
+            let made = CelInput::new(values, 1000).evaluate(&program);
+            assert_eq!(made, Ok(expected), "{text}");
+        }
+        for (text, why) in [
+            ("Odd{}", "undeclared reference to 'Odd'"),
+            (
+                "JSONPatch{op: 1}",
+                "expected type of field 'op' is 'string' but provided type is 'int'",
+            ),
+            ("Object{spec: odd}", "undeclared reference to 'odd'"),
+        ] {
+            let error = environment.compile(text).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        let elsewhere = super::tests::environment().compile("Object{}").unwrap_err();
+        assert!(elsewhere.contains("undeclared reference to 'Object'"));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! `MutatingAdmissionPolicy` of `admissionregistration.k8s.io`: entry, defaults and table.
 
+use std::sync::Arc;
+
+use super::policies::MutatingPolicyStrategy;
 use super::{PARAM_KIND, policy_cells};
 use crate::defaults::{TypeDefaults, defaults};
 use crate::model::Kind;
@@ -10,6 +13,7 @@ pub(super) fn kind() -> Kind {
         kind: "MutatingAdmissionPolicy".into(),
         plural: "mutatingadmissionpolicies".into(),
         printer: &PRINTER,
+        strategy: Arc::new(MutatingPolicyStrategy),
         ..super::plain()
     }
 }

@@ -1,5 +1,8 @@
 //! `MutatingAdmissionPolicyBinding` of `admissionregistration.k8s.io`: entry and table.
 
+use std::sync::Arc;
+
+use super::policies::MutatingBindingStrategy;
 use super::{BINDING_COLUMNS, binding_cells};
 use crate::model::Kind;
 use crate::table::TablePrinter;
@@ -9,6 +12,7 @@ pub(super) fn kind() -> Kind {
         kind: "MutatingAdmissionPolicyBinding".into(),
         plural: "mutatingadmissionpolicybindings".into(),
         printer: &PRINTER,
+        strategy: Arc::new(MutatingBindingStrategy),
         ..super::plain()
     }
 }

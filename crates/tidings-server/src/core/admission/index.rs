@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use tidings_admission::{NotReadable, Policy, PolicyBinding, Webhook, WebhookConfiguration};
+use tidings_admission::{
+    MutatingPolicy, NotReadable, Policy, PolicyBase, PolicyBinding, Webhook, WebhookConfiguration,
+};
 use tidings_json::Value;
 use tidings_plugins::PluginSet;
 
@@ -16,13 +18,18 @@ use super::super::served::ServedSet;
 pub(super) struct Configured {
     pub(super) mutating: Vec<Arc<Webhook>>,
     pub(super) validating: Vec<Arc<Webhook>>,
+    /// Policies that change objects and are bound, with their bindings.
+    pub(super) mutating_policies: Vec<(MutatingPolicy, Vec<PolicyBinding>)>,
     /// Policies that are bound, with their bindings.
     pub(super) policies: Vec<(Policy, Vec<PolicyBinding>)>,
 }
 
 impl Configured {
     pub(super) fn is_empty(&self) -> bool {
-        self.mutating.is_empty() && self.validating.is_empty() && self.policies.is_empty()
+        self.mutating.is_empty()
+            && self.validating.is_empty()
+            && self.policies.is_empty()
+            && self.mutating_policies.is_empty()
     }
 }
 
@@ -32,9 +39,11 @@ pub(super) struct AdmissionIndex {
     validating: Option<Arc<Resource>>,
     policies: Option<Arc<Resource>>,
     bindings: Option<Arc<Resource>>,
+    mutating_policies: Option<Arc<Resource>>,
+    mutating_bindings: Option<Arc<Resource>>,
     current: RwLock<Arc<Configured>>,
     /// The positions of the logs of the caches when they were read.
-    read: Mutex<Option<[u64; 4]>>,
+    read: Mutex<Option<[u64; 6]>>,
 }
 
 const GROUP: &str = "admissionregistration.k8s.io";
@@ -46,7 +55,7 @@ impl AdmissionIndex {
             let enabled = plugins.has(plugin);
             enabled.then(|| served.find(GROUP, "v1", plural)?.1)?
         };
-        let policies = "ValidatingAdmissionPolicy";
+        let (policies, mutating) = ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy");
         AdmissionIndex {
             mutating: resource("MutatingAdmissionWebhook", "mutatingwebhookconfigurations"),
             validating: resource(
@@ -55,6 +64,8 @@ impl AdmissionIndex {
             ),
             policies: resource(policies, "validatingadmissionpolicies"),
             bindings: resource(policies, "validatingadmissionpolicybindings"),
+            mutating_policies: resource(mutating, "mutatingadmissionpolicies"),
+            mutating_bindings: resource(mutating, "mutatingadmissionpolicybindings"),
             current: RwLock::default(),
             read: Mutex::default(),
         }
@@ -67,6 +78,8 @@ impl AdmissionIndex {
             &self.validating,
             &self.policies,
             &self.bindings,
+            &self.mutating_policies,
+            &self.mutating_bindings,
         ];
         let ends = resources.map(|resource| {
             let resource = resource.as_ref();
@@ -77,7 +90,18 @@ impl AdmissionIndex {
             let configured = Configured {
                 mutating: webhooks(self.mutating.as_ref()),
                 validating: webhooks(self.validating.as_ref()),
-                policies: policies(self.policies.as_ref(), self.bindings.as_ref()),
+                policies: bound(
+                    self.policies.as_ref(),
+                    self.bindings.as_ref(),
+                    Policy::read,
+                    |policy| &policy.base,
+                ),
+                mutating_policies: bound(
+                    self.mutating_policies.as_ref(),
+                    self.mutating_bindings.as_ref(),
+                    MutatingPolicy::read,
+                    |policy| &policy.base,
+                ),
             };
             let slot = self.current.write();
             *slot.unwrap_or_else(PoisonError::into_inner) = Arc::new(configured);
@@ -100,10 +124,12 @@ fn webhooks(resource: Option<&Arc<Resource>>) -> Vec<Arc<Webhook>> {
 }
 
 /// The policies that are bound, in the order of their names. Others are not compiled.
-fn policies(
+fn bound<P>(
     policies: Option<&Arc<Resource>>,
     bindings: Option<&Arc<Resource>>,
-) -> Vec<(Policy, Vec<PolicyBinding>)> {
+    read: impl Fn(&Value) -> Result<P, NotReadable>,
+    base: impl Fn(&P) -> &PolicyBase,
+) -> Vec<(P, Vec<PolicyBinding>)> {
     let mut bound: HashMap<String, Vec<PolicyBinding>> = HashMap::new();
     for binding in all(bindings, PolicyBinding::read) {
         bound
@@ -116,13 +142,13 @@ fn policies(
     }
     let mut found = Vec::new();
     // In the order of the keys, which are the names.
-    for policy in do_long_work(|| all(policies, Policy::read)) {
-        if let Some(mut bindings) = bound.remove(&policy.name) {
+    for policy in do_long_work(|| all(policies, read)) {
+        if let Some(mut bindings) = bound.remove(&base(&policy).name) {
             bindings.sort_by(|one, other| one.name.cmp(&other.name));
             found.push((policy, bindings));
         }
     }
-    found.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    found.sort_by(|(one, _), (other, _)| base(one).name.cmp(&base(other).name));
     found
 }
 

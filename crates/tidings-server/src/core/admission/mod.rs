@@ -5,6 +5,7 @@
 
 mod counts;
 mod index;
+mod mutations;
 mod policies;
 mod questions;
 mod services;
@@ -214,11 +215,33 @@ impl<'a> Admitting<'a> {
         tracked: impl FnOnce(Draft) -> Result<Draft, Status>,
     ) -> Result<Option<Draft>, Status> {
         let index = self.context.admission.index.current();
-        if !self.concerns_any(&index.mutating) {
+        let asks = self.concerns_any(&index.mutating);
+        let mut policies = index.mutating_policies.iter();
+        let evaluates = policies.any(|(policy, _)| self.about(&policy.base.matching).is_some());
+        if !asks && !evaluates {
             return Ok(None);
         }
-        let seen = tracked(draft.clone())?;
-        webhooks::change(self, &index, seen, old).await
+        let mut seen = tracked(draft.clone())?;
+        let mut is_changed = false;
+        if evaluates {
+            let mut changing = mutations::Changing::new(seen)?;
+            mutations::change(self, &index, &mut changing, old, false)?;
+            is_changed = changing.is_changed();
+            seen = changing.draft;
+        }
+        let by_webhooks = match asks {
+            true => webhooks::change(self, &index, seen.clone(), old).await?,
+            false => None,
+        };
+        let Some(changed) = by_webhooks else {
+            return Ok(is_changed.then_some(seen));
+        };
+        if !evaluates {
+            return Ok(Some(changed));
+        }
+        let mut changing = mutations::Changing::new(changed)?;
+        mutations::change(self, &index, &mut changing, old, true)?;
+        Ok(Some(changing.draft))
     }
 
     /// Lets those refuse a write who may. `new` is the object as it would be stored, `old` as it is.
@@ -256,7 +279,7 @@ impl<'a> Admitting<'a> {
 
     fn concerns_policies(&self, index: &Configured) -> bool {
         let mut policies = index.policies.iter();
-        policies.any(|(policy, _)| self.about(&policy.matching).is_some())
+        policies.any(|(policy, _)| self.about(&policy.base.matching).is_some())
     }
 
     /// The resource that rules mean by the request; `None` if they do not mean it.

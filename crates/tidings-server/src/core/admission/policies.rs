@@ -4,8 +4,8 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use tidings_admission::{
-    Decision, FailurePolicy, MissingParams, ParamRef, Policy, PolicyBinding, PolicyVerdict,
-    Variables,
+    Decision, FailurePolicy, MissingParams, ParamRef, Policy, PolicyBase, PolicyBinding,
+    PolicyVerdict, Variables,
 };
 use tidings_api::{Cause, Object, ObjectKey, Reason, Status};
 use tidings_json::{Value, json};
@@ -28,10 +28,10 @@ pub(super) fn check(
     let objects = Objects { new, old };
     let mut refused: Option<Status> = None;
     for (policy, bindings) in &index.policies {
-        let Some(about) = admitting.about(&policy.matching) else {
+        let Some(about) = admitting.about(&policy.base.matching) else {
             continue;
         };
-        if !admitting.selects(&policy.matching, objects)? {
+        if !admitting.selects(&policy.base.matching, objects)? {
             continue;
         }
         let kind = admitting.kind_of(&about)?;
@@ -53,7 +53,7 @@ pub(super) fn check(
             }
         }
         for (key, texts) in annotations {
-            admitting.note(format!("{}/{key}", policy.name), texts.join(", "));
+            admitting.note(format!("{}/{key}", policy.base.name), texts.join(", "));
         }
     }
     refused.map_or(Ok(()), Err)
@@ -77,16 +77,10 @@ impl Evaluation<'_> {
         binding: &PolicyBinding,
         annotations: &mut Vec<(String, Vec<String>)>,
     ) -> Result<Vec<(Decision, bool)>, Status> {
-        let admitting = self.admitting;
-        if let Some(matching) = &binding.matching {
-            let equivalents = || admitting.equivalents();
-            if !matching.includes(&admitting.request, &equivalents)
-                || !admitting.selects(matching, self.objects)?
-            {
-                return Ok(Vec::new());
-            }
+        if !is_bound(self.admitting, binding, self.objects)? {
+            return Ok(Vec::new());
         }
-        let failed = |message: String, is_bound| match self.policy.failure_policy {
+        let failed = |message: String, is_bound| match self.policy.base.failure_policy {
             FailurePolicy::Ignore => Vec::new(),
             FailurePolicy::Fail => {
                 let decision = Decision {
@@ -96,13 +90,11 @@ impl Evaluation<'_> {
                 vec![(decision, is_bound)]
             }
         };
-        let params = match self.params(binding.params.as_ref()) {
+        let params = match params(self.admitting, &self.policy.base, binding.params.as_ref()) {
             Ok(params) => params,
-            Err(NoParams::Policy(why)) => {
-                return Ok(failed(format!("failed to configure policy: {why}"), false));
-            }
-            Err(NoParams::Binding(why)) => {
-                return Ok(failed(format!("failed to configure binding: {why}"), true));
+            Err(missing) => {
+                let is_bound = matches!(missing, NoParams::Binding(_));
+                return Ok(failed(missing.to_string(), is_bound));
             }
         };
         let mut refusals = Vec::new();
@@ -144,21 +136,14 @@ impl Evaluation<'_> {
         };
         shown(&self.object, self.objects.new)?;
         shown(&self.old_object, self.objects.old)?;
-        let namespace = match admitting.request.namespace {
-            "" => Value::Null,
-            _ if admitting.kind.is_namespace => Value::Null,
-            name => {
-                let namespace = admitting.namespace(name)?;
-                serde_json::from_slice(namespace.as_bytes()).map_err(Status::internal)?
-            }
-        };
+        let namespace = namespace_object(admitting)?;
         let null = Value::Null;
         Ok(self.policy.evaluate(&Variables {
             object: self.object.get().unwrap_or(&null),
             old_object: self.old_object.get().unwrap_or(&null),
             request: &self.request,
             namespace: &namespace,
-            params: self.policy.param_kind.is_some().then_some(params),
+            params: self.policy.base.param_kind.is_some().then_some(params),
             authorizer: Arc::new(Authorizing::new(admitting)),
             asked: Arc::new(request_resource(admitting)),
         }))
@@ -170,13 +155,13 @@ impl Evaluation<'_> {
         if wants("Warn") {
             self.admitting.warn(&[format!(
                 "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
-                self.policy.name, binding.name, decision.message
+                self.policy.base.name, binding.name, decision.message
             )]);
         }
         if wants("Audit") {
             let failure = json!([{
                 "message": decision.message,
-                "policy": self.policy.name,
+                "policy": self.policy.base.name,
                 "binding": binding.name,
                 "expressionIndex": at,
                 "validationActions": binding.actions,
@@ -186,65 +171,9 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The parameters of a binding: null if it has none.
-    fn params(&self, wanted: Option<&ParamRef>) -> Result<Vec<Value>, NoParams> {
-        let Some((version, name)) = &self.policy.param_kind else {
-            return Ok(vec![Value::Null]);
-        };
-        let (group, number) = version.split_once('/').unwrap_or(("", version));
-        let served = &self.admitting.context.served;
-        let Some((kind, Some(resource))) = served.find_kind(group, number, name) else {
-            let kind = match group {
-                "" => format!("/{number}, Kind={name}"),
-                _ => format!("{version}, Kind={name}"),
-            };
-            let why = format!("failed to find resource referenced by paramKind: '{kind}'");
-            return Err(NoParams::Policy(why));
-        };
-        let Some(wanted) = wanted else {
-            return Ok(vec![Value::Null]);
-        };
-        let binding = |why: &str| Err(NoParams::Binding(why.to_owned()));
-        let namespace = match (kind.namespaced, &*wanted.namespace) {
-            (true, "") => self.admitting.request.namespace,
-            (_, named) => named,
-        };
-        if kind.namespaced && namespace.is_empty() {
-            return binding(
-                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
-            );
-        }
-        if !kind.namespaced && !wanted.namespace.is_empty() {
-            return binding(
-                "paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
-            );
-        }
-        let found: Vec<Object> = match &wanted.selector {
-            None => {
-                let key = ObjectKey::new(namespace, &wanted.name);
-                resource.get(&key).into_iter().collect()
-            }
-            Some(selector) => {
-                let snapshot = resource.cache().snapshot();
-                let objects = snapshot.state.iter().filter(|(key, object)| {
-                    key.namespace() == namespace && selector.matches(object.labels())
-                });
-                objects.map(|(_, object)| object.clone()).collect()
-            }
-        };
-        if found.is_empty() && wanted.missing == MissingParams::Deny {
-            return binding(
-                "no params found for policy binding with `Deny` parameterNotFoundAction",
-            );
-        }
-        let shown = |object: &Object| serde_json::from_slice(&kind.shown(object));
-        let values: Result<Vec<Value>, _> = found.iter().map(shown).collect();
-        values.map_err(|error| NoParams::Binding(error.to_string()))
-    }
-
     /// The answer to a request that a policy refuses.
     fn refusal(&self, binding: Option<&str>, decision: &Decision) -> Status {
-        let (policy, message) = (&self.policy.name, &decision.message);
+        let (policy, message) = (&self.policy.base.name, &decision.message);
         let message = match binding {
             Some(binding) => format!(
                 "ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: {message}"
@@ -275,10 +204,101 @@ impl Evaluation<'_> {
     }
 }
 
+/// True if a binding is about a request.
+pub(super) fn is_bound(
+    admitting: &Admitting<'_>,
+    binding: &PolicyBinding,
+    objects: Objects<'_>,
+) -> Result<bool, Status> {
+    let Some(matching) = &binding.matching else {
+        return Ok(true);
+    };
+    let equivalents = || admitting.equivalents();
+    let includes = matching.includes(&admitting.request, &equivalents);
+    Ok(includes && admitting.selects(matching, objects)?)
+}
+
+/// The namespace of the request, as expressions see it: null for namespaces themselves and what is in none.
+pub(super) fn namespace_object(admitting: &Admitting<'_>) -> Result<Value, Status> {
+    match admitting.request.namespace {
+        "" => Ok(Value::Null),
+        _ if admitting.kind.is_namespace => Ok(Value::Null),
+        name => {
+            let namespace = admitting.namespace(name)?;
+            serde_json::from_slice(namespace.as_bytes()).map_err(Status::internal)
+        }
+    }
+}
+
+/// The parameters of a binding: null if it has none.
+pub(super) fn params(
+    admitting: &Admitting<'_>,
+    policy: &PolicyBase,
+    wanted: Option<&ParamRef>,
+) -> Result<Vec<Value>, NoParams> {
+    let Some((version, name)) = &policy.param_kind else {
+        return Ok(vec![Value::Null]);
+    };
+    let (group, number) = version.split_once('/').unwrap_or(("", version));
+    let served = &admitting.context.served;
+    let Some((kind, Some(resource))) = served.find_kind(group, number, name) else {
+        let kind = match group {
+            "" => format!("/{number}, Kind={name}"),
+            _ => format!("{version}, Kind={name}"),
+        };
+        let why = format!("failed to find resource referenced by paramKind: '{kind}'");
+        return Err(NoParams::Policy(why));
+    };
+    let Some(wanted) = wanted else {
+        return Ok(vec![Value::Null]);
+    };
+    let binding = |why: &str| Err(NoParams::Binding(why.to_owned()));
+    let namespace = match (kind.namespaced, &*wanted.namespace) {
+        (true, "") => admitting.request.namespace,
+        (_, named) => named,
+    };
+    if kind.namespaced && namespace.is_empty() {
+        return binding(
+            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
+        );
+    }
+    if !kind.namespaced && !wanted.namespace.is_empty() {
+        return binding("paramRef.namespace must not be provided for a cluster-scoped `paramKind`");
+    }
+    let found: Vec<Object> = match &wanted.selector {
+        None => {
+            let key = ObjectKey::new(namespace, &wanted.name);
+            resource.get(&key).into_iter().collect()
+        }
+        Some(selector) => {
+            let snapshot = resource.cache().snapshot();
+            let objects = snapshot.state.iter().filter(|(key, object)| {
+                key.namespace() == namespace && selector.matches(object.labels())
+            });
+            objects.map(|(_, object)| object.clone()).collect()
+        }
+    };
+    if found.is_empty() && wanted.missing == MissingParams::Deny {
+        return binding("no params found for policy binding with `Deny` parameterNotFoundAction");
+    }
+    let shown = |object: &Object| serde_json::from_slice(&kind.shown(object));
+    let values: Result<Vec<Value>, _> = found.iter().map(shown).collect();
+    values.map_err(|error| NoParams::Binding(error.to_string()))
+}
+
 /// Why there are no parameters.
-enum NoParams {
+pub(super) enum NoParams {
     /// The policy is wrong.
     Policy(String),
     /// The binding is.
     Binding(String),
+}
+
+impl std::fmt::Display for NoParams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            NoParams::Policy(why) => write!(f, "failed to configure policy: {why}"),
+            NoParams::Binding(why) => write!(f, "failed to configure binding: {why}"),
+        }
+    }
 }
