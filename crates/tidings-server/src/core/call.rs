@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use tidings_access::User;
 use tidings_admission::Operation;
-use tidings_api::ObjectKey;
+use tidings_api::{ObjectKey, Status};
 use tidings_json::Value;
 use tidings_merge::Manager;
-use tidings_registry::{WriteOptions, posted_kind, stored};
+use tidings_registry::{Draft, WriteOptions, posted_kind, stored};
 
 use super::access::{Access, Decider};
 use super::admission::{AdmissionContext, Admitting, Asked, SentOptions};
+use super::owner_rights::check_owners;
 use super::plugins::{CallPlugins, WriteBy};
 use super::quotas::CallQuotas;
+use super::served::ServedSet;
 use super::target::Target;
 use super::webhook_authorizer::AccessAnswers;
 
@@ -43,6 +45,8 @@ pub(crate) struct Call {
 pub(super) struct CallRules {
     plugins: Option<CallPlugins>,
     quotas: Option<CallQuotas>,
+    /// What is served, if it matters who gives objects their owners.
+    owners: Option<Arc<ServedSet>>,
 }
 
 impl CallRules {
@@ -50,9 +54,15 @@ impl CallRules {
     pub(super) fn of(
         plugins: Option<CallPlugins>,
         quotas: Option<CallQuotas>,
+        owners: Option<Arc<ServedSet>>,
     ) -> Option<Box<CallRules>> {
-        let any = plugins.is_some() || quotas.is_some();
-        any.then(|| Box::new(CallRules { plugins, quotas }))
+        let any = plugins.is_some() || quotas.is_some() || owners.is_some();
+        let rules = || CallRules {
+            plugins,
+            quotas,
+            owners,
+        };
+        any.then(|| Box::new(rules()))
     }
 }
 
@@ -80,6 +90,17 @@ impl Call {
     /// The quotas that may be about what is written, if there are any.
     pub(super) fn quotas(&self) -> Option<&CallQuotas> {
         self.rules.as_ref()?.quotas.as_ref()
+    }
+
+    /// Refuses owners that the user may not give to an object, if that matters.
+    pub(super) fn check_owners(&self, new: &Draft, old: Option<&Draft>) -> Result<(), Status> {
+        let rules = self.rules.as_ref();
+        let served = rules.and_then(|rules| rules.owners.as_ref());
+        if let (Some(served), Some(access)) = (served, &self.grants) {
+            let decider = self.decider(access);
+            check_owners(&decider, served, &self.user, &self.target, new, old)?;
+        }
+        Ok(())
     }
 
     /// Decides what the command needs to know.

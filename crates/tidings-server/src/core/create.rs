@@ -110,6 +110,7 @@ pub(super) async fn create_from(
         if is_request {
             certificates::check_subject(&draft)?;
         }
+        call.check_owners(&draft, None)?;
         if let Some(plugins) = call.plugins() {
             plugins.check(call.by(Operation::Create), &draft, None)?;
         }

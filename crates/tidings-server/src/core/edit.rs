@@ -268,6 +268,7 @@ fn next_state(
         certificates::stamp_conditions(&mut new, &old, &clock::now());
     }
     check(kind, key.name(), &new, Some(&old), subresource)?;
+    call.check_owners(&new, Some(&old))?;
     if let Some(plugins) = call.plugins() {
         plugins.check(call.by(Operation::Update), &new, Some(&old))?;
     }

@@ -303,6 +303,6 @@ async fn remove(
         None,
     );
     let mut deletion = Call::new(target, call.user.clone(), call.manager.clone());
-    deletion.rules = CallRules::of(None, CallQuotas::of(core.quotas(), &deletion.target));
+    deletion.rules = CallRules::of(None, CallQuotas::of(core.quotas(), &deletion.target), None);
     delete(&mut deletion, &options).await.map(drop)
 }

@@ -30,6 +30,7 @@ mod list;
 mod long_work;
 mod names;
 mod namespaces;
+mod owner_rights;
 mod patch;
 mod perform;
 mod plugins;

@@ -35,7 +35,12 @@ impl Core {
         };
         if command.writes() {
             let plugins = CallPlugins::of(self.plugins(), &call.target.kind);
-            call.rules = CallRules::of(plugins, CallQuotas::of(self.quotas(), &call.target));
+            let quotas = CallQuotas::of(self.quotas(), &call.target);
+            let owners = self.plugins().checks_owners.then(|| self.served());
+            if owners.is_some() {
+                call.grants = Some(self.access().clone());
+            }
+            call.rules = CallRules::of(plugins, quotas, owners);
         }
         let configures =
             configures || (command.writes() && self.plugins().decide_by(&call.target.kind));

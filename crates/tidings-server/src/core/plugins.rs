@@ -23,6 +23,8 @@ const ACCOUNT_WAIT: Duration = Duration::from_millis(100);
 /// The plugins that are enabled, and what they look up.
 pub(crate) struct Plugins {
     pub(crate) set: PluginSet,
+    /// It matters who gives objects their owners.
+    pub(super) checks_owners: bool,
     known: HashMap<Known, Arc<Resource>>,
 }
 
@@ -33,6 +35,7 @@ impl Plugins {
             Some((known, served.find(group, "v1", plural)?.1?))
         };
         Plugins {
+            checks_owners: set.has("OwnerReferencesPermissionEnforcement"),
             set,
             known: Known::ALL.into_iter().filter_map(find).collect(),
         }

@@ -95,14 +95,20 @@ async fn every_kind_can_be_created_listed_watched_and_deleted() {
                 body["spec"] =
                     json!({"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}});
             }
-            "ValidatingAdmissionPolicy" => {
+            "ValidatingAdmissionPolicy" | "MutatingAdmissionPolicy" => {
                 let rule = json!({
                     "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
                 });
                 body["spec"] = json!({
                     "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}],
                 });
+                if kind == "MutatingAdmissionPolicy" {
+                    let made = json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{}"}});
+                    body["spec"]["mutations"] = json!([made]);
+                    body["spec"]["reinvocationPolicy"] = "Never".into();
+                }
             }
+            "MutatingAdmissionPolicyBinding" => body["spec"] = json!({"policyName": "p"}),
             "ValidatingAdmissionPolicyBinding" => {
                 body["spec"] = json!({"policyName": "p", "validationActions": ["Deny"]});
             }

@@ -2,9 +2,11 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tidings_server::{ApiOptions, Authentication, Credentials, PluginSet};
 
 use crate::access::{Question, server};
 use crate::admission::settled;
+use crate::support::TestServer;
 
 const RECORDED: &str = include_str!("plugins.json");
 /// The volume of a token has a random name.
@@ -81,4 +83,88 @@ async fn plugins_fill_in_and_refuse_as_those_of_kube_apiserver() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// A plugin that has to be enabled: owners are given by those who may.
+#[tokio::test]
+async fn owners_are_given_by_those_who_may() {
+    const ADMIN: &str = "admin";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
+    std::fs::write(&path, "admin,admin,0,system:masters\nann,ann,1\n").unwrap();
+    let mut options = ApiOptions::default();
+    let credentials = Credentials::default().token_file(&path).unwrap();
+    options.authentication = Authentication::Credentials(credentials);
+    let enabled = ["OwnerReferencesPermissionEnforcement".to_owned()];
+    options.plugins = PluginSet::new(&enabled, &[]).unwrap();
+    let server = TestServer::with(options).await;
+    let ask = async |token: &str, method: &str, path: &str, body: Value| {
+        let headers = match method {
+            "PATCH" => vec![["content-type", "application/merge-patch+json"]],
+            _ => vec![],
+        };
+        let question = json!({"token": token, "method": method, "path": path, "headers": headers, "body": body});
+        let question: Question = serde_json::from_value(question).unwrap();
+        let answer = server.ask(&question).await;
+        let body: Value = serde_json::from_str(&answer.text).unwrap();
+        (
+            answer.code,
+            body["message"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let rule = |verbs: &[&str], resources: &[&str]| json!({"verbs": verbs, "apiGroups": [""], "resources": resources});
+    let role = json!({"metadata": {"name": "r"}, "rules": [
+        rule(&["create", "get", "update", "patch"], &["configmaps"]),
+        rule(&["update"], &["secrets/finalizers"]),
+    ]});
+    let bound = json!({"metadata": {"name": "r"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "ann"}]});
+    assert_eq!(
+        ask(ADMIN, "POST", &format!("{rbac}/roles"), role).await.0,
+        201
+    );
+    assert_eq!(
+        ask(ADMIN, "POST", &format!("{rbac}/rolebindings"), bound)
+            .await
+            .0,
+        201
+    );
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let owner = |kind: &str, version: &str, blocks: bool| json!([{"apiVersion": version, "kind": kind, "name": "o", "uid": "u", "blockOwnerDeletion": blocks}]);
+    let map =
+        |name: &str, owners: Value| json!({"metadata": {"name": name, "ownerReferences": owners}});
+    assert_eq!(
+        ask("ann", "POST", maps, map("a", owner("Pod", "v1", false)))
+            .await
+            .0,
+        201
+    );
+    assert_eq!(
+        ask("ann", "POST", maps, map("b", owner("Secret", "v1", true)))
+            .await
+            .0,
+        201
+    );
+    assert_eq!(
+        ask("ann", "POST", maps, map("c", owner("Pod", "v1", true))).await,
+        (403, "configmaps \"c\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>".into())
+    );
+    let unknown = ask("ann", "POST", maps, map("c", owner("Odd", "x/v1", true))).await;
+    assert!(
+        unknown
+            .1
+            .contains("cannot find RESTMapping for APIVersion x/v1 Kind Odd"),
+        "{}",
+        unknown.1
+    );
+    let none = json!({"metadata": {"ownerReferences": []}});
+    let labels = json!({"metadata": {"labels": {"x": "y"}}});
+    let path = format!("{maps}/a");
+    assert_eq!(ask("ann", "PATCH", &path, labels).await.0, 200);
+    assert_eq!(
+        ask("ann", "PATCH", &path, none.clone()).await,
+        (403, "configmaps \"a\" is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>".into())
+    );
+    assert_eq!(ask(ADMIN, "PATCH", &path, none).await.0, 200);
 }
