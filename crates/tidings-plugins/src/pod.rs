@@ -66,7 +66,15 @@ pub(crate) fn total(spec: &Value, of: &str) -> Amounts {
         raise(&mut largest, &own);
     }
     raise(&mut sum, &largest);
+    // What the Pod says as a whole counts instead.
+    let whole = amounts(&spec["resources"][of]).into_iter();
+    sum.extend(whole.filter(|(name, _)| is_of_whole_pods(name)));
     sum
+}
+
+/// True for resources that a Pod may request as a whole.
+pub(crate) fn is_of_whole_pods(name: &str) -> bool {
+    matches!(name, "cpu" | "memory") || name.starts_with("hugepages-")
 }
 
 pub(crate) fn add(to: &mut Amounts, more: &Amounts) {

@@ -13,6 +13,7 @@ use crate::priority::Priority;
 use crate::runtime_class::RuntimeClass;
 use crate::service_account::ServiceAccount;
 use crate::tolerations::DefaultTolerationSeconds;
+use crate::topology_labels::PodTopologyLabels;
 use crate::use_protection::StorageObjectInUseProtection;
 use crate::write::{PluginSaid, PluginWrite};
 
@@ -71,7 +72,7 @@ const PLUGINS: &[(&str, bool, Place)] = &[
         true,
         Place::Here(&DefaultIngressClass),
     ),
-    ("PodTopologyLabels", true, Place::Server),
+    ("PodTopologyLabels", true, Place::Here(&PodTopologyLabels)),
     ("PodGroupWorkloadExists", true, Place::Nothing),
     ("NodeDeclaredFeatureValidator", true, Place::Nothing),
     ("JobValidation", true, Place::Nothing),

@@ -15,6 +15,8 @@ pub enum Known {
     LimitRanges,
     /// `namespaces`.
     Namespaces,
+    /// `nodes`.
+    Nodes,
     /// `pods`.
     Pods,
     /// `priorityclasses` of `scheduling.k8s.io`.
@@ -29,10 +31,11 @@ pub enum Known {
 
 impl Known {
     /// All of them.
-    pub const ALL: [Known; 8] = [
+    pub const ALL: [Known; 9] = [
         Known::IngressClasses,
         Known::LimitRanges,
         Known::Namespaces,
+        Known::Nodes,
         Known::Pods,
         Known::PriorityClasses,
         Known::RuntimeClasses,
@@ -46,6 +49,7 @@ impl Known {
             Known::IngressClasses => ("networking.k8s.io", "ingressclasses"),
             Known::LimitRanges => ("", "limitranges"),
             Known::Namespaces => ("", "namespaces"),
+            Known::Nodes => ("", "nodes"),
             Known::Pods => ("", "pods"),
             Known::PriorityClasses => ("scheduling.k8s.io", "priorityclasses"),
             Known::RuntimeClasses => ("node.k8s.io", "runtimeclasses"),

@@ -39,17 +39,21 @@ pub fn without_revision(
     Object::parse(Bytes::from(without)).map_err(Status::internal)
 }
 
-/// An object with the members of a configuration, as by server-side apply. Who owns which fields does not change.
+/// An object with the members of a configuration, as by server-side apply. Who owns which fields does not change. Without a kind, the types of the members
+/// are not known.
 ///
 /// # Errors
 /// If the configuration does not fit the kind, or replaces a value as a whole that has parts: what it does not name would be lost.
 pub fn with_configuration(
-    kind: &Kind,
+    kind: Option<&Kind>,
     object: &Value,
     configuration: &Value,
 ) -> Result<Value, String> {
-    let schema = kind.field_schema();
+    let schema = kind.map_or(FieldSchema::Unknown, Kind::field_schema);
     let mut configuration = configuration.clone();
+    if !configuration.is_object() {
+        return Err("the expression makes no object".to_owned());
+    }
     for name in ["apiVersion", "kind"] {
         configuration[name] = object[name].clone();
     }
@@ -128,6 +132,10 @@ impl Draft {
     /// # Errors
     /// If it is no object of the kind.
     pub fn with_changes(&self, shown: &Arc<Kind>, changed: Value) -> Result<Draft, Status> {
+        if shown.is_custom() && changed["kind"] != *shown.kind {
+            let why = format!("the object is no {} any more", shown.kind);
+            return Err(Status::internal(why));
+        }
         let mut draft = Draft::read_value(shown, changed).map_err(Status::internal)?;
         if shown.is_custom() {
             draft.kind = self.kind.clone();

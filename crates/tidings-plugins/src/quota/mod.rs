@@ -1,7 +1,7 @@
 //! `ResourceQuota`: how much the objects of a namespace may take together.
 //!
 //! What is used stands in the status of the quota. It is raised before an object is written, and lowered after one is gone: if something fails in between,
-//! too much is counted and never too little, until the objects are counted again.
+//! too much is counted, until the objects are counted again.
 
 mod scopes;
 mod usage;
@@ -12,7 +12,7 @@ use tidings_api::Object;
 use tidings_go::Quantity;
 use tidings_json::{Map, Value};
 
-use crate::pod::{Amounts, add, amounts, items, text};
+use crate::pod::{Amounts, add, amounts, is_of_whole_pods, items, text};
 use crate::write::tree;
 use scopes::QuotaScope;
 pub use usage::CountedResource;
@@ -39,8 +39,6 @@ pub struct QuotaWrite<'a> {
     pub old: &'a Value,
     /// True if only the status is written.
     pub of_status: bool,
-    /// The time in seconds.
-    pub now: i64,
 }
 
 /// A quota as it is stored.
@@ -51,7 +49,19 @@ pub struct Quota {
     wanted: Amounts,
     hard: Amounts,
     used: Amounts,
-    has_status: bool,
+}
+
+/// What a write takes of a quota, or gives back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaShare(Amounts);
+
+/// What is used when all objects are counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaCount {
+    hard: Amounts,
+    used: Amounts,
+    /// Less is used than the status says.
+    pub is_less: bool,
 }
 
 impl Quota {
@@ -65,18 +75,22 @@ impl Quota {
             wanted: amounts(&spec["hard"]),
             hard: amounts(&status["hard"]),
             used: amounts(&status["used"]),
-            has_status: !status["hard"].is_null() && !status["used"].is_null(),
         }
     }
 
-    /// True if its status does not say what its spec wants.
+    /// True if its status does not have the limits that its spec wants.
     pub fn is_unsettled(&self) -> bool {
-        !self.has_status || self.wanted != self.hard
+        self.wanted != self.hard
     }
 
     /// True if objects of a resource count for it.
     pub fn is_about(&self, resource: CountedResource<'_>) -> bool {
         self.hard.keys().any(|name| resource.counts_for(name))
+    }
+
+    /// True if the status says what was counted.
+    pub fn count_is(&self, count: &QuotaCount) -> bool {
+        self.hard == count.hard && self.used == count.used
     }
 
     /// The names of the limits, as the spec wants them.
@@ -94,20 +108,20 @@ impl Quota {
     }
 
     /// The amounts that an object takes of this quota; none if it is not about it.
-    fn taken(&self, resource: CountedResource<'_>, object: &Value, now: i64) -> Amounts {
+    fn taken(&self, resource: CountedResource<'_>, object: &Value) -> Amounts {
         if object.is_null() || !self.matches(resource, object) {
             return Amounts::new();
         }
-        let mut usage = resource.usage(object, now);
+        let mut usage = resource.usage(object);
         usage.retain(|name, _| self.hard.contains_key(name));
         usage
     }
 
-    /// What is used after a write, if it takes more than before. `None`: no more is used.
+    /// What a write takes more than what was there before. `None`: nothing.
     ///
     /// # Errors
     /// Why the write is refused.
-    pub fn charged(&self, write: QuotaWrite<'_>) -> Result<Option<UsedAmounts>, String> {
+    pub fn charge(&self, write: QuotaWrite<'_>) -> Result<Option<QuotaShare>, String> {
         let QuotaWrite { resource, new, .. } = write;
         if !write.may_take_more() || !self.matches(resource, new) {
             return Ok(None);
@@ -128,7 +142,7 @@ impl Quota {
                 "status unknown for quota: {name}, resources: {about}"
             ));
         }
-        let usage = resource.usage(new, write.now);
+        let usage = resource.usage(new);
         let negative: Vec<&str> = usage
             .iter()
             .filter(|(_, amount)| **amount < Quantity::ZERO)
@@ -140,8 +154,8 @@ impl Quota {
                 "quota usage is negative for resource(s): {negative}"
             ));
         }
-        let before = self.taken(resource, write.old, write.now);
-        let more = difference(&self.taken(resource, new, write.now), &before);
+        let before = self.taken(resource, write.old);
+        let more = difference(&self.taken(resource, new), &before);
         if more.is_empty() {
             return Ok(None);
         }
@@ -167,33 +181,41 @@ impl Quota {
                 shown(&self.hard)
             ));
         }
-        Ok(Some(UsedAmounts(used)))
+        Ok(Some(QuotaShare(more)))
     }
 
-    /// What is used after a write, if it takes less than before. `None`: no less is used.
-    pub fn released(&self, write: QuotaWrite<'_>) -> Option<UsedAmounts> {
-        let taken = |object| self.taken(write.resource, object, write.now);
+    /// What a write gives back of what was there before. `None`: nothing.
+    pub fn freed(&self, write: QuotaWrite<'_>) -> Option<QuotaShare> {
+        let taken = |object| self.taken(write.resource, object);
         let less = difference(&taken(write.old), &taken(write.new));
-        if less.is_empty() {
-            return None;
-        }
+        (!less.is_empty()).then_some(QuotaShare(less))
+    }
+
+    /// What is used with a share.
+    pub fn with(&self, share: &QuotaShare) -> UsedAmounts {
         let mut used = self.used.clone();
-        for (name, amount) in less {
-            if let Some(known) = used.get_mut(&name) {
-                *known = (*known - amount).max(Quantity::ZERO);
+        add(&mut used, &share.0);
+        UsedAmounts(used)
+    }
+
+    /// What is used without a share.
+    pub fn without(&self, share: &QuotaShare) -> UsedAmounts {
+        let mut used = self.used.clone();
+        for (name, amount) in &share.0 {
+            if let Some(known) = used.get_mut(name) {
+                *known = (*known - *amount).max(Quantity::ZERO);
             }
         }
-        Some(UsedAmounts(used))
+        UsedAmounts(used)
     }
 
-    /// The status of the quota when all objects are counted: of each resource that its names are about. `keeps` leaves what is counted already:
-    /// somebody may be about to write what was counted before.
-    pub fn counted<'o>(
+    /// Counts all objects: of each resource that the names of the quota are about. `keeps`: no less is used than the status says, because somebody may be
+    /// about to write what is counted there. `None` if the status says it already.
+    pub fn count<'o>(
         &self,
         objects: impl Iterator<Item = (CountedResource<'o>, Vec<Object>)>,
-        now: i64,
         keeps: bool,
-    ) -> Option<(LimitAmounts, UsedAmounts)> {
+    ) -> Option<QuotaCount> {
         let wanted = Quota {
             hard: self.wanted.clone(),
             ..self.clone()
@@ -204,19 +226,28 @@ impl Quota {
                 used.entry(name.clone()).or_insert(Quantity::ZERO);
             }
             for object in objects {
-                add(&mut used, &wanted.taken(resource, &tree(&object), now));
+                add(&mut used, &wanted.taken(resource, &tree(&object)));
             }
         }
+        let mut is_less = false;
         for (name, amount) in &self.used {
-            let is_wanted = self.wanted.contains_key(name);
-            if is_wanted && (keeps || !used.contains_key(name)) {
-                used.insert(name.clone(), *amount);
+            if !self.wanted.contains_key(name) {
+                continue;
+            }
+            let counted = used.entry(name.clone()).or_insert(*amount);
+            if *counted < *amount {
+                match keeps {
+                    true => *counted = *amount,
+                    false => is_less = true,
+                }
             }
         }
-        if self.has_status && self.hard == self.wanted && self.used == used {
-            return None;
-        }
-        Some((LimitAmounts(wanted.hard), UsedAmounts(used)))
+        let count = QuotaCount {
+            hard: wanted.hard,
+            used,
+            is_less,
+        };
+        (self.hard != count.hard || self.used != count.used).then_some(count)
     }
 }
 
@@ -244,10 +275,6 @@ impl QuotaWrite<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsedAmounts(Amounts);
 
-/// The limits of a quota.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitAmounts(Amounts);
-
 fn to_value(amounts: &Amounts) -> Value {
     let texts = amounts.iter();
     let texts = texts.map(|(name, amount)| (name.clone(), amount.to_string().into()));
@@ -261,10 +288,15 @@ impl UsedAmounts {
     }
 }
 
-impl LimitAmounts {
+impl QuotaCount {
     /// The member `hard` of a status.
-    pub fn to_value(&self) -> Value {
-        to_value(&self.0)
+    pub fn hard(&self) -> Value {
+        to_value(&self.hard)
+    }
+
+    /// The member `used` of a status.
+    pub fn used(&self) -> Value {
+        to_value(&self.used)
     }
 }
 
@@ -280,7 +312,13 @@ fn difference(one: &Amounts, other: &Amounts) -> Amounts {
 
 /// Refuses a Pod with containers that do not say how much they take of what is counted.
 fn says_what_it_takes(about: &[&str], spec: &Value) -> Result<(), String> {
-    if !spec["resources"].is_null() {
+    let whole = &spec["resources"];
+    let says = |of: &str| {
+        amounts(&whole[of])
+            .keys()
+            .any(|name| is_of_whole_pods(name))
+    };
+    if says("requests") || says("limits") {
         return Ok(()); // the Pod says it as a whole
     }
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -342,7 +380,6 @@ mod tests {
             new,
             old,
             of_status: false,
-            now: 0,
         }
     }
 
@@ -352,8 +389,8 @@ mod tests {
         let used = json!({"pods": "1", "requests.cpu": "600m"});
         let quota = quota(&hard, &used, &empty);
         let charged = |new: &Value| {
-            let charged = quota.charged(write(new, &Value::Null));
-            charged.map(|used| used.unwrap().to_value().to_string())
+            let share = quota.charge(write(new, &Value::Null))?;
+            Ok::<_, String>(quota.with(&share.unwrap()).to_value().to_string())
         };
         assert_eq!(
             charged(&pod("400m")).unwrap(),
@@ -375,8 +412,8 @@ mod tests {
         let used = json!({"pods": "1", "cpu": "600m", "count/pods": "3"});
         let quota = quota(&hard, &used, &json!({}));
         let released = |new: &Value, old: &Value| {
-            let used = quota.released(write(new, old))?;
-            Some(used.to_value().to_string())
+            let share = quota.freed(write(new, old))?;
+            Some(quota.without(&share).to_value().to_string())
         };
         assert_eq!(
             released(&Value::Null, &pod("400m")).unwrap(),
@@ -416,9 +453,43 @@ mod tests {
             (class("NotIn", &["low"]), pod("1"), true),
             (class("DoesNotExist", &[]), high.clone(), false),
         ] {
-            let refused = quota(&hard, &used, &spec).charged(write(&pod, &Value::Null));
+            let refused = quota(&hard, &used, &spec).charge(write(&pod, &Value::Null));
             assert_eq!(refused.is_err(), is_meant, "{spec} {pod}");
         }
+    }
+
+    #[test]
+    fn what_a_pod_requests_as_a_whole_counts() {
+        let (hard, used) = (json!({"requests.cpu": "1"}), json!({"requests.cpu": "0"}));
+        let quota = quota(&hard, &used, &json!({}));
+        let whole = |resources: Value| json!({"spec": {"resources": resources, "containers": [{"name": "c"}]}});
+        let refused = |pod: &Value| quota.charge(write(pod, &Value::Null)).unwrap_err();
+        let large = refused(&whole(json!({"requests": {"cpu": "2"}})));
+        assert!(large.starts_with("exceeded quota: q, requested: requests.cpu=2,"));
+        let silent = refused(&whole(json!({})));
+        assert!(
+            silent.contains("must specify requests.cpu for: c"),
+            "{silent}"
+        );
+    }
+
+    #[test]
+    fn a_count_keeps_what_may_be_under_way() {
+        let (hard, used) = (json!({"pods": "9"}), json!({"pods": "3"}));
+        let quota = quota(&hard, &used, &json!({}));
+        let objects = |count: usize| {
+            let pod = Object::parse(Bytes::from(pod("1").to_string())).unwrap();
+            std::iter::once((PODS, vec![pod; count]))
+        };
+        let used = |count: Option<QuotaCount>| count.map(|count| count.used().to_string());
+        assert_eq!(used(quota.count(objects(3), false)), None);
+        assert_eq!(used(quota.count(objects(2), true)), None);
+        let less = quota.count(objects(2), false).unwrap();
+        assert!(less.is_less);
+        assert_eq!(used(Some(less)).unwrap(), r#"{"pods":"2"}"#);
+        let more = quota.count(objects(4), true).unwrap();
+        assert!(!more.is_less);
+        assert_eq!(used(Some(more)).unwrap(), r#"{"pods":"4"}"#);
     }
 
     #[test]

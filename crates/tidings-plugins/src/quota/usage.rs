@@ -1,6 +1,6 @@
 //! What an object counts for in quotas.
 
-use tidings_go::{Quantity, parse_time};
+use tidings_go::Quantity;
 use tidings_json::Value;
 
 use crate::pod::{Amounts, add, items, quantity, text, total};
@@ -82,13 +82,13 @@ impl CountedResource<'_> {
         }
     }
 
-    /// What an object counts for. `now` is the time in seconds.
-    pub(super) fn usage(self, object: &Value, now: i64) -> Amounts {
+    /// What an object counts for.
+    pub(super) fn usage(self, object: &Value) -> Amounts {
         let one = Quantity::whole(1);
         let mut used = Amounts::from([(self.count_name(), one)]);
         match self.counting() {
             Counting::Never => return Amounts::new(),
-            Counting::Pods if runs(object, now) => used.extend(pod_usage(&object["spec"])),
+            Counting::Pods if runs(object) => used.extend(pod_usage(&object["spec"])),
             Counting::Pods => {}
             Counting::Services => service_usage(&object["spec"], &mut used),
             Counting::Claims => claim_usage(object, &mut used),
@@ -126,18 +126,9 @@ fn is_extended(name: &str) -> bool {
     domain.is_some_and(|domain| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
-/// False for Pods that have ended, or should have.
-fn runs(pod: &Value, now: i64) -> bool {
-    if matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded") {
-        return false;
-    }
-    let meta = &pod["metadata"];
-    let deleted = parse_time(text(meta, "deletionTimestamp")).ok();
-    let grace = meta["deletionGracePeriodSeconds"].as_i64();
-    match (deleted, grace) {
-        (Some(deleted), Some(grace)) => now <= deleted.as_second() + grace,
-        _ => true,
-    }
+/// False for Pods that have ended. One that is being deleted counts until it is gone.
+fn runs(pod: &Value) -> bool {
+    !matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded")
 }
 
 fn pod_usage(spec: &Value) -> Amounts {

@@ -84,7 +84,7 @@ pub(super) async fn edit(
     edit: impl Fn(&mut Draft) + Sync,
 ) -> Result<(), Status> {
     tracing::trace!(target: "tidings::walk", "changes an object for a controller");
-    let call = call(resource, key, subresource);
+    let call = core.counted(call(resource, key, subresource));
     let edited = |existing: &Object| {
         if !is_meant(existing) {
             return Err(call.target.not_found());

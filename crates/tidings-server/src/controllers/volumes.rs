@@ -1,5 +1,6 @@
 //! Lets volumes and claims go that are deleted and not in use: removes the finalizers by which they are protected.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -42,13 +43,19 @@ pub(super) async fn run(core: Weak<Core>) {
     loop {
         {
             let Some(core) = core.upgrade() else { return };
-            for claim in terminating(claims, CLAIM) {
-                if !pods
-                    .list_in(&claim.namespace())
-                    .iter()
-                    .any(|pod| uses(pod, &claim))
-                {
-                    release(&core, claims, &claim, CLAIM).await;
+            let leaving = terminating(claims, CLAIM);
+            // The cache of Pods may be behind that of claims.
+            if !leaving.is_empty() && pods.refresh().await.is_ok() {
+                let mut used: HashMap<String, HashSet<String>> = HashMap::new();
+                for claim in leaving {
+                    let namespace = claim.namespace().into_owned();
+                    let in_use = used.entry(namespace);
+                    let in_use =
+                        in_use.or_insert_with_key(|namespace| claims_in_use(pods, namespace));
+                    if !in_use.contains(&*claim.name()) {
+                        release(&core, claims, &claim, CLAIM).await;
+                    }
+                    tokio::task::yield_now().await;
                 }
             }
             for volume in terminating(volumes, VOLUME) {
@@ -88,27 +95,29 @@ fn terminating(resource: &Resource, finalizer: &str) -> Vec<Object> {
     all
 }
 
-/// True if a Pod that is on a node and has not ended mounts a claim.
-fn uses(pod: &Object, claim: &Object) -> bool {
-    let pod = tree(pod);
-    let has_ended = matches!(
-        pod["status"]["phase"].as_str(),
-        Some("Failed" | "Succeeded")
-    );
-    if has_ended || pod["spec"]["nodeName"].is_null() {
-        return false;
+/// The names of the claims that Pods use which are on a node and have not ended.
+fn claims_in_use(pods: &Resource, namespace: &str) -> HashSet<String> {
+    let mut used = HashSet::new();
+    for pod in pods.list_in(namespace) {
+        let pod = tree(&pod);
+        let has_ended = matches!(
+            pod["status"]["phase"].as_str(),
+            Some("Failed" | "Succeeded")
+        );
+        if has_ended || pod["spec"]["nodeName"].is_null() {
+            continue;
+        }
+        let own = pod["metadata"]["name"].as_str().unwrap_or_default();
+        for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+            let claim = volume["persistentVolumeClaim"]["claimName"].as_str();
+            used.extend(claim.map(ToOwned::to_owned));
+            // An ephemeral volume has a claim with the names of both.
+            if let (false, Some(name)) = (volume["ephemeral"].is_null(), volume["name"].as_str()) {
+                used.insert(format!("{own}-{name}"));
+            }
+        }
     }
-    let own = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let name = claim.name();
-    let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-    volumes.any(|volume| {
-        // An ephemeral volume has a claim with the names of both.
-        let ephemeral = || {
-            let volume_name = volume["name"].as_str().unwrap_or_default();
-            !volume["ephemeral"].is_null() && *name == format!("{own}-{volume_name}")
-        };
-        volume["persistentVolumeClaim"]["claimName"] == *name || ephemeral()
-    })
+    used
 }
 
 async fn release(core: &Core, resource: &Arc<Resource>, object: &Object, finalizer: &str) {

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use tidings_admission::Operation;
-use tidings_api::{FieldError, FieldErrors, GroupResource, Object, ObjectKey, Status};
+use tidings_api::{FieldError, FieldErrors, GroupResource, Object, Status};
 use tidings_go::quote;
 use tidings_json::{Value, json};
+use tidings_plugins::topology_labels;
 use tidings_registry::{Draft, WriteOptions};
 
 use super::admission::check_posted;
@@ -13,12 +14,6 @@ use super::call::Call;
 use super::clock;
 use super::rewrite::{rewrite, set_condition};
 use super::state::Core;
-
-/// The labels of its node that a Pod gets.
-const NODE_LABELS: [&str; 2] = [
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-];
 
 pub(super) async fn bind(
     core: &Core,
@@ -37,12 +32,14 @@ pub(super) async fn bind(
     }
     check_target(&binding)?;
     let node = binding.text(&["target", "name"]).to_owned();
-    let admitting = call.admitting(Operation::Create, &key, options);
-    check_posted(admitting.as_ref(), &binding).await?;
-    if core.plugins().set.has("PodTopologyLabels") && binding.text(&["target", "kind"]) == "Node" {
-        let labels = node_labels(core, &node);
+    let plugins = core.plugins();
+    let on_node = binding.text(&["target", "kind"]) == "Node";
+    if on_node && plugins.set.has("PodTopologyLabels") {
+        let labels = topology_labels(&**plugins, &node);
         binding.meta.labels.extend(labels);
     }
+    let admitting = call.admitting(Operation::Create, &key, options);
+    check_posted(admitting.as_ref(), &binding).await?;
     let pods = call.target.resource()?;
     let assigned = |existing: &Object| {
         check_preconditions(&binding, existing)?;
@@ -115,16 +112,6 @@ fn check_preconditions(binding: &Draft, existing: &Object) -> Result<(), Status>
         }
     }
     Ok(())
-}
-
-fn node_labels(core: &Core, node: &str) -> Vec<(String, String)> {
-    let nodes = core.served().find("", "v1", "nodes");
-    let nodes = nodes.and_then(|(_, nodes)| nodes);
-    let node = nodes.and_then(|nodes| nodes.get(&ObjectKey::new("", node)));
-    let Some(node) = node else { return Vec::new() };
-    let labels = node.labels();
-    let label = |name: &str| Some((name.to_owned(), labels.get(name)?.to_owned()));
-    NODE_LABELS.into_iter().filter_map(label).collect()
 }
 
 /// The Pod on its node.

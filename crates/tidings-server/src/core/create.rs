@@ -124,8 +124,8 @@ pub(super) async fn create_from(
         }
         let counted = match call.quotas() {
             Some(quotas) => {
-                let new = Some(&**written.value());
-                Box::pin(quotas.begin(&call.target, &key, (new, None), options.dry_run)).await?
+                let new = (Some(&**written.value()), None);
+                Some(Box::pin(quotas.begin(&call.target, &key, new, options.dry_run)).await?)
             }
             None => None,
         };
@@ -141,17 +141,10 @@ pub(super) async fn create_from(
             draft.members.clear(); // freed before the store writes, see `FirstAttempt`
         }
         let create = ObjectWrite::Create(&written);
-        let commit = resource.commit(&kind, &key, create);
-        let created = match counted {
-            None => commit.await,
-            Some(counted) => {
-                let created = commit.await;
-                if !matches!(created, Ok(Some(_))) {
-                    Box::pin(counted.undo()).await;
-                }
-                created
-            }
-        };
+        let created = resource.commit(&kind, &key, create).await;
+        if let Some(counted) = counted {
+            Box::pin(counted.end(&created)).await;
+        }
         if let Some(object) = created? {
             return Ok(object);
         }

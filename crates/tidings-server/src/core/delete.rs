@@ -16,6 +16,7 @@ use super::answer::{Answer, ObjectOutcome};
 use super::call::Call;
 use super::clock;
 use super::list::{self, ListCommand};
+use super::quotas::HeldNamespace;
 use super::resource::{ObjectWrite, Resource};
 use super::state::Core;
 use super::walk::ListItems;
@@ -199,8 +200,9 @@ pub(super) async fn delete(call: &mut Call, options: &DeleteOptions) -> Result<A
         resource.refresh().await?;
     }
     let admitting = admitting(call, key, options);
+    let held = hold(call, key.namespace()).await;
     let deletion = delete_one(resource, &kind, key, options, admitting.as_ref()).await?;
-    settle(call, options, &deletion).await;
+    settle(held.as_ref(), resource, options, &deletion).await;
     Ok(deletion.answer(&kind))
 }
 
@@ -221,9 +223,10 @@ pub(super) async fn delete_collection(
     let admitting = admitting(call, &collection, options);
     for object in &objects {
         let (kind, key) = (&call.target.kind, object.key());
+        let held = hold(call, key.namespace()).await;
         let deleted = delete_one(resource, kind, &key, options, admitting.as_ref()).await;
         match deleted {
-            Ok(deletion) => settle(call, options, &deletion).await,
+            Ok(deletion) => settle(held.as_ref(), resource, options, &deletion).await,
             Err(status) if status.code == 404 => {} // another client has deleted the object
             Err(status) => return Err(status),
         }
@@ -231,13 +234,20 @@ pub(super) async fn delete_collection(
     Ok(Answer::List(head, ListItems::Page(objects.into_iter())))
 }
 
+/// Holds the namespace of an object that is deleted, if quotas count there.
+async fn hold(call: &Call, namespace: &str) -> Option<HeldNamespace> {
+    Some(call.quotas()?.hold(namespace).await)
+}
+
 /// Tells the quotas of an object that is gone.
-async fn settle(call: &Call, options: &DeleteOptions, deletion: &DeletionResult) {
-    if let (Some(quotas), DeletionResult::Done(object)) = (call.quotas(), deletion)
-        && !options.dry_run
-        && let Some(resource) = &call.target.resource
-    {
-        Box::pin(quotas.gone(&resource.kind, object)).await;
+async fn settle(
+    held: Option<&HeldNamespace>,
+    resource: &Resource,
+    options: &DeleteOptions,
+    deletion: &DeletionResult,
+) {
+    if let (Some(held), DeletionResult::Done(object), false) = (held, deletion, options.dry_run) {
+        Box::pin(held.gone(&resource.kind, object)).await;
     }
 }
 

@@ -147,9 +147,8 @@ async fn replace(
     }
     let counted = match call.quotas() {
         Some(quotas) if matches!(step, WriteStep::Write) => {
-            let new = Some(&**written.value());
-            Box::pin(quotas.begin(&call.target, key, (new, Some(existing)), options.dry_run))
-                .await?
+            let states = (Some(&**written.value()), Some(existing));
+            Some(Box::pin(quotas.begin(&call.target, key, states, options.dry_run)).await?)
         }
         _ => None,
     };
@@ -159,11 +158,15 @@ async fn replace(
     }
     let written = match step {
         WriteStep::Delete => {
+            let held = match call.quotas() {
+                Some(quotas) => Some(quotas.hold(key.namespace()).await),
+                None => None,
+            };
             let deleted = resource
                 .commit(kind, key, ObjectWrite::Delete(existing))
                 .await?;
-            if let (Some(_), Some(quotas)) = (&deleted, call.quotas()) {
-                Box::pin(quotas.gone(&resource.kind, existing)).await;
+            if let (Some(_), Some(held)) = (&deleted, &held) {
+                Box::pin(held.gone(&resource.kind, existing)).await;
             }
             // The answer keeps the resourceVersion that the object had before (W147).
             Ok(deleted.map(|_| unchanged_version()))
@@ -176,10 +179,7 @@ async fn replace(
         }
     };
     if let Some(counted) = counted {
-        match &written {
-            Ok(Some(_)) => Box::pin(counted.done()).await,
-            _ => Box::pin(counted.undo()).await,
-        }
+        Box::pin(counted.end(&written)).await;
     }
     written
 }

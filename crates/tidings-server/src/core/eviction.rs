@@ -10,10 +10,9 @@ use tidings_registry::{Draft, WriteOptions};
 
 use super::admission::check_posted;
 use super::answer::Answer;
-use super::call::{Call, CallRules};
+use super::call::Call;
 use super::clock;
 use super::delete::{DeleteOptions, Preconditions, delete};
-use super::quotas::CallQuotas;
 use super::resource::{ObjectWrite, Resource};
 use super::rewrite::{rewrite, set_condition};
 use super::state::Core;
@@ -302,7 +301,7 @@ async fn remove(
         Some(key.name().to_owned()),
         None,
     );
-    let mut deletion = Call::new(target, call.user.clone(), call.manager.clone());
-    deletion.rules = CallRules::of(None, CallQuotas::of(core.quotas(), &deletion.target), None);
+    let deletion = Call::new(target, call.user.clone(), call.manager.clone());
+    let mut deletion = core.counted(deletion);
     delete(&mut deletion, &options).await.map(drop)
 }

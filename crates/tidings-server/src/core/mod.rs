@@ -68,6 +68,7 @@ pub(crate) use flow_control::{FlowControl, FlowFigures, FlowIds, FlowPermit};
 pub(crate) use list::{ListCommand, parse_version};
 pub(crate) use long_work::do_long_work;
 pub(crate) use policy_index::RBAC;
+pub(crate) use quotas::{Quotas, Recounted};
 pub(crate) use resource::{Resource, ResourceId};
 pub(crate) use served::{CustomResource, ServedSet};
 pub use service_accounts::ServiceAccountOptions;

@@ -21,7 +21,8 @@ use super::{
 };
 
 impl Core {
-    /// Performs a command. The future may be dropped: a write is then either complete or not done.
+    /// Performs a command. The future may be dropped: a write is then either complete or not done, and what it took of a quota may stay counted until
+    /// the objects are counted again.
     pub(crate) async fn perform(
         &self,
         call: &mut Call,
@@ -75,6 +76,13 @@ impl Core {
             call.warnings.extend(warnings);
         }
         Ok(answer)
+    }
+
+    /// A call of a controller, counted in quotas.
+    pub(crate) fn counted(&self, mut call: Call) -> Call {
+        let quotas = CallQuotas::of(self.quotas(), &call.target);
+        call.rules = CallRules::of(None, quotas, None);
+        call
     }
 
     /// Changes an existing object by a function instead of a body: the command of controllers. `edit` is called again if another write was

@@ -45,7 +45,9 @@ impl Plugins {
     pub(super) fn decide_by(&self, kind: &Kind) -> bool {
         let is_kind = |known: &Known| {
             let (group, plural) = known.resource();
-            *known != Known::Pods && *kind.plural == *plural && *kind.group == *group
+            !matches!(known, Known::Pods | Known::Nodes)
+                && *kind.plural == *plural
+                && *kind.group == *group
         };
         Known::ALL.iter().any(is_kind)
     }

@@ -63,7 +63,7 @@ struct Round {
     left: usize,
     /// True if one of those that wait leads.
     has_leader: bool,
-    /// The others, in the order in which they came. Bound: the members.
+    /// The others, in the order in which they came. Those that wait no more leave with the next round. Bound: those that came since the last one.
     waiting: VecDeque<Arc<Ticket>>,
 }
 

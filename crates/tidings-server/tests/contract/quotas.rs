@@ -193,3 +193,65 @@ async fn many_writers_never_take_more_than_a_quota_allows() {
         "what is used is the sum, without counting again"
     );
 }
+
+/// A quota that says nothing is not written again and again.
+#[tokio::test]
+async fn a_quota_without_limits_comes_to_rest() {
+    let server = TestServer::start().await;
+    for (name, hard) in [
+        ("none", json!({})),
+        ("unknown", json!({"count/odd.example.com": "1"})),
+    ] {
+        server
+            .put_in(
+                QUOTAS,
+                json!({"metadata": {"name": name}, "spec": {"hard": hard}}),
+            )
+            .await;
+    }
+    // Another quota is settled after both.
+    server
+        .quota(
+            "maps",
+            json!({"configmaps": "1"}),
+            json!({"configmaps": "0"}),
+        )
+        .await;
+    let versions = || async {
+        let list = server.get(QUOTAS).await.json();
+        let items = list["items"].as_array().unwrap().clone();
+        let versions = items
+            .iter()
+            .map(|item| item["metadata"]["resourceVersion"].clone());
+        versions.collect::<Vec<_>>()
+    };
+    let before = versions().await;
+    server.put_in(MAPS, named("a")).await;
+    server.await_used("maps", json!({"configmaps": "1"})).await;
+    assert_eq!(versions().await[1..], before[1..]);
+}
+
+/// Objects that a controller lets go give back what they took.
+#[tokio::test]
+async fn claims_give_back_their_share_when_their_protection_ends() {
+    let server = TestServer::start().await;
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = || json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    server
+        .quota(
+            "claims",
+            json!({"persistentvolumeclaims": "1", "requests.storage": "1Gi"}),
+            json!({"persistentvolumeclaims": "0", "requests.storage": "0"}),
+        )
+        .await;
+    server.put_in(claims, claim()).await;
+    let path = format!("{claims}/c");
+    assert_eq!(server.request("DELETE", &path, "").await.code, 200);
+    server
+        .await_used(
+            "claims",
+            json!({"persistentvolumeclaims": "0", "requests.storage": "0"}),
+        )
+        .await;
+    server.put_in(claims, claim()).await;
+}

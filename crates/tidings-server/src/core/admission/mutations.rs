@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidings_admission::{Change, FailurePolicy, MutatingPolicy, PolicyBinding, Variables};
+use tidings_admission::{
+    Change, FailurePolicy, MutatingPolicy, PolicyBase, PolicyBinding, Variables,
+};
 use tidings_api::{Cause, Object, Reason, Status};
 use tidings_go::quote;
 use tidings_json::Value;
 use tidings_registry::{
-    Draft, FieldValidation, Kind, Patch, PatchType, unknown_fields, with_configuration,
+    Draft, FieldValidation, Kind, Patch, PatchType, Subresource, unknown_fields, with_configuration,
 };
 
 use super::index::Configured;
@@ -23,8 +25,9 @@ const OPERATIONS: [&str; 6] = ["add", "remove", "replace", "move", "copy", "test
 pub(super) struct Changing {
     pub(super) draft: Draft,
     object: Object,
-    /// How often it was changed.
-    changes: usize,
+    /// How often it was patched, whether that changed something or not.
+    patches: usize,
+    is_changed: bool,
 }
 
 /// Why a policy refuses the request, and whether the reason is said.
@@ -38,17 +41,18 @@ impl Changing {
         Ok(Changing {
             object: seen.preview()?,
             draft: seen,
-            changes: 0,
+            patches: 0,
+            is_changed: false,
         })
     }
 
     pub(super) fn is_changed(&self) -> bool {
-        self.changes > 0
+        self.is_changed
     }
 }
 
-/// Evaluates the policies in their order; those that want it a second time if a later one has changed the object. `again` evaluates only those:
-/// webhooks have changed the object since.
+/// Evaluates the policies in their order, and a second time those that want it if anything was changed. `again` evaluates only those: webhooks have
+/// changed the object since.
 pub(super) fn change(
     admitting: &Admitting<'_>,
     index: &Configured,
@@ -56,16 +60,33 @@ pub(super) fn change(
     old: Option<&Object>,
     again: bool,
 ) -> Result<(), Status> {
-    // After which change each was evaluated.
-    let mut seen = vec![None; index.mutating_policies.len()];
     for round in usize::from(again)..2 {
+        if round == 1 && !again && changing.patches == 0 {
+            break;
+        }
         let mut failures = Vec::new();
-        for (at, (policy, bindings)) in index.mutating_policies.iter().enumerate() {
-            let is_due = round == 0 || (policy.reinvoked && seen[at] != Some(changing.changes));
-            if is_due {
-                evaluate(admitting, policy, bindings, changing, old, &mut failures)?;
-                seen[at] = Some(changing.changes);
-            }
+        // Which policies and bindings are meant is decided by the object as it is now, before the first of them changes it.
+        let all = index.mutating_policies.iter();
+        let due = all.filter(|(policy, _)| round == 0 || policy.reinvoked);
+        let mut invocations = Vec::new();
+        for (policy, bindings) in due {
+            let bindings = bindings.as_slice();
+            invoked(
+                admitting,
+                policy,
+                bindings,
+                changing,
+                old,
+                &mut invocations,
+                &mut failures,
+            )?;
+        }
+        for (binding, evaluation) in &invocations {
+            let base = &evaluation.policy.base;
+            let mut failed = |why: String| {
+                failures.extend(Failure::of(base, Some(*binding), &why, true));
+            };
+            evaluation.run(changing, &mut failed)?;
         }
         if !failures.is_empty() {
             return Err(refusal(admitting, changing, failures));
@@ -74,53 +95,62 @@ pub(super) fn change(
     Ok(())
 }
 
-fn evaluate(
-    admitting: &Admitting<'_>,
-    policy: &MutatingPolicy,
-    bindings: &[PolicyBinding],
-    changing: &mut Changing,
+impl Failure {
+    /// `None` if failures of the policy do not matter.
+    fn of(
+        policy: &PolicyBase,
+        binding: Option<&PolicyBinding>,
+        why: &str,
+        is_invalid: bool,
+    ) -> Option<Failure> {
+        let name = &policy.name;
+        let message = match binding {
+            Some(PolicyBinding { name: bound, .. }) => {
+                format!("policy '{name}' with binding '{bound}' denied request: {why}")
+            }
+            None => format!("policy {} denied request: {why}", quote(name)),
+        };
+        (policy.failure_policy == FailurePolicy::Fail).then_some(Failure {
+            message,
+            is_invalid,
+        })
+    }
+}
+
+/// Adds the evaluations of a policy that are about the request: one for each binding and its parameters.
+fn invoked<'e>(
+    admitting: &'e Admitting<'e>,
+    policy: &'e MutatingPolicy,
+    bindings: &'e [PolicyBinding],
+    changing: &Changing,
     old: Option<&Object>,
+    invocations: &mut Vec<(&'e PolicyBinding, Evaluation<'e>)>,
     failures: &mut Vec<Failure>,
 ) -> Result<(), Status> {
     let base = &policy.base;
     let Some(about) = admitting.about(&base.matching) else {
         return Ok(());
     };
-    let before = changing.object.clone();
     let objects = Objects {
-        new: Some(&before),
+        new: Some(&changing.object),
         old,
     };
     if !admitting.selects(&base.matching, objects)? {
         return Ok(());
     }
     let kind = admitting.kind_of(&about)?;
-    let mut failed = |message: String, is_invalid| {
-        if base.failure_policy == FailurePolicy::Fail {
-            failures.push(Failure {
-                message,
-                is_invalid,
-            });
-        }
-    };
     for binding in bindings {
         if !is_bound(admitting, binding, objects)? {
             continue;
         }
-        let of_policy = |why: &str| format!("policy '{}' denied request: {why}", base.name);
-        let of_binding = |why: &str| {
-            let (policy, binding) = (&base.name, &binding.name);
-            format!("policy '{policy}' with binding '{binding}' denied request: {why}")
-        };
         let params = match params(admitting, base, binding.params.as_ref()) {
             Ok(params) => params,
             Err(missing) => {
-                let why = missing.to_string();
-                let why = match missing {
-                    NoParams::Policy(_) => of_policy(&why),
-                    NoParams::Binding(_) => of_binding(&why),
+                let binding = match missing {
+                    NoParams::Policy(_) => None,
+                    NoParams::Binding(_) => Some(binding),
                 };
-                failed(why, false);
+                failures.extend(Failure::of(base, binding, &missing.to_string(), false));
                 continue;
             }
         };
@@ -128,13 +158,13 @@ fn evaluate(
             let evaluation = Evaluation {
                 admitting,
                 policy,
-                kind: &kind,
+                kind: kind.clone(),
                 request: admitting.request.to_value(&about),
                 namespace: namespace_object(admitting)?,
                 old: admitting.shown_value(&kind, old)?,
                 params,
             };
-            evaluation.run(changing, &mut |why| failed(of_binding(&why), true))?;
+            invocations.push((binding, evaluation));
         }
     }
     Ok(())
@@ -144,7 +174,7 @@ fn evaluate(
 struct Evaluation<'e> {
     admitting: &'e Admitting<'e>,
     policy: &'e MutatingPolicy,
-    kind: &'e Arc<Kind>,
+    kind: Arc<Kind>,
     request: Value,
     namespace: Value,
     old: Value,
@@ -169,7 +199,7 @@ impl Evaluation<'_> {
     fn run(&self, changing: &mut Changing, failed: &mut dyn FnMut(String)) -> Result<(), Status> {
         let first = self
             .admitting
-            .shown_value(self.kind, Some(&changing.object))?;
+            .shown_value(&self.kind, Some(&changing.object))?;
         match self.policy.applies(&self.variables(&first)) {
             Ok(true) => {}
             Ok(false) => return Ok(()),
@@ -181,8 +211,20 @@ impl Evaluation<'_> {
         for at in 0..self.policy.changes() {
             let object = self
                 .admitting
-                .shown_value(self.kind, Some(&changing.object))?;
+                .shown_value(&self.kind, Some(&changing.object))?;
             let change = self.policy.change(at, &self.variables(&object));
+            if self.admitting.subresource == Some(Subresource::Scale) {
+                let same = |changed: Option<Value>| changed.is_none_or(|changed| changed == object);
+                match change
+                    .and_then(|change| self.changed(object.clone(), change))
+                    .map(same)
+                {
+                    Ok(true) => {}
+                    Ok(false) => failed("changes of a Scale are not supported".to_owned()),
+                    Err(why) => failed(why),
+                }
+                continue;
+            }
             let is_patch = matches!(change, Ok(Change::Patch(_)));
             match change.and_then(|change| self.changed(object, change)) {
                 Ok(Some(object)) => {
@@ -200,7 +242,7 @@ impl Evaluation<'_> {
 
     /// Refuses an object with fields that its kind does not have.
     fn check_fields(&self, object: &Value) -> Result<(), Status> {
-        let unknown = unknown_fields(self.kind, object).map_err(Status::internal)?;
+        let unknown = unknown_fields(&self.kind, object).map_err(Status::internal)?;
         if unknown.is_empty() {
             return Ok(());
         }
@@ -218,7 +260,9 @@ impl Evaluation<'_> {
     fn changed(&self, object: Value, change: Change) -> Result<Option<Value>, String> {
         match change {
             Change::Configuration(configuration) => {
-                let merged = with_configuration(self.kind, &object, &configuration);
+                let of_scale = self.admitting.subresource == Some(Subresource::Scale);
+                let merged =
+                    with_configuration((!of_scale).then_some(&*self.kind), &object, &configuration);
                 merged
                     .map(Some)
                     .map_err(|why| format!("error applying patch: {why}"))
@@ -243,11 +287,12 @@ impl Evaluation<'_> {
     }
 
     fn take(&self, changing: &mut Changing, object: Value) -> Result<(), Status> {
-        let draft = changing.draft.with_changes(self.kind, object)?;
+        changing.patches += 1;
+        let draft = changing.draft.with_changes(&self.kind, object)?;
         let object = draft.preview()?;
         if object.as_bytes() != changing.object.as_bytes() {
             (changing.draft, changing.object) = (draft, object);
-            changing.changes += 1;
+            changing.is_changed = true;
         }
         Ok(())
     }
