@@ -35,6 +35,7 @@ pub(crate) async fn hostile(binary: &Path) -> anyhow::Result<()> {
         ("silent connections", 10_000),
         ("gets at once", 1_000),
         ("lists at once", 1_000),
+        ("lists that nobody reads", 1),
         ("lists that nobody reads", 1_000),
     ] {
         let directory = tempfile::tempdir()?;
