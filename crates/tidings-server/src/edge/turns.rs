@@ -17,9 +17,10 @@ const USERS_KEPT: usize = 256;
 const USER_FREE: usize = 16;
 /// How many steps the connections of a user with more take before everybody else had a turn.
 const USER_STEPS: usize = 2;
-/// The same of connections whose user is not known yet: most of their steps are handshakes, which are long.
-const STRANGER_STEPS: usize = 1;
+/// How many connections whose user is not known yet never wait.
 const STRANGER_FREE: usize = 1;
+/// How many steps such connections take before everybody else had a turn: most of them are handshakes, which are long.
+const STRANGER_STEPS: usize = 1;
 
 /// The lanes of all users.
 pub(super) struct Turns {
