@@ -74,8 +74,6 @@ const PLUGINS: &[(&str, bool, Place)] = &[
     ),
     ("PodTopologyLabels", true, Place::Here(&PodTopologyLabels)),
     ("PodGroupWorkloadExists", true, Place::Nothing),
-    ("NodeDeclaredFeatureValidator", true, Place::Nothing),
-    ("JobValidation", true, Place::Nothing),
     ("PodResizeValidator", true, Place::Nothing),
     ("MutatingAdmissionPolicy", true, Place::Server),
     ("MutatingAdmissionWebhook", true, Place::Server),
@@ -94,9 +92,11 @@ const NOT_BUILT: &[&str] = &[
     "EventRateLimit",
     "ExtendedResourceToleration",
     "ImagePolicyWebhook",
+    "JobValidation",
     "LimitPodHardAntiAffinityTopology",
     "NamespaceAutoProvision",
     "NamespaceExists",
+    "NodeDeclaredFeatureValidator",
     "NodeRestriction",
     "PodNodeSelector",
     "PodTolerationRestriction",
@@ -281,6 +281,7 @@ mod tests {
         assert!(set(&[], &["NodeRestriction"]).is_ok(), "it is not there");
         for (enable, disable, part) in [
             (&["NodeRestriction"][..], &[][..], "is not built"),
+            (&["JobValidation"], &[], "is not built"),
             (&["podsecurity"], &[], "there are NamespaceLifecycle, "),
             (&[], &["Nothing"], "no admission plugin is called"),
             (&[], &["NamespaceLifecycle"], "cannot be disabled"),
