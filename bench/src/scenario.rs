@@ -26,6 +26,8 @@ const STREAM: &str =
 /// What only the bookmark has that ends the initial events.
 const INITIAL_EVENTS_END: [&[u8]; 2] = [b"\"BOOKMARK\"", b"initial-events-end"];
 const OBJECT_BYTES: usize = 1500;
+/// The size of an object, as it is sent, that has 1 536 bytes with what the server adds to its metadata.
+const RETURNED_BYTES: usize = 1173;
 /// The number of watches that measure the latency of events.
 const SAMPLED: usize = 20;
 
@@ -104,14 +106,19 @@ pub(crate) fn now_micros() -> u64 {
         .map_or(0, |since| since.as_micros() as u64)
 }
 
-/// An object of the usual size that contains its time of sending.
+/// An object of the usual size that contains its time of sending. With what the server adds to its metadata it has about 1 820 bytes.
 pub(crate) fn object(name: &str) -> Vec<u8> {
+    object_of(name, OBJECT_BYTES)
+}
+
+/// An object of some bytes, as it is sent.
+fn object_of(name: &str, bytes: usize) -> Vec<u8> {
     let head = format!(
         "{{\"metadata\":{{\"name\":\"{name}\"}},\"data\":{{\"sent\":\"{}\",\"fill\":\"",
         now_micros()
     );
     let mut body = head.into_bytes();
-    let fill = OBJECT_BYTES.saturating_sub(body.len() + 3);
+    let fill = bytes.saturating_sub(body.len() + 3);
     body.extend((0..fill).map(|at| b'a' + (at % 23) as u8));
     body.extend_from_slice(b"\"}}");
     body
@@ -730,26 +737,44 @@ async fn stalled(server: &Server, seconds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Objects of two sizes: those of the other scenarios, and those that have 1.5 KiB as the server returns them.
 async fn held(server: &Server, extent: &Extent) -> anyhow::Result<()> {
-    let (before, mut filled) = (server.memory(), 0);
-    for count in extent.sizes(&[50_000]) {
-        fill(&server.client, "held", filled..count).await?;
-        filled = count;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        let memory = server.memory();
-        println!(
-            "{count} objects of {OBJECT_BYTES} bytes held: {:.1} MiB resident",
-            mebibytes(memory)
-        );
-        let each = memory.saturating_sub(before) as f64 / count as f64;
-        figures::note(
-            "objects held",
-            count,
-            &[
-                ("memory", "MiB", mebibytes(memory)),
-                ("memory each", "B", each),
-            ],
-        );
+    for (prefix, sent, row) in [
+        ("held", OBJECT_BYTES, "objects held"),
+        (
+            "whole",
+            RETURNED_BYTES,
+            "objects held, 1.5 KiB with their metadata",
+        ),
+    ] {
+        let (before, mut filled) = (server.memory(), 0);
+        for count in extent.sizes(&[50_000]) {
+            let first = filled;
+            let body = move |number| {
+                let name = format!("{prefix}{:06}", first + number);
+                (CONFIGMAPS.to_owned(), object_of(&name, sent))
+            };
+            fill_with(&server.client, count - filled, body).await?;
+            filled = count;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let memory = server.memory();
+            let path = format!("{CONFIGMAPS}/{prefix}000000");
+            let mut connection = server.client.connect().await?;
+            let (_, returned) = connection.measure("GET", &path, b"").await?;
+            let each = memory.saturating_sub(before) as f64 / count as f64;
+            println!(
+                "{count} objects held, {sent} bytes sent, {returned} returned: {:.1} MiB resident, {each:.0} B each",
+                mebibytes(memory)
+            );
+            figures::note(
+                row,
+                count,
+                &[
+                    ("memory", "MiB", mebibytes(memory)),
+                    ("memory each", "B", each),
+                ],
+            );
+        }
     }
     Ok(())
 }

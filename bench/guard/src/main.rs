@@ -184,7 +184,7 @@ fn apply(pod: &str, times: usize) -> anyhow::Result<()> {
 
 fn select(pod: &str, times: usize) -> anyhow::Result<()> {
     let selector: LabelSelector = "app=web,tier in (front,back),!canary".parse()?;
-    let object = Object::parse(bytes::Bytes::copy_from_slice(pod.as_bytes()))?;
+    let object = Object::parse(pod.as_bytes())?;
     for _ in 0..times * OBJECTS {
         ensure!(black_box(&selector).matches(black_box(&object).labels()));
     }
@@ -194,7 +194,7 @@ fn select(pod: &str, times: usize) -> anyhow::Result<()> {
 /// Lists objects again that the store has: no handler is told.
 fn relist(pod: &str, times: usize) -> anyhow::Result<()> {
     let objects = (0..OBJECTS).map(|number| {
-        let object = Object::parse(numbered(pod, number).into_bytes().into())?;
+        let object = Object::parse(numbered(pod, number))?;
         anyhow::Ok(WatchEvent::Added(object))
     });
     let objects: Vec<WatchEvent> = objects.collect::<anyhow::Result<_>>()?;

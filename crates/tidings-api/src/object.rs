@@ -1,10 +1,12 @@
 //! The byte-backed object.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tidings_json::{ScanError, Span, find_member, unquote};
+use triomphe::ThinArc;
 
 use crate::field_paths::FieldPaths;
 use crate::key::ObjectKey;
@@ -15,23 +17,17 @@ use crate::spans::{Spans, collect};
 
 /// An immutable Kubernetes object: its JSON as it is sent, and the positions of its metadata.
 ///
-/// Cloning shares the bytes. Fields are decoded when they are read, and labels at most once. A program that keeps many
-/// objects and seldom reads their metadata keeps them [lean](Object::lean).
+/// Cloning shares the bytes. Fields are decoded when they are read, and labels at most once.
 ///
 /// What a server does with objects is in the trait [`ServedObject`](crate::ServedObject).
 #[derive(Clone)]
-pub struct Object(Arc<ObjectBytes>);
+pub struct Object(ThinArc<Head, u8>);
 
-struct ObjectBytes {
-    buffer: Bytes,
-    /// The range of the JSON in the buffer.
+/// What is known of an object. It stands in front of the bytes in one allocation: a server keeps a hundred thousand objects.
+struct Head {
+    /// The range of the JSON in the bytes.
     start: u32,
     end: u32,
-    known: OnceLock<Box<KnownMetadata>>,
-}
-
-/// Positions and labels found in the JSON. They are derived from it and can be found again.
-struct KnownMetadata {
     spans: Spans,
     labels: OnceLock<Labels>,
     fields: OnceLock<Box<KeptFields>>,
@@ -45,97 +41,84 @@ struct KeptFields {
     spans: Box<[Option<Span>]>,
 }
 
+/// The allocation of an object as the owner of `Bytes`.
+struct SharedObject(Object);
+
+impl AsRef<[u8]> for SharedObject {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.0.slice
+    }
+}
+
 impl Object {
     /// Reads one complete JSON object.
     ///
     /// # Errors
     /// If the bytes are not one JSON object.
-    pub fn parse(bytes: Bytes) -> Result<Object, ScanError> {
-        let spans = collect(&bytes)?;
-        Ok(Object::from_parts(bytes, spans))
+    pub fn parse(json: impl AsRef<[u8]>) -> Result<Object, ScanError> {
+        let json = json.as_ref();
+        Ok(Object::from_known(json, collect(json)?, None))
     }
 
     /// An object whose positions are known, with the manager that wrote it last if the bytes do not say so. The bytes must be one JSON object.
-    pub fn from_known(bytes: Bytes, spans: Spans, last_manager: Option<Arc<str>>) -> Object {
-        Object::from_parts(bytes, spans).written_by(last_manager)
+    pub fn from_known(json: &[u8], spans: Spans, last_manager: Option<Arc<str>>) -> Object {
+        Object::in_part(json, 0..json.len(), spans, last_manager)
     }
 
-    pub(crate) fn from_parts(bytes: Bytes, spans: Spans) -> Object {
-        let end = bytes.len() as u32;
-        Object::with_spans(bytes, 0, end, spans)
-    }
-
-    /// The object in a part of a buffer.
-    pub(crate) fn with_spans(buffer: Bytes, start: u32, end: u32, spans: Spans) -> Object {
-        Object(Arc::new(ObjectBytes {
-            buffer,
-            start,
-            end,
-            known: OnceLock::from(Box::new(KnownMetadata::new(spans))),
-        }))
-    }
-
-    /// The object with the name of its last writer, which its bytes do not have any more.
-    pub(crate) fn written_by(mut self, manager: Option<Arc<str>>) -> Object {
-        let inner = Arc::get_mut(&mut self.0);
-        if let Some(known) = inner.and_then(|inner| inner.known.get_mut()) {
-            known.last_manager = manager;
-        }
-        self
-    }
-
-    /// The object without the positions of its metadata and the name of its last manager, which take about a hundred bytes. The positions are
-    /// found again when metadata is read.
-    #[must_use]
-    pub fn lean(mut self) -> Object {
-        if let Some(inner) = Arc::get_mut(&mut self.0) {
-            inner.known.take();
-            return self;
-        }
-        Object(Arc::new(ObjectBytes {
-            buffer: self.0.buffer.clone(),
-            start: self.0.start,
-            end: self.0.end,
-            known: OnceLock::new(),
-        }))
-    }
-
-    fn known(&self) -> &KnownMetadata {
-        // The bytes were parsed before, so they are an object.
-        let find = || {
-            Box::new(KnownMetadata::new(
-                collect(self.as_bytes()).unwrap_or_default(),
-            ))
+    /// The object in a part of some bytes, all of which are kept. The positions are those in the part.
+    pub(crate) fn in_part(
+        bytes: &[u8],
+        part: Range<usize>,
+        spans: Spans,
+        last_manager: Option<Arc<str>>,
+    ) -> Object {
+        let head = Head {
+            start: part.start as u32,
+            end: part.end as u32,
+            spans,
+            labels: OnceLock::new(),
+            fields: OnceLock::new(),
+            last_manager,
         };
-        self.0.known.get_or_init(find)
+        Object(ThinArc::from_header_and_slice(head, bytes))
+    }
+
+    fn head(&self) -> &Head {
+        &self.0.header.header
     }
 
     /// The JSON of the object.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0.buffer[self.0.start as usize..self.0.end as usize]
+        &self.0.slice[self.part()]
     }
 
-    /// The buffer of which the JSON is a part, and the position of the JSON.
-    pub(crate) fn buffer(&self) -> (&Bytes, usize) {
-        (&self.0.buffer, self.0.start as usize)
+    fn part(&self) -> Range<usize> {
+        self.head().start as usize..self.head().end as usize
+    }
+
+    /// The kept bytes of which the JSON is a part, and the position of the JSON.
+    pub(crate) fn kept(&self) -> (&[u8], usize) {
+        (&self.0.slice, self.part().start)
+    }
+
+    /// [`Object::kept`] without a copy.
+    pub(crate) fn kept_bytes(&self) -> Bytes {
+        Bytes::from_owner(SharedObject(self.clone()))
     }
 
     /// The positions of the metadata in the JSON.
     pub(crate) fn positions(&self) -> &Spans {
-        &self.known().spans
+        &self.head().spans
     }
 
     /// The JSON of the object, sharing its allocation.
     pub fn bytes(&self) -> Bytes {
-        self.0
-            .buffer
-            .slice(self.0.start as usize..self.0.end as usize)
+        self.kept_bytes().slice(self.part())
     }
 
     /// About how many bytes of memory the object takes: its JSON, and what is kept with it.
     pub fn memory_bytes(&self) -> usize {
-        let known = self.0.known.get().map_or(0, |_| size_of::<KnownMetadata>());
-        self.0.buffer.len() + size_of::<ObjectBytes>() + 2 * size_of::<usize>() + known
+        self.0.slice.len() + size_of::<Head>() + 2 * size_of::<usize>()
     }
 
     /// `kind`, or empty.
@@ -186,10 +169,9 @@ impl Object {
 
     /// `metadata.labels`.
     pub fn labels(&self) -> &Labels {
-        let known = self.known();
-        known
-            .labels
-            .get_or_init(|| Labels::of_json(known.spans.labels.of(self.as_bytes())))
+        let head = self.head();
+        head.labels
+            .get_or_init(|| Labels::of_json(head.spans.labels.of(self.as_bytes())))
     }
 
     /// Replaces `packed` by the labels in the form that [`Labels`] keeps them in.
@@ -212,7 +194,7 @@ impl Object {
     /// The field manager that wrote the object last, by the times in `metadata.managedFields`, which are of whole seconds. Also known where
     /// `managedFields` were left out while the object was received.
     pub fn last_manager(&self) -> Option<Arc<str>> {
-        let known = self.known().last_manager.clone();
+        let known = self.head().last_manager.clone();
         known.or_else(|| last_manager(self.metadata_member("managedFields")?))
     }
 
@@ -228,7 +210,7 @@ impl Object {
 
     /// The scalar at one of some paths. All of them are looked for at once, and their positions are kept.
     pub(crate) fn kept_field(&self, paths: &FieldPaths, at: usize) -> Option<Cow<'_, str>> {
-        let kept = self.known().fields.get_or_init(|| {
+        let kept = self.head().fields.get_or_init(|| {
             Box::new(KeptFields {
                 paths: paths.clone(),
                 spans: paths.find(self.as_bytes()),
@@ -259,17 +241,6 @@ impl Object {
     }
 }
 
-impl KnownMetadata {
-    fn new(spans: Spans) -> KnownMetadata {
-        KnownMetadata {
-            spans,
-            labels: OnceLock::new(),
-            fields: OnceLock::new(),
-            last_manager: None,
-        }
-    }
-}
-
 impl std::fmt::Debug for Object {
     /// Names the object without its content, which may be a Secret's.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -285,7 +256,7 @@ impl std::fmt::Debug for Object {
 
 impl PartialEq for Object {
     fn eq(&self, other: &Object) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.as_bytes() == other.as_bytes()
+        self.0.ptr() == other.0.ptr() || self.as_bytes() == other.as_bytes()
     }
 }
 
@@ -298,14 +269,14 @@ mod tests {
     #[test]
     fn debug_never_shows_content() {
         let json = br#"{"metadata":{"name":"a","namespace":"n"},"data":{"password":"hunter2"}}"#;
-        let object = Object::parse(Bytes::from_static(json)).unwrap();
+        let object = Object::parse(json).unwrap();
         assert!(!format!("{object:?}").contains("hunter2"));
     }
 
     #[test]
     fn escaped_keys_and_values_are_understood() {
         let json = br#"{"metadata":{"n\u0061me":"\u0061b"}}"#;
-        let object = Object::parse(Bytes::from_static(json)).unwrap();
+        let object = Object::parse(json).unwrap();
         assert_eq!(object.name(), "ab");
     }
 }

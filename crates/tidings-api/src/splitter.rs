@@ -6,7 +6,6 @@
 //!
 //! Bounds: one object at a time, at most [`SplitOptions::object_bytes_max`]; an envelope of at most 1 MiB.
 
-use bytes::Bytes;
 use serde::Deserialize;
 use tidings_json::{ScanError, ScanEvents, Scanner, ValueKind, unquote};
 
@@ -420,9 +419,12 @@ impl ObjectCutter {
         if std::str::from_utf8(&self.object).is_err() {
             return Err(SplitError::Utf8);
         }
-        let bytes = Bytes::copy_from_slice(&self.object);
-        let object = Object::from_parts(bytes, self.collector.spans());
-        Ok(object.written_by(self.last_manager.take()))
+        let spans = self.collector.spans();
+        Ok(Object::from_known(
+            &self.object,
+            spans,
+            self.last_manager.take(),
+        ))
     }
 
     fn drop_member(&mut self) {

@@ -128,7 +128,7 @@ proptest! {
     ]) {
         let serde = serde_json::from_slice::<&serde_json::value::RawValue>(&bytes);
         let serde_accepts = serde.is_ok_and(|raw| raw.get().starts_with('{')) && std::str::from_utf8(&bytes).is_ok();
-        let ours = Object::parse(bytes.clone().into()).is_ok() && std::str::from_utf8(&bytes).is_ok();
+        let ours = Object::parse(bytes.clone()).is_ok() && std::str::from_utf8(&bytes).is_ok();
         prop_assert_eq!(ours, serde_accepts, "{:?}", String::from_utf8_lossy(&bytes));
     }
 }
@@ -153,7 +153,7 @@ proptest! {
         let newest = newest.map(|(manager, _)| &**manager).filter(|manager| !manager.is_empty());
         let newest = newest.map(std::sync::Arc::from);
         let object = json!({"kind": "K", "metadata": {"managedFields": managed, "name": "n"}});
-        let whole = Object::parse(serde_json::to_vec(&object).unwrap().into()).unwrap();
+        let whole = Object::parse(serde_json::to_vec(&object).unwrap()).unwrap();
         prop_assert_eq!(&whole.last_manager(), &newest);
 
         let body = serde_json::to_vec(&json!({"items": [object, {"metadata": {"name": "m"}}]})).unwrap();

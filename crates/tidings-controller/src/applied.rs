@@ -202,7 +202,7 @@ mod tests {
     fn the_hash_is_read_unless_several_controllers_applied() {
         let read = |annotations: &str| {
             let json = format!(r#"{{"metadata":{{"name":"a","annotations":{annotations}}}}}"#);
-            applied_hash(&Object::parse(json.into()).unwrap())
+            applied_hash(&Object::parse(json).unwrap())
         };
         assert_eq!(
             read(r#"{"x":"1","applied.tidings.dev/web":"00000000000000ff"}"#),

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     fn map(json: &Value) -> std::sync::Arc<Cached<ConfigMap>> {
-        let object = Object::parse(json.to_string().into()).unwrap();
+        let object = Object::parse(json.to_string()).unwrap();
         Cached::new(&object, &Decode::json()).unwrap()
     }
 

@@ -359,7 +359,7 @@ mod tests {
             let json = format!(
                 r#"{{"metadata":{{"name":"o{name}","uid":"u","resourceVersion":"{version}"}},"number":{number}}}"#
             );
-            let object = Object::parse(json.into_bytes().into()).unwrap();
+            let object = Object::parse(json).unwrap();
             match random.u8(..6) {
                 0 => WatchEvent::Deleted(object),
                 1 => WatchEvent::Modified(object),

@@ -11,7 +11,7 @@ use tidings_informer::{Cached, Decode, Delta, DeltaFifo};
 
 fn cached(name: &str, version: u64) -> std::sync::Arc<Cached<Object>> {
     let json = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
-    Cached::new(&Object::parse(json.into()).unwrap(), &Decode::bytes()).unwrap()
+    Cached::new(&Object::parse(json).unwrap(), &Decode::bytes()).unwrap()
 }
 
 const ITEMS: usize = 3;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::StreamExt;
 use tidings_api::{ListMetadata, Object, WatchEvent};
 use tidings_informer::{
@@ -13,7 +12,7 @@ use tidings_testing::{WalkRecorder, check_walk};
 
 fn object(version: u64) -> Object {
     let json = format!(r#"{{"metadata":{{"name":"a","uid":"u","resourceVersion":"{version}"}}}}"#);
-    Object::parse(Bytes::from(json)).expect("an object")
+    Object::parse(json).expect("an object")
 }
 
 #[tokio::test]

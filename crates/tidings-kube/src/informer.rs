@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kube::core::{ApiResource, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -109,14 +108,14 @@ fn with_type(resource: &ApiResource) -> Decode<Object> {
     let prefix = format!("{{{},", quoted.join(","));
     Decode::with(move |object| {
         if !object.kind().is_empty() {
-            return Ok(object.lean());
+            return Ok(object);
         }
         let members = object.as_bytes().get(1..).unwrap_or_default();
         let mut bytes = Vec::with_capacity(prefix.len() + members.len());
         bytes.extend_from_slice(prefix.as_bytes());
         bytes.extend_from_slice(members);
-        let typed = Object::parse(Bytes::from(bytes)).map_err(DecodeError::new)?;
-        Ok(typed.lean())
+        let typed = Object::parse(bytes).map_err(DecodeError::new)?;
+        Ok(typed)
     })
 }
 
@@ -131,6 +130,6 @@ where
     K: Serialize,
 {
     let json = serde_json::to_vec(answer)?;
-    let object = Object::parse(Bytes::from(json)).map_err(DecodeError::new)?;
+    let object = Object::parse(json).map_err(DecodeError::new)?;
     informer.wrote(&object).map(drop)
 }

@@ -166,7 +166,7 @@ mod tests {
 
     fn kept(metadata: &Value) -> (ObjectMetadata, ObjectMeta) {
         let json = json!({"kind": "PartialObjectMetadata", "metadata": metadata}).to_string();
-        let object = Object::parse(json.into_bytes().into()).unwrap();
+        let object = Object::parse(json).unwrap();
         let cached = Cached::new(&object, &ObjectMetadata::decode()).unwrap();
         (cached.value().clone(), cached.object_meta())
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn metadata_that_does_not_fit_its_type_is_refused() {
         let json = json!({"metadata": {"name": "a", "finalizers": 1}}).to_string();
-        let object = Object::parse(json.into_bytes().into()).unwrap();
+        let object = Object::parse(json).unwrap();
         assert!(Cached::new(&object, &ObjectMetadata::decode()).is_err());
     }
 

@@ -49,7 +49,7 @@ mod tests {
 
     fn map(metadata: &str) -> Arc<Cached<ConfigMap>> {
         let json = format!(r#"{{"metadata":{{"name":"a","namespace":"n"{metadata}}}}}"#);
-        let object = Object::parse(json.into_bytes().into()).unwrap();
+        let object = Object::parse(json).unwrap();
         Cached::new(&object, &Decode::json()).unwrap()
     }
 

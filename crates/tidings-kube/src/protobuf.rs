@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use tidings_api::{
     EventType, ListMetadata, Object, Span, Spans, SplitError, SplitOptions, Status, WatchEvent,
 };
@@ -108,8 +107,7 @@ impl MessageReader {
             return Err(self.too_large());
         }
         let last_manager = decoded.last_manager.map(|manager| self.shared(manager));
-        let bytes = Bytes::copy_from_slice(&self.json);
-        Ok(Object::from_known(bytes, spans, last_manager))
+        Ok(Object::from_known(&self.json, spans, last_manager))
     }
 
     fn shared(&mut self, manager: Cow<'_, str>) -> Arc<str> {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tidings_api::{EventType, Object, ResourceVersion, ServedObject, Status, UnstampedObject};
 use tidings_json::{Touched, Value};
 use tidings_merge::{MergeShape, Schema};
@@ -36,7 +35,7 @@ pub fn without_revision(
         Some(after) => [before, after].concat(),
         None => [before.strip_suffix(b",").unwrap_or(before), after].concat(),
     };
-    Object::parse(Bytes::from(without)).map_err(Status::internal)
+    Object::parse(without).map_err(Status::internal)
 }
 
 /// An object with the members of a configuration, as by server-side apply. Who owns which fields does not change. Without a kind, the types of the members

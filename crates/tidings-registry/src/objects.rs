@@ -113,7 +113,6 @@ impl Kind {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
 
     use super::*;
     use crate::test_kinds::kind_of;
@@ -127,7 +126,7 @@ mod tests {
             {"type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue", "averageValue": "1"}}},
         ]);
         let stored = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "metrics": metrics}, "status": {}});
-        let object = Object::parse(Bytes::from(stored.to_string())).unwrap();
+        let object = Object::parse(stored.to_string()).unwrap();
         let shown: Value = serde_json::from_slice(&v1.shown(&object)).unwrap();
         assert_eq!(shown["apiVersion"], "autoscaling/v1");
         assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 60);
@@ -141,7 +140,7 @@ mod tests {
     fn an_event_has_other_names_in_its_own_group() {
         let events = kind_of("events.k8s.io", "v1", "events");
         let stored = json!({"metadata": {"name": "a"}, "involvedObject": {"name": "pod"}, "message": "hi", "count": 3});
-        let object = Object::parse(Bytes::from(stored.to_string())).unwrap();
+        let object = Object::parse(stored.to_string()).unwrap();
         let shown: Value = serde_json::from_slice(&events.shown(&object)).unwrap();
         assert_eq!(shown["kind"], "Event");
         assert_eq!(shown["regarding"]["name"], "pod");

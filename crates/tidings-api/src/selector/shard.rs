@@ -334,7 +334,6 @@ fn unexpected(found: &ShardToken<'_>, expected: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
 
     use super::*;
 
@@ -466,7 +465,7 @@ mod tests {
         let object = |uid: u32| {
             let json =
                 format!(r#"{{"metadata":{{"name":"a","namespace":"n{uid}","uid":"{uid}"}}}}"#);
-            Object::parse(Bytes::from(json)).unwrap()
+            Object::parse(json).unwrap()
         };
         for count in [1, 2, 3, 5, 7, 64] {
             for field in [ShardField::Uid, ShardField::Namespace] {

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn object(json: &str) -> Object {
-        Object::parse(json.to_owned().into()).unwrap()
+        Object::parse(json.to_owned()).unwrap()
     }
 
     fn style() -> LineStyle {

@@ -115,7 +115,7 @@ mod tests {
 
     fn event(name: &str, version: u64) -> WatchEvent {
         let json = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{version}"}}}}"#);
-        WatchEvent::Modified(Object::parse(json.into()).unwrap())
+        WatchEvent::Modified(Object::parse(json).unwrap())
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
     fn versions_that_are_no_numbers_are_taken_as_they_come() {
         let mut follow = WatchFollower::new(ServerVersion::new("z"), false);
         let json = r#"{"metadata":{"name":"a","resourceVersion":"b"}}"#;
-        let event = WatchEvent::Added(Object::parse(json.into()).unwrap());
+        let event = WatchEvent::Added(Object::parse(json).unwrap());
         let admitted = follow.admit(vec![event], |_| None);
         assert_eq!((admitted.events.len(), follow.reached.text()), (1, "b"));
     }

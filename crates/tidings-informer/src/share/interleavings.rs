@@ -17,7 +17,7 @@ fn cached(name: &str, version: u64) -> Arc<Cached<Object>> {
     let json = format!(
         r#"{{"metadata":{{"name":"{name}","uid":"{name}","resourceVersion":"{version}"}}}}"#
     );
-    let object = Object::parse(json.into()).unwrap();
+    let object = Object::parse(json).unwrap();
     Cached::new(&object, &Decode::bytes()).unwrap()
 }
 

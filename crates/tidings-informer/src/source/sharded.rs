@@ -71,7 +71,7 @@ mod tests {
         let json = format!(
             r#"{{"metadata":{{"name":"o{number}","uid":"{number}","resourceVersion":"{number}"}}}}"#
         );
-        Object::parse(json.into_bytes().into()).unwrap()
+        Object::parse(json).unwrap()
     }
 
     /// A server that does not know shards.

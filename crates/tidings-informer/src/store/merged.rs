@@ -18,7 +18,7 @@ use crate::object::Cached;
 /// let stores = ["a", "b"].map(|namespace| {
 ///     let json = format!(r#"{{"metadata":{{"namespace":"{namespace}","name":"x","resourceVersion":"1"}}}}"#);
 ///     let store = Indexer::<()>::new();
-///     store.put(Cached::new(&Object::parse(json.into()).unwrap(), &Decode::keys()).unwrap());
+///     store.put(Cached::new(&Object::parse(json).unwrap(), &Decode::keys()).unwrap());
 ///     store.store()
 /// });
 /// let both = MergedStore::new(stores);
@@ -145,7 +145,7 @@ mod tests {
             let json = format!(
                 r#"{{"metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{version}","labels":{{"l":"{label}"}}}}}}"#
             );
-            let object = Object::parse(json.into()).unwrap();
+            let object = Object::parse(json).unwrap();
             indexer.put(Cached::new(&object, &Decode::bytes()).unwrap());
         }
         indexer.store()

@@ -36,7 +36,7 @@ fn by_group(object: &Cached<Object>) -> Result<Vec<String>, IndexError> {
 #[test]
 fn kr33_b1_b37_keys_are_namespace_and_name() {
     assert_eq!(object("ns/a", 1).key().as_str(), "ns/a");
-    let cluster = Object::parse(r#"{"metadata":{"name":"node-1"}}"#.into()).unwrap();
+    let cluster = Object::parse(r#"{"metadata":{"name":"node-1"}}"#).unwrap();
     assert_eq!(cluster.key().as_str(), "node-1");
     let key = ObjectKey::parse("ns/a").unwrap();
     assert_eq!((key.namespace(), key.name()), ("ns", "a"));
@@ -86,7 +86,7 @@ fn kr32_b2_d27_a_store_keeps_the_last_of_every_key_in_order() {
 
 #[test]
 fn b3_an_object_without_a_key_says_what_is_wrong_with_it() {
-    let nameless = Object::parse(r#"{"metadata":{"namespace":"ns"}}"#.into()).unwrap();
+    let nameless = Object::parse(r#"{"metadata":{"namespace":"ns"}}"#).unwrap();
     let error = Cached::new(&nameless, &Decode::bytes()).unwrap_err();
     assert_eq!(error.to_string(), "unexpected key format: \"ns/\"");
     let problem = Problem::Quarantined {

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_core::Stream;
 use tidings_api::{ListMetadata, ListOptions, Object, WatchEvent};
 use tidings_informer::{BoxFuture, EventStream, List, ListStream, Lister, SourceError, Watcher};
@@ -193,7 +192,7 @@ pub(crate) fn object(name: &str, version: &str) -> Object {
     let json = format!(
         r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"default","uid":"uid-{name}","resourceVersion":"{version}"}}}}"#
     );
-    Object::parse(Bytes::from(json)).unwrap()
+    Object::parse(json).unwrap()
 }
 
 pub(crate) fn added(name: &str, version: u64) -> WatchEvent {

@@ -351,7 +351,6 @@ fn says_what_it_takes(about: &[&str], spec: &Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use tidings_json::json;
 
     use super::*;
@@ -366,7 +365,7 @@ mod tests {
         spec["hard"] = hard.clone();
         let status = json!({"hard": hard, "used": used});
         let json = json!({"metadata": {"name": "q"}, "spec": spec, "status": status});
-        Quota::read(&Object::parse(Bytes::from(json.to_string())).unwrap())
+        Quota::read(&Object::parse(json.to_string()).unwrap())
     }
 
     fn pod(cpu: &str) -> Value {
@@ -478,7 +477,7 @@ mod tests {
         let (hard, used) = (json!({"pods": "9"}), json!({"pods": "3"}));
         let quota = quota(&hard, &used, &json!({}));
         let objects = |count: usize| {
-            let pod = Object::parse(Bytes::from(pod("1").to_string())).unwrap();
+            let pod = Object::parse(pod("1").to_string()).unwrap();
             std::iter::once((PODS, vec![pod; count]))
         };
         let used = |count: Option<QuotaCount>| count.map(|count| count.used().to_string());

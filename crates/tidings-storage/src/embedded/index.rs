@@ -1,7 +1,7 @@
 //! The index: the versions of all keys. Values stay on disk; the index has their revisions.
 //!
-//! Each key has its bytes once (shared with the history), the latest version inline, and older versions in a vector that is empty
-//! for keys that did not change within the history.
+//! Each key has its bytes once (shared with the history), the latest version inline, and older versions in a queue that keys which did
+//! not change within the history do not have.
 //!
 //! A forgotten value stays in its segment until the space is reclaimed: it is buried. A tombstone, the record of a deletion, is
 //! kept as long as a value of its key is buried. Without the tombstone, the value would be back when the store is opened.
@@ -25,8 +25,7 @@ struct KeyVersion {
 /// All versions of a key within the history.
 #[derive(Debug)]
 struct KeyVersions {
-    /// Older versions in the order of their revisions. The first is forgotten next.
-    older: VecDeque<KeyVersion>,
+    older: OlderVersions,
     latest: KeyVersion,
 }
 
@@ -41,6 +40,36 @@ impl KeyVersions {
             .rev()
             .find(|version| version.revision <= revision)
             .copied()
+    }
+}
+
+/// Versions in the order of their revisions. The first is forgotten next. Most keys have none: then this is a null pointer.
+#[derive(Debug, Default)]
+struct OlderVersions(Option<Box<OlderQueue>>);
+
+#[derive(Debug, Default)]
+struct OlderQueue(VecDeque<KeyVersion>);
+
+impl OlderVersions {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &KeyVersion> {
+        self.0.iter().flat_map(|queue| queue.0.iter())
+    }
+
+    fn first(&self) -> Option<&KeyVersion> {
+        self.0.as_ref()?.0.front()
+    }
+
+    fn push(&mut self, version: KeyVersion) {
+        self.0.get_or_insert_default().0.push_back(version);
+    }
+
+    fn pop_first(&mut self) {
+        if let Some(queue) = &mut self.0 {
+            queue.0.pop_front();
+            if queue.0.is_empty() {
+                self.0 = None;
+            }
+        }
     }
 }
 
@@ -169,12 +198,12 @@ impl Index {
         match self.keys.get_mut(&key) {
             Some(versions) => versions
                 .older
-                .push_back(std::mem::replace(&mut versions.latest, version)),
+                .push(std::mem::replace(&mut versions.latest, version)),
             None => {
                 self.keys.insert(
                     key.clone(),
                     KeyVersions {
-                        older: VecDeque::new(),
+                        older: OlderVersions::default(),
                         latest: version,
                     },
                 );
@@ -248,12 +277,9 @@ impl Index {
         let Some(versions) = self.keys.get_mut(key) else {
             return false;
         };
-        match versions.older.front() {
+        match versions.older.first() {
             Some(oldest) if oldest.revision == revision => {
-                versions.older.pop_front();
-                if versions.older.is_empty() {
-                    versions.older = VecDeque::new(); // frees the memory
-                }
+                versions.older.pop_first();
                 true
             }
             None if versions.latest.revision == revision => {
@@ -293,7 +319,7 @@ impl Index {
             let Some(versions) = self.keys.get(&key) else {
                 continue;
             };
-            let first = *versions.older.front().unwrap_or(&versions.latest);
+            let first = *versions.older.first().unwrap_or(&versions.latest);
             // A tombstone that history still needs is forgotten later, by compaction.
             let compacted = !self.has_forgettable(first.revision);
             if first.deleted && compacted && self.remove(&key, first.revision) {

@@ -62,7 +62,7 @@ fn w180_w181_w182_a_definition_is_read_as_it_is_served() {
 #[test]
 fn schemas_are_compiled_when_they_are_used() {
     let crd = shirts();
-    let object = Object::parse(crd.to_string().into_bytes().into()).unwrap();
+    let object = Object::parse(crd.to_string()).unwrap();
     let stored = Definition::read_stored(&crd, &object).expect("it can be served");
     let (lazy, kept) = (&stored.versions[0].schema, &read(&crd).versions[0].schema);
     assert!(!lazy.is_compiled() && kept.is_compiled());

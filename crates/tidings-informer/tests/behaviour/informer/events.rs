@@ -190,7 +190,7 @@ async fn k9_b138_d5_d6_an_undecodable_object_is_set_aside_and_retried_when_it_ch
         version: String,
     }
     let bad = |version: u64| {
-        Object::parse(format!(r#"{{"metadata":{{"name":"bad","namespace":"default","uid":"u","resourceVersion":"{version}"}},"data":5}}"#).into()).unwrap()
+        Object::parse(format!(r#"{{"metadata":{{"name":"bad","namespace":"default","uid":"u","resourceVersion":"{version}"}},"data":5}}"#)).unwrap()
     };
     let good = |version: u64| object_with("bad", version, "u", "{}");
     let script = Script::new()
@@ -262,7 +262,7 @@ async fn d14_d15_a_relist_keeps_the_objects_that_did_not_change() {
 #[tokio::test(start_paused = true)]
 async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
     // A handler with `Overflow::Block` holds the store back, so that changes are still queued when the relist comes.
-    let bad = Object::parse(r#"{"metadata":{"name":"a","namespace":"default","uid":"uid-a","resourceVersion":"3"},"bad":true}"#.into()).unwrap();
+    let bad = Object::parse(r#"{"metadata":{"name":"a","namespace":"default","uid":"uid-a","resourceVersion":"3"},"bad":true}"#).unwrap();
     let script = Script::new()
         .list(list("1", &[object("a", 1)]))
         .watch(Watch::of(vec![modified("a", 2), error(expired())]))
@@ -285,8 +285,7 @@ async fn b101_b138_an_object_that_cannot_be_decoded_never_goes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn b11_b139_what_has_no_version_and_no_form_leaves_the_version_of_the_store() {
-    let bare =
-        Object::parse(r#"{"metadata":{"name":"bad","namespace":"default"}}"#.into()).unwrap();
+    let bare = Object::parse(r#"{"metadata":{"name":"bad","namespace":"default"}}"#).unwrap();
     let script = Script::new().list(list("10", &[])).watch(Watch::of(vec![
         added("a", 11),
         tidings_api::WatchEvent::Added(bare),

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 #[tokio::test(start_paused = true)]
 async fn b50_b53_tables_and_other_kinds_in_a_watch_are_skipped() {
-    let table = Object::parse(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"99"},"rows":[]}"#.into()).unwrap();
+    let table = Object::parse(r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"99"},"rows":[]}"#).unwrap();
     let nameless = Object::parse(
-        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"98"}}"#.into(),
+        r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"98"}}"#,
     )
     .unwrap();
     let script = Script::new().list(list("10", &[])).watch(
@@ -214,8 +214,7 @@ async fn b140_an_opening_that_hangs_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn events_without_a_version_do_not_lose_the_place() {
-    let bare =
-        Object::parse(r#"{"metadata":{"name":"bare","namespace":"default"}}"#.into()).unwrap();
+    let bare = Object::parse(r#"{"metadata":{"name":"bare","namespace":"default"}}"#).unwrap();
     let nowhere = WatchEvent::Bookmark {
         resource_version: String::new(),
         initial_events_end: false,

@@ -29,7 +29,7 @@ pub(crate) fn object_with(name: &str, version: u64, uid: &str, labels: &str) -> 
     let json = format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}","resourceVersion":"{version}","labels":{labels}}},"data":{{"version":"{version}"}}}}"#
     );
-    Object::parse(json.into()).unwrap()
+    Object::parse(json).unwrap()
 }
 
 pub(crate) fn added(name: &str, version: u64) -> WatchEvent {

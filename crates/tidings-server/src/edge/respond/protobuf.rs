@@ -76,7 +76,7 @@ impl ObjectView {
                     .map_err(|error| bookmark_error(error.to_string()))?
             }
             _ => {
-                let object = Object::parse(Bytes::from(json));
+                let object = Object::parse(json);
                 self.message(&object.map_err(|error| bookmark_error(error.to_string()))?)?
             }
         };

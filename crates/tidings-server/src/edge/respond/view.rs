@@ -233,7 +233,7 @@ impl ObjectView {
         let whole = |out: &mut BytesMut| out.put_slice(object.as_bytes());
         let mut out = BytesMut::new();
         out.put_slice(event_prefix(EventType::Bookmark));
-        match (self.form, Object::parse(Bytes::from(object.clone()))) {
+        match (self.form, Object::parse(object.clone())) {
             (ObjectForm::Whole, _) | (_, Err(_)) => whole(&mut out),
             (_, Ok(object)) => self.put_object(&object, with_columns, &mut out),
         }
