@@ -2,6 +2,7 @@
 
 mod check;
 mod condition;
+mod conversion;
 mod form;
 mod matching;
 mod mutation;
@@ -16,6 +17,7 @@ pub use check::{
     check_webhooks,
 };
 pub use condition::{Conditions, MATCH_COST_MAX, MatchVerdict, Variables};
+pub use conversion::{ConversionFailure, ConversionProblem, ConversionReview, WebhookConversion};
 pub use form::{FailurePolicy, MatchPolicy, NotReadable};
 pub use matching::MatchResources;
 pub use mutation::{Change, MutatingPolicy};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tidings_api::{Reason, Status};
 use tidings_go::quote;
 use tidings_json::{Map, Value};
@@ -27,6 +28,13 @@ impl ReviewVersion {
             "v1" => Some(ReviewVersion::V1),
             "v1beta1" => Some(ReviewVersion::V1Beta1),
             _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ReviewVersion::V1 => "v1",
+            ReviewVersion::V1Beta1 => "v1beta1",
         }
     }
 
@@ -143,9 +151,8 @@ impl Review<'_> {
     /// # Errors
     /// With upstream's reason why it is none, after what upstream says was tried.
     pub fn read(&self, mutates: bool, body: &[u8]) -> Result<ReviewAnswer, String> {
-        let is_v1 = self.version == ReviewVersion::V1;
         let answered =
-            decoded(body, is_v1).map_err(|why| format!("failed to call webhook: {why}"))?;
+            decoded(body, self.version).map_err(|why| format!("failed to call webhook: {why}"))?;
         let invalid = |why| format!("received invalid webhook response: {why}");
         self.checked(answered, mutates).map_err(invalid)
     }
@@ -212,8 +219,25 @@ impl Review<'_> {
     }
 }
 
+/// A review as it was answered, whatever it says.
+pub(crate) trait Answered: DeserializeOwned {
+    /// The kind of the review, and its group.
+    const KIND: (&str, &str);
+
+    /// What the answer says that its apiVersion is.
+    fn api_version(&self) -> &str;
+}
+
+impl Answered for AnsweredReview {
+    const KIND: (&str, &str) = ("AdmissionReview", "admission.k8s.io");
+
+    fn api_version(&self) -> &str {
+        &self.api_version
+    }
+}
+
 /// The answer as a document, whatever it says.
-fn decoded(body: &[u8], is_v1: bool) -> Result<AnsweredReview, String> {
+pub(crate) fn decoded<T: Answered>(body: &[u8], version: ReviewVersion) -> Result<T, String> {
     const WRONG: &str = "couldn't get version/kind; json parse error";
     let body = body.trim_ascii();
     if !matches!(body.first(), Some(b'{' | b'[') | None) {
@@ -222,13 +246,14 @@ fn decoded(body: &[u8], is_v1: bool) -> Result<AnsweredReview, String> {
             "{WRONG}: json: cannot unmarshal string into Go value of type {text}"
         ));
     }
-    let answered: AnsweredReview =
-        serde_json::from_slice(body).map_err(|error| format!("{WRONG}: {error}"))?;
-    let said = answered.api_version.strip_prefix("admission.k8s.io/");
-    let meant = if is_v1 { "v1" } else { "v1beta1" };
-    match said.filter(|said| matches!(*said, "v1" | "v1beta1") && *said != meant) {
-        Some(said) => Err(format!(
-            "converting ({said}.AdmissionReview) to ({meant}.AdmissionReview): unknown conversion"
+    let answered: T = serde_json::from_slice(body).map_err(|error| format!("{WRONG}: {error}"))?;
+    let (kind, group) = T::KIND;
+    let said = answered.api_version().split_once('/');
+    let said = said.filter(|(said, _)| *said == group);
+    let meant = version.name();
+    match said.filter(|(_, said)| matches!(*said, "v1" | "v1beta1") && *said != meant) {
+        Some((_, said)) => Err(format!(
+            "converting ({said}.{kind}) to ({meant}.{kind}): unknown conversion"
         )),
         None => Ok(answered),
     }

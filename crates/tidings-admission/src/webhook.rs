@@ -125,7 +125,7 @@ struct WebhookForm {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct ClientForm {
+pub(crate) struct ClientForm {
     url: Option<String>,
     service: Option<Service>,
     #[serde(deserialize_with = "or_default")]
@@ -157,31 +157,32 @@ impl WebhookConfiguration {
     }
 }
 
-impl WebhookForm {
-    fn compiled(self, configuration: &str, id: String) -> Result<Webhook, NotReadable> {
-        let ClientForm {
-            url,
-            service,
-            ca_bundle,
-        } = self.client_config;
+impl ClientForm {
+    pub(crate) fn config(self) -> Result<ClientConfig, NotReadable> {
         let ca_bundle = STANDARD
-            .decode(ca_bundle)
+            .decode(self.ca_bundle)
             .map_err(|error| NotReadable(format!("the caBundle is not in base64: {error}")))?;
-        let service = service.map(|mut service| {
+        let service = self.service.map(|mut service| {
             if service.port == 0 {
                 service.port = PORT;
             }
             service
         });
+        Ok(ClientConfig {
+            url: self.url,
+            service,
+            ca_bundle,
+        })
+    }
+}
+
+impl WebhookForm {
+    fn compiled(self, configuration: &str, id: String) -> Result<Webhook, NotReadable> {
         let mut versions = self.admission_review_versions.iter();
         Ok(Webhook {
             configuration: configuration.to_owned(),
             id,
-            client: ClientConfig {
-                url,
-                service,
-                ca_bundle,
-            },
+            client: self.client_config.config()?,
             failure_policy: self.failure_policy,
             timeout_seconds: self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS),
             side_effects: self.side_effects,

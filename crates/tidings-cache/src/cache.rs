@@ -274,6 +274,17 @@ impl Cache {
         (snapshot(&state), state.log.end())
     }
 
+    /// The oldest objects that can be read, and the log position right after them.
+    pub(crate) fn oldest_state(&self) -> (Snapshot, u64) {
+        let state = self.state();
+        let revision = state.oldest.max(state.log.oldest());
+        let found = state.log.state_at(revision);
+        match (found, state.log.position_after(revision)) {
+            (Some(state), Some(position)) => (Snapshot { state, revision }, position),
+            _ => (snapshot(&state), state.log.end()),
+        }
+    }
+
     /// The position after the last event of the log: it grows with every change.
     pub fn log_end(&self) -> u64 {
         self.state().log.end()

@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
+mod converted;
+#[cfg(test)]
+mod converted_histories;
 mod cursor;
 mod encodings;
 mod fill;
@@ -15,6 +18,7 @@ mod store_cache;
 mod wake;
 
 pub use cache::{Cache, CacheStats, Snapshot, StoredReader, Unavailable};
+pub use converted::{ConvertError, ConvertedCache, Converter};
 pub use cursor::{Cursor, LogRead};
 pub use encodings::{EncodedSegment, EncodingKey};
 pub use log::{FellBehind, LogSegment, LoggedEvent};

@@ -44,7 +44,7 @@ pub fn splitter(data: &[u8]) {
 }
 
 fn agree(body: &[u8]) {
-    let object = Object::parse(body.to_vec()).expect("serde_json accepts it");
+    let object = Object::parse(body).expect("serde_json accepts it");
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
     if let Some(name) = value["metadata"]["name"].as_str() {
         assert_eq!(object.name(), name);

@@ -78,7 +78,7 @@ impl Decode<Object> {
     pub fn bytes() -> Decode<Object> {
         Decode {
             is_cheap: true,
-            ..Decode::with(|object| Ok(object))
+            ..Decode::with(Ok)
         }
     }
 }
@@ -105,7 +105,7 @@ impl<K: DeserializeOwned + 'static> Decode<Lazy<K>> {
     pub fn lazy() -> Decode<Lazy<K>> {
         Decode::with(|object| {
             let lazy = Lazy {
-                object: object,
+                object,
                 of_type: PhantomData,
             };
             lazy.get().map(|_| lazy)
@@ -546,7 +546,7 @@ mod tests {
         }
 
         let check = |json: &str, expected: &str| {
-            let object = Object::parse(json.to_owned()).unwrap();
+            let object = Object::parse(json).unwrap();
             let error = Decode::<Typed>::json().run(object).map(|_| ()).unwrap_err();
             assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
             let text = error.to_string();

@@ -428,6 +428,22 @@ impl Managed {
         &mut self.0[place]
     }
 
+    /// The versions in which fields are owned.
+    pub fn versions(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|entry| &*entry.manager.api_version)
+    }
+
+    /// Takes fields that a manager has changed in one version of the object from those who own them in that version.
+    pub fn take_in_version(&mut self, api_version: &str, changes: &Changes<'_>, manager: &Manager) {
+        for entry in &mut self.0 {
+            if entry.manager.api_version == api_version && entry.manager.name != manager.name {
+                entry.fields.remove(&changes.removed);
+                entry.fields.remove(&changes.set);
+            }
+        }
+        self.0.retain(|entry| !entry.fields.is_empty());
+    }
+
     /// Removes changed fields from the entries of other managers, and removed fields from all.
     fn take(&mut self, changes: &Changes<'_>, manager: &Manager, operation: Operation) {
         for entry in &mut self.0 {

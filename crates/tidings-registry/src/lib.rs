@@ -37,7 +37,9 @@ pub use kinds::{
     CertificateRequest, FLOW_CONTROL, check_review, default_flow_schemas, default_priority_levels,
     read_request,
 };
-pub use managed::{keep_times, track_created, track_updated};
+pub use managed::{
+    OtherVersion, keep_times, other_owned_versions, settle_owners, track_created, track_updated,
+};
 pub use model::{
     CustomVersion, DEPTH_MAX, Draft, FixedField, FixedRefusal, Generation, Kind, KindView, Member,
     Meta, NAMESPACE_FINALIZER, Name, NameRule, Review, SCALE, Scale, SelectableField, StatusKeeps,

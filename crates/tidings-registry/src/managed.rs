@@ -1,6 +1,9 @@
 //! managedFields: the fields that each manager owns (W157), and the application of configurations to objects (W154-W156).
 
-use tidings_api::{Cause, Object, Reason, Status};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tidings_api::{Cause, Object, Reason, Status, UnstampedObject};
 use tidings_json::{Map, Touched, Value};
 use tidings_merge::{
     Apply, Changes, Configuration, Conflicts, FieldSet, Managed, Manager, fields_of,
@@ -112,6 +115,51 @@ pub fn track_updated(new: &mut Draft, old: &Draft, manager: &Manager, now: &str)
     if !new.meta.managed_fields.0.is_empty() {
         track(new, old, manager, now);
     }
+}
+
+/// An object before and after a write, in a version that is not that of the request.
+pub struct OtherVersion {
+    /// The kind of the version.
+    pub kind: Arc<Kind>,
+    /// The object before the write.
+    pub before: Object,
+    /// The object after it.
+    pub after: Object,
+}
+
+/// The versions other than its own in which an object has owners of fields.
+///
+/// # Errors
+/// If it is no object of the kind.
+pub fn other_owned_versions(kind: &Arc<Kind>, object: &Object) -> Result<Vec<String>, Status> {
+    let draft = Draft::of(kind, object)?;
+    let own = kind.group_version().to_string();
+    let versions = draft.meta.managed_fields.versions();
+    let others: BTreeSet<&str> = versions.filter(|version| *version != own).collect();
+    Ok(others.into_iter().map(str::to_owned).collect())
+}
+
+/// What is written of an object that a webhook converts between versions: those who own fields in other versions lose what has changed there.
+///
+/// # Errors
+/// If it is no object of the kind.
+pub fn settle_owners(
+    kind: &Arc<Kind>,
+    written: &Object,
+    manager: &Manager,
+    others: &[OtherVersion],
+) -> Result<UnstampedObject, Status> {
+    let mut draft = Draft::of(kind, written)?;
+    for other in others {
+        let before = Draft::of(&other.kind, &other.before)?;
+        let after = Draft::of(&other.kind, &other.after)?;
+        let metadata = (owned_metadata(&before.meta), owned_metadata(&after.meta));
+        let changes = changes((&before, &metadata.0), (&after, &metadata.1), manager);
+        let version = other.kind.group_version().to_string();
+        let managed = &mut draft.meta.managed_fields;
+        managed.take_in_version(&version, &changes, manager);
+    }
+    draft.write()
 }
 
 /// The managedFields that a client sent, if they are valid and not empty.

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn object(json: &str) -> Object {
-        Object::parse(json.to_owned()).unwrap()
+        Object::parse(json).unwrap()
     }
 
     fn style() -> LineStyle {

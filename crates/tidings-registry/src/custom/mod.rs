@@ -91,6 +91,35 @@ fn kind(custom: Arc<CustomVersion>, terminating: bool) -> Kind {
     }
 }
 
+/// Objects that a webhook converts between the versions of their definition.
+impl Kind {
+    /// True if a webhook converts objects between the versions of the kind.
+    pub fn is_converted_by_webhook(&self) -> bool {
+        let custom = self.custom.as_ref();
+        custom.is_some_and(|custom| custom.definition.webhook.is_some())
+    }
+
+    /// The JSON of an object that a webhook has converted to this kind: without the fields that it does not have.
+    pub fn shown_converted(&self, object: Value) -> Vec<u8> {
+        match &self.custom {
+            Some(custom) => custom.shown_converted(object),
+            None => object.to_string().into_bytes(),
+        }
+    }
+
+    /// What is stored of an object that a webhook has converted to this kind.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn stored_converted(&self, object: Value) -> Result<UnstampedObject, Status> {
+        let json = match &self.custom {
+            Some(custom) => custom.stored_converted(object)?,
+            None => object.to_string().into_bytes(),
+        };
+        UnstampedObject::parse(json).map_err(Status::internal)
+    }
+}
+
 /// The form of objects of a custom resource.
 impl ObjectForm for CustomVersion {
     fn read_body(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {

@@ -63,6 +63,32 @@ impl CustomVersion {
         seen().unwrap_or_else(|| object.as_bytes().to_vec())
     }
 
+    /// The JSON of an object that a webhook has converted to this version.
+    pub(super) fn shown_converted(&self, mut object: Value) -> Vec<u8> {
+        self.version().schema.prune(&mut object);
+        written(object).unwrap_or_default()
+    }
+
+    /// The JSON that is stored of an object that a webhook has converted to this version, the storage version.
+    pub(super) fn stored_converted(&self, mut object: Value) -> Result<Vec<u8>, Status> {
+        self.version().schema.prune(&mut object);
+        self.in_stored_form(object)
+    }
+
+    /// The JSON of an object in the storage version as it is stored.
+    fn in_stored_form(&self, mut object: Value) -> Result<Vec<u8>, Status> {
+        // Readers see these defaults anyway. A dropped status gets its defaults back here.
+        self.definition.storage().schema.default(&mut object);
+        CustomVersion::in_form(object)
+    }
+
+    fn in_form(mut object: Value) -> Result<Vec<u8>, Status> {
+        // The resourceVersion is inserted here when the object is read.
+        object["metadata"]["resourceVersion"] = "".into();
+        object.sort_all_objects();
+        tidings_go::json(&object).map_err(Status::internal)
+    }
+
     /// Reads the body of a request.
     pub(super) fn read_sent(&self, kind: &Arc<Kind>, body: &[u8]) -> Result<Draft, Status> {
         tracing::trace!(target: "tidings::walk", "reads the body into a draft, by the schema of its version");
@@ -115,25 +141,23 @@ impl CustomVersion {
         Ok(draft)
     }
 
-    /// The JSON that is stored for a draft, in the storage version.
+    /// The JSON that is stored for a draft, in the storage version. If a webhook converts objects to that version, it is the JSON of this version,
+    /// for the webhook.
     pub(super) fn stored_bytes(&self, draft: &Draft) -> Result<Vec<u8>, Status> {
         let mut whole = draft.whole();
-        whole["apiVersion"] = self.stored_version().to_string().into();
-        let storage = self.definition.storage();
-        if !self.version().storage {
-            storage.schema.prune(&mut whole);
-        }
-        // Readers see these defaults anyway. A dropped status gets its defaults back here.
-        storage.schema.default(&mut whole);
         let owners = &draft.meta.managed_fields;
         if !owners.0.is_empty() {
             let owners = serde_json::from_str(&owners.encode()).map_err(Status::internal)?;
             whole["metadata"]["managedFields"] = owners;
         }
-        // The resourceVersion is inserted here when the object is read.
-        whole["metadata"]["resourceVersion"] = "".into();
-        whole.sort_all_objects();
-        tidings_go::json(&whole).map_err(Status::internal)
+        if !self.version().storage {
+            if self.definition.webhook.is_some() {
+                return CustomVersion::in_form(whole);
+            }
+            whole["apiVersion"] = self.stored_version().to_string().into();
+            self.definition.storage().schema.prune(&mut whole);
+        }
+        self.in_stored_form(whole)
     }
 
     /// Refuses an object that does not follow the schema.

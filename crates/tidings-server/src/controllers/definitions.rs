@@ -163,7 +163,7 @@ impl DefinitionController {
         }
         self.started = true;
         for resource in closed {
-            resource.cache().close();
+            resource.close();
         }
         again.into_iter().chain(self.clean_up(core).await).min()
     }
@@ -260,7 +260,7 @@ impl DefinitionController {
             let Some(known) = self.known.get(&name) else {
                 continue;
             };
-            // A definition that cannot be served, such as one with a conversion webhook, must not get the condition Established.
+            // A definition that cannot be served, such as one whose schema is not structural, must not get the condition Established.
             let is_served = known.open.is_some();
             let unserved = is_established(&status) && !is_served;
             if status == known.brief["status"] || known.terminating() || unserved {

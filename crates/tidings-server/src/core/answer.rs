@@ -8,6 +8,7 @@ use tidings_cache::Cursor;
 use tidings_registry::Selection;
 
 use super::counts::WatchCounter;
+use super::reading::Reading;
 use super::resource::Resource;
 use super::walk::ListItems;
 use super::watch_limits::WatchPermit;
@@ -72,6 +73,8 @@ pub(crate) struct ListHead {
 #[derive(Debug)]
 pub(crate) struct OpenWatch {
     pub(crate) resource: Arc<Resource>,
+    /// Where it reads the objects.
+    pub(crate) reading: Reading,
     pub(crate) selection: Selection,
     /// The objects to send as initial events, and their revision. Boxed, because an idle watch no longer has it.
     pub(crate) initial: Option<Box<(ListItems, ResourceVersion)>>,

@@ -133,7 +133,10 @@ pub(super) async fn create_from(
             resource.refresh().await?;
             return match resource.get(&key) {
                 // The object without a resourceVersion (W139).
-                None => without_revision(&written, ResourceVersion::default()),
+                None => {
+                    let written = resource.as_read_again(&kind, written).await?;
+                    without_revision(&written, ResourceVersion::default())
+                }
                 Some(existing) => Err(already_exists(&kind, &key, Some(&existing))),
             };
         }

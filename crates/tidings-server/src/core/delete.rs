@@ -274,6 +274,7 @@ async fn delete_one(
         let Some(existing) = resource.get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
         };
+        let existing = resource.in_version(kind, existing).await?;
         options.check(kind, &existing)?;
         if let Some(admitting) = admitting {
             Box::pin(admitting.check(None, Some(&existing))).await?;

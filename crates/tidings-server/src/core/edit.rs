@@ -73,6 +73,9 @@ pub(crate) async fn change_if_there(
         let Some(existing) = resource.current(key).await? else {
             return Ok(None);
         };
+        let existing = resource
+            .edited_in_version(&call.target.kind, existing)
+            .await?;
         let tried = match edit(&existing) {
             Ok(Some(edited)) => replace(call, edited, &existing, options).await,
             Ok(None) if options.dry_run => Ok(Some(existing.clone())),
@@ -141,6 +144,14 @@ async fn replace(
         None => edited,
     };
     let NextState { written, step } = next_state(call, edited, existing, expected)?;
+    let written = match (&step, kind.is_converted_by_webhook()) {
+        (WriteStep::Write, true) => {
+            let manager = call.manager();
+            let settled = resource.settle_owners(kind, existing, written, &manager);
+            Box::pin(settled).await?
+        }
+        _ => written,
+    };
     if let Some(admitting) = admitting.filter(Admitting::is_checked) {
         let new = written.stamped(at, EventType::Modified);
         Box::pin(admitting.check(Some(&new), Some(existing))).await?;
@@ -152,10 +163,11 @@ async fn replace(
         }
         _ => None,
     };
-    let unchanged_version = || written.stamped(at, EventType::Modified);
     if options.dry_run {
-        return Ok(Some(unchanged_version()));
+        let written = resource.as_read_again(kind, written).await?;
+        return Ok(Some(written.stamped(at, EventType::Modified)));
     }
+    let unchanged_version = || written.stamped(at, EventType::Modified);
     let written = match step {
         WriteStep::Delete => {
             let held = match call.quotas() {

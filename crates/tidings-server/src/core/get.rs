@@ -17,6 +17,7 @@ pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result
     let object = resource
         .get(&target.key)
         .ok_or_else(|| target.not_found())?;
+    let object = resource.in_version(&target.kind, object).await?;
     match target.subresource {
         Some(Subresource::Scale) => {
             let scale = ScaleView::of(&object, &target.kind)?;

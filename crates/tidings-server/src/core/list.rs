@@ -8,7 +8,7 @@ use super::answer::{Answer, ListHead};
 use super::call::Call;
 use super::clock;
 use super::continue_token::ContinueToken;
-use super::resource::Resource;
+use super::reading::Reading;
 use super::state::Core;
 use super::target::Target;
 use super::walk::{self, ListItems, SnapshotWalk};
@@ -68,12 +68,12 @@ pub(super) async fn list(
 ) -> Result<Answer, Status> {
     tracing::trace!(target: "tidings::walk", "lists a snapshot");
     let ListCommand { options, selection } = command;
-    let resource = call.target.resource()?;
+    let reading = Reading::of(call.target.resource()?, &call.target.kind);
     let now_ms = clock::now_ms();
     let (snapshot, start) = if options.continue_token.is_empty() {
-        (snapshot(resource, options).await?, None)
+        (snapshot(&reading, options).await?, None)
     } else {
-        let (snapshot, start) = continued(core, resource, command, now_ms).await?;
+        let (snapshot, start) = continued(core, &reading, command, now_ms).await?;
         (snapshot, Some(start))
     };
     let limit = usize::try_from(options.limit).unwrap_or(0);
@@ -98,7 +98,7 @@ pub(super) async fn list(
         (page, head.remaining.is_some_and(|remaining| remaining > 0))
     } else {
         let limit = limit.unwrap_or(usize::MAX);
-        let selected = walk::select(resource.cache(), &state, selection, start.as_deref(), limit);
+        let selected = walk::select(reading.cache(), &state, selection, start.as_deref(), limit);
         let selected = Box::pin(selected).await; // boxed, because few requests need its memory
         (selected.objects, selected.more)
     };
@@ -122,11 +122,11 @@ fn page(walk: &mut SnapshotWalk, limit: usize) -> (Vec<Object>, bool) {
 }
 
 /// The snapshot for a LIST without a continue token.
-async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot, Status> {
-    let cache = resource.cache();
+async fn snapshot(reading: &Reading, options: &ListOptions) -> Result<Snapshot, Status> {
+    let cache = reading.cache();
     let version = options.resource_version.as_str();
     if version.is_empty() {
-        resource.refresh().await?;
+        reading.refresh().await?;
         return Ok(cache.snapshot());
     }
     let version = parse_version(version).map_err(|mut status| {
@@ -137,7 +137,7 @@ async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot
         Some(version_match) => *version_match == ResourceVersionMatch::Exact,
         None => options.limit > 0 && version > ResourceVersion::default(), // the legacy meaning (W73)
     };
-    resource.reach(version).await?;
+    reading.reach(version).await?;
     if !exact {
         return Ok(cache.snapshot());
     }
@@ -156,7 +156,7 @@ async fn snapshot(resource: &Resource, options: &ListOptions) -> Result<Snapshot
 /// The snapshot and the start key of the page that a continue token asks for (W83-W90).
 async fn continued(
     core: &Core,
-    resource: &Resource,
+    reading: &Reading,
     command: &ListCommand,
     now_ms: u64,
 ) -> Result<(Snapshot, String), Status> {
@@ -168,13 +168,13 @@ async fn continued(
     }
     let prefix = command.selection.key_prefix();
     let start = format!("{prefix}{}", token.relative_start());
-    let cache = resource.cache();
+    let cache = reading.cache();
     let Ok(revision) = u64::try_from(token.rv) else {
-        resource.refresh().await?; // continue at the latest revision (W89)
+        reading.refresh().await?; // continue at the latest revision (W89)
         return Ok((cache.snapshot(), start));
     };
     let revision = ResourceVersion::new(revision);
-    resource.reach(revision).await?;
+    reading.reach(revision).await?;
     let last = start.trim_end_matches('\0');
     let expired = || Status::continue_expired(ContinueToken::write(-1, last, &prefix, now_ms));
     if token.t > 0 && core.token_expired(token.t, now_ms) {

@@ -1,4 +1,6 @@
 //! A stored resource: a kind, the cache of its objects, and [`Resource::commit`], through which all writes go.
+//!
+//! Where a webhook converts objects between versions, requests read them in their version ([`Resource::in_version`]), and commit what they write in it.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -8,11 +10,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tidings_api::{
     EventType, Object, ObjectKey, ResourceVersion, ServedObject, Status, UnstampedObject,
 };
-use tidings_cache::{Cache, CacheError, StoreCache};
-use tidings_registry::{Kind, Name};
+use tidings_cache::{Cache, CacheError, ConvertedCache, StoreCache};
+use tidings_json::Value;
+use tidings_merge::Manager;
+use tidings_registry::{Kind, Name, OtherVersion, other_owned_versions, settle_owners};
 use tidings_storage::Revision;
 use tokio::sync::Notify;
 
+use super::conversion::{Conversion, ConversionContext, not_converted};
 use super::counts::WatchCounts;
 use super::failure::{cache_failed, store_failed};
 
@@ -29,6 +34,9 @@ pub(crate) struct Resource {
     store: Arc<StoreCache>,
     pub(crate) watches: Arc<WatchCounts>,
     state: Arc<ResourceState>,
+    context: ConversionContext,
+    /// How objects are converted between versions, if a webhook does it.
+    conversion: Option<Arc<Conversion>>,
 }
 
 /// The part of a resource that can change while requests and watches hold it.
@@ -47,13 +55,20 @@ struct ResourceState {
 }
 
 impl Resource {
-    pub(crate) fn new(id: ResourceId, kind: Arc<Kind>, store: StoreCache) -> Resource {
+    pub(crate) fn new(
+        id: ResourceId,
+        kind: Arc<Kind>,
+        store: StoreCache,
+        context: ConversionContext,
+    ) -> Resource {
         Resource {
             id,
             kind,
             store: Arc::new(store),
             watches: Arc::default(),
             state: Arc::default(),
+            context,
+            conversion: None,
         }
     }
 
@@ -66,10 +81,153 @@ impl Resource {
         let known = self.state.kinds.write();
         *known.unwrap_or_else(PoisonError::into_inner) = by_version.collect();
         self.state.changes.fetch_add(1, Ordering::AcqRel);
+        let conversion = match &self.conversion {
+            Some(known) if known.is_of(&kind) => Some(known.clone()),
+            known => {
+                if let Some(known) = known {
+                    known.close();
+                }
+                Conversion::of(&kind, &self.context).map(Arc::new)
+            }
+        };
         Resource {
             kind,
+            conversion,
             ..self.clone()
         }
+    }
+
+    /// Ends every watch, because the resource is no longer served.
+    pub(crate) fn close(&self) {
+        if let Some(conversion) = &self.conversion {
+            conversion.close();
+        }
+        self.cache().close();
+    }
+
+    /// Forgets the history before a revision.
+    pub(super) fn forget_before(&self, oldest: ResourceVersion) {
+        self.cache().forget_before(oldest);
+        let conversions = self.conversion.iter();
+        for converted in conversions.flat_map(|conversion| conversion.caches()) {
+            converted.cache().forget_before(oldest);
+        }
+    }
+
+    /// The cache of the objects in the version of a kind, if a webhook converts them.
+    pub(super) fn converted_cache(&self, kind: &Arc<Kind>) -> Option<Arc<ConvertedCache>> {
+        let conversion = self.conversion.as_ref()?;
+        Some(conversion.cache(kind, self.cache()))
+    }
+
+    /// A stored object as a request in the version of a kind reads it.
+    pub(super) async fn in_version(&self, kind: &Kind, object: Object) -> Result<Object, Status> {
+        let Some(conversion) = &self.conversion else {
+            return Ok(object);
+        };
+        let converted = Box::pin(conversion.convert(vec![object], kind)).await?;
+        let mut converted = converted.into_iter();
+        converted.next().ok_or_else(Status::no_such_resource)
+    }
+
+    /// As [`Resource::in_version`], for a write: an object that lists and watches of the version have already is not converted again.
+    pub(super) async fn edited_in_version(
+        &self,
+        kind: &Kind,
+        object: Object,
+    ) -> Result<Object, Status> {
+        let conversion = self.conversion.as_ref();
+        let cache = conversion.and_then(|conversion| conversion.open_cache(kind));
+        let known = cache.and_then(|cache| cache.cache().get(&object.key()));
+        match known.filter(|known| known.revision() == object.revision()) {
+            Some(known) => Ok(known),
+            None => self.in_version(kind, object).await,
+        }
+    }
+
+    /// What an object will be in the version of a kind when it is stored and read again: for dry runs.
+    pub(super) async fn as_read_again(
+        &self,
+        kind: &Kind,
+        object: UnstampedObject,
+    ) -> Result<UnstampedObject, Status> {
+        let Some(stored) = self.as_stored(kind, &object).await? else {
+            return Ok(object);
+        };
+        let stored = stored.stamped(ResourceVersion::default(), EventType::Added);
+        let read = self.in_version(kind, stored).await?;
+        let mut read: Value = serde_json::from_slice(read.as_bytes()).map_err(Status::internal)?;
+        read["metadata"]["resourceVersion"] = "".into();
+        UnstampedObject::parse(read.to_string().into_bytes()).map_err(Status::internal)
+    }
+
+    /// An object in the version of a kind.
+    pub(super) async fn value_in_version(
+        &self,
+        kind: &Kind,
+        value: Value,
+    ) -> Result<Value, Status> {
+        let Some(conversion) = &self.conversion else {
+            return Ok(value);
+        };
+        let asked = Box::pin(conversion.ask(vec![value], kind)).await;
+        let mut converted = asked.map_err(|why| not_converted(&why))?.into_iter();
+        converted.next().ok_or_else(Status::no_such_resource)
+    }
+
+    /// What is written in the version of a kind, after those who own fields in other versions have lost what `manager` has changed of them.
+    pub(super) async fn settle_owners(
+        &self,
+        kind: &Arc<Kind>,
+        existing: &Object,
+        written: UnstampedObject,
+        manager: &Manager,
+    ) -> Result<UnstampedObject, Status> {
+        if self.conversion.is_none() {
+            return Ok(written);
+        }
+        let after = written.stamped(existing.revision(), EventType::Modified);
+        let mut others = Vec::new();
+        for version in other_owned_versions(kind, &after)? {
+            let Some(other) = self.kind_named(&version) else {
+                continue; // the definition does not have it any more
+            };
+            others.push(OtherVersion {
+                before: self.in_version(&other, existing.clone()).await?,
+                after: self.in_version(&other, after.clone()).await?,
+                kind: other,
+            });
+        }
+        match others.is_empty() {
+            true => Ok(written),
+            false => settle_owners(kind, &after, manager, &others),
+        }
+    }
+
+    /// The kind of a version, which is named with its group.
+    fn kind_named(&self, version: &str) -> Option<Arc<Kind>> {
+        let kinds = self.state.kinds.read();
+        let kinds = kinds.unwrap_or_else(PoisonError::into_inner);
+        let mut kinds = kinds.values();
+        let named = kinds.find(|kind| kind.group_version().to_string() == version);
+        named.cloned()
+    }
+
+    /// What is stored of an object that was written in the version of a kind; `None` if that is the object itself.
+    async fn as_stored(
+        &self,
+        kind: &Kind,
+        object: &UnstampedObject,
+    ) -> Result<Option<UnstampedObject>, Status> {
+        if self.conversion.is_none() || kind.version == self.kind.version {
+            return Ok(None);
+        }
+        let mut value: Value = serde_json::from_slice(object.value()).map_err(Status::internal)?;
+        if let Some(Value::Object(metadata)) = value.get_mut("metadata") {
+            metadata.remove("resourceVersion");
+        }
+        let converted = self.value_in_version(&self.kind, value).await?;
+        self.kind.stored_converted(converted).map(Some)
     }
 
     /// The current kind for the version of `kind`. A watch that outlives a change of its definition needs it.
@@ -200,7 +358,8 @@ impl Resource {
         current.filter(|current| current.kind == kind.kind).cloned()
     }
 
-    /// Writes an object to the store. All writes of the server go through here. `None` if another write was faster.
+    /// Writes an object in the version of a kind to the store, and returns it in that version. All writes of the server go through here. `None` if
+    /// another write was faster.
     pub(crate) async fn commit(
         &self,
         kind: &Kind,
@@ -209,28 +368,39 @@ impl Resource {
     ) -> Result<Option<Object>, Status> {
         tracing::trace!(target: "tidings::walk", "commits the write");
         self.check_kind(kind)?;
-        match write {
+        let written = match write {
             ObjectWrite::Create(object) => {
                 self.check_accepts_creates(kind, key.name())?;
-                let written = self.store.put(key, None, object).await;
-                written.map_err(store_failed)
+                self.put(kind, key, None, object).await?
             }
-            ObjectWrite::Update(at, object) => {
-                let written = self.store.put(key, Some(at), object).await;
-                written.map_err(store_failed)
-            }
+            ObjectWrite::Update(at, object) => self.put(kind, key, Some(at), object).await?,
             ObjectWrite::Mark(at, object) => {
-                let written = self.store.put(key, Some(at), object).await;
-                let written = written.map_err(store_failed)?;
+                let written = self.put(kind, key, Some(at), object).await?;
                 self.state.marked.notify_one();
-                Ok(written)
+                written
             }
             ObjectWrite::Delete(last) => {
                 let deleted = self.store.delete(key, last.revision()).await;
                 let deleted = deleted.map_err(store_failed)?;
-                Ok(deleted.map(|revision| last.restamped(revision, EventType::Deleted)))
+                return Ok(deleted.map(|revision| last.restamped(revision, EventType::Deleted)));
             }
+        };
+        match written {
+            Some(written) => self.in_version(kind, written).await.map(Some),
+            None => Ok(None),
         }
+    }
+
+    async fn put(
+        &self,
+        kind: &Kind,
+        key: &ObjectKey,
+        at: Option<ResourceVersion>,
+        object: &UnstampedObject,
+    ) -> Result<Option<Object>, Status> {
+        let converted = self.as_stored(kind, object).await?;
+        let stored = converted.as_ref().unwrap_or(object);
+        self.store.put(key, at, stored).await.map_err(store_failed)
     }
 }
 

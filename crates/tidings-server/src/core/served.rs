@@ -10,6 +10,7 @@ use tidings_registry::{Catalog, Kind, builtin};
 use tidings_storage::{Revision, Storage};
 use tokio::sync::Notify;
 
+use super::conversion::ConversionContext;
 use super::resource::{Resource, ResourceId};
 
 /// Opens resources over a store.
@@ -19,16 +20,25 @@ pub(crate) struct ResourceOpener {
     pub(crate) log_bytes_max: usize,
     /// Notified of every change of every cache.
     pub(crate) changed: Arc<Notify>,
+    /// How resources convert objects between versions.
+    pub(crate) conversions: ConversionContext,
     /// The id of the next resource.
     next_id: AtomicU64,
 }
 
 impl ResourceOpener {
     pub(crate) fn new(store: Arc<dyn Storage>, log_bytes_max: usize) -> ResourceOpener {
+        let changed: Arc<Notify> = Arc::default();
         ResourceOpener {
             store,
             log_bytes_max,
-            changed: Arc::default(),
+            conversions: ConversionContext {
+                clients: Arc::default(),
+                counts: Arc::default(),
+                log_bytes_max,
+                changed: changed.clone(),
+            },
+            changed,
             next_id: AtomicU64::new(0),
         }
     }
@@ -48,7 +58,7 @@ impl ResourceOpener {
         options.changed = self.changed.clone();
         let store = StoreCache::open(self.store.clone(), kind.store_prefix(), options);
         let id = ResourceId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        Resource::new(id, kind.clone(), store)
+        Resource::new(id, kind.clone(), store, self.conversions.clone())
     }
 }
 

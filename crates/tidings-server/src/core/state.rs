@@ -16,10 +16,11 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::access::Access;
-use super::admission::{Admission, AdmissionContext, ServiceResolver};
+use super::admission::{Admission, AdmissionContext};
 use super::authentication::Authentication;
 use super::backup::BackupPages;
 use super::clock;
+use super::conversion::ConversionCounts;
 use super::failure::store_failed;
 use super::flow_control::FlowControl;
 use super::plugins::Plugins;
@@ -27,6 +28,7 @@ use super::quotas::Quotas;
 use super::resource::Resource;
 use super::served::{CustomResource, ResourceOpener, ServedSet};
 use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
+use super::services::{ServiceResolver, Services};
 use super::watch_limits::{OpenWatches, WatchLimits};
 use super::webhook_authorizer::AuthorizationWebhook;
 
@@ -110,9 +112,11 @@ impl Core {
             Authentication::Trusted => None,
             Authentication::Credentials(_) => FlowControl::new(&served).map(Arc::new),
         };
-        let resolver = options.services.clone();
+        let clients = opener.conversions.clients.clone();
+        let services = Services::new(&served, options.services.clone());
+        clients.find_services(Arc::new(services));
         let namespaces = resource("", "namespaces");
-        let admission = Admission::new(&served, namespaces.clone(), resolver, &options.plugins);
+        let admission = Admission::new(&served, namespaces.clone(), clients, &options.plugins);
         let plugins = Plugins::new(options.plugins.clone(), &served);
         Ok(Core {
             access: Arc::new(access),
@@ -210,6 +214,11 @@ impl Core {
     /// What decides whether objects may be.
     pub(crate) fn admission(&self) -> &Admission {
         &self.admission
+    }
+
+    /// Counters of conversions, for metrics.
+    pub(crate) fn conversion_counts(&self) -> &ConversionCounts {
+        &self.opener.conversions.counts
     }
 
     /// What a write needs to be asked about. `None` if nobody would be asked.
@@ -331,7 +340,7 @@ impl Core {
         if let Ok(oldest) = self.store.oldest().await {
             let oldest = ResourceVersion::new(oldest.0);
             for resource in served.resources() {
-                resource.cache().forget_before(oldest);
+                resource.forget_before(oldest);
             }
         }
         revision

@@ -11,6 +11,7 @@ use super::answer::{Answer, OpenWatch};
 use super::call::Call;
 use super::counts::WatchCounter;
 use super::list::{ListCommand, parse_version};
+use super::reading::Reading;
 use super::state::Core;
 use super::walk::{self, ListItems, SnapshotWalk};
 use super::watch_limits::WatchPermit;
@@ -65,6 +66,7 @@ pub(super) async fn watch(
 ) -> Result<Answer, Status> {
     let target = &call.target;
     let resource = target.resource()?.clone();
+    let reading = Reading::of(&resource, &target.kind);
     let rereads = resource.cache().rereads();
     let (options, selection) = (command.options(), command.list.selection());
     let timeout = match options.timeout_seconds {
@@ -78,11 +80,11 @@ pub(super) async fn watch(
     let with_state = options.send_initial_events.unwrap_or(from_now);
     if with_state || from_now {
         match version {
-            None => resource.refresh().await?,
-            Some(version) => resource.reach(version).await?,
+            None => reading.refresh().await?,
+            Some(version) => reading.reach(version).await?,
         }
     }
-    let (cache, scope) = (resource.cache(), scope(selection));
+    let (cache, scope) = (reading.cache(), scope(selection));
     let (initial, after, cursor) = if with_state || from_now {
         let (snapshot, cursor) = cache.follow(scope);
         let (state, revision) = (snapshot.state, snapshot.revision);
@@ -122,6 +124,7 @@ pub(super) async fn watch(
         permit: command.permit.clone(),
         rereads,
         resource,
+        reading,
     })))
 }
 

@@ -360,6 +360,7 @@ impl Edge {
             flows: self.core.flow_control().map(|control| control.figures()),
             refused_watches: self.core.watches().refused(),
             admission: self.core.admission().counts(),
+            conversions: self.core.conversion_counts(),
         });
         let mut response = respond::text(StatusCode::OK, text);
         let value =

@@ -45,16 +45,26 @@ pub(crate) struct Webhooks {
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
+/// What a server of webhooks answers to a review at a path; `None` if it hangs up.
+pub(crate) type AnswerFn = Arc<dyn Fn(&str, &Value) -> Option<String> + Send + Sync>;
+
 impl Webhooks {
     pub(crate) async fn start(answers: HashMap<String, Value>) -> Webhooks {
+        Webhooks::answering(Arc::new(move |path, review| {
+            Some(answer(&answers[path], review))
+        }))
+        .await
+    }
+
+    pub(crate) async fn answering(answer: AnswerFn) -> Webhooks {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}", listener.local_addr().unwrap());
         let (acceptor, authority) = tls();
         let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
-        let (noted, answers) = (asked.clone(), Arc::new(answers));
+        let noted = asked.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, noted, answers) = (acceptor.clone(), noted.clone(), answers.clone());
+                let (acceptor, noted, answer) = (acceptor.clone(), noted.clone(), answer.clone());
                 tokio::spawn(async move {
                     let Ok(mut stream) = acceptor.accept(stream).await.map(BufReader::new) else {
                         return;
@@ -64,7 +74,9 @@ impl Webhooks {
                         let (path, query) = path.split_once('?').unwrap_or((&path, ""));
                         let called = json!({"path": path, "query": query, "review": review});
                         noted.lock().unwrap().push(called);
-                        let answer = answer(&answers[path], &review);
+                        let Some(answer) = answer(path, &review) else {
+                            return;
+                        };
                         stream.write_all(answer.as_bytes()).await.unwrap();
                     }
                 });
@@ -141,7 +153,11 @@ fn answer(meant: &Value, review: &Value) -> String {
         (_, Value::Object(_)) => review(json!({})),
         _ => review(json!({"response": meant["response"]})),
     };
-    let code = meant["code"].as_u64().unwrap_or(200);
+    response(meant["code"].as_u64().unwrap_or(200), &body)
+}
+
+/// A response of HTTP with JSON.
+pub(crate) fn response(code: u64, body: &str) -> String {
     let length = body.len();
     format!(
         "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"

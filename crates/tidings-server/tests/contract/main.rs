@@ -9,6 +9,7 @@ mod apply;
 mod audit;
 mod bodies;
 mod certificates;
+mod conversion;
 mod creates;
 mod custom;
 mod deletes;

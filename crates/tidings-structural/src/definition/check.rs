@@ -30,7 +30,6 @@ pub fn validate(crd: &Value, errors: &mut FieldErrors) {
     check_stored_versions(crd, &spec, errors);
     errors.extend(approval::check(crd, None));
     check_preserving(&spec, None, errors);
-    conversion::refuse_webhook(spec.conversion, errors);
 }
 
 /// Appends the errors of an update of a definition. Old errors may stay where upstream allows it.
@@ -58,9 +57,6 @@ pub fn validate_update(new: &Value, old: &Value, errors: &mut FieldErrors) {
     check_stored_versions(new, &spec, errors);
     errors.extend(approval::check(new, Some(old)));
     check_preserving(&spec, Some(&old_spec), errors);
-    if !conversion::is_webhook(old_spec.conversion) {
-        conversion::refuse_webhook(spec.conversion, errors);
-    }
 }
 
 /// Appends the errors of an update of the status of a definition.
@@ -152,7 +148,7 @@ fn check_spec(
                 detail,
             ));
         }
-        conversion::check(conversion, demands.known_review, &path, errors);
+        conversion::check(conversion, demands.conversion, &path, errors);
     }
 }
 

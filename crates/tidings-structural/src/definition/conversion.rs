@@ -2,20 +2,31 @@
 
 use std::collections::HashSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use tidings_api::{FieldError, FieldErrors, validate};
 use tidings_go::{self as go, Url};
 use tidings_json::Value;
 
-use super::member::{get, text, texts};
+use super::member::{at, get, text, texts};
 use crate::text::{FieldPath, json};
 
 /// Versions of `ConversionReview` that upstream can send to a webhook.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
+/// The checks of a conversion that an update need not pass if the stored definition does not either.
+#[derive(Clone, Copy)]
+pub(super) struct ConversionDemands {
+    /// The webhook must support a known version of `ConversionReview`.
+    pub(super) known_review: bool,
+    /// The authorities of the webhook must be certificates.
+    pub(super) ca_bundle: bool,
+}
+
 /// Appends the errors of `spec.conversion`, by upstream's rules.
 pub(super) fn check(
     conversion: &Value,
-    requires_known_review: bool,
+    demands: ConversionDemands,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
@@ -50,9 +61,16 @@ pub(super) fn check(
             let detail = "required when strategy is set to Webhook";
             errors.push(FieldError::required(client_path, detail));
         }
-        Some(client) => check_client(client, &client_path, errors),
+        Some(client) => {
+            check_client(client, &client_path, errors);
+            if demands.ca_bundle && !is_ca_bundle(client) {
+                let path = client_path.child("caBundle");
+                let detail = format!("unable to load root certificates: {NO_CERTIFICATES}");
+                errors.push(FieldError::invalid(path, text(client, "caBundle"), detail));
+            }
+        }
     }
-    check_reviews(&reviews, requires_known_review, &reviews_path, errors);
+    check_reviews(&reviews, demands.known_review, &reviews_path, errors);
 }
 
 /// Appends the errors of the `clientConfig` of a webhook, by upstream's rules.
@@ -195,12 +213,36 @@ pub(super) fn is_webhook(conversion: Option<&Value>) -> bool {
     conversion.is_some_and(|conversion| text(conversion, "strategy") == "Webhook")
 }
 
-/// Refuses the strategy `Webhook`, because this server calls no webhooks. Upstream has no such error, so it comes last.
-pub(super) fn refuse_webhook(conversion: Option<&Value>, errors: &mut FieldErrors) {
-    if is_webhook(conversion) {
-        errors.push(FieldError::forbidden(
-            "spec.conversion.strategy",
-            "webhook conversion is not supported by this server, use None",
-        ));
+/// What is wrong with a bundle that has no certificate.
+const NO_CERTIFICATES: &str = "unable to parse bytes as PEM block";
+
+/// False if a client of a webhook names authorities and none of them is a certificate in PEM.
+fn is_ca_bundle(client: &Value) -> bool {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    // The first byte of every certificate.
+    const SEQUENCE: u8 = 0x30;
+    let bundle = text(client, "caBundle");
+    if bundle.is_empty() {
+        return true;
     }
+    let Some(pem) = STANDARD.decode(bundle).ok() else {
+        return false;
+    };
+    let pem = String::from_utf8_lossy(&pem);
+    let mut blocks = pem.split(BEGIN).skip(1);
+    blocks.any(|block| {
+        let Some((body, _)) = block.split_once(END) else {
+            return false;
+        };
+        let body: String = body.split_ascii_whitespace().collect();
+        let der = STANDARD.decode(body).unwrap_or_default();
+        der.first() == Some(&SEQUENCE)
+    })
+}
+
+/// False if the webhook of a definition names authorities and none of them is a certificate.
+pub(super) fn has_ca_bundle(conversion: Option<&Value>) -> bool {
+    let client = conversion.and_then(|conversion| at(conversion, &["webhook", "clientConfig"]));
+    client.is_none_or(is_ca_bundle)
 }

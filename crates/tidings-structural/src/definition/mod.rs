@@ -57,6 +57,8 @@ pub struct Definition {
     pub names: Names,
     /// True if its objects are namespaced.
     pub namespaced: bool,
+    /// The `conversion` of the definition, if a webhook converts between the versions.
+    pub webhook: Option<Value>,
     /// All versions, served or not, in the order in which they were written.
     pub versions: Vec<DefinedVersion>,
 }
@@ -161,8 +163,7 @@ impl Definition {
     /// Reads a definition that has passed [`validate`], from the whole object.
     ///
     /// # Errors
-    /// The reason why it cannot be served. Definitions that another server has stored can have a schema that is not structural,
-    /// or versions that only a webhook can convert.
+    /// The reason why it cannot be served. Definitions that another server has stored can have a schema that is not structural.
     pub fn read(crd: &Value) -> Result<Definition, String> {
         read::read(crd, None)
     }

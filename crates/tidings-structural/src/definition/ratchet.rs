@@ -8,7 +8,7 @@ use tidings_go as go;
 use tidings_json::Value;
 
 use super::conditions::has_condition;
-use super::conversion;
+use super::conversion::{self, ConversionDemands};
 use super::member::{get, list};
 use super::spec::DefinitionSpec;
 use crate::defaults;
@@ -26,8 +26,7 @@ pub(super) struct DefinitionDemands<'a> {
     pub(super) schemas: bool,
     /// Scope and kind are immutable.
     pub(super) fixed_names: bool,
-    /// The webhook must support a known version of `ConversionReview`.
-    pub(super) known_review: bool,
+    pub(super) conversion: ConversionDemands,
     /// Faults that schemas may have.
     tolerated: ToleratedFaults,
     /// Versions whose schema has not changed.
@@ -42,7 +41,10 @@ impl<'a> DefinitionDemands<'a> {
         DefinitionDemands {
             schemas: true,
             fixed_names: false,
-            known_review: true,
+            conversion: ConversionDemands {
+                known_review: true,
+                ca_bundle: false, // a definition with others is not established
+            },
             tolerated: ToleratedFaults::default(),
             unchanged: HashSet::new(),
             too_many_fields: HashSet::new(),
@@ -94,7 +96,11 @@ impl<'a> DefinitionDemands<'a> {
         DefinitionDemands {
             schemas: old_versions.iter().all(has_schema),
             fixed_names: has_condition(old, "Established"),
-            known_review: conversion::has_known_review(old_spec.conversion),
+            conversion: ConversionDemands {
+                known_review: conversion::has_known_review(old_spec.conversion),
+                ca_bundle: has_condition(old, "Established")
+                    && conversion::has_ca_bundle(old_spec.conversion),
+            },
             tolerated,
             unchanged: unchanged.map(|version| version.name).collect(),
             too_many_fields,

@@ -28,9 +28,6 @@ pub(super) fn read(crd: &Value, source: Option<&Object>) -> Result<Definition, S
     if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
         return Err("spec.versions must have exactly one storage version".into());
     }
-    if conversion::is_webhook(get(spec, "conversion")) && versions.len() > 1 {
-        return Err("webhook conversion is not supported by this server, use None".into());
-    }
     let names = names(crd, spec);
     if names.plural.is_empty() || names.kind.is_empty() {
         return Err("spec.names must have a plural and a kind".into());
@@ -44,6 +41,9 @@ pub(super) fn read(crd: &Value, source: Option<&Object>) -> Result<Definition, S
         group: text(spec, "group").to_owned(),
         names,
         namespaced: text(spec, "scope") == "Namespaced",
+        webhook: get(spec, "conversion")
+            .filter(|conversion| conversion::is_webhook(Some(conversion)))
+            .cloned(),
         versions: read,
     })
 }

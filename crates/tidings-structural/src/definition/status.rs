@@ -5,7 +5,7 @@ use tidings_json::{Value, json};
 use super::conditions::{condition, set_condition};
 use super::member::{get, text};
 use super::spec::DefinitionSpec;
-use super::{approval, names, ratchet};
+use super::{approval, conversion, names, ratchet};
 
 /// Computes the status of a definition from the names of all definitions (W177). `others` are all other definitions, of any
 /// group; `now` is RFC 3339. The result equals the old status if nothing changes.
@@ -18,7 +18,7 @@ pub fn status_of(crd: &Value, others: &[&Value], now: &str) -> Value {
         json!({"conditions": null, "acceptedNames": names, "storedVersions": null})
     });
     name(&mut status, &spec, others, now);
-    establish(&mut status, now);
+    establish(&mut status, &spec, now);
     approve(&mut status, crd, &spec, now);
     judge_schemas(&mut status, &spec, now);
     status
@@ -60,15 +60,23 @@ fn name(status: &mut Value, spec: &DefinitionSpec<'_>, others: &[&Value], now: &
 }
 
 /// Sets the condition `Established` once all names are accepted.
-fn establish(status: &mut Value, now: &str) {
+fn establish(status: &mut Value, spec: &DefinitionSpec<'_>, now: &str) {
     let is_true =
         |kind| condition(status, kind).is_some_and(|condition| text(condition, "status") == "True");
     if is_true("NamesAccepted") && !is_true("Established") {
-        let (reason, message) = (
-            "InitialNamesAccepted",
-            "the initial names have been accepted",
-        );
-        set_condition(status, "Established", "True", reason, message, now);
+        let (truth, reason, message) = match conversion::has_ca_bundle(spec.conversion) {
+            true => (
+                "True",
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+            ),
+            false => (
+                "False",
+                "InvalidCABundle",
+                "The conversion webhook CABundle is invalid",
+            ),
+        };
+        set_condition(status, "Established", truth, reason, message, now);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use tidings_api::Object;
 use tidings_json::{Value, json};
-use tidings_structural::definition::{Definition, compare_versions, status_of};
+use tidings_structural::definition::{Definition, compare_versions, has_condition, status_of};
 
-use crate::{NO_WEBHOOKS, NOW, definition, errors_of, errors_of_update, read};
+use crate::{NOW, definition, errors_of, read};
 
 fn shirts() -> Value {
     definition(&json!({"spec": {
@@ -196,18 +196,24 @@ fn w177_accepted_names_are_served() {
 }
 
 #[test]
-fn w183_versions_that_only_a_webhook_converts_cannot_be_served() {
+fn w183_a_webhook_may_convert_between_versions() {
     let mut crd = shirts();
     crd["spec"]["conversion"] = json!({
         "strategy": "Webhook",
         "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.com"}},
     });
-    assert_eq!(errors_of(&crd), [NO_WEBHOOKS]);
-    let why = Definition::read(&crd).expect_err("it cannot be served");
+    assert_eq!(errors_of(&crd), [""; 0]);
     assert_eq!(
-        why,
-        "webhook conversion is not supported by this server, use None"
+        read(&crd).webhook.as_ref(),
+        Some(&crd["spec"]["conversion"])
     );
-    // A definition that another server has stored can still be updated.
-    assert_eq!(errors_of_update(&crd, &crd), [""; 0]);
+    assert!(has_condition(
+        &json!({"status": status_of(&crd, &[], NOW)}),
+        "Established"
+    ));
+    // Authorities that are none keep it from being established, not from being stored.
+    crd["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] = "Q2c9PQ==".into();
+    assert_eq!(errors_of(&crd), [""; 0]);
+    let status = status_of(&crd, &[], NOW);
+    assert_eq!(status["conditions"][1]["reason"], "InvalidCABundle");
 }

@@ -8,7 +8,6 @@ mod index;
 mod mutations;
 mod policies;
 mod questions;
-mod services;
 mod webhooks;
 
 use std::borrow::Cow;
@@ -19,18 +18,16 @@ use tidings_admission::{AdmissionRequest, MatchResources, Operation, ResourceKin
 use tidings_api::{Labels, Object, ObjectKey, Status};
 use tidings_json::{Map, Value};
 use tidings_plugins::PluginSet;
-use tidings_registry::{Draft, Kind, ScaleView, Subresource};
+use tidings_registry::{Draft, Kind, Name, ScaleView, Subresource};
 
 pub(crate) use counts::AdmissionCounts;
 use index::{AdmissionIndex, Configured};
-pub use services::ServiceResolver;
-use services::Services;
-use webhooks::WebhookClients;
 
 use super::access::Access;
 use super::resource::Resource;
 use super::served::ServedSet;
 use super::webhook_authorizer::AccessAnswers;
+use super::webhook_clients::WebhookClients;
 
 /// True for the kinds that configure admission. Who has the answer to a write of one may rely on it.
 pub(super) fn is_configuration(kind: &Kind) -> bool {
@@ -40,7 +37,7 @@ pub(super) fn is_configuration(kind: &Kind) -> bool {
 /// What all requests share: the configurations, and the connections to webhooks.
 pub(crate) struct Admission {
     index: AdmissionIndex,
-    clients: WebhookClients,
+    clients: Arc<WebhookClients>,
     counts: AdmissionCounts,
     namespaces: Arc<Resource>,
 }
@@ -49,12 +46,12 @@ impl Admission {
     pub(super) fn new(
         served: &ServedSet,
         namespaces: Arc<Resource>,
-        resolver: Option<Arc<dyn ServiceResolver>>,
+        clients: Arc<WebhookClients>,
         plugins: &PluginSet,
     ) -> Admission {
         Admission {
             index: AdmissionIndex::new(served, plugins),
-            clients: WebhookClients::new(Services::new(served, resolver)),
+            clients,
             counts: AdmissionCounts::default(),
             namespaces,
         }
@@ -158,6 +155,15 @@ pub(super) struct Admitting<'a> {
     subresource: Option<Subresource>,
     request: AdmissionRequest<'a>,
     answers: Option<Arc<AccessAnswers>>,
+    /// The objects of the request as the conversion webhook has written them in other versions.
+    converted: Mutex<Vec<ConvertedObject>>,
+}
+
+/// An object, and what it is in another version.
+struct ConvertedObject {
+    object: Object,
+    version: Name,
+    converted: Object,
 }
 
 /// Asks those who check about what is posted to a part of an object. What they would change stays as it is.
@@ -194,6 +200,7 @@ impl<'a> Admitting<'a> {
             resource: asked.resource,
             subresource: asked.subresource,
             answers: asked.answers.cloned(),
+            converted: Mutex::default(),
             request: AdmissionRequest {
                 operation: asked.operation,
                 on,
@@ -225,7 +232,7 @@ impl<'a> Admitting<'a> {
         let mut is_changed = false;
         if evaluates {
             let mut changing = mutations::Changing::new(seen)?;
-            mutations::change(self, &index, &mut changing, old, false)?;
+            mutations::change(self, &index, &mut changing, old, false).await?;
             is_changed = changing.is_changed();
             seen = changing.draft;
         }
@@ -240,7 +247,7 @@ impl<'a> Admitting<'a> {
             return Ok(Some(changed));
         }
         let mut changing = mutations::Changing::new(changed)?;
-        mutations::change(self, &index, &mut changing, old, true)?;
+        mutations::change(self, &index, &mut changing, old, true).await?;
         Ok(Some(changing.draft))
     }
 
@@ -256,7 +263,7 @@ impl<'a> Admitting<'a> {
             webhooks::check_each(self, &index, old).await?;
         }
         if self.concerns_policies(&index) {
-            policies::check(self, &index, new, old)?;
+            policies::check(self, &index, new, old).await?;
         }
         if self.concerns_any(&index.validating) {
             webhooks::check(self, &index, new, old).await?;
@@ -332,7 +339,63 @@ impl<'a> Admitting<'a> {
             let scale = ScaleView::of(object, self.kind)?;
             return Ok(Some(scale.to_json()?.into()));
         }
+        if let Some(converted) = self.known_in(kind, object) {
+            return Ok(Some(converted.as_bytes().to_vec().into()));
+        }
         Ok(Some(kind.shown(object)))
+    }
+
+    /// Lets the conversion webhook write the objects in the version of a kind that somebody is asked about, if it is another one.
+    async fn prepare(&self, kind: &Kind, objects: Objects<'_>) -> Result<(), Status> {
+        if !self.is_converted(kind) || self.subresource == Some(Subresource::Scale) {
+            return Ok(());
+        }
+        for object in [objects.new, objects.old].into_iter().flatten() {
+            if self.known_in(kind, object).is_none() {
+                let converted = self.resource.in_version(kind, object.clone()).await?;
+                self.all_converted().push(ConvertedObject {
+                    object: object.clone(),
+                    version: kind.version.clone(),
+                    converted,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// True if objects of the request are converted to a kind by the conversion webhook.
+    fn is_converted(&self, kind: &Kind) -> bool {
+        kind.version != self.kind.version && kind.is_converted_by_webhook()
+    }
+
+    fn all_converted(&self) -> std::sync::MutexGuard<'_, Vec<ConvertedObject>> {
+        let converted = self.converted.lock();
+        converted.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object in the version of a kind, if it was converted to it.
+    fn known_in(&self, kind: &Kind, object: &Object) -> Option<Object> {
+        if !self.is_converted(kind) {
+            return None;
+        }
+        let all = self.all_converted();
+        let mut all = all.iter();
+        let known = all.find(|one| one.version == kind.version && one.object == *object);
+        known.map(|known| known.converted.clone())
+    }
+
+    /// The draft with what was made of it in the version of a kind.
+    async fn with_changes(
+        &self,
+        draft: &Draft,
+        kind: &Arc<Kind>,
+        changed: Value,
+    ) -> Result<Draft, Status> {
+        if !self.is_converted(kind) {
+            return draft.with_changes(kind, changed);
+        }
+        let back = self.resource.value_in_version(self.kind, changed).await?;
+        draft.with_changes(self.kind, back)
     }
 
     /// As [`Admitting::shown`], as a value; null if there is no object.

@@ -53,7 +53,7 @@ impl Changing {
 
 /// Evaluates the policies in their order, and a second time those that want it if anything was changed. `again` evaluates only those: webhooks have
 /// changed the object since.
-pub(super) fn change(
+pub(super) async fn change(
     admitting: &Admitting<'_>,
     index: &Configured,
     changing: &mut Changing,
@@ -79,14 +79,15 @@ pub(super) fn change(
                 old,
                 &mut invocations,
                 &mut failures,
-            )?;
+            )
+            .await?;
         }
         for (binding, evaluation) in &invocations {
             let base = &evaluation.policy.base;
             let mut failed = |why: String| {
                 failures.extend(Failure::of(base, Some(*binding), &why, true));
             };
-            evaluation.run(changing, &mut failed)?;
+            evaluation.run(changing, &mut failed).await?;
         }
         if !failures.is_empty() {
             return Err(refusal(admitting, changing, failures));
@@ -118,7 +119,7 @@ impl Failure {
 }
 
 /// Adds the evaluations of a policy that are about the request: one for each binding and its parameters.
-fn invoked<'e>(
+async fn invoked<'e>(
     admitting: &'e Admitting<'e>,
     policy: &'e MutatingPolicy,
     bindings: &'e [PolicyBinding],
@@ -139,6 +140,7 @@ fn invoked<'e>(
         return Ok(());
     }
     let kind = admitting.kind_of(&about)?;
+    admitting.prepare(&kind, objects).await?;
     for binding in bindings {
         if !is_bound(admitting, binding, objects)? {
             continue;
@@ -196,7 +198,12 @@ impl Evaluation<'_> {
     }
 
     /// Makes the changes, one after the other. One that fails changes nothing.
-    fn run(&self, changing: &mut Changing, failed: &mut dyn FnMut(String)) -> Result<(), Status> {
+    async fn run(
+        &self,
+        changing: &mut Changing,
+        failed: &mut (dyn FnMut(String) + Send),
+    ) -> Result<(), Status> {
+        self.prepare(changing).await?;
         let first = self
             .admitting
             .shown_value(&self.kind, Some(&changing.object))?;
@@ -231,7 +238,7 @@ impl Evaluation<'_> {
                     if is_patch {
                         self.check_fields(&object)?;
                     }
-                    self.take(changing, object)?;
+                    self.take(changing, object).await?;
                 }
                 Ok(None) => {}
                 Err(why) => failed(why),
@@ -286,13 +293,25 @@ impl Evaluation<'_> {
         }
     }
 
-    fn take(&self, changing: &mut Changing, object: Value) -> Result<(), Status> {
+    async fn prepare(&self, changing: &Changing) -> Result<(), Status> {
+        let objects = Objects {
+            new: Some(&changing.object),
+            old: None,
+        };
+        self.admitting.prepare(&self.kind, objects).await
+    }
+
+    async fn take(&self, changing: &mut Changing, object: Value) -> Result<(), Status> {
         changing.patches += 1;
-        let draft = changing.draft.with_changes(&self.kind, object)?;
+        let changed = self
+            .admitting
+            .with_changes(&changing.draft, &self.kind, object);
+        let draft = changed.await?;
         let object = draft.preview()?;
         if object.as_bytes() != changing.object.as_bytes() {
             (changing.draft, changing.object) = (draft, object);
             changing.is_changed = true;
+            self.prepare(changing).await?;
         }
         Ok(())
     }

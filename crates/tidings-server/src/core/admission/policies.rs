@@ -19,7 +19,7 @@ use super::{Admitting, Objects};
 const INVALID: &str = "Invalid";
 
 /// Refuses what a policy refuses. The first refusal counts; all are evaluated, because warnings and the audit log tell of each.
-pub(super) fn check(
+pub(super) async fn check(
     admitting: &Admitting<'_>,
     index: &Configured,
     new: Option<&Object>,
@@ -35,6 +35,7 @@ pub(super) fn check(
             continue;
         }
         let kind = admitting.kind_of(&about)?;
+        admitting.prepare(&kind, objects).await?;
         let evaluation = Evaluation {
             admitting,
             policy,

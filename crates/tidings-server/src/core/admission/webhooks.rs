@@ -1,80 +1,30 @@
 //! Asks webhooks.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tidings_admission::{
-    ClientConfig, FailurePolicy, MatchVerdict, ResourceKind, Review, ReviewAnswer, Variables,
+    FailurePolicy, MatchVerdict, ResourceKind, Review, ReviewAnswer, Variables,
     Webhook as Configured,
 };
 use tidings_api::{Object, Status};
 use tidings_go::quote;
 use tidings_json::{Value, json};
 use tidings_registry::{Draft, FieldValidation, Kind, Patch, PatchType, Subresource};
-use tidings_webhook::{Dial, Webhook, WebhookAnswer};
 use uuid::Uuid;
 
+use super::super::webhook_clients::not_answered;
 use super::counts::CallOutcome;
 use super::index::Configured as Index;
 use super::questions::{Authorizing, request_resource};
-use super::services::Services;
 use super::{Admitting, Objects};
 
-/// How many webhooks have connections that are kept.
-const CLIENTS_MAX: usize = 200;
 /// The steps, as metrics name them.
 const ADMIT: &str = "admit";
 const VALIDATE: &str = "validating";
-
-/// The connections to webhooks, by what their configurations say.
-pub(super) struct WebhookClients {
-    services: Services,
-    known: Mutex<HashMap<(ClientConfig, u32), Webhook>>,
-}
-
-impl WebhookClients {
-    pub(super) fn new(services: Services) -> WebhookClients {
-        WebhookClients {
-            services,
-            known: Mutex::default(),
-        }
-    }
-
-    fn client(&self, webhook: &Configured) -> Result<Webhook, String> {
-        let key = (webhook.client.clone(), webhook.timeout_seconds);
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = known().get(&key) {
-            return Ok(client.clone());
-        }
-        let ClientConfig {
-            url,
-            service,
-            ca_bundle,
-        } = &webhook.client;
-        let query = format!("?timeout={}s", webhook.timeout_seconds);
-        let client = match (url, service) {
-            (Some(url), _) => Webhook::dialled(&format!("{url}{query}"), ca_bundle, None),
-            (None, Some(service)) => {
-                let (namespace, name) = (service.namespace.clone(), service.name.clone());
-                let (services, port) = (self.services.clone(), service.port);
-                let path = service.path.trim_start_matches('/');
-                let url = format!("https://{name}.{namespace}.svc:{port}/{path}{query}");
-                let dial: Dial = Arc::new(move || services.find(&namespace, &name, port));
-                Webhook::dialled(&url, ca_bundle, Some(dial))
-            }
-            (None, None) => Err("webhook configuration must have either service or URL".to_owned()),
-        }?;
-        let mut known = known();
-        if known.len() >= CLIENTS_MAX {
-            known.clear();
-        }
-        known.insert(key, client.clone());
-        Ok(client)
-    }
-}
 
 /// Why a webhook has not let a request go on.
 enum Stopped {
@@ -95,7 +45,7 @@ struct Invocation {
 
 impl Admitting<'_> {
     /// Whether a webhook is asked, and about what.
-    fn invocation(
+    async fn invocation(
         &self,
         webhook: &Arc<Configured>,
         objects: Objects<'_>,
@@ -108,6 +58,7 @@ impl Admitting<'_> {
             return Ok(None);
         }
         let kind = self.kind_of(&about)?;
+        self.prepare(&kind, objects).await?;
         if !webhook.conditions().is_empty() {
             let (object, old_object) = (
                 self.shown_value(&kind, objects.new)?,
@@ -182,7 +133,7 @@ impl Admitting<'_> {
         };
         let clients = &self.context.admission.clients;
         let client = clients
-            .client(webhook)
+            .client(&webhook.client, webhook.timeout_seconds)
             .map_err(|why| failed(format!("could not get REST client: {why}"), 500))?;
         let deadline = Duration::from_secs(webhook.timeout_seconds.into());
         let answered = client.post(Bytes::from(review.to_json()), deadline).await;
@@ -190,8 +141,7 @@ impl Admitting<'_> {
             tracing::warn!(webhook = webhook.name, %error, "a webhook has not answered");
             failed(format!("failed to call webhook: {}", error.in_go()), 503)
         })?;
-        if !(200..=206).contains(&answered.code) {
-            let why = not_answered(&answered);
+        if let Some(why) = not_answered(&answered) {
             return Err(failed(
                 format!("failed to call webhook: {why}"),
                 answered.code,
@@ -263,29 +213,6 @@ impl Admitting<'_> {
     }
 }
 
-/// Why an answer is none, as a client in Go says it.
-fn not_answered(answered: &WebhookAnswer) -> String {
-    match answered.code {
-        400 => "the server rejected our request for an unknown reason".to_owned(),
-        401 => "the server has asked for the client to provide credentials".to_owned(),
-        404 => "the server could not find the requested resource".to_owned(),
-        405 => "the server does not allow this method on the requested resource".to_owned(),
-        429 => "the server has received too many requests and has asked us to try again later".to_owned(),
-        503 => "the server is currently unable to handle the request".to_owned(),
-        504 => "the server was unable to return a response in the time allotted, but may still be processing the request".to_owned(),
-        500.. => {
-            let body = String::from_utf8_lossy(&answered.body);
-            let start: String = match answered.is_text {
-                true => body.trim().chars().take(2048).collect(),
-                false => "unknown".to_owned(),
-            };
-            let start = quote(&start);
-            format!("an error on the server ({start}) has prevented the request from succeeding")
-        }
-        code => format!("the server responded with the status code {code} but did not return more information"),
-    }
-}
-
 /// What webhooks have made of an object.
 struct Changing {
     draft: Draft,
@@ -320,13 +247,13 @@ pub(super) async fn change(
                 new: Some(&changing.object),
                 old,
             };
-            let Some(asked) = admitting.invocation(webhook, objects, ADMIT)? else {
+            let Some(asked) = admitting.invocation(webhook, objects, ADMIT).await? else {
                 continue;
             };
             let began = Instant::now();
             let answer = admitting.ask(&asked, objects, true).await;
             let changed = match answer {
-                Ok(answer) => patched(admitting, &asked, &changing, &answer, objects),
+                Ok(answer) => patched(admitting, &asked, &changing, &answer, objects).await,
                 Err(stopped) => Err(stopped),
             };
             let note =
@@ -358,7 +285,7 @@ pub(super) async fn change(
 }
 
 /// The object with the patch of an answer; `None` if that changes nothing.
-fn patched(
+async fn patched(
     admitting: &Admitting<'_>,
     asked: &Invocation,
     changing: &Changing,
@@ -400,10 +327,8 @@ fn patched(
         .shown_value(&asked.kind, objects.new)
         .map_err(Stopped::Broken)?;
     let after = patch.apply_to(before).map_err(|why| broken(&why))?;
-    let draft = changing
-        .draft
-        .with_changes(&asked.kind, after)
-        .map_err(Stopped::Broken)?;
+    let changed = admitting.with_changes(&changing.draft, &asked.kind, after);
+    let draft = changed.await.map_err(Stopped::Broken)?;
     let object = draft.preview().map_err(Stopped::Broken)?;
     let is_same = object.as_bytes() == changing.object.as_bytes();
     Ok((!is_same).then_some((draft, object)))
@@ -417,7 +342,7 @@ pub(super) async fn check_each(
 ) -> Result<(), Status> {
     let objects = Objects { new: None, old };
     for (at, webhook) in index.mutating.iter().enumerate() {
-        let Some(asked) = admitting.invocation(webhook, objects, ADMIT)? else {
+        let Some(asked) = admitting.invocation(webhook, objects, ADMIT).await? else {
             continue;
         };
         let began = Instant::now();
@@ -448,7 +373,7 @@ pub(super) async fn check(
     let objects = Objects { new, old };
     let mut asked = Vec::new();
     for webhook in &index.validating {
-        asked.extend(admitting.invocation(webhook, objects, VALIDATE)?);
+        asked.extend(admitting.invocation(webhook, objects, VALIDATE).await?);
     }
     let answers = asked.iter().enumerate().map(|(at, asked)| async move {
         let began = Instant::now();

@@ -22,7 +22,7 @@ use tidings_storage::Stats;
 use super::audit::AuditFigures;
 use super::request::Verb;
 use crate::controllers::GarbageCounts;
-use crate::core::{AdmissionCounts, FlowFigures, Resource, Target};
+use crate::core::{AdmissionCounts, ConversionCounts, FlowFigures, Resource, Target};
 
 /// What other parts of the server count.
 pub(crate) struct CollectedFigures<'a> {
@@ -36,6 +36,7 @@ pub(crate) struct CollectedFigures<'a> {
     pub(crate) flows: Option<FlowFigures>,
     pub(crate) refused_watches: u64,
     pub(crate) admission: &'a AdmissionCounts,
+    pub(crate) conversions: &'a ConversionCounts,
 }
 
 /// The labels of `apiserver_request`. All values come from kinds, from tables of this program, or are status codes: the number of series grows
@@ -206,6 +207,7 @@ impl Metrics {
             flows,
             refused_watches,
             admission,
+            conversions,
         } = figures;
         let mut registry = Registry::default();
         registry.register(
@@ -258,6 +260,7 @@ impl Metrics {
             flows::register(&mut registry, flows);
         }
         admission.register(&mut registry);
+        conversions.register(&mut registry);
         registry.register(
             "tidings_log_lines_lost",
             "Number of log lines that were lost because they could not be written, or not fast enough",

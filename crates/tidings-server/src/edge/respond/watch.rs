@@ -77,6 +77,9 @@ impl WatchBody {
         if changes != self.kind_changes {
             self.kind_changes = changes;
             self.view.kind = self.watch.resource.current_kind(&self.view.kind);
+            // Without a webhook before, objects in other versions were sent as they are stored.
+            let is_converted = self.view.kind.is_converted_by_webhook();
+            self.ended |= is_converted && !self.watch.reading.is_converted();
         }
     }
 
@@ -97,6 +100,9 @@ impl WatchBody {
             return Poll::Ready(None);
         }
         self.follow_definition();
+        if self.ended {
+            return Poll::Ready(None);
+        }
         if self.watch.initial.is_some() && self.turn.poll(context).is_pending() {
             return Poll::Pending;
         }
@@ -166,7 +172,7 @@ impl WatchBody {
     fn collect(&mut self, chunk: &mut EventChunk) -> ControlFlow<(), Option<ResourceVersion>> {
         let mut looked_at = 0;
         loop {
-            let read = match self.watch.resource.cache().read(&self.watch.cursor) {
+            let read = match self.watch.reading.cache().read(&self.watch.cursor) {
                 Ok(read) => read,
                 Err(FellBehind { oldest }) => {
                     let status = too_old(self.watch.after, oldest);
@@ -255,7 +261,7 @@ impl WatchBody {
             let sends_bookmark = self.watch.bookmarks && revision >= self.watch.after;
             return Poll::Ready(sends_bookmark.then(|| self.bookmark(revision, false)));
         }
-        if self.watch.resource.cache().is_closed() {
+        if self.watch.reading.cache().is_closed() {
             self.ended = true;
             return Poll::Ready(None);
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use tidings_api::{Object, ObjectKey};
 use tidings_json::Value;
 
-use super::super::resource::Resource;
-use super::super::served::ServedSet;
+use super::resource::Resource;
+use super::served::ServedSet;
+use super::webhook_clients::FindService;
 
 /// Says where Services lead, instead of the objects in the store: for tests, and where Services have no addresses that can be reached.
 pub trait ServiceResolver: Send + Sync + std::fmt::Debug {
@@ -32,52 +33,6 @@ impl Services {
             slices: resource("discovery.k8s.io", "endpointslices"),
             endpoints: resource("", "endpoints"),
             resolver,
-        }
-    }
-
-    /// The host and port where a port of a Service is reached: its own address, or that of one of its endpoints if it has none.
-    pub(super) fn find(&self, namespace: &str, name: &str, port: u16) -> Result<String, String> {
-        let resolver = self.resolver.as_ref();
-        if let Some(address) = resolver.and_then(|known| known.resolve(namespace, name, port)) {
-            return Ok(address.to_string());
-        }
-        let key = ObjectKey::new(namespace, name);
-        let service = self
-            .services
-            .as_ref()
-            .and_then(|services| services.get(&key));
-        let Some(service) = service.as_ref().map(json) else {
-            return Err(format!("service {} not found", tidings_go::quote(name)));
-        };
-        let spec = &service["spec"];
-        if spec["type"] == "ExternalName" {
-            let host = spec["externalName"].as_str().unwrap_or_default();
-            return Ok(format!("{host}:{port}"));
-        }
-        let ports = spec["ports"].as_array().into_iter().flatten();
-        let mut ports = ports.filter(|known| known["port"].as_u64() == Some(u64::from(port)));
-        let Some(known) = ports.next() else {
-            return Err(format!(
-                "no service port {port} found for service {}",
-                tidings_go::quote(name)
-            ));
-        };
-        match spec["clusterIP"].as_str() {
-            Some(address) if !matches!(address, "" | "None") => {
-                let address: IpAddr = address
-                    .parse()
-                    .map_err(|_| format!("the clusterIP {address} is no address"))?;
-                Ok(SocketAddr::new(address, port).to_string())
-            }
-            _ => self
-                .endpoint(namespace, name, known)
-                .map(|address| address.to_string())
-                .ok_or_else(|| {
-                    format!(
-                        "no endpoints available for service {}",
-                        tidings_go::quote(name)
-                    )
-                }),
         }
     }
 
@@ -124,6 +79,54 @@ impl Services {
             let port = port_of(&subset["ports"])?;
             address(&subset["addresses"][0]["ip"], port)
         })
+    }
+}
+
+impl FindService for Services {
+    /// The host and port where a port of a Service is reached: its own address, or that of one of its endpoints if it has none.
+    fn find(&self, namespace: &str, name: &str, port: u16) -> Result<String, String> {
+        let resolver = self.resolver.as_ref();
+        if let Some(address) = resolver.and_then(|known| known.resolve(namespace, name, port)) {
+            return Ok(address.to_string());
+        }
+        let key = ObjectKey::new(namespace, name);
+        let service = self
+            .services
+            .as_ref()
+            .and_then(|services| services.get(&key));
+        let Some(service) = service.as_ref().map(json) else {
+            return Err(format!("service {} not found", tidings_go::quote(name)));
+        };
+        let spec = &service["spec"];
+        if spec["type"] == "ExternalName" {
+            let host = spec["externalName"].as_str().unwrap_or_default();
+            return Ok(format!("{host}:{port}"));
+        }
+        let ports = spec["ports"].as_array().into_iter().flatten();
+        let mut ports = ports.filter(|known| known["port"].as_u64() == Some(u64::from(port)));
+        let Some(known) = ports.next() else {
+            return Err(format!(
+                "no service port {port} found for service {}",
+                tidings_go::quote(name)
+            ));
+        };
+        match spec["clusterIP"].as_str() {
+            Some(address) if !matches!(address, "" | "None") => {
+                let address: IpAddr = address
+                    .parse()
+                    .map_err(|_| format!("the clusterIP {address} is no address"))?;
+                Ok(SocketAddr::new(address, port).to_string())
+            }
+            _ => self
+                .endpoint(namespace, name, known)
+                .map(|address| address.to_string())
+                .ok_or_else(|| {
+                    format!(
+                        "no endpoints available for service {}",
+                        tidings_go::quote(name)
+                    )
+                }),
+        }
     }
 }
 
