@@ -134,7 +134,7 @@ pub(super) async fn create_from(
             return match resource.get(&key) {
                 // The object without a resourceVersion (W139).
                 None => {
-                    let written = resource.as_read_again(&kind, written).await?;
+                    let written = Box::pin(resource.as_read_again(&kind, written)).await?;
                     without_revision(&written, ResourceVersion::default())
                 }
                 Some(existing) => Err(already_exists(&kind, &key, Some(&existing))),

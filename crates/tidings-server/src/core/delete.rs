@@ -274,7 +274,10 @@ async fn delete_one(
         let Some(existing) = resource.get(key) else {
             return Err(Status::not_found(kind.group_resource(), key.name()));
         };
-        let existing = resource.in_version(kind, existing).await?;
+        let existing = match kind.is_converted_by_webhook() {
+            true => Box::pin(resource.in_version(kind, existing)).await?,
+            false => existing,
+        };
         options.check(kind, &existing)?;
         if let Some(admitting) = admitting {
             Box::pin(admitting.check(None, Some(&existing))).await?;

@@ -164,7 +164,7 @@ async fn replace(
         _ => None,
     };
     if options.dry_run {
-        let written = resource.as_read_again(kind, written).await?;
+        let written = Box::pin(resource.as_read_again(kind, written)).await?;
         return Ok(Some(written.stamped(at, EventType::Modified)));
     }
     let unchanged_version = || written.stamped(at, EventType::Modified);

@@ -17,7 +17,10 @@ pub(super) async fn get(call: &Call, version: Option<ResourceVersion>) -> Result
     let object = resource
         .get(&target.key)
         .ok_or_else(|| target.not_found())?;
-    let object = resource.in_version(&target.kind, object).await?;
+    let object = match target.kind.is_converted_by_webhook() {
+        true => Box::pin(resource.in_version(&target.kind, object)).await?,
+        false => object,
+    };
     match target.subresource {
         Some(Subresource::Scale) => {
             let scale = ScaleView::of(&object, &target.kind)?;

@@ -71,9 +71,10 @@ pub(super) async fn list(
     let reading = Reading::of(call.target.resource()?, &call.target.kind);
     let now_ms = clock::now_ms();
     let (snapshot, start) = if options.continue_token.is_empty() {
-        (snapshot(&reading, options).await?, None)
+        (Box::pin(snapshot(&reading, options)).await?, None)
     } else {
-        let (snapshot, start) = continued(core, &reading, command, now_ms).await?;
+        let continued = continued(core, &reading, command, now_ms);
+        let (snapshot, start) = Box::pin(continued).await?;
         (snapshot, Some(start))
     };
     let limit = usize::try_from(options.limit).unwrap_or(0);

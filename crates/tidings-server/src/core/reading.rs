@@ -58,7 +58,7 @@ impl Reading {
         let Some(converted) = &self.converted else {
             return Ok(());
         };
-        let reached = Box::pin(converted.reach(revision)).await;
+        let reached = Box::pin(converted.reach(revision)).await; // few requests need its memory
         reached.map_err(|error| not_converted(&error))
     }
 }

@@ -386,8 +386,10 @@ impl Resource {
             }
         };
         match written {
-            Some(written) => self.in_version(kind, written).await.map(Some),
-            None => Ok(None),
+            Some(written) if self.conversion.is_some() => {
+                Box::pin(self.in_version(kind, written)).await.map(Some)
+            }
+            written => Ok(written),
         }
     }
 
@@ -398,7 +400,10 @@ impl Resource {
         at: Option<ResourceVersion>,
         object: &UnstampedObject,
     ) -> Result<Option<Object>, Status> {
-        let converted = self.as_stored(kind, object).await?;
+        let converted = match self.conversion {
+            Some(_) => Box::pin(self.as_stored(kind, object)).await?,
+            None => None,
+        };
         let stored = converted.as_ref().unwrap_or(object);
         self.store.put(key, at, stored).await.map_err(store_failed)
     }

@@ -31,6 +31,7 @@ use super::service_accounts::{ServiceAccountOptions, ServiceAccounts};
 use super::services::{ServiceResolver, Services};
 use super::watch_limits::{OpenWatches, WatchLimits};
 use super::webhook_authorizer::AuthorizationWebhook;
+use super::webhook_clients::FindService;
 
 /// How long a request waits until an established definition is served.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(3);
@@ -72,6 +73,9 @@ pub(crate) struct Core {
     pub(crate) definitions: Arc<Resource>,
     access: Arc<Access>,
     admission: Arc<Admission>,
+    /// Webhooks are found by it as long as the core lives.
+    #[allow(dead_code, reason = "it is reached through the clients of webhooks")]
+    services: Arc<dyn FindService>,
     plugins: Arc<Plugins>,
     quotas: Option<Arc<Quotas>>,
     service_accounts: ServiceAccounts,
@@ -113,8 +117,9 @@ impl Core {
             Authentication::Credentials(_) => FlowControl::new(&served).map(Arc::new),
         };
         let clients = opener.conversions.clients.clone();
-        let services = Services::new(&served, options.services.clone());
-        clients.find_services(Arc::new(services));
+        let services: Arc<dyn FindService> =
+            Arc::new(Services::new(&served, options.services.clone()));
+        clients.find_services(Arc::downgrade(&services));
         let namespaces = resource("", "namespaces");
         let admission = Admission::new(&served, namespaces.clone(), clients, &options.plugins);
         let plugins = Plugins::new(options.plugins.clone(), &served);
@@ -123,6 +128,7 @@ impl Core {
             quotas: Quotas::new(&served, plugins.set.has("ResourceQuota")),
             plugins: Arc::new(plugins),
             admission: Arc::new(admission),
+            services,
             flow_control,
             watches: OpenWatches::new(options.watch_limits),
             service_accounts: ServiceAccounts::new(accounts, &served)?,

@@ -1,7 +1,7 @@
 //! The connections to webhooks, by what is configured: those of admission and those that convert objects.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tidings_admission::ClientConfig;
 use tidings_go::quote;
@@ -19,13 +19,14 @@ pub(super) trait FindService: Send + Sync {
 /// The connections to webhooks.
 #[derive(Default)]
 pub(super) struct WebhookClients {
-    services: OnceLock<Arc<dyn FindService>>,
+    /// They read the caches of resources, which have this: they are the core's.
+    services: OnceLock<Weak<dyn FindService>>,
     known: Mutex<HashMap<(ClientConfig, u32), Webhook>>,
 }
 
 impl WebhookClients {
     /// Reaches Services where `services` says from now on.
-    pub(super) fn find_services(&self, services: Arc<dyn FindService>) {
+    pub(super) fn find_services(&self, services: Weak<dyn FindService>) {
         // It is called once, when the server is made.
         let _ = self.services.set(services);
     }
@@ -53,10 +54,11 @@ impl WebhookClients {
                 let (services, port) = (self.services.get().cloned(), service.port);
                 let path = service.path.trim_start_matches('/');
                 let url = format!("https://{name}.{namespace}.svc:{port}/{path}{query}");
-                let dial: Dial = Arc::new(move || match &services {
-                    Some(services) => services.find(&namespace, &name, port),
-                    None => Err(format!("service {} not found", quote(&name))),
-                });
+                let dial: Dial =
+                    Arc::new(move || match services.as_ref().and_then(Weak::upgrade) {
+                        Some(services) => services.find(&namespace, &name, port),
+                        None => Err(format!("service {} not found", quote(&name))),
+                    });
                 Webhook::dialled(&url, ca_bundle, Some(dial))
             }
             (None, None) => Err("webhook configuration must have either service or URL".to_owned()),

@@ -137,13 +137,10 @@ async fn w177_an_invalid_definition_is_refused_and_not_stored() {
         (
             {
                 let mut webhook = widgets(&[version("v1", true, &properties())]);
-                webhook["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-                    "conversionReviewVersions": ["v1"],
-                    "clientConfig": {"url": "https://example.com/convert"},
-                }});
+                webhook["spec"]["conversion"] = json!({"strategy": "Webhook"});
                 webhook
             },
-            "spec.conversion.strategy",
+            "spec.conversion.webhookClientConfig: Required value",
         ),
     ];
     for (definition, why) in cases {
