@@ -7,6 +7,7 @@ mod authorization;
 mod backup;
 mod check;
 mod encryption;
+mod envtest;
 mod logging;
 mod new;
 mod serve;
@@ -18,8 +19,10 @@ mod user;
 mod watch;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
+use envtest::apiserver::Asked;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -46,6 +49,8 @@ enum Command {
     Restore(backup::RestoreArguments),
     /// Read a data directory completely and report what it holds and what is damaged; nothing is changed
     Check(check::CheckArguments),
+    /// Write the folder for KUBEBUILDER_ASSETS and print its path: suites that use envtest then test against this server
+    Envtest(envtest::EnvtestArguments),
     /// Follow the objects of a resource on any API server, one line per event
     Watch(watch::WatchArguments),
     /// Write the project of an operator in Rust: custom resource, controller, tests, manifests
@@ -53,15 +58,12 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
-    let outcome = match CommandLine::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments),
-        Command::User(arguments) => user::run(&arguments),
-        Command::Kubeconfig(arguments) => user::print_kubeconfig(&arguments),
-        Command::Backup(arguments) => backup::run_backup(&arguments),
-        Command::Restore(arguments) => backup::run_restore(&arguments),
-        Command::Check(arguments) => check::run(&arguments),
-        Command::Watch(arguments) => watch::run(&arguments),
-        Command::New(arguments) => new::run(&arguments),
+    let name = std::env::args_os().next().map(PathBuf::from);
+    let name = name.as_deref().and_then(Path::file_name);
+    let outcome = match name.and_then(|name| name.to_str()) {
+        Some(envtest::apiserver::NAME) => as_apiserver(),
+        Some(envtest::etcd::NAME) => envtest::etcd::run(std::env::args().skip(1).collect()),
+        _ => run(CommandLine::parse().command),
     };
     match outcome {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -69,6 +71,36 @@ fn main() -> std::process::ExitCode {
             // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "tidings: {error:#}");
             std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments, &[]),
+        Command::User(arguments) => user::run(&arguments),
+        Command::Kubeconfig(arguments) => user::print_kubeconfig(&arguments),
+        Command::Backup(arguments) => backup::run_backup(&arguments),
+        Command::Restore(arguments) => backup::run_restore(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Envtest(arguments) => envtest::run(&arguments),
+        Command::Watch(arguments) => watch::run(&arguments),
+        Command::New(arguments) => new::run(&arguments),
+    }
+}
+
+/// This program under the name kube-apiserver.
+fn as_apiserver() -> anyhow::Result<()> {
+    match envtest::apiserver::read(std::env::args().skip(1).collect())? {
+        Asked::Print(text) => {
+            std::io::stdout().write_all(text.as_bytes())?;
+            Ok(())
+        }
+        Asked::Serve(arguments, without_effect) => {
+            match CommandLine::parse_from(arguments).command {
+                Command::Serve(arguments) => serve::run(&arguments, &without_effect),
+                other => run(other),
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidings_server::{
-    Api, ApiOptions, Authentication, AuthorizationMode, Credentials, Listener, Pki, ServerNames,
-    lifetimes,
+    Api, ApiOptions, Authentication, AuthorizationMode, ControllerSet, Credentials, Listener, Pki,
+    ServerNames, lifetimes,
 };
 use tidings_storage::{Embedded, EmbeddedOptions, Etcd, EtcdOptions, EtcdTls, Storage};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,6 +20,7 @@ use crate::audit::AuditArguments;
 use crate::authentication::AuthenticationArguments;
 use crate::authorization::WebhookArguments;
 use crate::encryption::EncryptionArguments;
+use crate::envtest;
 use crate::logging::{LogFormat, Logging};
 use crate::service_accounts::ServiceAccountArguments;
 use crate::serving::{ServingArguments, follow_certificates};
@@ -97,6 +98,17 @@ pub(crate) struct ServeArguments {
 
     #[command(flatten)]
     admission: AdmissionArguments,
+
+    /// The controllers that run in the server, named as for kube-controller-manager: * for all, -NAME to leave one out, for example
+    /// '*,-garbage-collector-controller'. Leave out what a kube-controller-manager beside it does
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "*",
+        value_name = "NAME,…",
+        allow_hyphen_values = true
+    )]
+    controllers: Vec<String>,
 
     /// How many connections may be open; more are closed at once [default: as many as open files are allowed, less 128, at most 100000]
     #[arg(long, value_name = "NUMBER")]
@@ -187,8 +199,10 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an IP address and a port, as 127.0.0.1:6443 or [::1]:6443".to_owned())
 }
 
-pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
+/// Serves until it is told to stop. `without_effect` are flags of another program that are told of in the log.
+pub(crate) fn run(arguments: &ServeArguments, without_effect: &[String]) -> anyhow::Result<()> {
     let logging = Logging::start(arguments.log, arguments.access_log);
+    envtest::apiserver::tell(without_effect);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -222,6 +236,8 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     let client_signer = arguments.signing.read()?;
     let certificates = Arc::new(arguments.serving.read()?);
     let plugins = arguments.admission.plugins()?;
+    let controllers =
+        ControllerSet::new(&arguments.controllers).context("--controllers cannot be used")?;
     let connections_max = connections_max(arguments)?;
     // First, so that a port in use leaves no data directory behind. Clients that connect already wait until the store is open.
     let listener = Listener::bind(arguments.listen).await.with_context(|| {
@@ -273,6 +289,7 @@ async fn serve(arguments: &ServeArguments, logging: &Logging) -> anyhow::Result<
     options.authorization_webhook = authorization_webhook;
     options.client_signer = client_signer;
     options.plugins = plugins;
+    options.controllers = controllers;
     options.watch_limits.all = arguments.max_watches;
     options.watch_limits.user = arguments.max_watches_per_user;
     options.history = arguments.history;

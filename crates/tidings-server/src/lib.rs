@@ -14,6 +14,7 @@ pub use crate::core::{
     Authentication, AuthorizationWebhook, Credentials, CredentialsError, ServiceAccountOptions,
     ServiceResolver, WatchLimits,
 };
+pub use controllers::{ControllerError, ControllerSet};
 pub use edge::{
     Api, ApiOptions, AuditDelivery, AuditFileOptions, AuditLog, AuditMode, AuditWebhookOptions,
     Listener, ResponseBody, StartError,

@@ -7,8 +7,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
-use http::{HeaderValue, Method, Request, Uri};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -36,6 +36,8 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const IDLE_CONNECTIONS_MAX: usize = 16;
 /// How long a connection is kept for the next call.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// How often a service may say that it is asked at another path.
+const MOVES_MAX: usize = 10;
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -228,10 +230,7 @@ impl Webhook {
             uri: uri.to_string(),
             failure,
         };
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = method.clone();
-        *request.uri_mut() = uri.clone();
-        let headers = request.headers_mut();
+        let mut headers = HeaderMap::new();
         let json = HeaderValue::from_static("application/json");
         headers.insert(ACCEPT, json.clone());
         headers.insert(
@@ -251,8 +250,19 @@ impl Webhook {
             headers.insert(AUTHORIZATION, shown);
         }
         let answered = async {
-            let response = self.client.request(request).await;
-            let response = response.map_err(|error| wrong(CallFailure::of(&error, &uri)))?;
+            let (mut at, mut moves) = (uri.clone(), 0);
+            let response = loop {
+                let mut request = Request::new(Full::new(body.clone()));
+                *request.method_mut() = method.clone();
+                *request.uri_mut() = at.clone();
+                request.headers_mut().clone_from(&headers);
+                let response = self.client.request(request).await;
+                let response = response.map_err(|error| wrong(CallFailure::of(&error, &uri)))?;
+                match moved(&response, &at) {
+                    Some(next) if moves < MOVES_MAX => (at, moves) = (next, moves + 1),
+                    _ => break response,
+                }
+            };
             let code = response.status().as_u16();
             let kind = response.headers().get(CONTENT_TYPE);
             let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/"));
@@ -271,6 +281,27 @@ impl Webhook {
         let answered = tokio::time::timeout(deadline, answered).await;
         answered.unwrap_or_else(|_| Err(wrong(CallFailure::TimedOut(deadline))))
     }
+}
+
+/// Where the service says that it is asked, if that is at another path of it, by the same request. Programs whose path is written with two slashes
+/// answer so.
+fn moved<B>(response: &Response<B>, at: &Uri) -> Option<Uri> {
+    let is_same_request = matches!(
+        response.status(),
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    );
+    let said = response
+        .headers()
+        .get(LOCATION)
+        .filter(|_| is_same_request)?;
+    let said: Uri = said.to_str().ok()?.parse().ok()?;
+    let origin = |uri: &Uri| (uri.scheme().cloned(), uri.authority().cloned());
+    if said.authority().is_some() && origin(&said) != origin(at) {
+        return None; // another service is not trusted with what this one is asked
+    }
+    let mut parts = at.clone().into_parts();
+    parts.path_and_query = said.into_parts().path_and_query;
+    Uri::from_parts(parts).ok()
 }
 
 impl Credential {

@@ -9,6 +9,7 @@ mod garbage;
 mod namespaces;
 mod quotas;
 mod roles;
+mod set;
 mod volumes;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,22 +21,26 @@ use tokio::task::JoinSet;
 use crate::core::Core;
 use crate::signer::ClientSigner;
 pub(crate) use garbage::GarbageCounts;
+pub use set::{ControllerError, ControllerSet};
 
 /// How often caches are told the store's revision and the oldest revision of the history, and files of credentials are looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// How many tasks run until the server stops: ticks, namespaces, definitions, garbage, roles, credentials, certificates, flows, accounts, quotas, volumes.
-const TASKS: usize = 11;
-
 /// The controllers of a server. Dropping this stops them.
 #[derive(Debug)]
 pub(crate) struct Controllers {
     tasks: Mutex<JoinSet<()>>,
+    /// How many tasks run until the server stops.
+    started: usize,
     pub(crate) garbage: Arc<GarbageCounts>,
 }
 
 impl Controllers {
     /// Serves the custom resources of all definitions, creates the default objects, and then runs the controllers until this is dropped.
-    pub(crate) async fn start(core: &Arc<Core>, signer: Option<ClientSigner>) -> Controllers {
+    pub(crate) async fn start(
+        core: &Arc<Core>,
+        set: &ControllerSet,
+        signer: Option<ClientSigner>,
+    ) -> Controllers {
         let mut definitions = definitions::DefinitionController::default();
         definitions.follow(core).await;
         namespaces::create_defaults(core).await;
@@ -43,22 +48,37 @@ impl Controllers {
             roles::create_defaults(core).await;
         }
         flows::create_defaults(core).await;
-        accounts::create_defaults(core).await;
         let garbage: Arc<GarbageCounts> = Arc::default();
         let weak = || Arc::downgrade(core);
         let mut tasks = JoinSet::new();
         tasks.spawn(tick(weak()));
-        tasks.spawn(namespaces::run(weak()));
         tasks.spawn(definitions.run(weak()));
-        tasks.spawn(roles::run(weak()));
         tasks.spawn(follow_credentials(weak()));
-        tasks.spawn(certificates::run(weak(), signer));
         tasks.spawn(flows::run(weak()));
-        tasks.spawn(accounts::run(weak()));
-        tasks.spawn(quotas::run(weak()));
-        tasks.spawn(volumes::run(weak()));
-        tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
+        if set.has(set::NAMESPACES) {
+            tasks.spawn(namespaces::run(weak()));
+        }
+        if set.has(set::ROLES) {
+            tasks.spawn(roles::run(weak()));
+        }
+        if set.has(set::CERTIFICATES) {
+            tasks.spawn(certificates::run(weak(), signer));
+        }
+        if set.has(set::ACCOUNTS) {
+            accounts::create_defaults(core).await;
+            tasks.spawn(accounts::run(weak()));
+        }
+        if set.has(set::QUOTAS) {
+            tasks.spawn(quotas::run(weak()));
+        }
+        if set.has(set::CLAIMS) {
+            tasks.spawn(volumes::run(weak()));
+        }
+        if set.has(set::GARBAGE) {
+            tasks.spawn(garbage::run(weak(), core.changed(), garbage.clone()));
+        }
         Controllers {
+            started: tasks.len(),
             tasks: Mutex::new(tasks),
             garbage,
         }
@@ -68,7 +88,7 @@ impl Controllers {
     pub(crate) fn is_dead(&self) -> bool {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
-        tasks.len() < TASKS
+        tasks.len() < self.started
     }
 }
 

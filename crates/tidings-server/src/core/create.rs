@@ -59,11 +59,7 @@ pub(super) async fn create_from(
     resource.check_accepts_creates(&kind, &draft.meta.name)?;
     let meta = &mut draft.meta;
     // kube-apiserver treats a resourceVersion that is not a number as unset.
-    let version: ResourceVersion = meta.resource_version.parse().unwrap_or_default();
-    if version > ResourceVersion::default() {
-        let message = "resourceVersion should not be set on objects to be created";
-        return Err(Status::bad_request(message));
-    }
+    let sent_version: ResourceVersion = meta.resource_version.parse().unwrap_or_default();
     meta.uid.clear();
     meta.creation_timestamp = None;
     meta.deletion_timestamp = None;
@@ -121,6 +117,10 @@ pub(super) async fn create_from(
         {
             let new = without_revision(&written, ResourceVersion::default())?;
             Box::pin(admitting.check(Some(&new), None)).await?;
+        }
+        if sent_version > ResourceVersion::default() && !options.dry_run {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Status::bad_request(message));
         }
         let counted = match call.quotas() {
             Some(quotas) => {

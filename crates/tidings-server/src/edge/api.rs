@@ -24,7 +24,7 @@ use super::in_flight::InFlightLimits;
 use super::metrics::Metrics;
 use super::openapi::OpenApiPages;
 use super::respond::ResponseBody;
-use crate::controllers::Controllers;
+use crate::controllers::{ControllerSet, Controllers};
 use crate::core::{
     Authentication, AuthorizationWebhook, Core, CoreOptions, FlowIds, ServedSet,
     ServiceAccountOptions, ServiceResolver, ShownCertificate, WatchLimits,
@@ -63,6 +63,8 @@ pub struct ApiOptions {
     pub services: Option<Arc<dyn ServiceResolver>>,
     /// The admission plugins that are enabled.
     pub plugins: PluginSet,
+    /// The controllers that run in the server.
+    pub controllers: ControllerSet,
 }
 
 impl Default for ApiOptions {
@@ -81,6 +83,7 @@ impl Default for ApiOptions {
             audit: None,
             services: None,
             plugins: PluginSet::default(),
+            controllers: ControllerSet::default(),
         }
     }
 }
@@ -194,7 +197,8 @@ impl Api {
         core.catch_up().await?;
         let new_id = || Uuid::new_v4().to_string().into();
         let edge = Edge {
-            controllers: Controllers::start(&core, options.client_signer).await,
+            controllers: Controllers::start(&core, &options.controllers, options.client_signer)
+                .await,
             core,
             metrics: Metrics::new(),
             in_flight: InFlightLimits::new(),

@@ -107,7 +107,11 @@ impl Converting {
     async fn start(recorded: &Recorded, server: TestServer) -> Converting {
         let mode = Arc::new(Mutex::new("ok".to_owned()));
         let current = mode.clone();
-        let answers: AnswerFn = Arc::new(move |_, review| {
+        let answers: AnswerFn = Arc::new(move |path, review| {
+            if path == "//moved" {
+                let to = "HTTP/1.1 307 X\r\nlocation: /convert\r\ncontent-length: 0\r\n\r\n";
+                return Some(to.to_owned());
+            }
             let mode = current.lock().unwrap().clone();
             answer(review, &mode)
         });
@@ -312,5 +316,23 @@ async fn w183_a_webhook_is_asked_once_for_all_lists_and_watches_of_a_version() {
     assert_eq!(
         asked(&converting.webhooks),
         [("example.com/v2".to_owned(), 1)]
+    );
+}
+
+/// Programs answer so to a path with two slashes, and envtest writes such paths.
+#[tokio::test]
+async fn a_webhook_may_say_that_it_is_asked_at_another_path() {
+    let mut recorded: Recorded = serde_json::from_str(RECORDED).unwrap();
+    recorded.definition["spec"]["conversion"]["webhook"]["clientConfig"]["url"] =
+        "{{url}}//moved".into();
+    let converting = Converting::start(&recorded, TestServer::start().await).await;
+    converting.ask("POST", V1, &site("a")).await;
+    let (code, body) = converting
+        .ask("GET", &format!("{V2}/a"), &Value::Null)
+        .await;
+    assert_eq!(
+        (code, &body["spec"]["hosts"]),
+        (200, &json!(["a", "b"])),
+        "{body}"
     );
 }
