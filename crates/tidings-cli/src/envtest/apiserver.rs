@@ -15,7 +15,7 @@ pub(crate) const NAME: &str = "kube-apiserver";
 const VERSION: &str = "v1.36.4";
 
 /// Flags that `tidings serve` has too.
-const SHARED: [&str; 40] = [
+const SHARED: [&str; 44] = [
     "anonymous-auth",
     "api-audiences",
     "audit-log-batch-buffer-size",
@@ -55,14 +55,11 @@ const SHARED: [&str; 40] = [
     "service-account-jwks-uri",
     "service-account-key-file",
     "service-account-max-token-expiration",
-    "token-auth-file",
-];
-/// More flags that are shared, and go with others.
-const SHARED_PAIRS: [&str; 4] = [
     "service-account-signing-key-file",
     "tls-cert-file",
     "tls-private-key-file",
     "tls-sni-cert-key",
+    "token-auth-file",
 ];
 /// Flags that are read here, or mean nothing for a server in memory whose port is its own.
 const READ: [&str; 7] = [
@@ -149,7 +146,7 @@ fn serving(given: &GivenFlags, controllers: &str) -> anyhow::Result<Asked> {
     }
     arguments.push(option("authorization-mode", &kept.join(",")));
     for (name, value) in &given.0 {
-        if SHARED.contains(&name.as_str()) || SHARED_PAIRS.contains(&name.as_str()) {
+        if SHARED.contains(&name.as_str()) {
             arguments.push(option(name, value));
         } else if !READ.contains(&name.as_str()) {
             without_effect.push(format!("--{name}"));
@@ -172,9 +169,7 @@ fn help() -> String {
     );
     let (mut acts, mut accepted) = (String::new(), String::new());
     for name in FLAGS.names() {
-        let has_effect = [&SHARED[..], &SHARED_PAIRS, &READ]
-            .iter()
-            .any(|all| all.contains(&name));
+        let has_effect = [&SHARED[..], &READ].iter().any(|all| all.contains(&name));
         let list = if has_effect { &mut acts } else { &mut accepted };
         list.push_str(&format!("      --{name}\n"));
     }
@@ -237,7 +232,7 @@ mod tests {
     #[test]
     fn every_flag_that_is_used_is_one_of_kube_apiserver() {
         let known: Vec<&str> = FLAGS.names().collect();
-        for name in [&SHARED[..], &SHARED_PAIRS, &READ].concat() {
+        for name in [&SHARED[..], &READ].concat() {
             assert!(known.contains(&name), "{name}");
         }
         // envtest looks for this one at the beginning of a line.

@@ -108,10 +108,15 @@ impl Resource {
     /// Forgets the history before a revision.
     pub(super) fn forget_before(&self, oldest: ResourceVersion) {
         self.cache().forget_before(oldest);
-        let conversions = self.conversion.iter();
-        for converted in conversions.flat_map(|conversion| conversion.caches()) {
+        for (_, converted) in self.converted_caches() {
             converted.cache().forget_before(oldest);
         }
+    }
+
+    /// The caches of versions that a webhook converts.
+    pub(crate) fn converted_caches(&self) -> Vec<(Name, Arc<ConvertedCache>)> {
+        let conversion = self.conversion.as_ref();
+        conversion.map_or_else(Vec::new, |conversion| conversion.caches())
     }
 
     /// The cache of the objects in the version of a kind, if a webhook converts them.

@@ -142,14 +142,17 @@ impl Conversion {
     }
 
     /// The caches that are open.
-    pub(super) fn caches(&self) -> Vec<Arc<ConvertedCache>> {
+    pub(super) fn caches(&self) -> Vec<(Name, Arc<ConvertedCache>)> {
         let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.values().cloned().collect()
+        let caches = caches.iter();
+        caches
+            .map(|(version, cache)| (version.clone(), cache.clone()))
+            .collect()
     }
 
     /// Ends the caches, because the definition has changed.
     pub(super) fn close(&self) {
-        for cache in self.caches() {
+        for (_, cache) in self.caches() {
             cache.close();
         }
     }

@@ -252,6 +252,7 @@ impl Metrics {
         );
         register_watches(&mut registry, resources);
         register_caches(&mut registry, resources);
+        register_converted_caches(&mut registry, resources);
         store::register(&mut registry, store);
         if let Some(audit) = audit {
             audit::register(&mut registry, audit);
@@ -355,6 +356,50 @@ fn resource_labels(resource: &Resource) -> ResourceLabels {
         group: resource.kind.group.clone(),
         resource: resource.kind.plural.clone(),
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VersionLabels {
+    group: Name,
+    version: Name,
+    resource: Name,
+}
+
+/// The caches of versions that a webhook converts.
+fn register_converted_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
+    let (objects, revisions, bytes) = (
+        Family::<VersionLabels, Gauge>::default(),
+        Family::<VersionLabels, Gauge>::default(),
+        Family::<VersionLabels, Gauge>::default(),
+    );
+    for resource in resources {
+        for (version, cache) in resource.converted_caches() {
+            let (stats, group) = (cache.cache().stats(), resource.kind.group.clone());
+            let labels = VersionLabels {
+                group,
+                version,
+                resource: resource.kind.plural.clone(),
+            };
+            objects.get_or_create(&labels).set(stats.objects as i64);
+            revisions.get_or_create(&labels).set(stats.revision as i64);
+            bytes.get_or_create(&labels).set(stats.log_bytes as i64);
+        }
+    }
+    registry.register(
+        "tidings_converted_cache_objects",
+        "Number of objects that the conversion webhook has converted to a version for lists and watches",
+        objects,
+    );
+    registry.register(
+        "tidings_converted_cache_revision",
+        "Revision up to which objects are converted: it stands still while the webhook fails",
+        revisions,
+    );
+    registry.register(
+        "tidings_converted_cache_log_bytes",
+        "Size of the converted objects in the event log of a version",
+        bytes,
+    );
 }
 
 fn register_caches(registry: &mut Registry, resources: &[Arc<Resource>]) {
