@@ -1,4 +1,4 @@
-"""Admission webhooks written in Python: they change and refuse objects, are slow, fail, and cause what they are asked about."""
+"""Webhooks written in Python: they change and refuse objects, are slow, fail, cause what they are asked about, and convert custom resources."""
 
 import base64
 import http.server
@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from kubernetes import client, config
+from kubernetes import client, config, watch
 from kubernetes.client.rest import ApiException
 
 config.load_kube_config()
@@ -48,6 +48,21 @@ def causes(request):
     return {}
 
 
+converts = True
+
+
+def converted(request):
+    """The response to a ConversionReview: v1 has a host, v2 a list of hosts."""
+    if not converts:
+        return {"result": {"status": "Failure", "message": "not today"}}
+    version, objects = request["desiredAPIVersion"], []
+    for item in request["objects"]:
+        spec = item["spec"]
+        spec = {"hosts": spec["host"].split(",")} if version.endswith("v2") else {"host": ",".join(spec["hosts"])}
+        objects.append({**item, "apiVersion": version, "spec": spec})
+    return {"convertedObjects": objects, "result": {"status": "Success"}}
+
+
 ANSWERS = {"/label": label, "/refuse": refuse, "/slow": slow, "/panics": panics, "/causes": causes, "/allow": lambda _: {}}
 
 
@@ -61,7 +76,8 @@ class Webhooks(http.server.BaseHTTPRequestHandler):
         if path == "/nonsense":
             answer = b"<html>"
         else:
-            response = {"uid": review["request"]["uid"], "allowed": True, **ANSWERS[path](review["request"])}
+            made = converted(review["request"]) if path == "/convert" else {"allowed": True, **ANSWERS[path](review["request"])}
+            response = {"uid": review["request"]["uid"], **made}
             answer = json.dumps({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(answer)))
@@ -178,5 +194,46 @@ with Configured("mutating", "", service={"namespace": "default", "name": "hooks"
 with Configured("validating", "/causes"):
     create("first")
     assert core.read_namespaced_config_map("caused-first", "default").metadata.name == "caused-first"
+
+# One that converts custom resources, behind the same Service.
+definitions, sites = client.ApiextensionsV1Api(), client.CustomObjectsApi()
+fields = {"v1": {"host": {"type": "string"}}, "v2": {"hosts": {"type": "array", "items": {"type": "string"}}}}
+versions = []
+for version, properties in fields.items():
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    versions.append({"name": version, "served": True, "storage": version == "v1", "schema": {"openAPIV3Schema": schema}})
+converting = {"service": {"namespace": "default", "name": "hooks", "path": "/convert"}, "caBundle": encoded(cert)}
+conversion = {"strategy": "Webhook", "webhook": {"clientConfig": converting, "conversionReviewVersions": ["v1"]}}
+names = {"plural": "sites", "singular": "site", "kind": "Site"}
+definition = {"metadata": {"name": "sites.example.com"}, "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": versions, "conversion": conversion}}
+definitions.create_custom_resource_definition(definition)
+for event in watch.Watch().stream(definitions.list_custom_resource_definition, timeout_seconds=30):
+    conditions = {one.type: one.status for one in event["object"].status.conditions or []}
+    if conditions.get("Established") == "True":
+        break
+
+
+def of(version):
+    return "example.com", version, "default", "sites"
+
+
+for number in range(20):
+    site = {"apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": f"s{number}"}, "spec": {"host": "a,b"}}
+    sites.create_namespaced_custom_object(*of("v1"), site)
+assert all(site["spec"] == {"hosts": ["a", "b"]} for site in sites.list_namespaced_custom_object(*of("v2"))["items"])
+calls = [request for path, request in asked if path == "/convert"]
+assert len(calls) == 1 and len(calls[0]["objects"]) == 20, [len(call["objects"]) for call in calls]
+written = sites.patch_namespaced_custom_object(*of("v2"), "s1", {"spec": {"hosts": ["c"]}})
+assert written["spec"] == {"hosts": ["c"]} and written["apiVersion"] == "example.com/v2", written
+assert sites.get_namespaced_custom_object(*of("v1"), "s1")["spec"] == {"host": "c"}
+converts = False
+try:
+    sites.get_namespaced_custom_object(*of("v2"), "s1")
+    raise AssertionError("it was converted")
+except ApiException as error:
+    assert error.status == 500 and "conversion webhook for example.com/v1, Kind=Site failed: not today" in error.body, error
+assert sites.get_namespaced_custom_object(*of("v1"), "s1")["spec"] == {"host": "c"}
+converts = True
+assert sites.get_namespaced_custom_object(*of("v2"), "s1")["spec"] == {"hosts": ["c"]}
 
 print("the Python webhooks are at home")
