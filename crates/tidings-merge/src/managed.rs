@@ -433,6 +433,22 @@ impl Managed {
         self.0.iter().map(|entry| &*entry.manager.api_version)
     }
 
+    /// Checks that nobody else owns fields that a manager has changed by an apply, in one version of the object.
+    ///
+    /// # Errors
+    /// With those who do.
+    pub fn check_in_version(
+        &self,
+        api_version: &str,
+        changes: &Changes<'_>,
+        manager: &Manager,
+    ) -> Result<(), Conflicts> {
+        let others = self.0.iter().filter(|entry| {
+            entry.manager.api_version == api_version && !entry.is_of(manager, Operation::Apply)
+        });
+        find_conflicts(&others.collect::<Vec<_>>(), changes)
+    }
+
     /// Takes fields that a manager has changed in one version of the object from those who own them in that version.
     pub fn take_in_version(&mut self, api_version: &str, changes: &Changes<'_>, manager: &Manager) {
         for entry in &mut self.0 {

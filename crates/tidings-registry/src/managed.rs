@@ -139,14 +139,15 @@ pub fn other_owned_versions(kind: &Arc<Kind>, object: &Object) -> Result<Vec<Str
     Ok(others.into_iter().map(str::to_owned).collect())
 }
 
-/// What is written of an object that a webhook converts between versions: those who own fields in other versions lose what has changed there.
+/// What is written of an object that a webhook converts between versions: those who own fields in other versions lose what has changed there. Unless
+/// the writer `takes` fields of others, it must not have changed any.
 ///
 /// # Errors
-/// If it is no object of the kind.
+/// If it is no object of the kind, or with 409 if others own what has changed.
 pub fn settle_owners(
     kind: &Arc<Kind>,
     written: &Object,
-    manager: &Manager,
+    (manager, takes): (&Manager, bool),
     others: &[OtherVersion],
 ) -> Result<UnstampedObject, Status> {
     let mut draft = Draft::of(kind, written)?;
@@ -157,6 +158,10 @@ pub fn settle_owners(
         let changes = changes((&before, &metadata.0), (&after, &metadata.1), manager);
         let version = other.kind.group_version().to_string();
         let managed = &mut draft.meta.managed_fields;
+        if !takes {
+            let checked = managed.check_in_version(&version, &changes, manager);
+            checked.map_err(|conflicts| conflict(&conflicts))?;
+        }
         managed.take_in_version(&version, &changes, manager);
     }
     draft.write()

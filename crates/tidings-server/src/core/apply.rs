@@ -33,7 +33,11 @@ pub(super) async fn apply(
     loop {
         let edit = |existing: &Object| {
             let applied = applied(Some(existing))?;
-            Ok(applied.map(|(new, old)| EditedObject { new, old }))
+            Ok(applied.map(|(new, old)| EditedObject {
+                new,
+                old,
+                takes: force,
+            }))
         };
         if let Some(changed) = change_if_there(call, options, &edit).await? {
             return Ok(changed);

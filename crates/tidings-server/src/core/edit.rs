@@ -38,11 +38,17 @@ pub(crate) struct EditedObject {
     pub(super) new: Draft,
     /// The object before the edit, if the edit has parsed it.
     pub(super) old: Option<Draft>,
+    /// The writer takes fields that others own: an apply does so only if it is forced.
+    pub(super) takes: bool,
 }
 
 impl From<Draft> for EditedObject {
     fn from(new: Draft) -> EditedObject {
-        EditedObject { new, old: None }
+        EditedObject {
+            new,
+            old: None,
+            takes: true,
+        }
     }
 }
 
@@ -143,11 +149,12 @@ async fn replace(
         Some(admitting) => Box::pin(admitted(call, admitting, edited, existing)).await?,
         None => edited,
     };
+    let takes = edited.takes;
     let NextState { written, step } = next_state(call, edited, existing, expected)?;
     let written = match (&step, kind.is_converted_by_webhook()) {
         (WriteStep::Write, true) => {
             let manager = call.manager();
-            let settled = resource.settle_owners(kind, existing, written, &manager);
+            let settled = resource.settle_owners(kind, existing, written, (&manager, takes));
             Box::pin(settled).await?
         }
         _ => written,
@@ -244,7 +251,7 @@ fn next_state(
 ) -> Result<NextState, Status> {
     let (kind, key) = (&call.target.kind, &call.target.key);
     let subresource = call.target.subresource;
-    let EditedObject { mut new, old } = edited;
+    let EditedObject { mut new, old, .. } = edited;
     let old = match old {
         Some(old) => old,
         None => Draft::of(kind, existing)?,

@@ -180,13 +180,14 @@ impl Resource {
         converted.next().ok_or_else(Status::no_such_resource)
     }
 
-    /// What is written in the version of a kind, after those who own fields in other versions have lost what `manager` has changed of them.
+    /// What is written in the version of a kind, after those who own fields in other versions have lost what `manager` has changed of them;
+    /// 409 if it does not take fields of others.
     pub(super) async fn settle_owners(
         &self,
         kind: &Arc<Kind>,
         existing: &Object,
         written: UnstampedObject,
-        manager: &Manager,
+        (manager, takes): (&Manager, bool),
     ) -> Result<UnstampedObject, Status> {
         if self.conversion.is_none() {
             return Ok(written);
@@ -205,7 +206,7 @@ impl Resource {
         }
         match others.is_empty() {
             true => Ok(written),
-            false => settle_owners(kind, &after, manager, &others),
+            false => settle_owners(kind, &after, (manager, takes), &others),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tidings_server::{ApiOptions, Authentication, AuthorizationMode, Credentials};
+use tidings_server::{ApiOptions, Authentication, AuthorizationMode, ControllerSet, Credentials};
 
 use crate::support::{TestResponse, TestServer};
 
@@ -52,6 +52,9 @@ pub(crate) async fn server(tokens: &str) -> TestServer {
     let credentials = Credentials::default().token_file(&path).unwrap();
     options.authentication = Authentication::Credentials(credentials);
     options.authorization = vec![AuthorizationMode::Rbac];
+    // The answers are those of a kube-apiserver alone: nothing deletes objects whose owners are not there.
+    let controllers = ["*", "-garbage-collector-controller"].map(str::to_owned);
+    options.controllers = ControllerSet::new(&controllers).unwrap();
     TestServer::with(options).await
 }
 
