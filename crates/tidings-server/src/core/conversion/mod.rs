@@ -66,7 +66,7 @@ impl fmt::Debug for Conversion {
     }
 }
 
-/// A failed conversion, as an error and as the answer to a request.
+/// A failed conversion, for those who wait for a cache.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotConverted(String);
